@@ -26,7 +26,7 @@ bool FamilyBuilder::take_range(const StoredRange& range, std::size_t origin) {
   const SoundRange sound = read_sound_range(range.record, {&kernel, &space_});
   const RangeTable& table = sound.table;
   if (!sound.outdated.empty()) throw BadInput(sound.outdated);
-  if (table.contended || table.cells.empty()) return false;
+  if (table.contended || table.cells.empty() || range.record.variants.empty()) return false;
   std::vector<Stored> cubins;
   std::vector<DispatchTable::Measured> cells;
   Extents like;

@@ -9,6 +9,7 @@
 
 #include "jobs/range_job.h"
 #include "jobs/range_state.h"
+#include "kernels/registry.h"
 #include "ranges/range_table.h"
 #include "tests/jobs/made_up_range.h"
 #include "tests/jobs/temporary_folder.h"
@@ -115,9 +116,15 @@ TEST_CASE("a range search tries what tables of the kernel's other families launc
   const auto launch_elsewhere = [&](const std::string& config) {
     Cache cache = Cache::open(file, Cache::Mode::read_write);
     RangeKey key = cache.ranges().at(0).key;
-    key.family = kOtherFamily;
     RangeTable table = before.table;
-    for (RangeCell& cell : table.cells) cell.config = config;
+    const Kernel& kernel = find_kernel("router");
+    for (RangeCell& cell : table.cells) {
+      Problem other = parse_problem(kernel.name(), kernel.schema(), nullptr, cell.problem);
+      other.dims.set("align", Value::integer(128));
+      cell.problem = other.text();
+      cell.config = config;
+      key.family = kernel.specialization(other).text();
+    }
     cache.put_range(key, {.table = table.text()});
   };
   const auto is_in_all = [&](const std::string& config) {

@@ -44,6 +44,11 @@ TEST_CASE("an honest winner and an honest table are sound, of today's sources an
     CHECK(sound.problems.size() == sound.table.cells.size());
     CHECK(sound.table == decode_table());
   }
+  RangeKey recorded = decode_range_key("s");
+  recorded.hardware.origin = "replay:of a search that compiled nothing";
+  FamilyRange uncompiled = stored(recorded, decode_record(decode_table().text()));
+  uncompiled.variants.clear();
+  CHECK(refused(uncompiled) == "");
   WinnerRecord without = decode_winner(of);
   without.cubin.clear();
   without.fallback.cubin.clear();
