@@ -29,12 +29,18 @@ class RangeJudge {
 
   void read_cubins(const RangeTable& table) {
     if (table.cells.empty()) return;
-    if (!has_cubins() && range_.key.hardware.origin == "gpu") throw BadInput("it has no cubins");
     for (const FamilyRange::Variant& variant : range_.variants) variants_.push_back(parse(variant.config));
   }
 
-  Problem read_cell(const RangeCell& cell) {
-    Problem problem = read_problem(cell.problem);
+  Problem read_problem(const std::string& text) const {
+    try {
+      return stored_problem(*known_.kernel, text);
+    } catch (const BadInput& error) {
+      refuse_unknown(std::string("its cell: ") + error.what());
+    }
+  }
+
+  void require_sound(const RangeCell& cell, const Problem& problem) {
     const bool is_first = problems_.empty();
     if (is_first || !are_alike(problem, *first_)) require_family(problem, cell.problem);
     if (is_first) first_ = problem;
@@ -45,7 +51,6 @@ class RangeJudge {
         !wrong.empty())
       throw BadInput("at " + cell.problem + " " + wrong);
     require_choice(cell.config, problem);
-    return problem;
   }
 
   void require_expected(const ExpectedChoices& expected) {
@@ -70,21 +75,13 @@ class RangeJudge {
   }
 
  private:
-  // A search of a recording may have compiled nothing.
+  // A search that compiles nothing stores none, and no server uses its table.
   bool has_cubins() const { return !range_.variants.empty(); }
 
   // What a table of other sources says in another way than today's.
   [[noreturn]] void refuse_unknown(const std::string& why) const {
     if (known_.is_current) throw BadInput(why);
     throw Outdated(why);
-  }
-
-  Problem read_problem(const std::string& text) const {
-    try {
-      return stored_problem(*known_.kernel, text);
-    } catch (const BadInput& error) {
-      refuse_unknown(std::string("its cell: ") + error.what());
-    }
   }
 
   const Config& parse(const std::string& text) {
@@ -172,14 +169,17 @@ SoundRange read_sound_range(const FamilyRange& range, const KnownKernel& known) 
   require(wrong_hardware(range.key.hardware));
   require(wrong_date(range.stored_at));
   if (known.kernel == nullptr) return sound;
+  RangeJudge judge(range, known);
+  const std::vector<RangeCell>& cells = sound.table.cells;
+  std::vector<Problem> problems;
   try {
-    RangeJudge judge(range, known);
+    for (const RangeCell& cell : cells) problems.push_back(judge.read_problem(cell.problem));
+    sound.problems = std::move(problems);
     judge.read_cubins(sound.table);
-    for (const RangeCell& cell : sound.table.cells) sound.problems.push_back(judge.read_cell(cell));
-    if (!sound.table.cells.empty()) judge.require_expected(sound.table.expected);
+    for (std::size_t i = 0; i < cells.size(); ++i) judge.require_sound(cells[i], sound.problems[i]);
+    if (!cells.empty()) judge.require_expected(sound.table.expected);
     judge.require_interfaces();
   } catch (const Outdated& why) {
-    sound.problems.clear();
     sound.outdated = why.what();
   }
   return sound;

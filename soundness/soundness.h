@@ -35,7 +35,8 @@ std::string why_unsound(const FamilyWinner& winner, const Kernel& kernel, const 
 // A range table with the problems of its cells.
 struct SoundRange {
   RangeTable table;
-  std::vector<Problem> problems;  // in the order of the cells; empty for a kernel that is not moetune's
+  // In the order of the cells; none for a kernel that is not moetune's, or if it does not take one of them today.
+  std::vector<Problem> problems;
   // What of a table of other sources today's kernel does not know; "" for nothing. It serves nowhere then.
   std::string outdated;
 };

@@ -94,7 +94,6 @@ inline std::vector<ForgedTable> forged_tables() {
       {"its configuration: ", [](T& t, K&, R&) { t.cells[4].config = "tile=64"; }},
       {"it lacks the cubin of", [](T& t, K&, R&) { t.cells[4].config = decode_config(16); }},
       {"it lacks the cubin of", [](T&, K&, R& r) { r.variants.pop_back(); }},
-      {"it has no cubins", [](T&, K&, R& r) { r.variants.clear(); }},
       {"its configuration: ", [](T&, K&, R& r) { r.variants[1].config = "tile=32"; }},
       {"its cubin takes other parameters",
        [](T&, K&, R& r) { r.variants[1].interface = "of another kernel"; }},
