@@ -36,8 +36,8 @@ std::string recordings_home() {
   return folder != nullptr ? " in MOETUNE_DATA_DIR (" + std::string(folder) + ")" : "";
 }
 
-RecordingPtr read_shipped(const ShippedRecording& shipped) {
-  return std::make_shared<const Recording>(shipped.read());
+RecordingPtr read_shipped(const ShippedRecording& shipped, const std::string& objective = "time") {
+  return std::make_shared<const Recording>(shipped.read(objective));
 }
 
 // The shipped recording of this name; nullopt if it is a file's. Throws BadField if it is neither's.
@@ -69,7 +69,7 @@ bool means_all_shipped(const std::string& name) {
 
 RecordingPtr read_named(const std::string& name, const std::string& objective) {
   const std::optional<ShippedRecording> shipped = find_named(name);
-  return shipped ? read_shipped(*shipped)
+  return shipped ? read_shipped(*shipped, objective)
                  : std::make_shared<const Recording>(read_recording(name, objective));
 }
 

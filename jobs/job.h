@@ -28,8 +28,8 @@ struct WorkloadSpec {
 // The problem that a spec describes for `kernel`. Throws BadField.
 Problem problem_of(const Kernel& kernel, const WorkloadSpec& spec);
 
-// What a job may do with recordings. The defaults are for work that nobody watches: it takes no recording for a GPU, and
-// stores times.
+// What a job may do with recordings. The defaults are for work that nobody watches: it takes no recording for a GPU,
+// and stores times.
 struct ReplayChoice {
   bool may_stand_in = false;  // device "auto" without a GPU is a shipped recording
   // Of another tuner's results: "NAME", "NAME:min" or "NAME:max", "" for the file's own (replay/objective_choice.h).

@@ -72,7 +72,7 @@ class CacheReader {
   std::string_view text_, file_;
   ResultFile found_;
   StatedObjectives stated_;
-  std::vector<bool> larger_;
+  std::vector<std::optional<bool>> larger_;  // as the objectives
   std::vector<std::string> sizes_, names_;
   std::vector<JsonField> values_;  // below tune_params
   std::vector<ResultDomain> domains_;
@@ -96,7 +96,8 @@ void CacheReader::take_header(JsonField&& field) {
   if (steps <= 2 && top == "problem_size" && sizes_.size() < kMostParameters) sizes_.push_back(field.text);
   if (steps <= 2 && top == "objective") take_objective(field);
   if (steps <= 2 && top == "objective_higher_is_better" && larger_.size() < StatedObjectives::kMost)
-    larger_.push_back(field.text == "True");
+    larger_.push_back(field.kind == JsonField::Kind::boolean ? std::optional(field.text == "True")
+                                                             : std::nullopt);
   if (steps == 2 && top == "tune_params_keys") {
     if (names_.size() == kMostParameters)
       fail("more than " + std::to_string(kMostParameters) + " parameters");
@@ -128,7 +129,7 @@ void CacheReader::read_header() {
   for (const std::string& name : stated_.names) stated_.units.emplace(name, "");
   if (const auto time = stated_.units.find("time"); time != stated_.units.end()) time->second = "ms";
   for (std::size_t i = 0; i < std::min(stated_.names.size(), larger_.size()); ++i)
-    stated_.larger_is_better[stated_.names[i]] = larger_[i];
+    if (larger_[i]) stated_.larger_is_better[stated_.names[i]] = *larger_[i];
 }
 
 void CacheReader::make_domains() {

@@ -24,8 +24,8 @@ struct StatedObjectives {
 // For who reads no figure: whatever the file has.
 inline constexpr const char* kAnyObjective = "*";
 
-// `wanted` is "NAME", "NAME:min" or "NAME:max"; "" for the file's own. Throws BadField for a figure that no row has, for
-// several objectives of which none is wanted, and if nothing says whether a larger or a smaller figure is better.
+// `wanted` is "NAME", "NAME:min" or "NAME:max"; "" for the file's own. Throws BadField for a figure that no row has,
+// for several objectives of which none is wanted, and if nothing says whether a larger or a smaller figure is better.
 Objective choose_objective(const std::string& wanted, const StatedObjectives& stated, std::string_view file);
 
 // Microseconds in the unit; nullopt if it is no unit of time. "ms", "Milliseconds", "miliseconds" (as T4 files say).

@@ -39,6 +39,8 @@ Recording parse_result_file(std::string text, std::string_view file, const std::
     throw BadInput(std::string(file) +
                    ": it is XML; of KTT's results the JSON is read, which its OutputFormat::JSON writes");
   }
+  if (text.starts_with("PK\x03\x04"))
+    throw BadInput(std::string(file) + ": it is a ZIP archive; unpack it, and name the file within");
   const std::string prepared = json_of_python(std::move(text));
   ResultFile found = read(prepared, file, objective);
   // The same file searched for another figure is another source of results.

@@ -230,7 +230,7 @@ TEST_CASE("an objective that is no time is named, shown in its own figures, and 
   const Ended score =
       tool.run({"search", "--device", results_file("objective_score_no_time"), "--budget", "1"});
   CHECK(score.code == 0);
-  CHECK(contains(score.out, "objective    score, the larger the better\n"));
+  CHECK(contains(score.out, "score, the larger the better\n"));
   CHECK(contains(score.out, "(the best recorded"));
 }
 

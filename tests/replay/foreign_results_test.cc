@@ -1,5 +1,5 @@
-// Other tuners' results, file by file: what a search of each is given. tests/replay/kernel_tuner has files as Kernel Tuner
-// leaves them, whole, cut off and damaged.
+// Other tuners' results, file by file: what a search of each is given. tests/replay/kernel_tuner has files as Kernel
+// Tuner leaves them, whole, cut off and damaged.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -242,8 +242,9 @@ TEST_CASE("a key with commas in its values is read if there is one way to") {
 
 TEST_CASE("keys in another order, as a program writes them that sorts, change nothing") {
   const Recording recording = parse_recording(
-      R"({"cache": {"1,a": {"time": 2, "x": 1, "y": "a"}, "2,b": {"energy": 3, "time": 1}}, "device_name": "G", "kernel_name": "k",
-          "objective": "energy", "problem_size": 5, "tune_params": {"x": [1, 2], "y": ["a", "b"]}, "tune_params_keys": ["x", "y"]})",
+      R"({"cache": {"1,a": {"time": 2, "x": 1, "y": "a"}, "2,b": {"energy": 3, "time": 1}}, "device_name": "G",
+          "kernel_name": "k", "objective": "energy", "problem_size": 5,
+          "tune_params": {"x": [1, 2], "y": ["a", "b"]}, "tune_params_keys": ["x", "y"]})",
       "r.json", "");
   CHECK(recording.objective->name == "energy");
   CHECK(recording.objective->best == 3);
@@ -253,13 +254,15 @@ TEST_CASE("keys in another order, as a program writes them that sorts, change no
 
 TEST_CASE("the file's own objective is taken, in its own direction, or refused by its name") {
   const std::string rows =
-      R"("1,a": {"time": 1, "speed": 5, "GFLOP/s": 7, "energy": 2}, "2,a": {"time": 2, "speed": 9, "GFLOP/s": 8, "energy": 1})";
+      R"("1,a": {"time": 1, "speed": 5, "GFLOP/s": 7, "energy": 2},
+        "2,a": {"time": 2, "speed": 9, "GFLOP/s": 8, "energy": 1})";
   const auto own = [&](const std::string& more) {
     return parse_recording(cache_of(rows, more), "r.json", "");
   };
   CHECK(own("").objective->name == "time");
   CHECK(own(R"("objective": null,)").objective->name == "time");
   CHECK(own(R"("objective": "GFLOP/s",)").objective->best == 8);
+  CHECK(own(R"("objective": "GFLOP/s", "objective_higher_is_better": null,)").objective->best == 8);
   CHECK(own(R"("objective": ["energy"],)").objective->best == 1);
   CHECK(own(R"("objective": "GFLOP/s", "objective_higher_is_better": false,)").objective->best == 7);
   CHECK(own(R"("objective": ["speed"], "objective_higher_is_better": [true],)").objective->best == 9);
@@ -309,7 +312,8 @@ TEST_CASE("T4 results: Kernel Tuner's, KTT's and such as convert them") {
           result(R"("bx": 32, "mode": "a")", "compile", time("\"CompilationFailedConfig\"", "ms")) + "," +
           result(R"("bx": 64, "mode": "a")", "constraints", "") + "," +
           result(R"("bx": 64, "mode": "b")", "timeout", "") +
-          R"(], "metadata": {"timeunit": "miliseconds", "device": "G", "kernel": "k", "timestamp": "2026-03-05 09:04:43 UTC"}})",
+          R"(], "metadata": {"timeunit": "miliseconds", "device": "G", "kernel": "k",
+            "timestamp": "2026-03-05 09:04:43 UTC"}})",
       "r.json", "");
   CHECK(recording.hardware.name == "G");
   CHECK(recording.kernel == "k");
@@ -349,13 +353,15 @@ TEST_CASE("T4 results: Kernel Tuner's, KTT's and such as convert them") {
 TEST_CASE("KTT's results in its own JSON") {
   const auto result = [](int block, const std::string& status, const std::string& duration) {
     return R"({"KernelName": "add", "Status": ")" + status + R"(", "TotalDuration": )" + duration +
-           R"(, "ExtraDuration": 0.0, "ComputationResults": [{"Duration": 1.0, "GlobalSize": {"X": 1}}], "Configuration": [
+           R"(, "ExtraDuration": 0.0, "ComputationResults": [{"Duration": 1.0, "GlobalSize": {"X": 1}}],
+             "Configuration": [
              {"Name": "block", "Value": )" +
            std::to_string(block) + R"(, "ValueType": "UnsignedInt"},
              {"Value": 0.5, "ValueType": "Double", "Name": "ratio"}]})";
   };
   const std::string head =
-      R"({"Metadata": {"ComputeApi": "CUDA", "Device": "G", "TimeUnit": "Microseconds", "Timestamp": "2026-04-21 07:19:6 UTC"}, "Results": [)";
+      R"({"Metadata": {"ComputeApi": "CUDA", "Device": "G", "TimeUnit": "Microseconds",
+        "Timestamp": "2026-04-21 07:19:6 UTC"}, "Results": [)";
   const Recording recording = parse_recording(
       head + result(64, "Ok", "89.5") + "," + result(32, "Ok", "0.0") + "," +
           result(128, "ValidationFailed", "3.0") + "," + result(256, "CompilationFailed", "0.0") + "," +
@@ -383,6 +389,7 @@ TEST_CASE("what is no results file, and what is too large, is refused by name") 
   CHECK(read_error("[1, 2]").starts_with("r.json: neither"));
   CHECK(read_error(R"({"results": {"a": 1}, "cache": []})").starts_with("r.json: neither"));
   CHECK(read_error("").starts_with("r.json: parse error"));
+  CHECK(read_error("PK\x03\x04 and more").starts_with("r.json: it is a ZIP archive"));
   CHECK(read_error(std::string(3000, '\0')).starts_with("r.json: parse error"));
   CHECK(read_error("{\"a\":" + std::string(70, '[') + std::string(70, ']') + "}") ==
         "r.json: its JSON is nested more than 64 deep");
