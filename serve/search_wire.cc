@@ -140,7 +140,8 @@ SearchResult read_search_document(const Document& document) try {
   subject.device.recorded = is_set(document.at("device"), "recorded");
   subject.cache = worded(document, "cache");
   // A service searches for times alone (ReplayChoice), so that the objective has no figures.
-  if (const auto objective = document.find("objective"); objective != document.end() && objective->is_object())
+  if (const auto objective = document.find("objective");
+      objective != document.end() && objective->is_object())
     subject.objective = Objective{.name = worded(*objective, "name"), .unit = {}, .figures = {}};
   result.legal = counted(document, "legal");
   result.histories = counted(document, "histories");
