@@ -293,7 +293,7 @@ TEST_CASE("what is wrong with a range is said by the field's name") {
   }
   request = range_request(folder);
   request.target.cache = {.path = "", .none = true};
-  CHECK(field(request) == "cache");
+  CHECK(field(request) == "no_cache");
   request = range_request(folder);
   request.target.workload.problem = "experts=64";
   CHECK(field(request) == "device");  // nothing of that family was recorded
