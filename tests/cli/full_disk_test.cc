@@ -49,6 +49,28 @@ TEST_CASE("a disk that fills up at any stage of a night costs that night alone")
   CHECK(succeeded >= 1);
 }
 
+TEST_CASE("a log that cannot grow is said once, and a cache that cannot be there ends the night") {
+  ScriptedGpu gpu;
+  Tool& tool = gpu.tool;
+  tool.write("w.json", R"({"moetune_workloads": 1, "workloads": [
+      {"kernel": "decode_kernel", "shapes": ["elements=1024"]}]})");
+  tool.write("night.log", std::string(4096 * 1024, 'x'));
+  std::vector<std::string> night = {"retune", "--workloads", tool.path("w.json").string(), "--budget", "2"};
+  const auto with = [&](const char* option, const std::string& file) {
+    std::vector<std::string> all = night;
+    all.insert(all.end(), {option, file});
+    return all;
+  };
+  const Ended ended =
+      tool.start_program(limited(tool, 4096, with("--log", tool.path("night.log").string())))->wait();
+  INFO(ended.err);
+  CHECK(ended.code == 0);
+  const std::size_t said = ended.err.find("cannot be written any more");
+  CHECK(said != std::string::npos);
+  CHECK(ended.err.find("cannot be written any more", said + 1) == std::string::npos);
+  CHECK(tool.run(with("--cache", "/dev/full/x.db")).code >= 2);
+}
+
 TEST_CASE("a disk that fills up under an import, a merge, an export or a page leaves what was there") {
   Tool tool;
   const std::string pack = paths::source("packs/h200.pack");
