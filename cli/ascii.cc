@@ -7,6 +7,8 @@
 #include <cctype>
 #include <cstdlib>
 
+#include "base/environment.h"
+
 namespace moetune {
 namespace {
 
@@ -34,8 +36,7 @@ bool is_utf8_locale() {
     return utf8;
   }
   for (const char* const name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
-    if (const char* const value = std::getenv(name); value != nullptr && *value != '\0')
-      return names_utf8(value);
+    if (const char* const value = environment_variable(name)) return names_utf8(value);
   }
   return false;
 }

@@ -34,7 +34,7 @@ constexpr Described kVariables[] = {
     {"CUDA_VISIBLE_DEVICES", "the GPUs that the driver shows"},
     {"COLUMNS", "the width of tables; by default the terminal's"},
     {"NO_COLOR", "set to anything: a report without colours"},
-    {"PAGER", "what shows long lists on a terminal (less); cat or nothing: no pager"},
+    {"PAGER, LESS", "what shows long lists on a terminal (less), and its options; cat: no pager"},
     {"LC_ALL, LC_CTYPE, LANG", "the locale: ASCII alone is printed if it does not write UTF-8"},
     {"TERM", "unset or dumb: progress in lines instead of one that is drawn anew"},
     {"PATH, TMPDIR", "where compile finds cuobjdump and nvdisasm, and puts what they read"},

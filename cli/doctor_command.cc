@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <sstream>
 
+#include "base/environment.h"
 #include "base/error.h"
 #include "base/version.h"
 #include "cache/cache.h"
@@ -186,7 +187,7 @@ Finding variables_finding() {
   for (const auto& [names, doc] : environment_variables()) {
     std::istringstream list{std::string(names)};
     for (std::string name; std::getline(list >> std::ws, name, ',');) {
-      const char* const value = std::getenv(name.c_str());
+      const char* const value = environment_variable(name.c_str());
       if (value == nullptr) continue;
       finding.text += (finding.text.empty() ? "" : ", ") + name + "=" + value;
       finding.document[name] = value;

@@ -14,14 +14,16 @@
 
 extern char** environ;
 
+#include "base/environment.h"
+
 namespace moetune {
 namespace {
 
 // "" for none.
 std::string pager_command() {
-  const char* const named = std::getenv("PAGER");
-  const char* const term = std::getenv("TERM");
-  if (term == nullptr || *term == '\0' || std::strcmp(term, "dumb") == 0) return "";
+  const char* const named = environment_variable("PAGER");
+  const char* const term = environment_variable("TERM");
+  if (term == nullptr || std::strcmp(term, "dumb") == 0) return "";
   if (named == nullptr) return "command -v less >/dev/null && exec less || exec cat";
   return std::strcmp(named, "cat") == 0 ? "" : named;
 }
@@ -30,7 +32,7 @@ std::string pager_command() {
 std::vector<std::string> variables() {
   std::vector<std::string> all;
   for (char** entry = environ; *entry != nullptr; ++entry) all.emplace_back(*entry);
-  if (std::getenv("LESS") == nullptr) all.emplace_back("LESS=FRX");
+  if (environment_variable("LESS") == nullptr) all.emplace_back("LESS=FRX");
   return all;
 }
 

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <sstream>
 
+#include "base/environment.h"
 #include "base/error.h"
 #include "base/regular_file.h"
 #include "base/suggest.h"
@@ -19,7 +20,7 @@ constexpr std::size_t kMostBytes = 1 << 20;
 
 // Relative paths in XDG variables do not count (the XDG base directory specification).
 std::optional<fs::path> folder_of(const char* variable) {
-  const char* const value = std::getenv(variable);
+  const char* const value = environment_variable(variable);
   if (value == nullptr || *value != '/') return std::nullopt;
   return value;
 }

@@ -1,4 +1,5 @@
-// Which cache file a job uses, and opening it by the rules of record_rules.h. A Cache belongs to the thread that opens it.
+// Which cache file a job uses, and opening it by the rules of record_rules.h. A Cache belongs to the thread that opens
+// it.
 #pragma once
 
 #include <filesystem>

@@ -39,8 +39,8 @@ struct RangeReport {
   std::optional<HardwareKey> inherited_by;
 };
 
-// Those that are selected, tables first, inherited ones behind their own. What is damaged or cannot be true is left out,
-// with a sentence in `damaged`. `workloads` are the report's.
+// Those that are selected, tables first, inherited ones behind their own. What is damaged or cannot be true is left
+// out, with a sentence in `damaged`. `workloads` are the report's.
 std::vector<RangeReport> read_ranges(const Cache& cache, const Selection& selection,
                                      const std::vector<WorkloadReport>& workloads, StoredSpaces& spaces,
                                      std::vector<std::string>& damaged);

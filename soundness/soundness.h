@@ -2,8 +2,8 @@
 // shows, exports, merges, installs or launches records asks these functions, so that all say the same of one.
 //
 // A record is judged by itself: by its own key and numbers, not by what else its file holds. So it is as sound in a
-// pack as in the cache that the pack was made of. Pure functions; thread-safe. Each returns what is wrong, as the end of a
-// sentence, and "" for nothing.
+// pack as in the cache that the pack was made of. Pure functions; thread-safe. Each returns what is wrong, as the end
+// of a sentence, and "" for nothing.
 #pragma once
 
 #include <string>

@@ -49,8 +49,8 @@ std::set<std::string> read_by(const Source& source) {
   std::set<std::string> names;
   const std::string kind = fs::path(source.path).extension().string();
   if (kind == ".cc" || kind == ".h" || kind == ".hpp") {
-    collect(source.text, R"re(\bgetenv\("([A-Z][A-Z0-9_]+)"\))re", names);
-    if (std::regex_search(source.text, std::regex(R"(\bgetenv\([^")])")))
+    collect(source.text, R"re(\b(?:getenv|environment_variable)\("([A-Z][A-Z0-9_]+)"\))re", names);
+    if (std::regex_search(source.text, std::regex(R"(\b(?:getenv|environment_variable)\([^")])")))
       collect(source.text, R"re("((?:[A-Z]+_[A-Z0-9_]+)|HOME|LANG|PATH|PAGER|TERM)")re", names);
     if (source.text.find("temp_directory_path()") != std::string::npos) names.insert("TMPDIR");
   } else if (kind == ".py" || source.text.starts_with("#!/usr/bin/env python3")) {

@@ -140,7 +140,7 @@ TEST_CASE("a damaged cache is reported with exit code 3, never used") {
 namespace {
 
 moetune::WorkloadKey workload_key(const std::string& problem, const std::string& sources) {
-  return {.kernel = "saxpy",
+  return {.kernel = "decode_kernel",
           .problem = problem,
           .hardware = {.name = "Test GPU", .compute_capability = 90},
           .source_digest = sources,

@@ -50,7 +50,8 @@ TEST_CASE("every file that a user names is opened by kind: no pipe is waited for
   REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
   tool.write("list.json", R"({"moetune_workloads": 1, "workloads": [{"kernel": "decode_kernel"}]})");
   fs::create_directory(tool.path("misses"));
-  const std::vector<std::string> serve = {"serve", "--listen", "127.0.0.1:0", "--cache", db};
+  const std::vector<std::string> serve = {"serve", "--listen", "127.0.0.1:0",   "--cache",
+                                          db,      "--device", "replay:shipped"};
   const std::vector<std::string> far = {"search", "decode_kernel", "--server", "https://127.0.0.1:1"};
   const std::vector<std::string> sync = {"sync", "https://127.0.0.1:1", tool.path("misses").string(),
                                          "--once"};

@@ -31,7 +31,7 @@ std::vector<std::string> over_command(const std::vector<std::string>& more = {})
 TEST_CASE(
     "a range of shipped recordings: a table that keeps its bound, and the second time it is all known") {
   Tool tool;
-  const Ended first = tool.run(over_command({"--json"}));
+  const Ended first = tool.run(over_command({"--json", "--device", "replay:shipped"}));
   CHECK(first.code == 0);
   const Json found = document(first);
   CHECK(found["planned"].get<std::size_t>() >= 3);

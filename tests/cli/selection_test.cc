@@ -34,7 +34,7 @@ void fill(const std::string& path) {
   add("decode_kernel", "elements=1024" + rest, "NVIDIA H200", today, 10, "2026-11-20T00:00:00Z");
   add("decode_kernel", "elements=2048" + rest, "NVIDIA H200", today, 30, "2026-11-22T00:00:00Z");
   add("decode_kernel", "elements=4096" + rest, "NVIDIA H100", "other sources", 20, "2026-11-21T00:00:00Z");
-  add("saxpy", "1000", "NVIDIA H100", "theirs", 40, "2026-11-19T00:00:00Z");
+  add("router", "tokens=1000", "NVIDIA H100", "theirs", 40, "2026-11-19T00:00:00Z");
 }
 
 std::string keys_of(const Json& listed) {
@@ -66,12 +66,12 @@ TEST_CASE("cache ls and report show what is asked for, in the order that is aske
   CHECK(keys({"--kernel", "decode_kernel"}) == "123 123");
   CHECK(keys({"--hardware", "h100"}) == "34 34");
   CHECK(keys({"--kernel", "decode_kernel", "--hardware", "H100"}) == "3 3");
-  CHECK(keys({"--stale"}) == "3 3");
+  CHECK(keys({"--stale"}) == "34 34");
   CHECK(keys({"--sort", "time"}) == "4231 4231");
   CHECK(keys({"--sort", "age", "--limit", "2"}) == "23 23");
   CHECK(keys({"--limit", "1", "--limit", "3"}) == "123 123");
   CHECK(keys({"--hardware", "A100"}).empty());
-  CHECK(keys_of(document(tool.run({"report", "saxpy", "--cache", path, "--json"}))) == "4");
+  CHECK(keys_of(document(tool.run({"report", "router", "--cache", path, "--json"}))) == "4");
 
   for (const std::vector<std::string>& verb : {std::vector<std::string>{"cache", "ls"}, {"report"}}) {
     const auto refused = [&](const std::vector<std::string>& more) {
@@ -87,7 +87,7 @@ TEST_CASE("cache ls and report show what is asked for, in the order that is aske
   }
   CHECK(contains(tool.run({"cache", "show", "1", "--sort", "time", "--cache", path}).err,
                  "--sort is for ls, not for show"));
-  CHECK(contains(tool.run({"report", "saxpy", "--kernel", "decode_kernel", "--cache", path}).err,
+  CHECK(contains(tool.run({"report", "router", "--kernel", "decode_kernel", "--cache", path}).err,
                  "two kernels"));
   CHECK(contains(tool.run({"cache", "ls", "--limit", "1", "--cache", path}).out, "1 of 4 workloads"));
 }

@@ -8,6 +8,7 @@
 #include "base/regular_file.h"
 #include "jobs/kernel_files.h"
 #include "kernels/plan.h"
+#include "kernels/registry.h"
 #include "tests/fuzz/target.h"
 
 namespace moetune::fuzz {
@@ -142,10 +143,13 @@ std::string random_value(const std::string& column, const std::string& table, Ra
 void write_sample_cache(const fs::path& file) {
   Cache cache = Cache::open(file, Cache::Mode::create);
   const std::string sources = kernel_source_digest("decode_kernel");
+  const Kernel& kernel = find_kernel("decode_kernel");
+  const std::string family =
+      kernel.specialization(parse_problem(kernel.name(), kernel.schema(), nullptr, kProblem)).text();
   int stages = 2;
   for (const std::string& digest : {sources, std::string("older"), std::string("oldest")}) {
     const std::int64_t id =
-        cache.workload({"decode_kernel", kProblem, kHardware, digest, "nvrtc 13.0.88"}, "f");
+        cache.workload({"decode_kernel", kProblem, kHardware, digest, "nvrtc 13.0.88"}, family);
     for (int i = 2; i < 5; ++i)
       cache.put_trial(
           id, {config_of(i), i == 4 ? "crashed" : "ok", "said " + std::to_string(i), 11.0 + i, 11.0, 17.5, 7,

@@ -20,7 +20,10 @@ class CacheTarget : public Target {
     Cache cache = Cache::open(file_, Cache::Mode::read_only);
     known_ = read_all(cache);
     if (known_.size() != 16 || !cache.check(rules_).empty())
-      throw std::logic_error("the sample cache is not sound: " + std::to_string(known_.size()) + " records");
+      throw std::logic_error("the sample cache is not sound: " + std::to_string(known_.size()) + " records" +
+                             (cache.check(rules_).empty() ? ""
+                                                          : ", " + cache.check(rules_)[0].where + ": " +
+                                                                cache.check(rules_)[0].what));
   }
 
  protected:

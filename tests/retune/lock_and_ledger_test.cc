@@ -143,10 +143,11 @@ TEST_CASE("the ledger keeps what each workload was found to be") {
 TEST_CASE("what a night found of one configuration says nothing of another that a merge put in its place") {
   const TemporaryFolder folder;
   WorkloadKey key = some_key("tokens=1");
-  key.hardware.origin = "gpu";
+  key.hardware = {.name = "NVIDIA H200", .compute_capability = 90, .sm_count = 132};
   Cache cache = Cache::open(folder.file("cache.db"), Cache::Mode::create);
   WinnerRecord winner;
   winner.config = "tile=1";
+  winner.plan = "{}";
   winner.cubin = {1};
   winner.time_us = winner.interval_low_us = winner.interval_high_us = 9;
   winner.provenance = R"({"driver": "of before"})";
@@ -156,7 +157,9 @@ TEST_CASE("what a night found of one configuration says nothing of another that 
   const auto driver_then = [&](const std::string& examined) {
     Ledger ledger(folder.file("ledger.json"));
     ledger.put(key, {{"s", "", "t", "of today"}, "improved", later, 3, 9, examined});
-    return find_incumbent(cache, Ledger(folder.file("ledger.json")), key, {})->made_with.driver;
+    const std::optional<Incumbent> found = find_incumbent(cache, Ledger(folder.file("ledger.json")), key, {});
+    REQUIRE(found);
+    return found->made_with.driver;
   };
   CHECK(driver_then("tile=1") == "of today");
   CHECK(driver_then("") == "of today");  // of a ledger of before
