@@ -80,7 +80,10 @@ TEST_CASE("check, report, export and merge say the same of each forged winner") 
       cache.put_winner(cache.workload(of.key, of.family), winner);
     }
     check_commands(tool, path, is_of_workload ? "workload 2" : "winner 2", forged.what, "damaged");
-    if (winner.cubin.empty()) continue;  // report reads none
+    // report reads no cubins.
+    if (std::string_view(forged.what).starts_with("its cubin is") ||
+        std::string_view(forged.what).starts_with("its cubin has"))
+      continue;
     const Ended reported = tool.run({"report", "--json", "--cache", path});
     CHECK(reported.code == 0);
     CHECK(contains(reported.err, forged.what));
