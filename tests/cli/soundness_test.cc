@@ -87,7 +87,8 @@ TEST_CASE("check, report, export and merge say the same of each forged winner") 
     const Ended reported = tool.run({"report", "--json", "--cache", path});
     CHECK(reported.code == 0);
     CHECK(contains(reported.err, forged.what));
-    for (const Json& one : document(reported)["workloads"]) {
+    const Json shown = document(reported);
+    for (const Json& one : shown["workloads"]) {
       CHECK(one["damaged"] == (one["id"] == 2));
       CHECK(one["time_us"].is_null() == (one["id"] == 2));
     }
