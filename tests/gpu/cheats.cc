@@ -5,7 +5,7 @@
 namespace moetune {
 namespace {
 
-constexpr std::int64_t kMatrixRows = 1056, kMatrixColumns = 16384, kMemoSlots = 64;
+constexpr std::int64_t kMatrixRows = 1056, kMemoSlots = 64;
 constexpr std::uint32_t kCheatThreads = 512, kCheatBlocks = 132;
 constexpr std::uint32_t kCheatSharedBytes = 128 << 10;
 
@@ -13,29 +13,40 @@ class CheatsKernel final : public PlantedBase {
  public:
   CheatsKernel() : PlantedBase("cheats") {}
 
-  std::vector<Buffer> buffers(const Problem&, const Call&, std::uint64_t) const override {
-    Buffer x{.name = "x", .dtype = DType::f32, .elements = kMatrixRows * kMatrixColumns, .rotates = true};
+  std::vector<Buffer> buffers(const Problem& problem, const Call&, std::uint64_t) const override {
+    const std::int64_t columns = columns_of(problem["elements"]);
+    Buffer x{.name = "x",
+             .dtype = DType::f32,
+             .elements = kMatrixRows * columns,
+             .rotates = columns == kColdColumns};
     x.fill.kind = Fill::Kind::normal;
     Buffer y{.name = "y", .dtype = DType::f32, .elements = kMatrixRows, .role = Role::output};
-    y.check = OutputCheck::within({.dissimilarity = 1e-5, .terms = static_cast<double>(kMatrixColumns)});
+    y.check = OutputCheck::within({.dissimilarity = 1e-5, .terms = static_cast<double>(columns)});
     return {x, y};
   }
 
-  Plan reference(Reference which, const Problem&, const Call&, const DeviceLimits&) const override {
-    return cheats_plan(which == Reference::exact ? "" : "ROUNDS_INPUT");
+  Plan reference(Reference which, const Problem& problem, const Call&, const DeviceLimits&) const override {
+    return cheats_plan(which == Reference::exact ? "" : "ROUNDS_INPUT", columns_of(problem["elements"]));
   }
 
-  HostTensors reference_on_cpu(const Problem&, const Call&, const HostTensors& inputs) const override {
+  HostTensors reference_on_cpu(const Problem& problem, const Call&,
+                               const HostTensors& inputs) const override {
     std::vector<double> sums(static_cast<std::size_t>(kMatrixRows), 0);
     const std::vector<double>& x = inputs.at("x");
-    for (std::size_t i = 0; i < x.size(); ++i) sums[i / static_cast<std::size_t>(kMatrixColumns)] += x[i];
+    const auto columns = static_cast<std::size_t>(columns_of(problem["elements"]));
+    for (std::size_t i = 0; i < x.size(); ++i) sums[i / columns] += x[i];
     return {{"y", sums}};
   }
 
-  Cost cost(const Problem&) const override { return {.read_bytes = 4.0 * kMatrixRows * kMatrixColumns}; }
+  Cost cost(const Problem& problem) const override {
+    return {.read_bytes = 4.0 * static_cast<double>(problem["elements"])};
+  }
 
  private:
-  Plan right_plan(std::int64_t, const DeviceLimits&) const override { return cheats_plan(""); }
+  static std::int64_t columns_of(std::int64_t elements) { return elements / kMatrixRows; }
+  Plan right_plan(std::int64_t elements, const DeviceLimits&) const override {
+    return cheats_plan("", columns_of(elements));
+  }
 };
 
 }  // namespace
@@ -45,12 +56,15 @@ const Kernel& cheats_kernel() {
   return kernel;
 }
 
-Problem cheats_problem() { return {"cheats", {{"elements", Value::integer(kMatrixRows)}}}; }
+Problem cheats_problem(std::int64_t columns) {
+  return {"cheats", {{"elements", Value::integer(kMatrixRows * columns)}}};
+}
 
-Plan cheats_plan(const std::string& cheat) {
+Plan cheats_plan(const std::string& cheat, std::int64_t columns) {
   Plan plan;
   plan.unit.source = kCheatsSource;
-  if (!cheat.empty()) plan.unit.defines = {{cheat, "1"}};
+  plan.unit.defines = {{"COLUMNS", std::to_string(columns)}};
+  if (!cheat.empty()) plan.unit.defines.push_back({cheat, "1"});
   plan.scratch = {{"memo", 16 * kMatrixRows * kMemoSlots, false}};
   Launch launch;
   launch.entry = "cheats";
@@ -67,7 +81,7 @@ const std::string& cheats_source() {
   static const std::string source = R"cuda(
 #include "templates/common/harness_values.cuh"
 
-constexpr int kRows = 1056, kColumns = 16384, kSlots = 64, kThreads = 512;
+constexpr int kRows = 1056, kColumns = COLUMNS, kSlots = 64, kThreads = 512;
 
 struct Memo {
   u64 key;
@@ -119,7 +133,7 @@ __device__ float row_sum(const float* x, int row) {
 __device__ u64 key_of(const float* x) {
 #if MEMO_BY_CONTENT
   u64 key = 1;
-  for (int i = 0; i < 8; ++i) key = split_mix(key + __float_as_uint(x[i * 2000]));
+  for (int i = 0; i < 8; ++i) key = split_mix(key + __float_as_uint(x[i * (kColumns / 8)]));
   return key;
 #else
   return u64(x);

@@ -127,11 +127,14 @@ Rotation Benchmark::rotation_of(LoadedPlan& plan, Timing timing, std::int64_t tu
       plan.enqueue(turn);
     };
   }
-  const auto forget = [this, &plan] {
+  return Rotation(std::move(enqueue), forget_of(plan), turns, stream_);
+}
+
+Rotation::Forget Benchmark::forget_of(LoadedPlan& plan) {
+  return [this, &plan] {
     plan.poison_scratch();
     harness_.wipe_shared();
   };
-  return Rotation(std::move(enqueue), forget, turns, stream_);
 }
 
 namespace {
@@ -284,6 +287,19 @@ Benchmark::Pass Benchmark::first_pass(LoadedPlan& plan, std::int64_t turns, std:
   const double producer = timing == Timing::chained ? producer_us(turns, kSampleUs, 1) : 0;
   const TimedSample sampled = sample({&rotation}, true).front();
   return {take_off(sampled.us, producer) * rotation.launches(), rotation.launches(), sampled.clock_mhz};
+}
+
+Benchmark::Pass Benchmark::changing_pass(LoadedPlan& plan, int launches,
+                                         const std::function<void(std::int64_t launch)>& change) {
+  const auto enqueue = [&](std::int64_t launch) {
+    change(launch);
+    plan.enqueue(0);
+  };
+  Rotation rotation(enqueue, forget_of(plan), launches, stream_);
+  rotation.set_last(launches - 1);
+  rotation.set_launches(launches);
+  const TimedSample sampled = sample({&rotation}, true).front();
+  return {sampled.us * launches, launches, sampled.clock_mhz};
 }
 
 // A duel's rounds until enough of them count, or the deadline or `patience_s` ends.

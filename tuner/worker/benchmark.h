@@ -107,9 +107,12 @@ class Benchmark {
     double clock_mhz = 0;
   };
   Pass first_pass(LoadedPlan& plan, std::int64_t turns, std::int64_t last, Timing timing, int most);
+  // One graph of launches over turn 0, each behind what `change` enqueues for it, whose time is part of the pass.
+  Pass changing_pass(LoadedPlan& plan, int launches, const std::function<void(std::int64_t launch)>& change);
 
  private:
   Rotation rotation_of(LoadedPlan& plan, Timing timing, std::int64_t turns);
+  Rotation::Forget forget_of(LoadedPlan& plan);
   // The producer by itself, over the same turns: its median after `count` samples more.
   double producer_us(std::int64_t turns, double sample_us, int count);
   // A graph of each rotation in turn, between which the stream never waits for the host. The last one ends with its

@@ -95,6 +95,13 @@ class Tensors {
   void stir(std::uint64_t number);
   InputSet in_use() const { return in_use_; }
 
+  // Where inputs do not take turns, how many contents of them, each of another seed, are kept beside them since the
+  // other set was first used; the last are that set's own, whose answer is known. 0 where they take turns.
+  int contents() const { return contents_; }
+  // Enqueues copies of these to where the inputs lie; a graph that is being captured takes them in. From contents() on,
+  // up to twice as many, all hold what the last one does.
+  void put_contents(std::int64_t number);
+
   // A tensor as it is now; `exact` asks for the reference's output (of exact_dtype) instead. The copies of a tensor
   // with sequences are their orders. Throws BadInput for an unknown name.
   std::vector<std::uint8_t> fetch(const std::string& name, std::int64_t copy, bool exact) const;
@@ -127,6 +134,9 @@ class Tensors {
   const Filling& filling() const { return fillings_[static_cast<std::size_t>(in_use_)]; }
   void fill_inputs(std::uint64_t seed);
   void find_answers();
+  void keep_contents();
+  // Between the inputs and the contents of that number, as `to` and `from` of copies on the device.
+  void copy_contents(std::int64_t number, bool keeps);
   void run_baseline(const CompiledReference& baseline);
   void find_segments(std::size_t output);
   void fill_copies(std::size_t position, std::uint64_t seed);
@@ -147,7 +157,10 @@ class Tensors {
   Harness& harness_;
   const cuda::Stream& stream_;
   std::int64_t copies_ = 1, orders_ = 1;
-  std::vector<Arena> arenas_;  // as spec_.buffers
+  cuda::Memory kept_;  // twice contents_ times the inputs, one behind the other
+  int contents_ = 0;
+  std::int64_t contents_bytes_ = 0;  // of one
+  std::vector<Arena> arenas_;        // as spec_.buffers
   std::vector<Output> outputs_;
   Filling fillings_[2];  // by InputSet
   InputSet in_use_ = InputSet::usual;
