@@ -1,15 +1,30 @@
-# room(NAME DEPENDS ...): the sources in NAME/ and one folder below as the static library room_NAME. A
-# dependency that is a room is named without its prefix.
+# The targets of rooms, of inner rooms (the library around them) and of other libraries, which are named as they are.
 function(resolve_rooms out)
   set(resolved "")
   foreach(name IN LISTS ARGN)
     if(IS_DIRECTORY ${PROJECT_SOURCE_DIR}/${name} AND NOT TARGET ${name})
+      string(REGEX REPLACE "/.*" "" name ${name})
       list(APPEND resolved room_${name})
     else()
       list(APPEND resolved ${name})
     endif()
   endforeach()
+  list(REMOVE_DUPLICATES resolved)
   set(${out} ${resolved} PARENT_SCOPE)
+endfunction()
+
+# may_include(NAME ...): what the sources in the folder NAME may include besides each other, as the tests hold it: of the
+# names those that are folders, that is rooms.
+set_property(GLOBAL PROPERTY MOETUNE_ARROWS "")
+function(may_include name)
+  set(rooms ${name}:)
+  foreach(other IN LISTS ARGN)
+    if(IS_DIRECTORY ${PROJECT_SOURCE_DIR}/${other})
+      list(APPEND rooms ${other})
+    endif()
+  endforeach()
+  list(JOIN rooms " " arrows)
+  set_property(GLOBAL APPEND_STRING PROPERTY MOETUNE_ARROWS "${arrows}\n")
 endfunction()
 
 # Most of a compilation is the headers, which the files of a room share. MOETUNE_UNITY=OFF takes each file alone, and so
@@ -22,8 +37,20 @@ function(build_in_batches target)
   endif()
 endfunction()
 
+# inner_room(ROOM/NAME DEPENDS ...), in front of the room around it: a folder whose sources are of that room's library.
+function(inner_room name)
+  cmake_parse_arguments(ARG "" "" "DEPENDS" ${ARGN})
+  may_include(${name} ${ARG_DEPENDS})
+  string(REGEX REPLACE "/.*" "" outer ${name})
+  set_property(GLOBAL APPEND PROPERTY MOETUNE_NEEDS_OF_${outer} ${ARG_DEPENDS})
+endfunction()
+
+# room(NAME DEPENDS ...): the sources in NAME/ and one folder below as the static library room_NAME, which includes and
+# links what it depends on. A dependency that is a room is named without its prefix.
 function(room name)
   cmake_parse_arguments(ARG "" "" "DEPENDS" ${ARGN})
+  may_include(${name} ${ARG_DEPENDS})
+  get_property(needs GLOBAL PROPERTY MOETUNE_NEEDS_OF_${name})
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${name}/*.cc ${PROJECT_SOURCE_DIR}/${name}/*/*.cc)
   list(FILTER sources EXCLUDE REGEX "/main\\.cc$")
   if(NOT sources)
@@ -33,7 +60,8 @@ function(room name)
   add_library(room_${name} STATIC ${sources})
   build_in_batches(room_${name})
   target_include_directories(room_${name} PUBLIC ${PROJECT_SOURCE_DIR})
-  resolve_rooms(deps ${ARG_DEPENDS})
+  resolve_rooms(deps ${ARG_DEPENDS} ${needs})
+  list(REMOVE_ITEM deps room_${name})
   target_link_libraries(room_${name} PUBLIC ${deps})
 endfunction()
 

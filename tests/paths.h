@@ -9,6 +9,9 @@ namespace paths {
 // A file or folder below the project's, or that itself.
 std::string source(const std::string& below = "");
 
+// What each room may include, as CMakeLists.txt says.
+const char* arrows();
+
 // The stand-ins of tests/fake_cuda and tests/fake_nvrtc.
 const char* fake_libcuda();
 const char* fake_libnvml();
