@@ -12,7 +12,7 @@ def anchors(page):
 def dead_links(root):
     """A line for each relative link of a page below `root` that leads nowhere, or out of `root`."""
     root, dead = pathlib.Path(root).resolve(), []
-    pages = [*root.glob("*.md"), *root.glob("docs/*.md")]
+    pages = [*root.glob("*.md"), *root.glob("docs/**/*.md")]
     for page in pages:
         for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
             if re.match(r"[a-z]+:", link):
