@@ -42,7 +42,7 @@ SecretKey make_secret_key() {
 
 PublicKey public_key_of(const SecretKey& key) { return ExpandedKey(key).own; }
 
-// What signs and verifies has one implementation in libsodium, which needs no sodium_init().
+// Signing and verifying have one implementation each in libsodium, which needs no sodium_init().
 Signature sign(const SecretKey& key, std::string_view message) {
   const ExpandedKey expanded(key);
   Signature signature;

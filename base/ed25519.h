@@ -22,7 +22,7 @@ struct SecretKey {
 
 using Signature = std::array<std::uint8_t, 64>;
 
-// Of the system's random numbers. Throws BrokenEnvironment if it has none.
+// Draws a key from the system's random numbers. Throws BrokenEnvironment if there are none.
 SecretKey make_secret_key();
 PublicKey public_key_of(const SecretKey& key);
 

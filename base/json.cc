@@ -19,7 +19,8 @@ using nlohmann::json;
 
 constexpr std::size_t kLongestMessage = 300, kLongestKey = 100, kLongestNumber = 40;
 
-// Of a text that is JSON. Of another one they are those of what stands before its first error, or more.
+// Bounds on a JSON text's depth and size. For a text that is no JSON, at least those of the part before its first
+// error.
 struct Extent {
   int depth = 0;
   std::size_t values = 0;  // at most: brackets, commas and colons

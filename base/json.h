@@ -26,7 +26,7 @@ nlohmann::json parse_json(std::string_view text, std::string_view what,
 // As above, but a discarded document instead of an exception.
 nlohmann::json parse_json_or_discard(std::string_view text);
 
-// What parse_json() refuses before it parses, for a reader that keeps no document.
+// Throws what parse_json() would throw before it parses, for a reader that keeps no document.
 void check_json_bounds(std::string_view text, std::string_view what,
                        std::size_t most_values = kMaxReadValues);
 

@@ -26,12 +26,12 @@ class JsonPlace {
 
   const nlohmann::json& value() const { return *value_; }
 
-  // Of an object. A member that is null counts as absent.
+  // Finds a member of an object. A member that is null counts as absent.
   std::optional<JsonPlace> find(const std::string& key) const;
   JsonPlace at(const std::string& key) const;
   void allow_only(std::initializer_list<std::string_view> keys) const;
   std::vector<std::pair<std::string, JsonPlace>> members(std::size_t most) const;
-  // Of an array.
+  // Returns the elements of an array, at most `most`.
   std::vector<JsonPlace> elements(std::size_t most) const;
 
   std::int64_t integer(std::int64_t least, std::int64_t most) const;
@@ -53,14 +53,14 @@ class JsonPlace {
 
 class LocatedJson {
  public:
-  // Of at most `most_bytes`.
+  // Reads a file of at most `most_bytes`.
   static LocatedJson read(const std::filesystem::path& file, std::size_t most_bytes);
   LocatedJson(std::string text, std::string file);
   LocatedJson(const LocatedJson&) = delete;
 
   JsonPlace root() const { return {*this, document_, nlohmann::json::json_pointer()}; }
   const std::string& file() const { return file_; }
-  // Of the value there, or of the innermost value around it that exists. The first line is 1.
+  // The line of the value at `pointer`, or of the innermost value around it that exists. The first line is 1.
   std::size_t line_of(const nlohmann::json::json_pointer& pointer) const;
 
  private:

@@ -1,4 +1,4 @@
-// What nobody can foresee: nonces, tokens, names of temporary files, seeds. Any thread.
+// Text that nobody can foresee: nonces, tokens, names of temporary files, seeds. Any thread.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Which times a file may claim. A constant; any thread.
+// Checks the times that a file may claim. A constant; any thread.
 #pragma once
 
 namespace moetune {

@@ -66,7 +66,7 @@ std::string shortened(std::string_view text, std::size_t most) {
 
 namespace {
 
-// Of a character of `length` bytes.
+// Decodes one well-formed character.
 unsigned code_point(std::string_view character) {
   const auto first = static_cast<unsigned char>(character.front());
   if (character.size() == 1) return first;

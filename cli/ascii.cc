@@ -16,7 +16,7 @@ struct Likeness {
   std::string_view character, ascii;
 };
 
-// Of what moetune itself prints, and what names of models and authors have.
+// The characters that moetune itself prints, and those in names of models and authors.
 constexpr Likeness kLikenesses[] = {{"µ", "u"},  {"μ", "u"},  {"×", "x"},  {"±", "+-"}, {"…", "..."},
                                     {"█", "#"},  {"·", "."},  {"–", "-"},  {"—", "-"},  {"−", "-"},
                                     {"’", "'"},  {"‘", "'"},  {"“", "\""}, {"”", "\""}, {"→", "->"},

@@ -43,7 +43,7 @@ int check_named_cache(const CacheArguments& arguments, Output& output) {
       !arguments.operand.empty() && !std::filesystem::exists(choice.path, unknown) && !unknown)
     throw BadInput("there is no file " + choice.path);
   if (!arguments.trust.empty()) {
-    // What was verified is what is checked.
+    // Checks the very bytes that were verified; the file may change meanwhile.
     std::string bytes = TrustedKeys({arguments.trust}).read(choice.file());
     Cache pack = Cache::open_content(choice.file(), std::move(bytes), Cache::Mode::inspect);
     return check_cache(arguments, pack, output);

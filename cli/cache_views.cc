@@ -30,7 +30,7 @@ std::string joined_phrases(const std::vector<std::string>& phrases) {
   return text.empty() ? "-" : text;
 }
 
-// What `cache ls` shows of the workloads; `all` is how many there are.
+// The workloads that `cache ls` shows; `all` counts those of the whole cache.
 struct Listed {
   std::vector<WorkloadReport> workloads;
   std::vector<FamilyRange> ranges;
@@ -110,7 +110,7 @@ Document range_list(const std::vector<FamilyRange>& ranges) {
   return list;
 }
 
-// What all of them were measured on; "" if that differs.
+// The hardware that all of them were measured on; "" if it differs.
 std::string only_hardware(const Listed& listed) {
   std::set<std::string> names;
   for (const WorkloadReport& one : listed.workloads) names.insert(hardware_text(one.key().hardware));

@@ -24,7 +24,7 @@ enum ExitCode : int {
   kChanged = 4,  // with --exit-code: retune has improved something, compare found something slower
 };
 
-// What the first word of a command may be.
+// A word that may follow the command as its first operand.
 struct Action {
   std::string_view name;
   std::string_view operands;  // "KEY FOLDER"; "" for none

@@ -1,4 +1,4 @@
-// What may stand in place of the last word of a command line.
+// Lists the words that may stand in place of the last word of a command line.
 #include <algorithm>
 #include <functional>
 #include <map>
@@ -20,7 +20,7 @@ constexpr std::size_t kMostKeys = 500;
 
 using Candidates = std::vector<std::pair<std::string, std::string>>;
 
-// What the words before the last one say.
+// The meaning of the words before the last one.
 struct Line {
   std::string command, current;      // the last word, or what stands behind its "--option="
   std::string before;                // that

@@ -1,4 +1,4 @@
-// What makes a shell ask `moetune __complete` for the words that may follow.
+// Scripts that make a shell ask `moetune __complete` for the words that may follow.
 #include "base/error.h"
 #include "base/suggest.h"
 #include "cli/help.h"

@@ -25,7 +25,7 @@ namespace fs = std::filesystem;
 // A file that takes longer to check is checked by `cache check`.
 constexpr std::int64_t kMostCheckedBytes = std::int64_t{1} << 30;
 
-// What was found of one thing. `trouble` names what keeps moetune from working; "" if nothing does.
+// The state of one thing on the machine. `trouble` names what keeps moetune from working; "" if nothing does.
 struct Finding {
   std::string name, text, trouble;
   Document document;
@@ -97,7 +97,7 @@ std::vector<Finding> driver_findings() {
            {{"answers", nvml}}}};
 }
 
-// What Cache::check says of a file that is open.
+// Adds the faults that Cache::check finds in an open file.
 void examine(Cache& cache, Finding& finding) {
   const Cache::Summary summary = cache.summary();
   finding.text += ", " + bytes_text(static_cast<double>(summary.file_bytes)) + ", " +

@@ -11,7 +11,7 @@ namespace moetune {
 
 std::string_view phase_words(Phase phase);  // "duel of the finalists"
 
-// What a reader should know at once: the device, the space, a figure, a warning. "" for all other events.
+// News that a reader should see at once: the device, the space, a figure, a warning. "" for all other events.
 std::string note_of(const Event& event);
 
 // Writes what note_of() says, if anything, and a warning whatever is quiet.

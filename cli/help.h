@@ -1,4 +1,4 @@
-// What help, man pages and completion say, all of it out of the commands' own declarations.
+// Makes help, man pages and completion from the commands' own declarations.
 //
 // Functions of their arguments; they throw nothing.
 #pragma once
@@ -42,8 +42,8 @@ std::string command_help(Command& command, const std::vector<std::string>& argum
 // In roff's man macros: of the tool if `command` is null.
 std::string manual_page(Command* command);
 
-// What may stand in place of the last of `words`, which follow the program's name: a line each, with a tab and a few
-// words of explanation; ":files" and ":folders" stand for names of those.
+// The words that may stand in place of the last of `words`, which follow the program's name: one a line, with a tab
+// and a few words of explanation; ":files" and ":folders" stand for names of those.
 std::string completions(const std::vector<std::string>& words);
 // The script that makes a shell (bash, zsh, fish) ask for them. Throws BadInput for another shell.
 std::string completion_script(const std::string& shell);

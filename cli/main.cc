@@ -10,7 +10,7 @@
 
 namespace {
 
-// Where a standard stream was closed, the next file opened would take its number, and what is printed would
+// Opens standard streams that are closed. Otherwise the next file opened would take such a number, and prints would
 // end up in a database or in the worker's socket. Read-only, so that printing still fails.
 void fill_standard_streams() {
   int file = 0;

@@ -293,7 +293,7 @@ std::vector<OptionTable::Item> OptionTable::split(const std::vector<std::string>
   return items;
 }
 
-// What was given leaves no room for some settings, and the first of two at odds none for the other.
+// Takes the settings that the given options leave room for. If two settings are at odds, the first one holds.
 void OptionTable::take_settings(const std::vector<Setting>& settings, const std::set<std::string>& given,
                                 const std::vector<std::string>& words) {
   std::set<std::string> in_force = given;

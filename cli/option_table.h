@@ -1,7 +1,7 @@
 // The options of one command: declared with the variable each one fills, then parsed. The one description of them:
 // help, completion and man pages are made of options(), positionals() and rules. Unknown options, values of the wrong
-// kind and superfluous words throw BadInput, with the nearest name where one is near. Of an option that is given
-// twice the later one holds.
+// kind and superfluous words throw BadInput, with the nearest name if there is one. If an option
+// is given twice, the later one holds.
 //
 // The variables must outlive parse(). The only home of Boost.Program_options, with cli/settings.cc. Not thread-safe.
 #pragma once
@@ -60,7 +60,7 @@ class OptionTable {
   void span(std::string_view name, double& target, std::string_view doc);
   void span(std::string_view name, std::uint64_t& target, std::string_view doc);
   // A word without a dash, in order of declaration: "KERNEL". A required one that is missing is an error.
-  // Of an optional target an empty word is one that was given.
+  // For an optional target, an empty word counts as given.
   void positional(std::string_view value_name, std::string& target, bool required, std::string_view doc);
   void positional(std::string_view value_name, std::optional<std::string>& target, bool required,
                   std::string_view doc);
@@ -83,7 +83,7 @@ class OptionTable {
   // Positional words first, then settings for options that were not given, then options in their order.
   void parse(const std::vector<std::string>& arguments, const std::vector<Setting>& settings = {});
 
-  // Where the value of an option comes from, if that is the user's configuration: its file; else "".
+  // The configuration file that the option's value comes from; "" if it comes from elsewhere.
   std::string source_of(const std::string& option) const;
 
   std::string usage() const;  // "KERNEL [options]"

@@ -13,7 +13,7 @@
 namespace moetune {
 namespace {
 
-// What --problem and the options of dimensions say together: of one dimension the later counts.
+// Joins --problem and the options of dimensions. If both name a dimension, the later one holds.
 class ShapeWords {
  public:
   void set_problem(const std::string& text) {

@@ -1,7 +1,6 @@
-// Where text goes. Without --json a command's result is for people and goes to stdout; with --json stdout carries
-// exactly one JSON document, and of the rest only warnings and errors are left. Those go to stderr, as notes and
-// progress do, which --quiet and --json leave out. On a terminal, where stderr would stand among the document, only
-// that is printed.
+// The destination of all text. Without --json a command's result is for people and goes to stdout. With --json stdout
+// carries exactly one JSON document, and stderr only warnings and errors. Otherwise stderr has notes and progress as
+// well, unless --quiet is given. If both streams share a terminal under --json, only the document is printed.
 //
 // Names and docs come from files of somebody else: control characters are escaped on their way, except in a document,
 // where JSON does so, and in painted(), terminal() and data(). Where the locale does not write UTF-8, all but documents
@@ -51,7 +50,7 @@ class Output {
   std::ostream& errors() const;   // stderr, whatever is quiet
   std::ostream& terminal()
       const;  // stderr with control sequences, for numbers and words of our own; nowhere if quiet
-  // One line on stderr. Of what goes on (note), which --quiet and --json leave out, or what a reader must know (warn).
+  // One line on stderr: progress (note), which --quiet and --json leave out, or news that a reader must see (warn).
   void note(const std::string& sentence) const;
   void warn(const std::string& sentence) const;
 

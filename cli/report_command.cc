@@ -125,7 +125,7 @@ void ReportCommand::write_files(const Report& report, const Cache* cache, Output
   if (t4_) written("t4", *t4_, counted_text(static_cast<std::int64_t>(write_t4(report, cache)), "T4 file"));
 }
 
-// What the cache holds for one shape, on each hardware that it knows.
+// Shows the cache's choice for one shape, on each hardware that it knows.
 int ReportCommand::show_shape(const Cache* cache, const std::string& path, Output& output) const {
   if (selection_.kernel.empty())
     throw BadInput("which KERNEL? --problem and --preset are of one kernel's shape");

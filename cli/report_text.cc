@@ -142,7 +142,7 @@ void ReportPrinter::section(const HardwareSection& section, bool details) {
   for (const KernelSection& kernel : section.kernels) this->kernel(kernel, details);
 }
 
-// What is optional in a table of workloads: by need, and by the room there is.
+// Optional columns of a table of workloads, by need and by the room there is.
 struct Columns {
   bool before = false, roofline = false, age = false, search = false, notes = false;
 };

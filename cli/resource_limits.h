@@ -1,4 +1,4 @@
-// What the shell's limits on a process ('ulimit') do to moetune: a sentence and exit code 3 instead of a signal.
+// Turns the shell's limits on a process ('ulimit') into a sentence and exit code 3, instead of a signal.
 #pragma once
 
 namespace moetune {

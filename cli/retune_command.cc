@@ -96,7 +96,7 @@ void RetuneCommand::read_options() {
   request_.plan.budget = request_.search.settings.budget;
 }
 
-// A line an event. What cannot be written is said once, and ends no night.
+// Writes a line for each event. A write that fails is reported once, and ends no night.
 class NightLogFile {
  public:
   NightLogFile(const std::string& path, const Output& output) : path_(path), output_(output) {
@@ -232,7 +232,7 @@ int RetuneCommand::run(Output& output, std::stop_token stop) {
     if (event.contains("message")) output.warn(event["message"].get<std::string>());
     log.write(event);
   };
-  // Of several devices at once there is no line that shows how far a search is.
+  // With several devices no single line could show how far a search is.
   const EventListener several = note_listener(output), single = progress.listener();
   const EventListener searching = [&](const Event& event) { (event.job > 0 ? several : single)(event); };
   const ReworkListener ended = [&](const Reworked& one) {

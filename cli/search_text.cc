@@ -25,7 +25,7 @@ std::string objective_line(const Objective& objective) {
          (objective.larger_is_better ? ", the larger the better" : ", the smaller the better");
 }
 
-// Of another objective than time.
+// The line of the best trial if the objective is not time.
 std::string best_figure_line(const Objective& objective, const Trial& best) {
   const double figure = objective.figure(best.id);
   if (figure == objective.best) return figure_text(objective, figure) + "  (the best recorded)";
@@ -76,7 +76,8 @@ std::string contention_line(const Contention& contention) {
   return text + "the next search measures them again";
 }
 
-// What no part names is said where it is much: on a recording it is the strategy's own time.
+// Lists where the time went. Time that belongs to no part is named only if it is much; on a recording it is the
+// strategy's own.
 std::string time_line(const TimeSpent& time) {
   const auto if_much = [&](double seconds, const char* part) {
     return seconds > time.wall / 10 ? format(", %.2f ", seconds) + part : "";
@@ -141,7 +142,7 @@ void print_search(const SearchRequest& request, const SearchResult& result, cons
   if (tune.best) {
     table.add({"best", best_line(subject, *tune.best)});
     table.add({"config", tune.best->config.text()});
-    // Of a recording without a default the fastest wins, and nobody asks why.
+    // Skipped if the fastest won, as in a recording without a default: nobody asks why.
     if (subject.holds_times() && !tune.tied.empty() &&
         tune.tied.front() < tune.best->result.measurement.median_us)
       table.add({"tie", tie_line(tune)});

@@ -19,7 +19,7 @@ bool may_break_after(char c) { return c == ',' || c == ' '; }
 // Within a word: where a break reads better than anywhere else.
 bool may_part_after(char c) { return c == '_' || c == '=' || c == '-' || c == '/' || c == ':'; }
 
-// Of the parts that end where `ends` says.
+// The width of the longest piece of `text`; a piece ends with a character for which `ends` holds.
 std::size_t longest_part(const std::string& text, bool (*ends)(char)) {
   std::size_t longest = 0;
   for (std::size_t begin = 0; begin < text.size();) {
@@ -32,7 +32,7 @@ std::size_t longest_part(const std::string& text, bool (*ends)(char)) {
   return longest;
 }
 
-// What an indent leaves of a screen's columns; 0 stays no end.
+// The columns that an indent leaves of a screen; 0, for no limit, stays 0.
 std::size_t room(const std::string& indent, std::size_t columns) {
   return columns == 0 ? 0 : std::max(columns, indent.size() + 1) - indent.size();
 }
@@ -123,7 +123,7 @@ std::size_t display_width(const std::string& text) {
 
 std::vector<std::string> wrapped(const std::string& text, std::size_t width) {
   std::vector<std::string> pieces(1);
-  // Of the last piece: its columns, its bytes up to the last break, and up to the last one within a word.
+  // State of the last piece: its columns, its bytes up to the last break, and up to the last break within a word.
   std::size_t used = 0, breakable = 0, partable = 0;
   for (std::size_t at = 0; at < text.size();) {
     std::size_t end = at + 1;
@@ -239,7 +239,7 @@ bool Table::breaks_words(const std::string& indent, std::size_t columns) const {
   return false;
 }
 
-// What the cells need, less what the widest have to give up so that a line fits in `columns`.
+// The widths that the cells need, with the widest narrowed until a line fits in `columns`.
 std::vector<std::size_t> Table::widths(std::size_t columns) const {
   std::vector<std::size_t> widths;
   for (const auto& row : rows_) {

@@ -46,7 +46,7 @@ std::string paragraph(const std::string& text, std::size_t columns);
 // The same of a text whose own line ends mean nothing; "" for an empty one.
 std::string prose(const std::string& text, std::size_t columns);
 
-// What a line of text means, in colours of the terminal's own palette.
+// The meaning of a line of text, shown in colours of the terminal's own palette.
 enum class Paint { none, heading, good, warning, bad, faint };
 // The text as it is without colours. It holds no line ends.
 std::string painted(const std::string& text, Paint paint, bool colours);

@@ -63,7 +63,7 @@ struct Workspace {
   std::size_t bytes = 0;
 };
 
-// What moetune_bind read off the caller's tensors.
+// The arguments that moetune_bind read off the caller's tensors.
 struct Bound {
   moetune_arguments arguments{};
   std::array<std::int64_t, MOETUNE_MAX_EXTENTS> extents{};
@@ -138,7 +138,7 @@ class Family {
   void offer_workspace(const Extents& largest, std::size_t bytes) const {
     check(moetune_offer_workspace(handle_, largest.data(), largest.size(), bytes));
   }
-  // What to offer, so that no winner is left out.
+  // The bytes to offer so that no winner is left out.
   std::size_t wanted_workspace(const Extents& largest) const {
     std::size_t bytes = 0;
     check(moetune_wanted_workspace(handle_, largest.data(), largest.size(), &bytes));

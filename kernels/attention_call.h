@@ -1,6 +1,6 @@
-// What the attention kernels have in common of their callers' tensors: keys and values lie in blocks (a page, or
-// contiguous tokens), by strides; and the rules that strides, sizes and the scale of any call must keep to.
-// Plain values and pure functions; thread-safe. A broken rule throws BadInput, which names kernel and field.
+// Shared description of the attention kernels' KV tensors: keys and values lie in blocks (a page, or contiguous
+// tokens), by strides. Holds the rules for strides, sizes and the scale of any call. Plain values and pure functions;
+// thread-safe. A broken rule throws BadInput, which names kernel and field.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@ struct KvTensors {
   const KvStrides& strides(bool values) const { return values ? v : k; }
   // Elements from the first of a tensor to behind its last.
   std::int64_t elements(const KvStrides& strides) const;
-  // Where keys or values begin.
+  // The address of the first key or value.
   Pointer pointer(bool values) const;
   // [block][head][chunk][token][128 bytes], of which one copy brings `box_tokens` and `box_chunks`: tokens then
   // lie in shared memory as the 128-byte swizzle wants them.

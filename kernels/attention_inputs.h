@@ -1,6 +1,5 @@
-// What the attention kernels have in common of their inputs: buffers of queries, keys and values, page tables that
-// are shuffled and surrounded by garbage, and NaN wherever a right kernel never uses anything. Pure functions;
-// thread-safe.
+// Shared test inputs of the attention kernels: buffers of queries, keys and values, page tables that are shuffled and
+// surrounded by garbage, and NaN wherever a right kernel reads nothing. Pure functions; thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +14,7 @@
 
 namespace moetune {
 
-// What page-table entries outside of a sequence's visible tokens hold: an id that no allocation has.
+// The page-table entry outside of a sequence's visible tokens: an id that no allocation has.
 inline constexpr std::int32_t kGarbagePage = 0x7fffffff;
 
 // Scores q.k / sqrt(head_dim) then have this standard deviation: softmax is neither flat nor one-hot.

@@ -85,7 +85,7 @@ void check_sequences(const Buffer& buffer) {
 std::vector<std::size_t> sequence_order(std::size_t count, std::int64_t order) {
   std::vector<std::size_t> places(count);
   std::iota(places.begin(), places.end(), std::size_t{0});
-  constexpr std::size_t kFew = 5;  // whose orders are so few that drawn ones would be uneven
+  constexpr std::size_t kFew = 5;  // whose orders are so few that drawn ones would be unbalanced
   if (count <= kFew) {
     std::int64_t all = 1;
     for (std::size_t i = 2; i <= count; ++i) all *= static_cast<std::int64_t>(i);

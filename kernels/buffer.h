@@ -62,8 +62,8 @@ struct Buffer {
   // come in any order, blocks start in it, and which of them share an SM changes a time by up to a quarter.
   std::int64_t sequences = 0;
   bool offsets = false;
-  // Of inputs and in_out buffers; outputs are poisoned before every run. An in_out buffer is filled again
-  // before every run that is judged. During measuring each launch finds what the launches before it left.
+  // The values of inputs and in_out buffers; outputs are poisoned before every run. An in_out buffer is filled again
+  // before every run that is judged. During measuring each launch finds the results of the launches before it.
   Fill fill;
   OutputCheck check;  // of outputs and in_out buffers
 

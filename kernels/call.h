@@ -1,6 +1,6 @@
-// What belongs to the caller of a kernel and not to its problem: strides of tensors, the size of a pool, a
-// scale. A Call holds one number for each of the fields that its kernel names, in the kernel's order; it is a
-// record of fixed size, so that a server fills one for every launch without allocating. A plain value.
+// A Call holds what belongs to the caller of a kernel and not to its problem: strides of tensors, the size of a pool,
+// a scale. It has one number for each field that its kernel names, in the kernel's order. It has a fixed size, so
+// that a server fills one for every launch without allocating. A plain value.
 #pragma once
 
 #include <array>

@@ -10,8 +10,8 @@ struct Flops {
   double bf16 = 0, fp16 = 0, e4m3 = 0, fp32 = 0;
 };
 
-// Where a kernel's inputs lie when it starts: in device memory, or in L2 because an earlier kernel has just
-// written or read them.
+// The place of a kernel's inputs when it starts: device memory, or L2 because an earlier kernel has just written or
+// read them.
 enum class Inputs { cold, warm };
 
 struct Cost {

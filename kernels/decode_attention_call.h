@@ -1,6 +1,6 @@
-// What a caller of decode_attention lays out as it likes: where rows of queries, outputs, keys and values
-// lie, how large the KV pool is, how wide the page table, and the scale of the scores. The elements of a head
-// lie together. Plain values; thread-safe.
+// The layout that a caller of decode_attention chooses: where rows of queries, outputs, keys and values lie, the size
+// of the KV pool, the width of the page table, and the scale of the scores. The elements of a head lie together.
+// Plain values; thread-safe.
 #pragma once
 
 #include <array>

@@ -17,11 +17,12 @@ struct DecodeChoice {
   std::int64_t threads() const { return 32 * (warps + producers); }  // of a block
   // Mirrors the layout in templates/decode_attention/shape.cuh, which asserts that it agrees.
   std::int64_t shared_bytes(const DecodeShape& shape) const;
-  // Of a block of the launch: these bytes, what a cluster's blocks get each other's partial results in, and padding.
+  // Bytes of a block at launch: the above, a cluster's inbox for partial results, and padding.
   std::int64_t dynamic_shared(const DecodeShape& shape, const DeviceLimits& limits) const;
   // Partial results of a row's head_dim values, over the whole launch.
   std::int64_t partial_rows(const DecodeShape& shape) const;
-  // What a last block to finish counts to see that it is the last (templates/decode_attention/spans.cuh).
+  // The number of counters by which a block sees that it is the last to finish
+  // (templates/decode_attention/spans.cuh).
   std::int64_t counters(const DecodeShape& shape) const;
 
   bool tma;

@@ -32,7 +32,7 @@ std::size_t first_out_of_range(const Extents& extents) {
   return i;
 }
 
-// The rows (sequences times KV heads) of an uneven batch count as no fewer than a quarter of them: all of them take
+// A ragged batch's rows (sequences times KV heads) count as no fewer than a quarter of them: all of them take
 // blocks and workspace, however short they are.
 constexpr std::int64_t kLeastFilled = 4;
 
@@ -78,8 +78,8 @@ class DecodeFamily final : public FamilyInterface {
   }
 
   // Batch and KV heads only multiply the work: one table serves every tensor-parallel degree of a model. A batch counts
-  // as even if its contexts fill nine tenths of what the longest would, or, with a window, of two windows each: most
-  // sequences are then longer than what they see, and longer contexts are one place. An uneven batch lies where the
+  // as full if its contexts fill nine tenths of what the longest would, or, with a window, of two windows each: most
+  // sequences are then longer than what they see, and longer contexts are one place. A ragged batch lies where the
   // full one does that has its total: three sequences of which two are empty are work for one. An unknown total counts
   // as half of the most.
   TablePoint table_point(const Extents& extents, std::int64_t total) const override {
@@ -178,7 +178,7 @@ RowStrides DecodeFamily::rows(Slot slot, const TensorView& view, std::int64_t ba
   require_size(slot, "elements a head", view.shape[rank - 1], shape_.head_dim);
   if (view.strides[rank - 1] != 1)
     refuse_family("the elements of a head of '" + slots_[slot].name.text() + "' must lie side by side");
-  // Of a dimension of one no stride is ever used; a tensor may state any.
+  // A dimension of size one has no stride that matters; a tensor may state any.
   const std::int64_t head = heads > 1 ? view.strides[rank - 2] : shape_.head_dim;
   const std::int64_t token = shape_.q_len > 1 ? view.strides[1] : heads * head;
   return {batch > 1 ? view.strides[0] : shape_.q_len * token, token, head};

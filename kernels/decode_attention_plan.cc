@@ -72,7 +72,7 @@ void add_kv_pointers(Arguments& arguments, const DecodeShape& shape, const Decod
   arguments.push_back({"v", call.kv(shape).pointer(true)});
 }
 
-// What every kernel takes that reads KV through a page table, and every one that writes o.
+// Arguments of every kernel that reads KV through a page table, and of every one that writes o.
 void add_scales_and_pages(Arguments& arguments, const DecodeShape& shape) {
   arguments.push_back(pointer_argument("k_scale", shape.narrow));
   arguments.push_back(pointer_argument("v_scale", shape.narrow));

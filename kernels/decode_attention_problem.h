@@ -18,7 +18,7 @@ struct DecodeShape {
 
   // The same family at other extents: batch, KV heads, context.
   DecodeShape at(const Extents& extents) const;
-  // What is compiled in, with the heads that share a KV head in place of the numbers of heads.
+  // The compiled-in dimensions, with the heads that share a KV head in place of the numbers of heads.
   Assignment specialization() const;
 
   std::int64_t group() const { return q_heads / kv_heads; }

@@ -10,7 +10,7 @@
 namespace moetune {
 namespace {
 
-// Where the KV of one head of one sequence lies.
+// Locates the KV of one head of one sequence.
 class KvHead {
  public:
   KvHead(const DecodeShape& shape, const DecodeCall& call, const HostTensors& inputs, std::int64_t sequence,
@@ -19,7 +19,7 @@ class KvHead {
     if (shape.paged()) page_table_ = inputs.at("page_table").data() + sequence * call.page_table_stride;
   }
 
-  // Where a token's row begins among keys or values.
+  // The first element of a token's row among keys or values.
   const double* row(const double* tensor, const KvStrides& strides, std::int64_t token) const {
     std::int64_t block = sequence_, within = token;
     if (shape_.paged()) {
@@ -29,7 +29,7 @@ class KvHead {
     return tensor + block * strides.block + head_ * strides.head + within * strides.token;
   }
 
-  // What quantized keys or values are multiplied by.
+  // The factor of quantized keys or values.
   double scale(const HostTensors& inputs, const std::string& name) const {
     if (!shape_.narrow) return 1;
     return inputs.at(name)[shape_.head_scales ? static_cast<std::size_t>(head_) : 0];

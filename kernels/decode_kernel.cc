@@ -1,5 +1,5 @@
-// decode_kernel: y = a*x + b, the smallest tunable kernel, and the yardstick of memory bandwidth. What it
-// writes (all of y, sums of it, several versions) sets the mix of bytes read and written; several passes over
+// decode_kernel: y = a*x + b, the smallest tunable kernel, and the yardstick of memory bandwidth. Its
+// output (all of y, sums of it, several versions) sets the mix of bytes read and written; several passes over
 // an x that fits L2 measure that.
 #include <algorithm>
 #include <string>
@@ -18,7 +18,7 @@ constexpr std::uint32_t kReferenceThreads = 256;
 
 constexpr std::int64_t kEighth = kChunk / 8, kVersions = 8;  // likewise
 
-// What is written: templates/decode_kernel/elements.cuh says what each means.
+// The amount that is written; templates/decode_kernel/elements.cuh explains each value.
 enum class Write { all, none, eighth, eightfold };
 constexpr const char* kWriteNames[] = {"all", "none", "eighth", "eightfold"};
 

@@ -42,8 +42,8 @@ struct TensorView {
   FixedVector<std::int64_t, kMaxRank> strides;
 };
 
-// Where a problem lies in a dispatch table: a position on each axis, and whether work is spread unevenly over
-// it (ragged batches have choices of their own).
+// The place of a problem in a dispatch table: a position on each axis, and whether the batch is ragged (ragged
+// batches have choices of their own).
 struct TablePoint {
   FixedVector<std::int64_t, 3> position;
   bool uneven = false;
@@ -64,9 +64,9 @@ class FamilyInterface {
   virtual TablePoint table_point(const Extents& extents, std::int64_t total) const = 0;
   // No work at `most` or less lies past this position, whatever its total.
   virtual TablePoint last_point(const Extents& most) const { return table_point(most, 0); }
-  // Of a problem of the family, by how its inputs are made.
+  // The point of a problem of the family, by how its inputs are made.
   virtual TablePoint table_point_of(const Problem& problem) const = 0;
-  // Whether a table_point can be uneven; then make_uneven gives the problem as a search of such a batch would make it.
+  // Whether a table_point can be ragged; then make_uneven turns a problem into one whose search makes such a batch.
   virtual bool has_uneven() const { return false; }
   virtual void make_uneven(Problem&) const {}
   // The least extents at or past such a position, if the total is unknown; what the position leaves open is as in

@@ -1,5 +1,5 @@
-// What the JSON of plans and of buffers share: enumerators by name, and one error for a document of another
-// shape. Not for headers that others include. Stateless.
+// Shared by the JSON of plans and of buffers: enumerators by name, and one error for a document of another shape. Not
+// for headers that others include. Stateless.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -3,7 +3,7 @@
 //
 // A problem has two kinds of dimensions that matter to code: its *specialization* is compiled into a cubin,
 // its *free dimensions* are passed at launch. All problems of one specialization are a family, and a cubin
-// built for one of them runs them all. What belongs to the caller and not to the problem travels in a Call.
+// built for one of them runs them all. A Call holds what belongs to the caller.
 //
 // Adding a kernel: templates/NAME/, spaces/NAME.json, kernels/NAME.cc and one line in registry.cc.
 // Implementations are stateless and immutable; the registry owns them; all calls are thread-safe.
@@ -29,9 +29,9 @@
 
 namespace moetune {
 
-// Which reference a plan computes. `exact` accumulates in fp32 or better and writes floating-point outputs as
-// f32, integers in their own type (exact_dtype). `baseline` rounds intermediates as a plain low-precision
-// implementation would and writes the outputs in their types; its integers are right as well.
+// The reference that a plan computes. `exact` accumulates in fp32 or better and writes floating-point outputs as f32,
+// integers in their own type (exact_dtype). `baseline` rounds intermediates as a plain low-precision implementation
+// would and writes the outputs in their types; its integers are right as well.
 enum class Reference { exact, baseline };
 
 // Input or output tensors on the host, by buffer name.
@@ -72,15 +72,15 @@ class Kernel {
   // Rules across dimensions. Throws BadInput with the broken rule.
   virtual void check(const Problem& problem) const = 0;
 
-  // What a cubin of the problem has compiled in; its text names the family. No other dimension may change
-  // what a configuration compiles to. By default every dimension that is not free.
+  // The dimensions that a cubin of the problem has compiled in; their text names the family. No other dimension may
+  // change the source that a configuration compiles to. By default every dimension that is not free.
   virtual Assignment specialization(const Problem& problem) const;
   // The dimensions that a launch may choose, in the order of Extents. Dimensions that are neither these nor
   // compiled in describe how test inputs are made (how lengths are distributed, how tensors are laid out).
   virtual const std::vector<std::string>& free_dimensions() const;
   // Those of them that are lengths of sequences in tokens.
   virtual std::vector<std::string> free_lengths() const { return {}; }
-  // The problem of a family at `extents`; other dimensions have their fallbacks. Throws BadInput for values
+  // The problem of a family at `extents`; other dimensions have their defaults. Throws BadInput for values
   // that no problem has.
   virtual Problem problem_of(const Assignment& specialization, const Extents& extents) const;
   Extents extents_of(const Problem& problem) const;

@@ -1,4 +1,4 @@
-// What a device allows, as plain numbers: the part of a device that planning and constraints may see.
+// A device's limits as plain numbers: the part of a device that planning and constraints may see.
 #pragma once
 
 #include <cstdint>

@@ -110,7 +110,7 @@ std::string router_problem(const ExpertLayers& experts, std::int64_t ranks) {
   return text;
 }
 
-// What the experts' workloads are not.
+// Notes the ways in which the experts' workloads differ from the model.
 void note_experts(ModelPlan& plan, const ExpertLayers& experts, std::int64_t ranks) {
   const auto note = [&](std::string sentence) { plan.notes.push_back(std::move(sentence)); };
   if (experts.score.empty())

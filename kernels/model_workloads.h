@@ -1,5 +1,5 @@
-// What a model asks of the kernels: its layers as facts, and from them one ranged problem a kernel and kind of layer.
-// The one place that knows which kernel serves which layer. Pure functions; thread-safe.
+// Turns a model's layers, given as facts, into one ranged problem for each kernel and kind of layer. The one place
+// that knows which kernel serves which layer. Pure functions; thread-safe.
 #pragma once
 
 #include <cstdint>

@@ -71,7 +71,7 @@ class MoeDispatch final : public MoeKernel {
     return dispatch_on_cpu(MoeDispatchShape(problem), call, inputs);
   }
 
-  // A token's row counts once however many experts it has. Of the two permutations the smaller would do.
+  // A token's row counts once however many experts it has. The smaller of the two permutations would do.
   Cost cost(const Problem& problem) const override {
     const MoeDispatchShape shape(problem);
     const std::int64_t places = shape.zero_padding ? shape.sizes.places() : shape.slots();

@@ -15,7 +15,7 @@ struct MoeDispatchShape : MoeShape {
 
   bool narrow() const { return scale != Scale::none; }
   DType dtype() const { return narrow() ? DType::e4m3 : DType::bf16; }
-  // Values that share a scale; the last group may have fewer. Of bf16, values that one thread of the reference takes.
+  // Values that share a scale; the last group may have fewer. In bf16, values that one thread of the reference takes.
   std::int64_t group() const { return scale == Scale::token ? hidden : 128; }
   std::int64_t groups() const { return (hidden + group() - 1) / group(); }
   std::int64_t scale_elements(std::int64_t places) const;

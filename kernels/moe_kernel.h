@@ -1,5 +1,5 @@
-// What the copies around the experts, moe_dispatch and moe_combine, have in common as kernels: the models, the number
-// of tokens as the one free dimension, and a call of a row's length and a number of places.
+// Base of moe_dispatch and moe_combine, the copies around the experts: the models, the number of tokens as the one
+// free dimension, and a call of a row's length and a number of places.
 //
 // Immutable; thread-safe.
 #pragma once

@@ -1,7 +1,7 @@
-// What it takes to run one kernel once, as plain data: the unit to compile, scratch memory and the ordered
-// launches with typed, named arguments. A LaunchPlan is a record of fixed size, which a server fills for
-// every launch; a Plan adds the unit, crosses to the worker as JSON, and is stored beside a winner's cubin,
-// so that launching it again needs neither the template nor NVRTC.
+// A plan is all it takes to run one kernel once, as plain data: the unit to compile, scratch memory and the ordered
+// launches with typed, named arguments. A LaunchPlan has a fixed size, and a server fills one for every launch. A
+// Plan adds the unit, crosses to the worker as JSON, and is stored beside a winner's cubin, so that launching it
+// again needs neither the template nor NVRTC.
 #pragma once
 
 #include <array>

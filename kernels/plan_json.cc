@@ -14,7 +14,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Of the layout below. Plans of another version are refused, not guessed at.
+// The version of the layout below. Plans of another version are refused.
 constexpr int kVersion = 2;
 
 const Names<TensorMap::Swizzle> kSwizzles = {{TensorMap::Swizzle::none, "none"},

@@ -141,7 +141,7 @@ TokenStrides PrefillFamily::rows(PrefillSlot slot, const TensorView& view, std::
   if (view.strides[2] != 1)
     kPrefillBinding.refuse("the elements of a head of '" + slots_[slot].name.text() +
                            "' must lie side by side");
-  // Of a dimension of one no stride is ever used; a tensor may state any.
+  // A dimension of size one has no stride that matters; a tensor may state any.
   const std::int64_t head = heads > 1 ? view.strides[1] : shape_.head_dim;
   return {view.shape[0] > 1 ? view.strides[0] : heads * head, head};
 }

@@ -29,7 +29,7 @@ void require_room(const char* field, std::int64_t room, std::int64_t needed) {
                  "=" + std::to_string(room));
 }
 
-// What says where each sequence's KV lies, and which tokens of it are used, numbered as kv_buffers wants it.
+// Buffers that say where each sequence's KV lies, and the tokens in use, numbered as kv_buffers wants them.
 struct Placement {
   std::vector<Buffer> buffers;
   std::vector<Range> used;

@@ -185,7 +185,7 @@ void add_scales(PrefillArguments& arguments, const PrefillShape& shape) {
   arguments.push_back(pointer_argument("v_scale", shape.narrow));
 }
 
-// Of queries, keys and values, for kernels without tensor maps.
+// Adds the strides of queries, keys and values, for kernels without tensor maps.
 void add_input_strides(PrefillArguments& arguments, const PrefillCall& call) {
   arguments.push_back({"q_token_stride", call.q.token});
   arguments.push_back({"q_head_stride", call.q.head});

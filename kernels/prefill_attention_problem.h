@@ -28,7 +28,7 @@ struct PrefillShape {
 
   // The same family at other extents: batch, KV heads, most new tokens and most tokens of a sequence.
   PrefillShape at(const Extents& extents) const;
-  // What is compiled in, with the heads that share a KV head in place of the numbers of heads.
+  // The compiled-in dimensions, with the heads that share a KV head in place of the numbers of heads.
   Assignment specialization() const;
 
   std::int64_t group() const { return q_heads / kv_heads; }

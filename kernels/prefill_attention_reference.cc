@@ -29,7 +29,7 @@ struct PlacedSequence {
     }
   }
 
-  // Where a token's row of one head begins among keys or values.
+  // The first element of a token's row of one head among keys or values.
   std::int64_t row(const KvTensors& kv, bool values, std::int64_t head, std::int64_t token) const {
     const KvStrides& by = kv.strides(values);
     std::int64_t block = 0, within = kv_begin + token;
@@ -45,7 +45,7 @@ struct PlacedSequence {
   const double* table = nullptr;
 };
 
-// What e4m3 keys or values of a head are multiplied by.
+// The factor of a head's e4m3 keys or values.
 double scale_of(const PrefillShape& shape, const HostTensors& inputs, const char* name,
                 std::int64_t kv_head) {
   if (!shape.narrow) return 1;

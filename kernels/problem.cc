@@ -54,8 +54,8 @@ const Dimension& find_dimension(std::string_view kernel, const ProblemSchema& sc
   throw BadInput(unknown_name("dimension of " + std::string(kernel), name, names));
 }
 
-// What canonical text says, every dimension in schema order, as stored problems are written; nullopt for any other
-// text, right or wrong.
+// Parses canonical text, every dimension in schema order, as stored problems are written. nullopt for any other text,
+// right or wrong.
 std::optional<Assignment> parse_canonical(std::string_view kernel, const ProblemSchema& schema,
                                           std::string_view text) {
   Assignment dims;

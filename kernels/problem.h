@@ -14,7 +14,7 @@ namespace moetune {
 struct Dimension {
   std::string name;
   std::string doc;
-  Value fallback;            // the value where the user gives none
+  Value fallback;            // the default: the value if the user gives none
   std::int64_t minimum = 0;  // for integers
   std::int64_t maximum = 0;
   std::vector<std::string> names;  // for named values ("bf16", "fp16"): the whole list; empty for integers
@@ -39,7 +39,7 @@ struct Preset {
   std::vector<std::pair<std::string, std::string>> dims;
 };
 
-// Fills in `text` (`batch=64,context=8192`) over `preset` over the schema's fallbacks, and checks names,
+// Fills in `text` (`batch=64,context=8192`) over `preset` over the schema's defaults, and checks names,
 // ranges and choices. Throws BadInput: the nearest dimension for an unknown one, the allowed range or the
 // list of choices for a bad value. Rules across dimensions are Kernel::check's.
 Problem parse_problem(std::string_view kernel, const ProblemSchema& schema, const Preset* preset,

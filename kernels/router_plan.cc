@@ -115,7 +115,7 @@ std::int64_t tokens_of_block(const Schedule& schedule, std::int64_t tokens, cons
 
 Argument pointer_if(bool present, const char* name) { return {name, present ? Pointer{name} : Pointer{}}; }
 
-// What a permutation is written to, and its scratch.
+// Adds the arrays that a permutation is written to, and its scratch.
 void add_place_arguments(Launch& launch, const RouterShape& shape) {
   launch.arguments.push_back(pointer_if(shape.has_plan() && shape.segment == 0, "offsets"));
   launch.arguments.push_back(pointer_if(shape.has_plan(), "sorted"));

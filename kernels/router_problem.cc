@@ -28,7 +28,7 @@ Dimension choice(const char* name, const char* doc, std::vector<std::string> nam
 
 [[noreturn]] void refuse_router(const std::string& rule) { throw BadInput("router: " + rule); }
 
-// Which of the names a problem's dimension has.
+// The enumerator whose name the problem's dimension has.
 template <typename Enum>
 Enum named(const Problem& problem, const char* dimension, const std::vector<std::string>& names) {
   for (std::size_t i = 0; i < names.size(); ++i) {

@@ -27,7 +27,7 @@ struct RouterShape {
   std::int64_t slots() const { return sizes().slots(); }
   std::int64_t places() const { return sizes().places(); }
   std::int64_t slots_of_expert() const { return sizes().slots_of_expert(); }
-  // What is added to the logits of each expert, so that the load is as the problem says.
+  // A shift for the logits of each expert that makes the load as skewed as the problem says.
   std::vector<float> load_shifts() const;
 
   // Inputs for tests: every other expert is on this GPU, and three quarters of the tokens are routed.

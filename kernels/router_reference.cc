@@ -18,7 +18,7 @@ double clean(double logit) {
   return std::isnan(logit) ? -kInfinity : std::min(logit, double{std::numeric_limits<float>::max()});
 }
 
-// Where a score stands among all f32 numbers. Those too small to be normal count as 0, as the GPU rounds them.
+// The rank of a score among all f32 numbers. Those too small to be normal count as 0, as the GPU rounds them.
 std::int64_t place_among_floats(float score) {
   constexpr auto kLeast = std::bit_cast<std::int32_t>(std::numeric_limits<float>::min());
   const std::int64_t magnitude = std::bit_cast<std::int32_t>(std::abs(score));
@@ -160,7 +160,7 @@ class Token {
   double shift_ = 0, sum_ = 0;
 };
 
-// Where each slot goes: the segment of its expert, or -1.
+// The segment of each slot's expert, or -1.
 std::vector<double> segments_of(const RouterShape& shape, std::vector<double> ids,
                                 const HostTensors& inputs) {
   if (!shape.mapped) return ids;
@@ -192,7 +192,7 @@ void add_plan(const RouterShape& shape, const std::vector<double>& segments, Hos
     outputs["dropped"].push_back(segments[slot] >= 0 && plan.inverse[slot] < 0);
 }
 
-// Which tokens go to which rank, and how many slots each expert has.
+// Adds the tokens that go to each rank, and how many slots each expert has.
 void add_ranks(const RouterShape& shape, const std::vector<double>& ids, HostTensors& outputs) {
   const auto ranks = static_cast<std::size_t>(shape.ranks), top_k = static_cast<std::size_t>(shape.top_k);
   std::vector<double>&counts = outputs["counts"], &tokens = outputs["tokens_per_rank"],

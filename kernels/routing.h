@@ -1,5 +1,5 @@
-// Which rows go where once every token has its experts: the counts, offsets and permutations that the router writes,
-// and that moe_dispatch and moe_combine read (docs/router.md has the layouts).
+// The order of rows once every token has its experts: the counts, offsets and permutations that the router writes and
+// that moe_dispatch and moe_combine read (docs/router.md has the layouts).
 //
 // Plain values and pure functions; thread-safe.
 #pragma once

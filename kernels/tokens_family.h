@@ -1,5 +1,5 @@
-// What families have in common whose one free dimension is the number of tokens: their extents and their axis of a
-// dispatch table, and how tensors of rows are checked. Immutable; thread-safe.
+// Base of families whose one free dimension is the number of tokens: their extents, their axis of a dispatch table,
+// and the check of tensors of rows. Immutable; thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +36,7 @@ class TokensFamily : public FamilyInterface {
   // The caller's tensor [rows, columns], a row's values side by side; `rows` names them in messages.
   const TensorView& matrix(std::span<const TensorView* const> tensors, std::size_t slot, const char* rows,
                            std::int64_t columns) const;
-  // Throws BadInput for a tensor with gaps or of another size. Of a slot that the family lacks nothing is asked.
+  // Throws BadInput for a tensor with gaps or of another size. A slot that the family lacks passes.
   void require(std::span<const TensorView* const> tensors, std::size_t slot, std::int64_t elements) const;
 
  private:

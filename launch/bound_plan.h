@@ -59,7 +59,7 @@ class BoundPlan {
     cuda::Address address = 0;
     Memset memset;
   };
-  // Where an argument's value lies.
+  // The place of an argument's value.
   struct Place {
     bool is_map = false;
     std::uint8_t index = 0;

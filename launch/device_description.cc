@@ -1,4 +1,4 @@
-// What the driver says of each device, before any context exists.
+// Describes each device as the driver does, before any context exists.
 #include "base/format.h"
 #include "launch/driver.h"
 #include "launch/driver_symbols.h"

@@ -1,4 +1,4 @@
-// What a device is, as plain data: its hardware key, its limits, and how a user names it. A plain value.
+// A device as plain data: its hardware key, its limits, and how a user names it. A plain value.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,8 @@ struct GpuLoad {
   std::int64_t free_bytes = 0;
 };
 
-// What an administrator may change of a GPU, as it was when it was listed; what NVML does not say is unknown.
+// Settings of a GPU that an administrator may change, as they were when it was listed. Those that NVML does not
+// report are unknown.
 struct GpuSettings {
   int power_limit_w = 0;         // 0: unknown
   std::optional<bool> mig, ecc;  // switched on

@@ -1,8 +1,8 @@
 // Reads JSON files of many rows without keeping them: each row is handed on, then forgotten. NaN, Infinity and
 // -Infinity are read as Python writes them.
 //
-// A file's rows are the members of the first of its top-level "cache", "results" and "Results". What else it holds is
-// its header. Stateless.
+// A file's rows are the members of the first of its top-level "cache", "results" and "Results". All else is its
+// header. Stateless.
 #pragma once
 
 #include <functional>

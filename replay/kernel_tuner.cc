@@ -109,7 +109,7 @@ void CacheReader::take_header(JsonField&& field) {
   }
 }
 
-// Which figures the rows have: whatever is a number beside the parameters.
+// Takes every number beside the parameters as a figure of the rows.
 void CacheReader::take_figures(const JsonRow& row) {
   for (const JsonField& field : row.fields) {
     if (field.is_number() && field.path.find(kPathMark) == std::string::npos &&

@@ -18,7 +18,7 @@ struct Direction {
   std::string_view name;
   bool larger_is_better;
 };
-// What tuners call their usual objectives.
+// The names that tuners give their usual objectives.
 constexpr std::array kDirections = {
     Direction{"time", false},       Direction{"energy", false},      Direction{"cost", false},
     Direction{"loss", false},       Direction{"nvml_energy", false}, Direction{"ps_energy", false},

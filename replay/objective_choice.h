@@ -1,4 +1,4 @@
-// Which figure of a results file a search is for. Pure functions.
+// Chooses the figure of a results file that a search is for. Pure functions.
 #pragma once
 
 #include <map>
@@ -12,7 +12,7 @@
 
 namespace moetune {
 
-// What a results file says.
+// The objectives that a results file states.
 struct StatedObjectives {
   static constexpr std::size_t kMost = 1024;  // names and figures that a reader takes
 

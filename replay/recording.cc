@@ -19,7 +19,7 @@ namespace {
 constexpr std::size_t kMostText = std::size_t{96} << 20;
 constexpr std::size_t kHeaderBytes = std::size_t{1} << 16;
 
-// Names are shown on terminals, one line each. Of the GPU and the problem other control characters are escaped there.
+// Names are shown on terminals, one line each. Other control characters of the GPU and the problem are escaped there.
 void require_one_line(const std::string& text, const std::string& what, std::string_view file,
                       bool takes_controls = false) {
   std::string shown = escape_controls(text);

@@ -47,7 +47,7 @@ struct Recording {
   double optimum_us() const;  // the best ok time; infinite where nothing worked
 };
 
-// What a recording is of, without its rows.
+// The subject of a recording, without its rows.
 struct RecordingHeader {
   std::string hardware;  // the GPU's name
   std::string kernel;

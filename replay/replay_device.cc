@@ -25,7 +25,7 @@ Measurement measurement_of(const RecordedTrial& trial) {
   return measurement;
 }
 
-// What results are due to: one recording, or all of them together in whatever order.
+// The origin of results: one recording, or all of them together in any order.
 std::string origin_of(const std::vector<std::shared_ptr<const Recording>>& recordings) {
   if (recordings.size() == 1) return "replay:" + recordings.front()->digest;
   std::vector<std::string> digests;

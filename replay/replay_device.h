@@ -22,7 +22,8 @@ class ReplayDevice : public Device {
   // `pace`: what a trial takes, for simulations; a duel as long for each finalist.
   ReplayDevice(std::shared_ptr<const Recording> recording, std::string id,
                std::chrono::milliseconds pace = std::chrono::milliseconds(0));
-  // Of one kernel and GPU, each of another problem: open() chooses. At least one; before it the first serves.
+  // Recordings of one kernel and GPU, each of another problem: open() chooses. At least one; before it the first
+  // serves.
   ReplayDevice(std::vector<std::shared_ptr<const Recording>> recordings, std::string id);
 
   const DeviceInfo& info() const override { return info_; }

@@ -36,7 +36,7 @@ std::vector<NamedValue> values_of(std::span<const JsonField> fields, std::size_t
 // A name of a file's as messages show it: at most a hundred characters.
 std::string brief_name(std::string_view name);
 
-// Of a piece of text, as of a key.
+// The value of a piece of text, such as a key.
 FoundValue value_of_text(std::string_view text);
 
 class ResultDomain {

@@ -14,8 +14,7 @@ struct ShippedRecording {
   RecordingHeader header;
   std::string damage;  // why the header cannot be read, which then is empty
 
-  // What --device replay:NAME calls it: "decode_attention-b16" for
-  // "replay/recordings/decode_attention-b16.json.zst".
+  // The name for --device replay:NAME: "decode_attention-b16" for "replay/recordings/decode_attention-b16.json.zst".
   std::string name() const;
   // Whole; throws BadInput where it is damaged, and for another objective than time.
   Recording read(const std::string& objective = "time") const;

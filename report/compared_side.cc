@@ -55,7 +55,7 @@ Entry present(const Cache& cache, const Workload& workload, StoredSpaces& spaces
   return entry;
 }
 
-// What was the winner then: today's if it is that old, else the latest of its history that was not replaced yet.
+// The winner at that time: today's if it is that old, else the latest of its history that was not yet replaced.
 std::optional<Entry> past(const Cache& cache, const Workload& workload, const std::string& until) {
   const auto fill = [&](const auto& record) {
     Entry entry = entry_of(workload);

@@ -11,7 +11,7 @@ namespace {
 
 constexpr double kNormal95 = 1.959964;
 
-// Of the logarithm of a time; nullopt if the record has no interval around it.
+// The standard error of the logarithm of a time; nullopt if the record has no interval around it.
 std::optional<double> standard_error(const Entry& entry) {
   const bool sound = entry.low_us > 0 && entry.low_us <= entry.time_us && entry.high_us >= entry.time_us &&
                      std::isfinite(entry.high_us);

@@ -1,6 +1,6 @@
 // Two sets of winners beside each other (`moetune compare A B`): which differences are more than noise.
 //
-// Method. A stored time is a median with a 95% interval. Of its logarithm the standard error is taken as the interval's
+// Method. A stored time is a median with a 95% interval. The standard error of its logarithm is the interval's
 // width over 2 x 1.96; kDrift is added in quadrature for what no interval within one search sees: clocks, temperature
 // and the state of memory differ from run to run (seven equal searches in docs/performance.md ended with times whose
 // standard deviation is 0.15%). z = ln(a/b) / sqrt(se_a^2 + se_b^2) gives a two-sided p by the normal
@@ -49,8 +49,8 @@ struct Comparison {
   std::size_t count(Verdict verdict) const;
 };
 
-// Pairs what has equal kernel, problem, timing and hardware; with `across_hardware` whatever the hardware is. Of equal
-// ones the one stored last counts. Entries without a time are left out.
+// Pairs entries of equal kernel, problem, timing and hardware; with `across_hardware` of any hardware. If several are
+// equal, the one stored last counts. Entries without a time are left out.
 Comparison compare_entries(const std::vector<Entry>& a, const std::vector<Entry>& b, bool across_hardware);
 
 // Pairs one with one, whatever they are of.

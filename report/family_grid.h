@@ -26,8 +26,8 @@ struct FamilyGrid {
   std::vector<std::string> variants;           // the compiled part of their configurations
 };
 
-// Of workloads with a best time; of several of one problem the one stored last. Grids of fewer than four cells are left
-// out.
+// Grids of the workloads with a best time; if several have one problem, the one stored last. Grids of fewer than four
+// cells are left out.
 std::vector<FamilyGrid> family_grids(const std::vector<WorkloadReport>& workloads, StoredSpaces& spaces);
 
 }  // namespace moetune

@@ -1,7 +1,7 @@
-// Which parameters matter: functional ANOVA over a random forest, as in Hutter, Hoos, Leyton-Brown, "An Efficient
-// Approach for Assessing Hyperparameter Importance" (ICML 2014). A tree divides the product of all levels into boxes
-// of constant value, so that the mean over all factors but one or two, and with it the share of the variance that
-// these cause, is a sum over leaves: exact for the tree. The shares are means over the trees.
+// Shows which parameters matter: functional ANOVA over a random forest, as in Hutter, Hoos, Leyton-Brown, "An
+// Efficient Approach for Assessing Hyperparameter Importance" (ICML 2014). A tree divides the product of all levels
+// into boxes of constant value, so that the mean over all factors but one or two, and with it the share of the
+// variance that these cause, is a sum over leaves: exact for the tree. The shares are means over the trees.
 //
 // Every level of a factor weighs the same, tried often or seldom, and so does every combination, legal or not: there
 // the trees say what they learnt nearby. `explained` tells how far they are to be believed.

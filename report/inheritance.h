@@ -1,4 +1,4 @@
-// Which winners serve other GPUs of the cache, as the runtime would choose them. A pure function.
+// Finds the winners that serve other GPUs of the cache, as the runtime would choose them. A pure function.
 #pragma once
 
 #include <vector>

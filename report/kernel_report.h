@@ -1,5 +1,5 @@
-// What the trials of one kernel on one hardware say together: which parameters matter, how pairs of them go together,
-// and the roofline. Times of different problems are compared as ratios to the fastest trial of their own problem.
+// A summary of one kernel's trials on one hardware: which parameters matter, how pairs of them interact, and the
+// roofline. Times of different problems are compared as ratios to the fastest trial of their own problem.
 //
 // Plain data and pure functions.
 #pragma once

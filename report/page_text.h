@@ -1,4 +1,4 @@
-// What all parts of a page's data do to texts and numbers. Pure functions.
+// Formats texts and numbers for all parts of a page's data. Pure functions.
 #pragma once
 
 #include <cmath>

@@ -26,8 +26,8 @@ struct ProblemGrid {
 };
 
 // Down and across are the integer dimensions with most values, the most across; those of `wanted` alone unless it is
-// empty. Of equal problems the last is taken; values past kMostGridLines of a dimension are left out. Empty if nothing
-// differs. `dims` must all be readable.
+// empty. If several problems are equal, the last is taken; values past kMostGridLines of a dimension are left out.
+// Empty if nothing differs. `dims` must all be readable.
 std::vector<ProblemGrid> problem_grids(const std::vector<const Assignment*>& dims,
                                        const std::vector<std::string>& wanted = {});
 

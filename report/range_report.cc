@@ -65,7 +65,7 @@ std::vector<const Assignment*> dims_of(const std::vector<Problem>& problems) {
   return dims;
 }
 
-// In a heat map uneven work stands in the line of the even work whose place it has in the dispatch table, or in the
+// Puts a ragged batch into the heat map's line of the full batch whose place it has in the dispatch table, or into the
 // nearest line: its own counts differ from column to column.
 void align_uneven(std::vector<Problem>& problems) {
   if (problems.empty()) return;

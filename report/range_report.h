@@ -15,7 +15,7 @@
 
 namespace moetune {
 
-// What is known of a cell beside its times.
+// Facts of a cell beside its times.
 struct RangeCellReport {
   std::string brief;                    // the dimensions in which it differs: "batch=8,context=4096"
   std::size_t variant = 0;              // equal ones share a cubin: a position in RangeReport::variants
@@ -39,8 +39,8 @@ struct RangeReport {
   std::optional<HardwareKey> inherited_by;
 };
 
-// Those that are selected, tables first, inherited ones behind their own. What is damaged or cannot be true is left
-// out, with a sentence in `damaged`. `workloads` are the report's.
+// Those that are selected, tables first, inherited ones behind their own. Damaged tables, and those that cannot be
+// true, are left out, with a sentence in `damaged`. `workloads` are the report's.
 std::vector<RangeReport> read_ranges(const Cache& cache, const Selection& selection,
                                      const std::vector<WorkloadReport>& workloads, StoredSpaces& spaces,
                                      std::vector<std::string>& damaged);

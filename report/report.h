@@ -1,5 +1,5 @@
-// What a cache says of its workloads, read once: what the terminal, the page and the files of `moetune report` are made
-// of. Recordings in progress and workloads of which nothing is known are left out.
+// A Report is a cache's workloads, read once: the terminal, the page and the files of `moetune report` are made of
+// it. Recordings in progress and workloads of which nothing is known are left out.
 //
 // A Report is plain data and outlives the cache that it was read from; reading is for the thread that owns the cache.
 // Throws BrokenEnvironment if the file is damaged. A damaged record is a field of its workload.

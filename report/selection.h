@@ -1,4 +1,4 @@
-// Which workloads of a cache a list shows, and in what order. Plain data and pure functions.
+// Selects and orders the workloads that a list shows. Plain data and pure functions.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What serves one shape on each hardware of a cache: the choice of a range table, or the shape's own winner.
+// Finds the choice for one shape on each hardware of a cache: of a range table, or the shape's own winner.
 //
 // Plain data and functions for the thread that owns the cache.
 #pragma once

@@ -10,7 +10,7 @@
 namespace moetune {
 namespace {
 
-// What a winner is a winner of, whatever it was made with.
+// The identity of a winner, whatever it was made with.
 using TunedSubject = std::tuple<std::string, std::string, std::string, Timing>;
 
 TunedSubject subject_of(const WorkloadReport& report) {
@@ -44,7 +44,7 @@ bool is_outside_space(const WorkloadReport& report, StoredSpaces& spaces) {
   }
 }
 
-// What today is, as far as winners and nights show it.
+// Today's sources, toolchains and drivers, as far as winners and nights show them.
 class Today {
  public:
   Today(const std::vector<WorkloadReport>& workloads, const Ledger& nights) {
@@ -78,7 +78,7 @@ class Today {
   std::map<std::string, std::pair<std::int64_t, std::string>> drivers_;  // by hardware, with when it was seen
 };
 
-// What the winner was made with, or what a night has found it the best with since.
+// The versions that the winner was made with, or with which a night has since found it the best.
 MadeWith made_with(const WorkloadReport& report, const std::optional<LedgerEntry>& night) {
   if (night) return night->made_with;
   return {report.key().source_digest, "", report.key().toolchain,

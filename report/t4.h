@@ -1,6 +1,6 @@
 // The trials of one workload in T4, the results format of the auto-tuning community, which Kernel Tuner and KTT write
 // and autotuning_methodology reads: one file for one kernel, problem and device. Times are in milliseconds, as Kernel
-// Tuner's are. What T4 has no field for (kernel, problem, 95% interval) stands beside its fields, which T4 allows.
+// Tuner's are. Kernel, problem and 95% interval, for which T4 has no field, stand beside its fields, which T4 allows.
 //
 // Pure functions.
 #pragma once

@@ -57,7 +57,7 @@ struct WorkloadReport {
 // know of it.
 std::vector<std::string> workload_notes(const WorkloadReport& report);
 
-// What a stored winner's provenance says. Values of the wrong type count as unknown.
+// Reads the provenance of a stored winner. Values of the wrong type count as unknown.
 Origin origin_of(const std::string& provenance);
 
 // Without what needs the other workloads of the cache: `stale` and `before` of another workload.

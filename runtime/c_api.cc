@@ -14,8 +14,8 @@
 #include "runtime/explanation.h"
 #include "runtime/runtime.h"
 
-// What the caller holds. The mark tells a handle from other memory, as far as that can be told, and the number a choice
-// from those of another family.
+// The handle that the caller holds. The mark tells a handle from other memory as far as possible; the number tells a
+// choice from those of another family.
 struct moetune_family {
   static constexpr std::uint64_t kMark = 0x6d6f6574756e6566;
 

@@ -9,7 +9,7 @@
 namespace moetune {
 namespace {
 
-// Of a caller of version 1.0: what is missing is zero.
+// The size of the options in version 1.0; a caller of that version leaves the later fields at zero.
 constexpr std::size_t kFirstOptions = offsetof(moetune_open_options, trusted_keys);
 constexpr std::size_t kLargestOptions = 4096;  // of any version to come
 

@@ -1,4 +1,4 @@
-// What a caller in C gives to moetune_open, checked. Thread-safe.
+// Checks the options that a caller in C gives to moetune_open. Thread-safe.
 #pragma once
 
 #include <string>

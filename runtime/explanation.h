@@ -1,4 +1,4 @@
-// What moetune_explain says of a choice: one JSON object. Thread-safe.
+// Explains a choice as one JSON object, for moetune_explain. Thread-safe.
 #pragma once
 
 #include <string>

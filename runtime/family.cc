@@ -165,7 +165,7 @@ void Family::throw_miss(const Extents& extents) const {
                                             problem);
 }
 
-// The extents whose winner would lie at the place of a pick: uneven work that is made for a search is about half full.
+// The extents whose winner would lie at the place of a pick: a ragged batch that a search makes is about half full.
 Extents Family::extents_to_tune(const TablePoint& point, const Extents& extents) const {
   return point.uneven ? interface_->extents_at(point, extents) : extents;
 }
@@ -289,7 +289,7 @@ void Family::require_promised(const DispatchTable& table) const {
 }
 
 DispatchTable Family::keep_promises(DispatchTable made, std::vector<std::string>& warnings) {
-  // Of the table as the files would have it, before any promise takes choices out.
+  // Reads the table as the files would have it, before any promise takes choices out.
   for (Promise& promise : promises_) promise.wanted = largest_fit(made, promise);
   for (const Promise& promise : promises_) {
     const DispatchTable& old = *table();

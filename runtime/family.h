@@ -35,7 +35,7 @@ struct Choice {
   Extents extents;
 };
 
-// What the environment asks for in A/B tests: MOETUNE_RUNTIME=default, MOETUNE_PIN=KERNEL:CONFIG.
+// Overrides from the environment, for A/B tests: MOETUNE_RUNTIME=default, MOETUNE_PIN=KERNEL:CONFIG.
 struct Experiment {
   bool defaults_only = false;
   std::string pinned_kernel, pinned_config;
@@ -43,7 +43,7 @@ struct Experiment {
   static Experiment from_environment();  // throws BadInput, RuntimeError (unknown_name) for a kernel
 };
 
-// What a family shares with the others of its runtime, which outlives it.
+// The state that a family shares with the others of its runtime, which outlives it.
 struct FamilyContext {
   const DeviceInfo& device;
   Usage& usage;

@@ -199,7 +199,8 @@ void FamilyBuilder::take_winner(const StoredWinner& winner, std::size_t origin, 
        .inherited = origins_[origin].inherited});
 }
 
-// Of a winner without a stored default nothing else is known. Many have the same one.
+// True if the winner was measured against today's default, or if its default is not stored and so unknown. Many
+// winners have the same one.
 bool FamilyBuilder::has_met_default(const FamilyWinner& record, const Problem& problem) {
   const Config* const today = space_defaults_.of(problem);
   if (today == nullptr || record.fallback_config.empty()) return true;
@@ -288,7 +289,7 @@ DispatchTable::Default FamilyBuilder::default_of(const Config& config, const Pro
   return default_texts_.emplace(std::move(text), made).first->second;
 }
 
-// What belongs to the launch is of no cubin's: a stored one could be pinned with values that it does not run with.
+// The pinned configuration. Launch parameters are not part of the cubin, so check here that they can run.
 Config FamilyBuilder::pinned_config() const {
   const std::string& text = family_.context_.experiment.pinned_config;
   try {

@@ -16,8 +16,8 @@
 
 namespace moetune {
 
-// Of what a handler caught: throws it again if it is the driver's, and no cubin's fault. A rank that went on without
-// that result would pick otherwise than the others.
+// Call in a handler: rethrows driver failures, which are no cubin's fault. A rank that skipped a cubin for one would
+// pick otherwise than the others.
 void rethrow_if_of_device(const std::runtime_error& error);
 
 class FamilyBuilder {
@@ -76,7 +76,7 @@ class FamilyBuilder {
   // Whether the range table replaces the winner: it was measured around that problem, on this hardware if the winner
   // was not, or else in the same file or one before it, later or closer to how a server launches.
   bool is_superseded(const StoredWinner& winner, std::size_t origin, const TablePoint& point) const;
-  // Takes in a winner and its default: their cubins, and the winner as measured. What is wrong with it becomes
+  // Takes in a winner and its default: their cubins, and the winner as measured. Any fault becomes
   // a warning.
   void take(const StoredWinner& winner, std::size_t origin);
   void take_winner(const StoredWinner& winner, std::size_t origin, const Problem& problem);
@@ -116,7 +116,7 @@ class FamilyBuilder {
   std::vector<Stored> cubins_;
   std::vector<DispatchTable::Measured> measured_;
   std::vector<ExpectedGrid> expected_;
-  std::set<std::vector<std::int64_t>> taken_;  // positions of measured_, and whether they are uneven
+  std::set<std::vector<std::int64_t>> taken_;  // positions of measured_, and whether they are ragged
   std::set<std::tuple<std::size_t, std::string, std::string>>
       stored_defaults_;  // layers, configurations and digests of their cubins
   std::unordered_map<const Config*, DispatchTable::Default> defaults_;  // of the table that is being built

@@ -15,7 +15,7 @@
 
 namespace moetune {
 
-// What a bound plan depends on, without padding: compared and hashed as bytes.
+// The key of a bound plan: everything it depends on, without padding, compared and hashed as bytes.
 struct LaunchKey {
   static constexpr std::size_t kMaxTensors = 16;
 

@@ -30,7 +30,8 @@ struct StoredRange {
   FamilyRange record;
 };
 
-// What serves a family: first layers first; within a layer by timing, as a server prefers it, then the latest first.
+// The records that serve a family: first layers first; within a layer by timing, as a server prefers it, then the
+// latest first.
 struct StoredFamily {
   std::vector<StoredWinner> winners;
   std::vector<StoredRange> ranges;
@@ -46,14 +47,14 @@ class Layers {
   explicit Layers(const std::vector<std::filesystem::path>& paths, const TrustedKeys& trusted,
                   std::chrono::milliseconds settled_age = std::chrono::seconds(2));
 
-  // What of a family is fit for a server. A layer that is damaged, or a pack that was altered, gives nothing of the
-  // family, with a warning.
+  // Reads the records of a family that are fit for a server. A layer that is damaged, or a pack that was altered,
+  // gives nothing, with a warning.
   StoredFamily family(const std::string& kernel, const std::string& family, bool allow_recorded);
   // Throws BrokenEnvironment if the file or the cubin is gone, or the cubin does not match its digest.
   Blob cubin(std::size_t layer, const std::string& digest);
 
   std::string path(std::size_t layer) const { return caches_.at(layer).path().string(); }
-  // What could not be opened or read, a sentence each.
+  // The files that could not be opened or read, a sentence each.
   const std::vector<std::string>& warnings() const { return warnings_; }
 
  private:
@@ -62,8 +63,8 @@ class Layers {
   void open(const std::filesystem::path& file);
   // The file's cache, which throws if it is none that may be loaded.
   Cache checked(const std::filesystem::path& file, bool without_locks) const;
-  // What `read` returns of a layer's cache; read again, under locks, if somebody has changed the file and `is_sound`
-  // does not hold, or it throws. Throws BrokenEnvironment also if the file is gone by then.
+  // Returns read(cache) of a layer's cache. Reads again, under locks, if the file has changed and `read` threw or
+  // `is_sound` does not hold. Throws BrokenEnvironment also if the file is gone by then.
   template <typename Read, typename IsSound>
   auto read_from(std::size_t layer, const Read& read, const IsSound& is_sound);
 

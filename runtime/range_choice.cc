@@ -53,7 +53,7 @@ RangeChoice choose_for_range(std::span<const CrossedCell> crossed, const FamilyE
   const Candidate& best = *std::ranges::min_element(candidates, {}, [&](const Candidate& one) {
     return std::pair(greatest_distance(one.homes, crossed.size()), worst_loss(one, crossed, entries));
   });
-  // Of its cells the one that explains it best: measured there, before near a measurement, before the default's.
+  // The cell that explains the choice best: measured there, before near a measurement, before the default.
   const std::size_t home =
       *std::ranges::min_element(best.homes, {}, [&](std::size_t i) { return crossed[i].cell.kind; });
   RangeChoice choice{crossed[home].cell, 0};

@@ -3,7 +3,7 @@
 // How much slower a choice is in a cell that another one serves is not stored: a range table keeps for each cell the
 // time of the configuration that it serves there, of the default and of the best. So what is minimized is how far the
 // choice is used from home: the greatest distance, in cells, of a crossed cell to the nearest one that holds the same
-// configuration of the same cubin. Of equal ones that whose range table measured the least loss in its worst crossed
+// configuration of the same cubin. A tie goes to the one whose range table measured the least loss in its worst crossed
 // cell (a choice without a range table counts as losing nothing), then the first along the range.
 //
 // Thread-safe; allocates.

@@ -50,7 +50,7 @@ DeviceInfo device_info(int ordinal) {
                               : known.emplace(ordinal, cuda::describe_device(ordinal)).first->second;
 }
 
-// Where this code was loaded from: the library, or the program that it is linked into.
+// The folder that this code was loaded from: the library's, or that of the program it is linked into.
 fs::path own_folder() {
   Dl_info info{};
   if (dladdr(reinterpret_cast<const void*>(&initialize_driver), &info) == 0 || info.dli_fname == nullptr)
@@ -109,8 +109,8 @@ Problem smallest_problem(const Kernel& kernel, const std::string& text) {
   }
 }
 
-// Of the options and of the environment, where a colon parts them. Who wrote something there wants keys: none of them
-// would trust every pack.
+// Keys from the options and from the environment, where colons separate them. A variable that is set and names no key
+// is an error: without keys every pack would be trusted.
 TrustedKeys trusted_keys(std::vector<std::string> keys) {
   if (const char* const given = environment_variable("MOETUNE_TRUSTED_KEYS")) {
     const std::size_t before = keys.size();

@@ -5,7 +5,7 @@
 namespace moetune {
 
 TensorMapCache::Place& TensorMapCache::place_of(const TensorMap& map, cuda::Address base) const {
-  // What differs between the maps of a server: where they begin, how much they hold, what a block takes at once.
+  // Hash the fields that differ between the maps of a server: base, sizes, and the box that a block copies.
   std::uint64_t hash = base;
   const auto add = [&](std::uint64_t value) { hash = (hash ^ value) * 0x9e3779b97f4a7c15; };
   for (const std::uint64_t size : map.dims) add(size);

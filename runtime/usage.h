@@ -21,8 +21,8 @@ struct UsageCounts {
 };
 
 // A shape as misses are counted: extents above 16 rounded up to three significant bits, because contexts grow
-// by one at every step. Of more shapes than there is room for the frequent ones stay, and their counts are what is
-// certain: at least so many.
+// by one at every step. If there is no room for all shapes the frequent ones stay, and their counts are lower
+// bounds.
 struct MissedShape {
   Extents extents;
   bool uneven = false;
@@ -64,7 +64,7 @@ class Usage {
     std::uint64_t rank = 0;       // at least how often it came; 0: empty
     std::uint64_t inherited = 0;  // of the rank, from those whose place it took
   };
-  // Of a thread; a cache line and more apart from the next.
+  // The counters of one thread, at least a cache line apart from the next.
   struct alignas(128) Shard {
     std::array<std::atomic<std::uint64_t>, kKinds> counts{};
     std::atomic_flag busy;  // guards its shapes

@@ -44,18 +44,18 @@ class Variant {
   std::atomic<std::size_t> count_{0};  // those below it are there and stay
 };
 
-// What the range table of a choice loses, as it was measured. 0.02 is 2%.
+// The measured loss of the range table that a choice is from. 0.02 is 2%.
 struct RangeLoss {
   std::string ranges;
   double bound = 0;            // that was asked for
   std::optional<double> cell;  // in the choice's own cell; nullopt for an expected one, between cells
   RangeCertificate seen;       // at random shapes that are no cells
-  // What choices for a range are compared by.
+  // The figure by which choices for a range are compared.
   double expected() const { return cell.value_or(seen.median); }
   bool operator==(const RangeLoss&) const = default;
 };
 
-// Where a choice comes from, for explanations.
+// The origin of a choice, for explanations.
 struct ChoiceSource {
   std::string problem;  // that it was measured on; "" for a default and for an expected choice
   double time_us = 0;   // there
@@ -68,7 +68,7 @@ struct ChoiceSource {
   bool operator==(const ChoiceSource&) const = default;
 };
 
-// What a cell of a dispatch table holds: a variant with its run-time values.
+// A cell's entry in a dispatch table: a cubin with its run-time values.
 struct FamilyEntry {
   const Variant* variant = nullptr;
   std::shared_ptr<const Launcher> launcher;

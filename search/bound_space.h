@@ -39,7 +39,7 @@ class BoundSpace {
     return closed_gate(parameter, position) == nullptr;
   }
 
-  // What a domain position is worth in expressions: the integer, or the name's number.
+  // The value of a domain position in expressions: the integer, or the name's number.
   std::int64_t value_of(std::size_t parameter, Position position) const {
     return values_[parameter][position];
   }
@@ -47,7 +47,7 @@ class BoundSpace {
   // Why a point is illegal, or an empty string.
   std::string why_illegal(std::span<const Position> point) const;
 
-  // What an expression of the environment alone comes to; kUndefined where it has no value.
+  // Evaluates an expression of the environment alone; kUndefined if it has no value.
   std::int64_t evaluate(const Expression& expression) const;
 
   // Whether a condition on the environment alone holds.

@@ -1,8 +1,8 @@
-// What a model's probability that a search has come within 5% of the best is worth: a logistic regression
-// (Platt 1999, Probabilistic Outputs for Support Vector Machines) on it, on how long was searched, on how
-// much the times differ, and on how much of that no parameter explains. These say what the model cannot know
-// of itself: where configurations differ little, little is left to find, and where they differ for no reason
-// that it sees, the best may stand alone.
+// Calibrates a model's probability that a search has come within 5% of the best: a logistic regression (Platt 1999,
+// Probabilistic Outputs for Support Vector Machines) on that probability, on the number of trials, on how much the
+// times differ, and on how much of that no parameter explains. The last two say what the model cannot know of itself.
+// If configurations differ little, little is left to find; if they differ for no reason that it sees, the best may be
+// isolated.
 //
 // Plain values; stateless. Fitted by `search_bench --confidence --refit` (docs/search.md).
 #pragma once
@@ -31,8 +31,8 @@ struct Calibration {
   double probability(const ConfidenceFeatures& features) const;
 };
 
-// Of the model's own logit. Held, not fitted: which spaces are hard hides in a fit what the model knows of
-// each, and searches that look less cleverly would have it ignored.
+// The slope of the model's own logit, fixed and not fitted. A fit over spaces of different difficulty hides what the
+// model knows of each, and would learn from less careful searches to ignore it.
 inline constexpr double kSampledSlope = 0.1;
 
 extern const Calibration kCalibration;

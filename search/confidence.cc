@@ -112,7 +112,7 @@ Confidence assess_with_model(Surrogate& surrogate) {
           .features = features};
 }
 
-// What is left between the best and the floor bounds every gain.
+// Limits every gain to the distance between the best and the floor.
 void limit_gain_by_floor(Confidence& confidence, double best_us, double floor_us) {
   if (!(floor_us > 0) || !(best_us >= (1 - kFloorError) * floor_us)) return;
   const double left = std::max(0.0, 1 - floor_us / best_us);

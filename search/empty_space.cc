@@ -83,7 +83,7 @@ std::string explain_empty(const BoundSpace& space, const EnumerationStats& stats
   for (std::size_t c = 0; c < stats.rejections.size(); ++c) {
     if (stats.rejections[c].total > 0) order.push_back(c);
   }
-  // What is decided before any parameter is bound rejects everything.
+  // A constraint that is false before any parameter is bound rejects everything.
   const auto weight = [&](std::size_t c) {
     return space.constraints()[c].parameters.empty() ? ~std::uint64_t{0} : stats.rejections[c].total;
   };

@@ -24,7 +24,7 @@ class EnvironmentNames {
   std::vector<std::string> others_;
 };
 
-// What `environment` says of each slot of the file's vocabulary; parameters and lets are unknown.
+// The value of each slot of the file's vocabulary in `environment`; parameters and lets are unknown.
 std::vector<Binding> environment_bindings(const SpaceFile& file, const Assignment& environment,
                                           EnvironmentNames& names);
 std::vector<Binding> environment_bindings(const SpaceFile& file, const Assignment& environment);

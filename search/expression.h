@@ -16,7 +16,7 @@
 
 namespace moetune {
 
-// What is known of a slot when an expression is compiled.
+// The knowledge of a slot when an expression is compiled.
 struct Binding {
   bool known = false;
   bool named = false;      // the value is an interned name

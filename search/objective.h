@@ -1,5 +1,5 @@
-// What a recording is searched for: the time of a launch, or another figure of its rows (energy, GFLOP/s), for which a
-// search minimizes a cost in the place of times. A plain value; shares the figures.
+// The objective of a search in a recording: the time of a launch, or another figure of its rows (energy, GFLOP/s),
+// for which a search minimizes a cost in place of times. A plain value; shares the figures.
 #pragma once
 
 #include <memory>

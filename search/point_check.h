@@ -16,7 +16,7 @@ class PointCheck {
  public:
   PointCheck(const SpaceFile& file, const Assignment& environment);
 
-  // What an expression of the environment alone comes to; kUndefined where it has no value.
+  // Evaluates an expression of the environment alone; kUndefined if it has no value.
   std::int64_t evaluate(const Expression& expression) const;
   // Whether a condition on the environment alone holds.
   bool holds(const Expression& condition) const { return holds(condition, bindings_); }

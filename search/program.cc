@@ -63,8 +63,8 @@ std::int64_t apply(Op op, std::int64_t a, std::int64_t b) {
 
 namespace {
 
-// What run() does for single operators; `top` is the top of its stack. Those that most constraints use are here because
-// an enumeration evaluates millions, and apply() is a call. False for an undefined result.
+// Single operators of run(); `top` is the top of its stack. The operators of most constraints are here because an
+// enumeration evaluates millions, and apply() is a call. Return false for an undefined result.
 inline bool remainder(std::int64_t*& top) {
   if (*top-- == 0) return false;
   *top = top[0] % top[1];

@@ -9,8 +9,8 @@ namespace moetune {
 // speed.
 enum class ConstraintKind { must, useful };
 
-// Which constraints apply. A search holds to all; a configuration that somebody chose, or that was stored,
-// has to be able to run and no more.
+// The constraints that apply. A search keeps all; a configuration that somebody chose, or that was stored, only has
+// to be able to run.
 enum class Rules { must, all };
 
 inline bool applies(ConstraintKind kind, Rules rules) {

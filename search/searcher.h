@@ -63,8 +63,8 @@ class Searcher {
     return {};
   }
 
-  // What a long computation of ask() looks at: once it returns true the answer is of no more use, so that a rougher one
-  // will do. Before the first ask. A strategy that answers at once ignores it.
+  // Sets the condition that a long ask() checks: once it returns true nobody waits for a good answer, and a rough one
+  // will do. Call before the first ask. A strategy that answers at once ignores it.
   virtual void end_when(std::function<bool()> is_over) { static_cast<void>(is_over); }
 
   // Experience from elsewhere: a hint where to begin and what to expect, never a result of this search, so

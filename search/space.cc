@@ -41,7 +41,7 @@ std::string why_illegal_in(const BoundSpace& space, const Config& config) {
   return space.why_illegal(point);
 }
 
-// What a default comes to, nullopt where that is illegal.
+// The configuration of a default; nullopt if it is illegal.
 std::optional<Config> legal_config(const PointCheck& check, const SpaceFile& file,
                                    const SpaceFile::Default& rule, Rules rules) {
   Config config = rule.config;

@@ -11,7 +11,7 @@ namespace {
 constexpr int kWidestBusBits = 8192;  // eight stacks of HBM
 
 // Operations of an SM in a clock: dense products of bf16 or fp16 and of e4m3 on tensor cores, with fp32 accumulators,
-// and fp32 on CUDA cores. Of consumer GPUs some do half of that.
+// and fp32 on CUDA cores. Some consumer GPUs do half of that.
 struct SmRates {
   int first, last;  // compute capabilities
   double bf16, e4m3, fp32;

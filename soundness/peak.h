@@ -1,5 +1,5 @@
-// What a GPU cannot exceed by its data sheet, and the least time of a launch that follows. Plain data and pure
-// functions; any thread.
+// A GPU's limits by its data sheet, and the shortest time of a launch that follows. Plain data and pure functions;
+// any thread.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// What winners and range tables are both asked. For soundness/ alone; pure functions, each with what is wrong, "" for
-// nothing.
+// Checks that winners and range tables share. For soundness/ alone; pure functions, each returns what is wrong, ""
+// for nothing.
 #pragma once
 
 #include <string>
@@ -15,7 +15,7 @@ std::string wrong_date(const std::string& stored_at);
 std::string too_fast(double time_us, const Problem& problem, const Kernel& kernel,
                      const HardwareKey& hardware, Timing timing);
 
-// What the first says that says anything; those behind it are not asked.
+// The first answer that is not ""; later checks do not run.
 template <typename First, typename... Others>
 std::string first_wrong(const First& first, const Others&... others) {
   std::string wrong = first();

@@ -44,7 +44,7 @@ std::string too_large(const LaunchShape& launch, const std::optional<DeviceLimit
   return "";
 }
 
-// What no launcher binds (launch/bound_plan.h): nothing to launch, or more arguments than there is room for.
+// Names what no launcher can bind (launch/bound_plan.h): nothing to launch, or more arguments than there is room for.
 std::string unbindable(const Plan& plan) {
   if (plan.launches.empty()) return "its launch plan launches nothing";
   std::size_t maps = 0, scalars = 0;
@@ -58,7 +58,7 @@ std::string unbindable(const Plan& plan) {
       scalars, BoundPlan::kMaxMaps, BoundPlan::kMaxScalars);
 }
 
-// Of an ELF file the sections have their kernels' names. What is none no driver loads.
+// Looks for a section named by each kernel in an ELF file. Skips anything else, which no driver loads.
 std::string lacks_kernel(const Plan& plan, const Blob& cubin) {
   const std::string_view bytes(reinterpret_cast<const char*>(cubin.data()), cubin.size());
   if (!bytes.starts_with("\x7f"

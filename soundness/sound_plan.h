@@ -9,9 +9,9 @@
 
 namespace moetune {
 
-// What is wrong with the plan of a stored launch, whatever kernel it is of: it cannot be read, launches nothing, has
-// more arguments than can be bound, launches that its GPU cannot hold, or one that its cubin does not have. "" for
-// nothing, and for a plan of another version.
+// Checks the plan of a stored launch, whatever kernel it is of. It is wrong if it cannot be read, launches nothing,
+// has more arguments than can be bound, launches that its GPU cannot hold, or a kernel that its cubin does not have.
+// "" for a sound plan, and for one of another version.
 std::string wrong_plan(const StoredLaunch& launch, const HardwareKey& hardware);
 
 // "" if the kernel plans this for the launch's configuration, and passes what the cubin takes, or if that cannot be

@@ -61,7 +61,8 @@ class RangeJudge {
     }
   }
 
-  // Of other sources a cubin may have been called otherwise; whoever loads one looks again.
+  // Checks tables of today's sources only: in others a cubin may have had another interface, and whoever loads one
+  // checks again.
   void require_interfaces() {
     if (!known_.is_current || !first_) return;
     for (std::size_t i = 0; i < variants_.size(); ++i) {
@@ -78,7 +79,7 @@ class RangeJudge {
   // A search that compiles nothing stores none, and no server uses its table.
   bool has_cubins() const { return !range_.variants.empty(); }
 
-  // What a table of other sources says in another way than today's.
+  // Throws BadInput for today's sources; for others Outdated, as they may have said it in another way.
   [[noreturn]] void refuse_unknown(const std::string& why) const {
     if (known_.is_current) throw BadInput(why);
     throw Outdated(why);

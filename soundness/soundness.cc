@@ -27,7 +27,8 @@ std::string wrong_kernel(const WorkloadKey& key) {
   return unknown_name("kernel", key.kernel, names);
 }
 
-// Of other sources a dimension may have had another name or range; what is no list of values never was one.
+// Checks against today's dimensions only if the sources are today's: others may have had other names or ranges. The
+// text must be a list of values in any case.
 std::string wrong_problem(const Workload& workload, const KnownKernel& known) {
   const std::string& text = workload.key.problem;
   try {
@@ -48,8 +49,8 @@ std::string wrong_problem(const Workload& workload, const KnownKernel& known) {
   }
 }
 
-// Of a kernel that is not moetune's the values are whatever its recording wrote; of other sources, what the
-// space had then.
+// Checks the values only for one of moetune's kernels with today's sources. Recordings of other kernels hold any
+// values, and other sources had another space.
 std::string wrong_config(const std::string& config, const KnownKernel& known) {
   if (known.space == nullptr) return "";
   try {
@@ -76,7 +77,7 @@ std::string wrong_interval(double low_us, double high_us) {
   return format("its interval is %g to %g µs", low_us, high_us);
 }
 
-// Of a median and its interval, rounded as they may be.
+// Checks that a median lies in its interval; both may be rounded.
 std::string wrong_place(double time_us, double low_us, double high_us) {
   constexpr double kRounding = 1e-3;
   if (time_us >= low_us * (1 - kRounding) && time_us <= high_us * (1 + kRounding)) return "";

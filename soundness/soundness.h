@@ -1,5 +1,5 @@
-// What must hold of a stored record whatever its digest says: a digest finds damage, not authors. Everybody who checks,
-// shows, exports, merges, installs or launches records asks these functions, so that all say the same of one.
+// Conditions that a stored record must meet, whatever its digest says: a digest finds damage, not authors. Everybody
+// who checks, shows, exports, merges, installs or launches records asks these functions, so that all give one answer.
 //
 // A record is judged by itself: by its own key and numbers, not by what else its file holds. So it is as sound in a
 // pack as in the cache that the pack was made of. Pure functions; thread-safe. Each returns what is wrong, as the end
@@ -37,7 +37,8 @@ struct SoundRange {
   RangeTable table;
   // In the order of the cells; none for a kernel that is not moetune's, or if it does not take one of them today.
   std::vector<Problem> problems;
-  // What of a table of other sources today's kernel does not know; "" for nothing. It serves nowhere then.
+  // The part of a table of other sources that today's kernel does not know; "" for nothing. Such a table serves
+  // nowhere.
   std::string outdated;
 };
 

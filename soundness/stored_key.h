@@ -1,4 +1,4 @@
-// What the key of a stored record stands for in this moetune. Pure functions; thread-safe.
+// The kernel and space that the key of a stored record stands for in this moetune. Pure functions; thread-safe.
 #pragma once
 
 #include <string>
@@ -14,15 +14,14 @@ struct KnownKernel {
   const Kernel* kernel = nullptr;  // null: not moetune's
   const Space* space = nullptr;    // null with it
   // The record is of today's sources: then its problems and configurations must be ones that moetune has, as it writes
-  // them. Of other sources they may have had other names and values.
+  // them. Other sources may have had other names and values.
   bool is_current = false;
 };
 
 // The specialization of the stored problem; "" for a kernel or a problem that moetune does not know.
 std::string stored_family(const WorkloadKey& key);
 
-// A key tells what space files read of the GPU, but for what the architecture gives every GPU of its kind. Throws
-// BadInput for an unknown architecture.
+// Rebuilds DeviceLimits from the key; fields it lacks come from the architecture. Throws BadInput for an unknown one.
 DeviceLimits stored_limits(const HardwareKey& hardware);
 
 // The stored problem. Throws BadInput where the kernel does not take it.

@@ -1,5 +1,5 @@
-// What a GPU allows at best, measured once (`moetune devices --calibrate`) and kept in the cache; and the floor
-// that it sets for a problem: the one place where bytes and FLOPs become a least time.
+// The ceilings of a GPU, measured once (`moetune devices --calibrate`) and kept in the cache, and the floor that they
+// set for a problem: the one place where bytes and FLOPs become a least time.
 //
 // A ceiling is a rate, a floor is a time, a roofline fraction is floor over measured time. Plain data and pure
 // functions; only the last two touch a cache.

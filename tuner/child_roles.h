@@ -1,4 +1,4 @@
-// What the executable is when it starts itself: a compiler process or a GPU worker. Not for users.
+// The roles of the executable when it starts itself: a compiler process or a GPU worker. Not for users.
 #pragma once
 
 namespace moetune {

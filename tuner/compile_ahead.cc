@@ -3,7 +3,8 @@
 namespace moetune {
 namespace {
 
-// Of the strategy's likeliest: more of them compile more in vain and are asked no sooner.
+// The number of the strategy's likeliest that are compiled ahead. More would compile more in vain and be asked no
+// sooner.
 constexpr std::size_t kLikeliest = 8;
 // Threads left to what is asked for good.
 constexpr std::size_t kKeptIdle = 2;

@@ -1,7 +1,7 @@
 // Compiles what a search may well ask next, on compiler threads that would be idle: the strategy's likeliest
 // candidates, none of them asked yet. A trajectory does not depend on it, nor on how many threads there are.
 //
-// Belongs to the tuning thread. What it is made from must outlive it. Nothing here throws for a candidate
+// Belongs to the tuning thread. Its arguments must outlive it. Nothing here throws for a candidate
 // that does not compile.
 #pragma once
 

@@ -1,4 +1,4 @@
-// What a job saw of somebody else's work on its device. Plain data.
+// A job's observations of other work on its device. Plain data.
 #pragma once
 
 #include <cstddef>

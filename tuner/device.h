@@ -31,8 +31,8 @@ struct Measurement {
   int temperature_c = 0;
   bool throttled = false;  // a slowdown reason was active at the end
   bool settled = true;     // of a duel: the clocks had settled under its load (tuner/worker/settling.h)
-  // Of a duel: clocks were held down, and the time depends on them. Beside contestants that draw more or less power it
-  // is another one then than by itself.
+  // Set by a duel if clocks were held down and the time depends on them. The time then differs beside
+  // configurations that draw more or less power.
   bool follows_clock = false;
 };
 
@@ -74,7 +74,8 @@ struct DuelPolicy {
   bool proves = false;  // each candidate afterwards, as MeasurePolicy::prove_below_us does
 };
 
-// What a kernel of fixed work saw of a GPU that should be this process's alone (templates/common/timing.cuh).
+// The reading of a canary, a kernel of fixed work on a GPU that should be this process's alone
+// (templates/common/timing.cuh).
 struct CanaryReading {
   double elapsed_us = 0;
   double lost_us = 0;                  // of that, while it stood still: time slices of other processes

@@ -1,4 +1,4 @@
-// What a job reports while it runs, as typed events: for a progress line, a log, a service.
+// Typed events that a job reports while it runs: for a progress line, a log, a service.
 //
 // An event lives for the call that delivers it: a listener copies what it keeps. The listener runs on the
 // job's thread and must not throw. Two jobs may share one listener, which then guards its own state; the
@@ -94,7 +94,7 @@ struct GpuQuiet {
   double waited_s;
 };
 
-// The device did not get quiet in time. What is measured now is marked as contended; nothing waits any more.
+// The device did not get quiet in time. Later measurements are marked as contended, and nothing waits any more.
 struct GpuContended {
   double waited_s;
 };
@@ -137,7 +137,7 @@ struct Event {
 
 using EventListener = std::function<void(const Event&)>;
 
-// Where a job's events go.
+// The receiver of a job's events.
 struct Events {
   JobId job = 0;
   EventListener listener;  // empty: nobody listens

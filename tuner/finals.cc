@@ -214,7 +214,7 @@ void Finals::measure_timings(const std::vector<Finalist>& contenders, const Duel
         results = tools_.device.duel(candidates, {request_.duel_rounds, timing});
       });
       for (std::size_t i = 0; i < trials.size(); ++i) {
-        // One that is wrong on fresh inputs is no rival under any timing.
+        // A finalist that was wrong on fresh inputs counts under no timing.
         if (has_time(trials[i].result.outcome)) trials[i].result = std::move(results[i]);
       }
     }

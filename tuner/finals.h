@@ -1,7 +1,7 @@
 // The end of a search: the best few meet again in interleaved rounds, and the winner is checked on fresh
 // inputs.
 //
-// Belongs to the tuning thread. What it is made from must outlive it.
+// Belongs to the tuning thread. Its arguments must outlive it.
 #pragma once
 
 #include <functional>
@@ -20,7 +20,7 @@ namespace moetune {
 // Two medians closer than this count as a tie: noise must not choose between equals.
 inline constexpr double kTie = 0.003;
 
-// Positions of `trials` ordered as the duel ranks them: ok before the rest, then by median. Of a tie the
+// Positions of `trials` ordered as the duel ranks them: ok before the rest, then by median. In a tie the
 // default comes first, then the lower ConfigId.
 std::vector<std::size_t> rank_duel(const std::vector<Trial>& trials,
                                    std::optional<ConfigId> default_id = std::nullopt);

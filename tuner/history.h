@@ -17,7 +17,7 @@ namespace moetune {
 
 inline constexpr std::size_t kMostHistories = 6;
 
-// What it takes to carry configurations from one problem to another (search/transfer.h).
+// The context that carries configurations from one problem to another (search/transfer.h).
 struct TransferContext {
   const Kernel* kernel = nullptr;
   const Space* space = nullptr;

@@ -1,6 +1,6 @@
-// What a trial's outcome is true of, as digests. A verdict belongs to what was judged: the sources and the plan of the
-// candidate, the inputs that it ran on, the check of each output and the references; an outcome of anything else says
-// nothing of today's configuration, and it is tried again.
+// Digests of everything that a trial's outcome depends on. A verdict belongs to what was judged: the sources and the
+// plan of the candidate, the inputs that it ran on, the check of each output and the references. If any of it
+// differs, the outcome says nothing of today's configuration, which is tried again.
 //
 // Immutable but for what it has read; belongs to one thread. The kernel must outlive it. The problem's own part is made
 // once, a configuration's costs a plan. Throws BadInput for a configuration or a problem that the kernel does not take.
@@ -24,12 +24,12 @@ class Judgement {
   Judgement(const Kernel* kernel, const Problem& problem, const DeviceInfo& device);
   Judgement(const Kernel& kernel, const Problem& problem, const DeviceLimits& limits);
 
-  // Of the problem alone: inputs, checks and references.
+  // The digest of the problem's part alone: inputs, checks and references.
   const std::string& of_problem() const { return of_problem_; }
   std::string of(const Config& config) const;
 
-  // Whether the record's outcome is true of its configuration as it is today. What was stored before there were digests
-  // is not, nor is what the space does not have; a recording's always is.
+  // Whether the record's outcome is true of its configuration as it is today. False for a record from before there
+  // were digests, and for a configuration that the space lacks; true for a recording's.
   bool holds(const TrialRecord& record, const LegalSpace& space) const;
 
  private:

@@ -28,7 +28,7 @@ double least_time_us(const Kernel& kernel, const Problem& problem, Timing timing
     rotating = std::max(0.0, rotating - fresh);
   }
   const auto l2 = static_cast<double>(peak.l2_bytes);
-  // What need not leave the cache has no ceiling here.
+  // Traffic that may stay in the cache has no ceiling here.
   Cost beyond = cost;
   if (cost.inputs == Inputs::cold) beyond.read_bytes = std::min(cost.read_bytes, rotating);
   beyond.written_bytes = std::max(0.0, cost.written_bytes - l2);

@@ -1,8 +1,8 @@
 // Whether a job has its device to itself: runs the canary between groups of measurements, and while somebody
 // else uses the device waits for a bounded time.
 //
-// What was measured between two quiet canaries is sound; the rest is to be measured again, or is contended.
-// Belongs to the measuring thread; what it is made from must outlive it.
+// Measurements between two quiet canaries are sound; the rest are taken again, or marked as contended. Belongs to the
+// measuring thread; its arguments must outlive it.
 #pragma once
 
 #include <chrono>

@@ -10,7 +10,7 @@
 
 namespace moetune {
 
-// What the duel of a search's finalists gave under one timing.
+// The result of the finalists' duel under one timing.
 struct TimingResult {
   Timing timing = Timing::overlapped;
   double winner_us = 0;   // 0: it did not run

@@ -17,7 +17,7 @@ class TrialBoard {
   std::size_t add(Trial trial);
   // The same configuration measured again.
   void replace(std::size_t position, TrialResult again);
-  // What was measured there is no fact.
+  // Marks a result that was measured beside other work, so that nobody takes it as a fact.
   void mark_contended(std::size_t position);
 
   const Trial& operator[](std::size_t position) const { return result_.trials[position]; }

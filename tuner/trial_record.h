@@ -10,7 +10,7 @@
 
 namespace moetune {
 
-// What a trial or a winner is due to; written beside each result.
+// The origin of a trial or a winner; written beside each result.
 struct Provenance {
   std::string strategy;
   std::uint64_t seed = 0;
@@ -28,7 +28,7 @@ struct Provenance {
 // So many of a trial's samples are stored beside its median: a resumed recording has them again.
 inline constexpr std::size_t kStoredSamples = 5;
 
-// Of a winner or a table that was found on the device.
+// The provenance of a winner or a table that was found on the device.
 Provenance provenance_of(const std::string& strategy, std::uint64_t seed, const DeviceInfo& device);
 std::string provenance_text(const Provenance& provenance);  // JSON, with moetune's version
 

@@ -1,5 +1,5 @@
-// Where one search keeps its trials and its winner: a workload of the cache, or nowhere. Belongs to the
-// tuning thread; what it is made from must outlive it.
+// Stores one search's trials and its winner: in a workload of the cache, or nowhere. Belongs to the tuning thread;
+// its arguments must outlive it.
 #pragma once
 
 #include <optional>

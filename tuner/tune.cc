@@ -28,10 +28,10 @@ double elapsed_since(Clock::time_point begin) {
 
 // Pruned candidates cost no trial; this bounds how many a search may compile in vain.
 constexpr std::size_t kPrunedPerTrial = 10;
-// What a trial that has begun may take beyond the budget of time; then it is stopped, and so is all that waits.
+// A trial that has begun may exceed the budget of time by this much; then it is stopped, with all that waits.
 constexpr std::chrono::seconds kOverrun{10};
-// What the finals may take then, beside a multiple of what preparing took: two duels and what belongs to them. They get
-// the former if something had to be stopped already.
+// The finals may then take this long, beside a multiple of the time for preparing: two duels and their surroundings.
+// They get kOverrun if something had to be stopped already.
 constexpr std::chrono::seconds kFinalsLimit{60};
 constexpr double kFinalsPreparing = 4;
 // Convergence is judged at these counts of trials: judging costs tens of milliseconds.
@@ -225,7 +225,7 @@ void TuneLoop::hold_finals() {
   }
 }
 
-// What the cache holds of the workload beside this search's trials: a smaller budget reports no less than it.
+// Results in the cache beside this search's own trials, so that a smaller budget reports no less than they do.
 std::vector<Trial> TuneLoop::known_elsewhere() const {
   std::vector<Trial> others;
   for (const auto& [text, known] : known_.by_config) {
@@ -248,7 +248,7 @@ std::optional<Candidate> TuneLoop::built(const Config& config) {
   return candidate;
 }
 
-// The best so far, by the trials alone: the default, if nothing was faster. What a duel has chosen before stays stored.
+// The best so far, by the trials alone: the default, if nothing was faster. The winner of an earlier duel stays stored.
 void TuneLoop::keep_provisionally(const std::vector<Trial>& others) {
   std::vector<Trial> best = others;
   if (board_.best() != nullptr) best.push_back(*board_.best());
@@ -300,7 +300,7 @@ bool TuneLoop::budget_left() const {
   return !time_is_up();
 }
 
-// Whether what was asked for before the time was up may stay undone. What the cache knows costs nothing.
+// Whether configurations that were asked for before the time was up may stay undone. Those in the cache cost nothing.
 bool TuneLoop::has_enough() const {
   return time_is_up() && board_.best() != nullptr &&
          std::none_of(queue_.begin(), queue_.end(), [](const Pending& pending) { return pending.known; });
@@ -324,7 +324,7 @@ void TuneLoop::refill() {
   if (budget_left()) ahead_.run(*searcher_);
 }
 
-// What was asked: told again where it is done, the default among them.
+// Takes a configuration that was asked for: tells its result again if it has one, as the default may have.
 void TuneLoop::take(ConfigId id) {
   const bool queued = std::any_of(queue_.begin(), queue_.end(), [&](const Pending& p) { return p.id == id; });
   if (const Trial* const done = board_.find(id)) {
@@ -460,7 +460,7 @@ void TuneLoop::watch(const Trial& trial) {
   }
 }
 
-// Where the machine is at fault, every configuration that broke down here deserves another try.
+// If the machine is at fault, every configuration that broke down here deserves another try.
 void TuneLoop::mark_breakdowns_retryable() {
   for (const Trial& trial : result_.trials) {
     if (!trial.resumed && is_breakdown(trial.result.outcome)) store_.mark_retryable(trial);

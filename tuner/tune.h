@@ -40,8 +40,8 @@ struct Trial {
   bool resumed = false;
 };
 
-// Where the wall time went, in seconds. Every part but `compiling` is of the loop's thread, and with other()
-// they add up to `wall`.
+// The use of the wall time, in seconds. Every part but `compiling` is of the loop's thread, and with other() they add
+// up to `wall`.
 struct TimeSpent {
   double wall = 0;
   double preparing = 0;  // inputs, references
@@ -61,8 +61,8 @@ struct TuneSettings {
   std::string strategy = "auto";
   std::uint64_t seed = 1;
   std::size_t budget = 200;  // trials
-  // 0: no limit. What has begun then is finished, and finals follow: but what does not answer is waited for no longer
-  // than ten seconds more, in the finals than a minute or so (tune.cc).
+  // 0: no limit. Work that has begun then is finished, and finals follow. A worker or compiler that does not answer
+  // gets ten seconds more, in the finals a minute or so (tune.cc).
   double time_budget_s = 0;
   // Configurations asked ahead; fixed, so that a trajectory does not depend on cores.
   std::size_t in_flight = 32;
@@ -100,7 +100,7 @@ struct TuneRequest : TuneSettings {
   double floor_us = 0;
   // No launch takes less (tuner/plausibility.h): faster trials are implausible. 0 if it is unknown.
   double least_us = 0;
-  // Of another tuner's results: what the device's times stand for (search/objective.h).
+  // The meaning of the device's times, if they are another tuner's results (search/objective.h).
   std::optional<Objective> objective = {};
   bool store_winner = true;  // false: the caller stores it, or leaves it (tuner/trial_store.h)
 };

@@ -14,7 +14,7 @@
 namespace moetune {
 namespace {
 
-// What a list may hold (JsonPlace::positive).
+// Limits of a list (JsonPlace::positive).
 constexpr double kMostWeight = 1e12;
 constexpr std::size_t kLongestProblem = 300, kLongestReason = 400;  // as notes show them
 

@@ -1,4 +1,4 @@
-// What a server's traffic asked for, as a list to tune. A pure function over files; throws as read_misses does.
+// Makes a list to tune from the shapes that a server missed. A pure function over files; throws as read_misses does.
 #pragma once
 
 #include <filesystem>

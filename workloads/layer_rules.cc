@@ -159,7 +159,7 @@ Kinds kinds_by_ids(const KindRule& rule, const JsonPlace& list, std::int64_t lay
   return kinds;
 }
 
-// Of a text, or of a list that repeats.
+// The kinds of a text, a letter each, or of a list; both repeat.
 Kinds kinds_by_cycle(const KindRule& rule, const JsonPlace& found, std::int64_t layers) {
   Kinds once;
   if (found.value().is_string()) {
@@ -302,7 +302,7 @@ constexpr auto kExpertWords =
 constexpr auto kRuleWords = std::to_array<std::string_view>(
     {"pattern", "types", "type_list", "layers", "interval", "every", "period", "freq", "_ids", "idx",
      "indices", "enum", "schedule", "offset", "step", "skip", "stride"});
-// What looks like a rule and says nothing of which layers are of which kind.
+// Words in names that look like a rule and do not say which layers are of which kind.
 constexpr auto kOtherWords = std::to_array<std::string_view>(
     {"mtp", "nextn", "num_experts", "rope", "loss", "vision", "audio", "index_", "cache", "time_step",
      "num_sparse_", "intermediate", "shared", "share_expert", "limit", "topk", "top_k"});

@@ -19,12 +19,12 @@ namespace {
 constexpr std::size_t kMostConfigBytes = std::size_t{4} << 20, kLongestType = 100, kDeepest = 4,
                       kMostKinds = 64;
 
-// Where a model of several kinds of input keeps its language model.
+// Keys under which a model with several kinds of input keeps its language model.
 constexpr auto kLanguageModels = std::to_array<std::string_view>(
     {"text_config", "thinker_config", "llm_config", "language_config", "language_model_config",
      "language_model", "text_model_config", "llm_cfg", "text_cfg"});
 
-// What a longer context than the one that was trained comes from.
+// A way to reach a longer context than the trained one.
 struct RopeType {
   std::string_view name;
   bool stretches;  // by a factor, from the original length

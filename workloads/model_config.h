@@ -1,5 +1,5 @@
 // A model's configuration, as Hugging Face's transformers (config.json) or Mistral (params.json) write it, read for
-// what its layers ask of the kernels. What is not understood is left out, and a note names it.
+// what its layers ask of the kernels. Anything not understood is left out, and a note names it.
 // Pure functions. Errors: BadInput that names file, line and key.
 #pragma once
 

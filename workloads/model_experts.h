@@ -1,5 +1,5 @@
-// What a model's configuration says of its experts: how many, who chooses them, and what is sent to them.
-// Pure functions. Errors: BadInput that names file, line and key.
+// Reads a model's experts from its configuration: how many, who chooses them, and the tensors sent to
+// them. Pure functions. Errors: BadInput that names file, line and key.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@
 
 namespace moetune {
 
-// `root` is the whole configuration, `fields` the language model's; `dtype` that of activations. What is left out is
+// `root` is the whole configuration, `fields` the language model's; `dtype` that of activations. Everything left out is
 // added to `notes`, a sentence each.
 ExpertLayers read_experts(const ModelFields& root, const ModelFields& fields, const ModelFamily* family,
                           const std::string& dtype, std::int64_t layers, std::vector<std::string>& notes);

@@ -109,7 +109,7 @@ constexpr auto kFamilies = std::to_array<ModelFamily>({
      .routing = {"sqrt_softplus", "fp32", always, always},
      .attention = "attention over compressed entries beside a window"},
 
-    // Of which the router is another one.
+    // Families whose router is another one.
     {.types = "phimoe", .choice = "each expert is chosen by logits close to the best (SparseMixer)"},
     {.types = "zaya",
      .choice = "one of its choices is to skip the experts",

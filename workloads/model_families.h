@@ -1,5 +1,5 @@
-// What is known of families of models beside the fields of their configurations: how they score their experts, and
-// what of them no kernel serves. One row serves families that are alike. Immutable; thread-safe.
+// Facts of model families beyond the fields of their configurations: how they score their experts, and the parts that
+// no kernel serves. One row serves families that are alike. Immutable; thread-safe.
 #pragma once
 
 #include <cstdint>

@@ -51,7 +51,7 @@ class ModelFields {
 
   const JsonPlace& object() const { return object_; }
 
-  // `path` has dots between the keys. What is null or an empty list counts as absent.
+  // `path` has dots between the keys. A value of null, or an empty list, counts as absent.
   std::optional<JsonPlace> find(std::string_view path) const;
   // Under the first of its names. Throws NotUnderstood if two of its names have different values.
   std::optional<JsonPlace> find(Fact fact) const;

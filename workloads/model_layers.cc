@@ -99,7 +99,7 @@ void set_windows(std::vector<ModelLayer>& all, const ModelFields& fields) {
   }
 }
 
-// What differs from kind to kind, and from layer to layer.
+// Sets the fields that differ from kind to kind, and from layer to layer.
 void set_exceptions(std::vector<ModelLayer>& all, const ModelFields& fields) {
   const bool has_own_kv_heads = fields.flag("attention_k_eq_v") != false;
   for (const KindField& one : kKindFields) {

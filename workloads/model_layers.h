@@ -1,5 +1,5 @@
-// Which layers of a model attend, and how, and which have experts. Pure functions. Throws NotUnderstood if the fields
-// that say so are not known; BadInput that names file, line and key if one is damaged.
+// Finds a model's layers: which attend and how, and which have experts. Pure functions. Throws NotUnderstood if the
+// fields that say so are not known; BadInput that names file, line and key if one is damaged.
 #pragma once
 
 #include <compare>

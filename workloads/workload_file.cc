@@ -16,7 +16,7 @@ constexpr std::size_t kMostFileBytes = std::size_t{16} << 20;
 constexpr std::size_t kMostRanges = 16, kMostKeys = 16;
 constexpr int kFileVersion = 1;
 
-// What `read` throws, with the place before it.
+// Adds the place to an error that `read` throws.
 template <typename Read>
 auto located(const JsonPlace& place, Read&& read) {
   try {
@@ -55,7 +55,7 @@ std::vector<DimensionRange> ranges_of(const JsonPlace& place, const Kernel& kern
   return ranges;
 }
 
-// What find() takes as absent is here what the schema refuses. Only notes may be anything.
+// Refuses null, which find() takes as absent and the schema forbids. Only notes may be null.
 void refuse_null(const JsonPlace& place) {
   for (const auto& [key, member] : place.members(kMostKeys))
     if (member.value().is_null() && key != "notes") member.fail("must not be null");
@@ -83,7 +83,7 @@ std::vector<WorkloadShape> listed_shapes(const JsonPlace& place, WorkloadEntry e
   return shapes;
 }
 
-// What is wrong with the preset alone, or with the problem alone, is reported at its key; the rest by points_of().
+// Reports a fault of the preset alone, or of the problem alone, at its key; points_of() reports the rest.
 void check_base(const JsonPlace& place, const Kernel& kernel, const WorkloadEntry& entry) {
   if (const auto preset = place.find("preset"))
     located(*preset, [&] { return points_of({.kernel = entry.kernel, .preset = entry.preset}).size(); });

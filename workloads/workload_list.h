@@ -1,5 +1,5 @@
-// What to tune: kernels with a specialization or a preset, over ranges or lists of shapes, each with a weight. The
-// format of workloads.json (docs/workloads.md; workloads/workloads.schema.json).
+// A list of workloads: kernels with a specialization or a preset, over ranges or lists of shapes, each with a weight.
+// The format of workloads.json (docs/workloads.md; workloads/workloads.schema.json).
 //
 // Plain data and pure functions. Errors: BadInput, which names file, line and key for what stands in a file.
 #pragma once
@@ -77,7 +77,7 @@ std::vector<TuningPoint> points_of(const WorkloadEntry& entry);
 // How many shapes those are before what no problem has is left out; 100,001 for any more.
 std::size_t shape_count(const WorkloadEntry& entry);
 
-// Of all entries, heaviest first; of equal weight in the list's order.
+// The points of all entries, heaviest first; of equal weight in the list's order.
 std::vector<TuningPoint> points_of(const WorkloadList& list);
 
 TuningWork work_of(const WorkloadList& list);

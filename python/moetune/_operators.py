@@ -120,7 +120,7 @@ _PADDED_OPTIONS = f"{_ROUTE_OPTIONS}, int align=16, {_PLAN_OPTIONS}, {_IDS}"
 _DISPATCH = "Tensor x, Tensor sorted, Tensor inverse"
 _PADDING = "str padding='zeros'"
 _PADDED = ("ids", "weights", "counts", "offsets", "sorted", "inverse")
-# What each operator of the router returns.
+# The results of each operator of the router.
 ROUTINGS = {
     "route": (*_PADDED, "block_experts"),
     "route_rows": (*_PADDED, "row_experts"),

@@ -70,7 +70,7 @@ class _Holder:
     def __init__(self, *arguments: Any, **options: Any) -> None:
         raise TypeError(f"a {type(self).__name__} is not made by its class; see moetune.open")
 
-    # Of attributes that are missing.
+    # Called only for attributes that are missing.
     def __getattr__(self, name: str) -> Any:
         if name == "_handle":
             raise TypeError(f"this {type(self).__name__} was made by its class and holds nothing; see moetune.open")

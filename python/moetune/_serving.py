@@ -208,7 +208,7 @@ def _help(step: int, device: int, operator: str, kernel: str, specialization: st
 
 _set_helper(_help)
 
-# What torch.cuda.is_current_stream_capturing() calls, without asking first whether there is a GPU.
+# The function behind torch.cuda.is_current_stream_capturing(), which first asks whether there is a GPU.
 _cuda_captures: Any = getattr(torch._C, "_cuda_isCurrentStreamCapturing", lambda: False)
 
 

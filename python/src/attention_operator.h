@@ -1,5 +1,5 @@
-// What decode_attention and prefill_attention have in common: keys and values, pages, and what goes with them.
-// Stateless; thread-safe.
+// Base of the operators decode_attention and prefill_attention: keys and values, pages, and their options. Stateless;
+// thread-safe.
 #pragma once
 
 #include "operator.h"

@@ -1,6 +1,6 @@
-// What of an operator's call decides how it is served: all but addresses. A server's layers pass tensors of equal
-// shapes at every step, and reading those anew takes longer than launching, so each thread remembers what followed from
-// its last calls. For one thread; never fails.
+// The part of an operator's call that decides how it is served: all but addresses. A server's layers pass tensors of
+// equal shapes at every step, and reading those anew takes longer than launching, so each thread remembers the
+// outcome of its last calls. For one thread; never fails.
 #pragma once
 
 #include <algorithm>
@@ -44,7 +44,7 @@ class CallSignature {
   bool is_complete_ = true;
 };
 
-// What followed from the calls that came last.
+// The outcomes of the last calls, by signature.
 template <typename Value>
 class RecentCalls {
  public:

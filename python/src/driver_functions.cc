@@ -1,4 +1,4 @@
-// What PyTorch has no function for: the driver's, looked up in the process's libcuda.
+// Functions of the driver that PyTorch does not offer, looked up in the process's libcuda.
 #include <dlfcn.h>
 
 #include "handles.h"

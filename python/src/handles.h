@@ -1,4 +1,4 @@
-// What Python holds: reference-counted objects over the handles and plain values of moetune.h.
+// The objects that Python holds: reference-counted, over the handles and plain values of moetune.h.
 //
 // A Runtime may be closed while families, choices and other threads still refer to it: every call takes the
 // runtime's lock shared and close() takes it alone, so that a late call fails with a sentence and never reads freed
@@ -146,7 +146,7 @@ struct Memory {
 
 // nullptr for None. Throws TypeError for what is no tensor; `name` is the parameter's.
 const DLTensor* tensor_or_null(const ffi::AnyView& value, const char* name);
-// Of a contiguous tensor, or none. Throws WrongDevice unless it is in the memory of `device`; nullopt: of any.
+// The memory of a contiguous tensor, or none. Throws WrongDevice unless it is on `device`; nullopt allows any.
 Memory memory_of(const ffi::AnyView& value, std::optional<int> device);
 // An address, an object with __cuda_stream__, or None: the framework's current stream on the device.
 void* stream_of(const ffi::AnyView& value, int device);

@@ -1,4 +1,4 @@
-// What moetune.torch's operators have in common: the arguments of a call, and what each operator decides by itself.
+// Base of moetune.torch's operators: the arguments of a call, and the decisions that each operator makes itself.
 #pragma once
 
 #include <array>
@@ -37,7 +37,7 @@ struct Given {
   bool capturing = false;
 };
 
-// What decides a call's family, and its device.
+// The part of a call that decides its family, and its device.
 struct FamilyKey {
   const Operator* of = nullptr;
   int64_t device = 0;
@@ -100,10 +100,10 @@ class Operator {
   virtual FamilyKey key(const Given& given) const = 0;
   // `name=value` pairs for Runtime.family.
   virtual std::string specialization(const FamilyKey& key) const = 0;
-  // What `moetune search --problem` takes to tune this call.
+  // The text for `moetune search --problem` that tunes this call.
   virtual std::string problem(const Given& given, const FamilyKey& key) const = 0;
   virtual FreeExtents extents(const Given& given) const = 0;
-  // What the functional overload returns, in this order.
+  // The shapes that the functional overload returns, in this order.
   virtual TensorShapes outputs(const Given& given, const FamilyKey& key) const = 0;
 
   // Whether there is nothing to launch, and outputs that have elements are zeros.
@@ -131,7 +131,7 @@ class Operator {
   const DLTensor& tensor(const Given& given, int slot, const char* name) const;  // throws if it is missing
   // Throws unless the call has the tensor in this shape and type.
   void require(const Given& given, const TensorShape& expected) const;
-  // Of a tensor that the call may lack.
+  // Checks a tensor that the call may lack.
   void require_if_given(const Given& given, const TensorShape& expected) const {
     if (given.tensors[expected.slot] != nullptr) require(given, expected);
   }
@@ -162,7 +162,7 @@ const std::array<Overload, kOverloads>& overloads();
 // The family of a call. Throws WrongDevice unless its tensors are in the memory of one GPU.
 FamilyKey key_of(const Overload& overload, const Given& given);
 
-// What to say of a tensor that requires a gradient, in grad mode.
+// The error for a tensor that requires a gradient, in grad mode.
 std::string gradient_sentence(const Overload& overload, const Parameter& parameter);
 
 // The place of a name among a parameter's choices. Throws InvalidArgument, naming them.

@@ -5,11 +5,11 @@
 
 namespace moetune::python {
 
-// What is asked of the helper.
+// The request to the helper.
 enum Step : int64_t { kLaunched = 0, kOpenFamily = 1, kGrowWorkspace = 2 };
 
 // Opens families and allocates workspaces: a function of Python, called with (step, device, operator, kernel,
-// specialization, problem, extents, stream, capturing) when a call needs it. Of kOpenFamily it returns the Family.
+// specialization, problem, extents, stream, capturing) when a call needs it. For kOpenFamily it returns the Family.
 void set_operator_helper(ffi::Function helper);
 
 // Enqueues the call, whose key `key` is. Thread-safe; takes the GIL only if it asks the helper.

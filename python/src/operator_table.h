@@ -20,7 +20,7 @@ class OperatorTable {
  public:
   static OperatorTable& instance();
 
-  // What a call needs.
+  // The opened family and the workspace of a call.
   struct Look {
     std::optional<Family> family;
     Memory workspace;  // empty if there is none

@@ -10,7 +10,7 @@ namespace {
 
 constexpr int64_t kTopkSoftmax = 1;  // of kScores: its weights always add up to 1
 
-// What a call asks for: one operator each, because a schema has a fixed number of results.
+// The form of the results: one operator each, because a schema has a fixed number of results.
 enum class Routed { weights, blocks, rows, ends, masked, ranks };
 
 struct RouteFacts {

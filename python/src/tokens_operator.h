@@ -1,4 +1,4 @@
-// What the operators of MoE layers have in common: their one free dimension is the number of tokens. Stateless.
+// Base of the operators of MoE layers, whose one free dimension is the number of tokens. Stateless.
 #pragma once
 
 #include "operator.h"

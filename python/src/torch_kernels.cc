@@ -42,7 +42,7 @@ struct Torch {
   int32_t (*aoti_torch_device_type_cuda)();
   bool (*requires_grad)(
       const void*);  // c10::TensorImpl::requires_grad() const: the C interface has no such function
-  // Of libtorch_cuda and libcuda; null without a GPU.
+  // From libtorch_cuda and libcuda; null without a GPU.
   Status (*aoti_torch_get_current_cuda_stream)(int32_t, void**);
   Status (*aoti_torch_create_cuda_guard)(int32_t, void**);
   Status (*aoti_torch_delete_cuda_guard)(void*);
@@ -282,9 +282,9 @@ class StackCall {
   Given given_;
 };
 
-// What the last kernel of this thread failed with; PyTorch makes a RuntimeError of it. The exception is thrown by
-// PyTorch itself, while nothing here is to be destroyed: this library may have a C++ runtime of its own, whose
-// exceptions nobody else can catch.
+// The error of this thread's last kernel; PyTorch makes a RuntimeError of it. PyTorch itself throws the exception,
+// while nothing here is to be destroyed: this library may have a C++ runtime of its own, whose exceptions nobody else
+// can catch.
 thread_local std::string sentence;
 
 bool succeeds(const Overload& overload, StackValue* stack) noexcept {

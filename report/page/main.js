@@ -14,7 +14,7 @@ function drawNavigation(current) {
   document.getElementById('nav').replaceChildren(...links);
 }
 
-// Where the keyboard was, so that a table or a box that was drawn anew keeps it.
+// The focused place, so that a table or a box that is drawn again keeps it.
 function focusedPlace() {
   const active = document.activeElement;
   if (!active || active === document.body) return null;

@@ -60,7 +60,7 @@ function rangeMaps(range, grid, cells) {
     } }));
 }
 
-// What unseen shapes lose: random ones that are no cells, each measured beside a search of its own.
+// The certificate: losses at random shapes that are no cells, each measured beside a search of its own.
 function certificateTable(range) {
   const [shapes, median, p95, worst, toDefault] = range.certificate;
   if (!shapes) return element('p', { class: 'warn' }, 'No certificate: no shape outside of the grid was measured.');

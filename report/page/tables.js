@@ -16,7 +16,7 @@ function sortedRows(rows, columns, sort) {
   if (!column) return rows;
   const keyed = rows.map((row) => [column.value(row), row]);
   const empty = (v) => v === null || v === undefined || v === '' || Number.isNaN(v);
-  // What is unknown stays at the end in both directions.
+  // Unknown values stay at the end in both directions.
   keyed.sort((a, b) => {
     if (empty(a[0]) || empty(b[0])) return empty(a[0]) - empty(b[0]);
     return descending ? compare(b[0], a[0]) : compare(a[0], b[0]);

@@ -33,10 +33,9 @@ constexpr std::size_t kToldAnOpen = 16;
 // The model chooses globally. Where it has nothing to go by, or the search has outgrown it, a local search that is
 // told everything goes on alone.
 //
-// Where winners from elsewhere are known and the model has not lost its trust in them, the optimum is mostly
-// a few parameters away: for a while the model chooses among the neighbours of the best, and anywhere else once
-// these have not bettered it (a trust region of Hamming distance one, after Wan et al. 2021, Think Global and Act
-// Local).
+// With winners from elsewhere that the model still trusts, the optimum is mostly a few parameters away. So for a
+// while the model chooses among the neighbours of the best, and anywhere else once these stop improving it (a trust
+// region of Hamming distance one, after Wan et al. 2021, Think Global and Act Local).
 class AutoSearch : public Searcher {
  public:
   AutoSearch(const LegalSpace& space, std::uint64_t seed)
@@ -155,7 +154,7 @@ class AutoSearch : public Searcher {
     return turn() == Turn::anywhere || (!surrogate_.trusts_history() && random_starts_ < kRandomStarts);
   }
 
-  // Whose neighbours the model is to choose among; nullopt for all.
+  // The configuration whose neighbours the model is to choose among; nullopt for all.
   std::optional<ConfigId> centre() const {
     const Observation* best = surrogate_.log().best();
     const bool led = warm_ && surrogate_.trusts_history() && begun() < kLedUntil;

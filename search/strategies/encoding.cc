@@ -41,7 +41,7 @@ std::vector<double> divisor_similarity(const Parameter& parameter) {
 }
 
 // Divides a long domain into at most kMostSteps steps: of equal width in the coordinate, by which the model compares
-// values; of names equally many each. Of each step the middle value goes into `middles`. Returns their coordinates.
+// values; of names equally many each. The middle value of each step goes into `middles`. Returns their coordinates.
 std::vector<double> divide(const Parameter& parameter, std::vector<Position>& steps, Parameter& middles) {
   const std::vector<double> at = coordinates(parameter);
   const std::size_t size = at.size();

@@ -1,7 +1,7 @@
-// What the models of a strategy see of a space: the parameters that vary, each with a coordinate for every
-// value of its domain. The models' tables are quadratic in these, so of a domain of more than kMostSteps values the
-// neighbouring ones share a step of the axis: the model takes them for equal, and the strategies still choose among
-// all of them. Immutable; refers to nothing; safe to share between threads.
+// A space as the models of a strategy see it: the parameters that vary, each with a coordinate for every value of its
+// domain. The models' tables are quadratic in these, so in a domain of more than kMostSteps values neighbours share a
+// step of the axis: the model treats them as equal, and the strategies still choose among all of them. Immutable;
+// refers to nothing; safe to share between threads.
 #pragma once
 
 #include <cstddef>

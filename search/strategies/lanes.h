@@ -19,16 +19,16 @@ struct Lanes {
   void (*multiply_by_entries)(float* y, std::span<const float> table, const std::uint16_t* at, std::size_t n);
 };
 
-// Of every width that this processor has, the widest last.
+// The functions for every width that this processor has, the widest last.
 std::vector<Lanes> all_lanes();
 
-// What follows is done in the widest.
+// The functions below use the widest.
 
 // y += a * x
 void add_scaled(float* y, const float* x, float a, std::size_t n);
 
-// Of each r: y[r][0..n) -= sum over j of a[r][j] * x[j][at..at+n), in the order of j, as many j as a[r] has;
-// all a have one length. Several r at once read x once.
+// For each r: y[r][0..n) -= sum over j of a[r][j] * x[j][at..at+n), in the order of j, as many j as a[r] has; all a
+// have one length. Several r at once read x once.
 void subtract_products(std::span<float* const> y, const std::vector<std::vector<float>>& x,
                        std::span<const std::vector<float>> a, std::size_t at, std::size_t n);
 

@@ -21,7 +21,7 @@ constexpr double kForetoldBefore = 0.7;  // of the logarithms' differences, cred
 constexpr std::size_t kPoolStarts = 8;   // of this problem and of each task, what the pool is drawn around
 constexpr std::size_t kFewestToJudge = 4;  // measured here, before a task is judged by them
 
-// What a task has in common with this one, by its distance.
+// The similarity of another task with this one, by its distance.
 double similarity_at(double distance) { return kLikeness * std::exp(-std::max(distance, 0.0) / kLikeFor); }
 
 Axis names_axis(std::size_t size) {
@@ -102,9 +102,9 @@ Surrogate::Timed Surrogate::timed_here() const {
   return here;
 }
 
-// What to subtract from the logarithms of each task, so that tasks compare: the mean difference to this
-// problem over pairs of configurations, weighed by how close they are. Where nothing was measured here yet,
-// the best of each task.
+// The offset to subtract from the logarithms of each task, so that tasks compare: the mean difference to this problem
+// over pairs of configurations, weighted by how close they are. If nothing was measured here yet, the best of each
+// task.
 std::vector<double> Surrogate::task_offsets() const {
   const Timed here = timed_here();
   std::vector<double> difference(similarity_.size(), 0), weight(similarity_.size(), 0);

@@ -1,4 +1,4 @@
-// What a strategy has been told of one space: each configuration once, in order. One owner; not thread-safe.
+// The results that a strategy was told of one space: each configuration once, in order. One owner; not thread-safe.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// What compiling one unit gave: a cubin with its static facts, or the reason there is none. A plain value.
+// The result of compiling one unit: a cubin with its static facts, or the reason there is none. A plain value.
 #pragma once
 
 #include <cstdint>

@@ -26,7 +26,7 @@ class CompilePool {
     std::function<void(const Build& build)> put;                          // called in flush()
   };
 
-  // What compiles: a Compiler, or a stand-in. Both are called from several threads at once. A build that is stopped
+  // The compiler: a Compiler, or a stand-in. Both are called from several threads at once. A build that is stopped
   // ends soon, as a failed one.
   struct Compile {
     std::function<std::string(const CompileUnit&)> digest;
@@ -48,8 +48,8 @@ class CompilePool {
   // A compilation that throws hands its exception to the future.
   std::shared_future<BuildPtr> submit(const CompileUnit& unit, Urgency urgency = Urgency::now);
 
-  // Of build_now() and wait_for(): a stop request ends them with null builds, and `slow` is called once one of them
-  // waits for kSlow.
+  // Affects build_now() and wait_for(): a stop request ends them with null builds, and `slow` is called once one of
+  // them waits for kSlow.
   void watch(std::stop_token stop, std::function<void()> slow);
   static constexpr std::chrono::seconds kSlow{10};
 

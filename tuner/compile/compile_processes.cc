@@ -126,8 +126,8 @@ ChildPtr CompileProcesses::Impl::take_idle() {
   return nullptr;
 }
 
-// What is borrowed is given back, be it null because the child is gone. If no child can be started, as many as
-// there are must do.
+// Borrows a child. The caller gives it back, or null if the child is gone. If no child can be started, it waits for
+// those that exist, and throws if there are none.
 ChildPtr CompileProcesses::Impl::borrow() {
   std::unique_lock lock(mutex);
   while (true) {
@@ -176,7 +176,7 @@ NvrtcResult CompileProcesses::Impl::compile(const NvrtcJob& job, const std::stop
     throw;
   }
   if (result.status == NvrtcResult::Status::timed_out) result.error = limit_text(job.time_limit);
-  // What ran into a limit may have left the library in any state.
+  // A build that hit a limit may have left the library in any state.
   if (result.status == NvrtcResult::Status::broken) child.reset();
   give_back(std::move(child));
   return result;

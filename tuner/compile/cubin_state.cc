@@ -15,7 +15,8 @@ namespace {
 using View = std::span<const std::uint8_t>;
 
 constexpr Elf64_Half kCudaMachine = 190;
-// Of what the driver offers to kernels: these keep nothing. Bulk copies are such calls where the hardware has none.
+// Functions that the driver offers to kernels and that keep nothing. On hardware without bulk copies those are such
+// calls.
 constexpr std::array<std::string_view, 2> kHarmless = {"vprintf", "__assertfail"};
 constexpr std::string_view kCopies = "__cuda_syscall_cp_async_bulk";
 
@@ -83,7 +84,7 @@ bool is_harmless(std::string_view function) {
 
 std::string bytes_text(std::uint64_t bytes) { return std::to_string(bytes) + " bytes"; }
 
-// Of one symbol; adds to `larger` what is more than a number.
+// Why one symbol is refused; adds the bytes of state that is larger than a number to `larger`.
 std::string why_symbol(const Elf& elf, const Elf64_Sym& symbol, std::string_view name,
                        std::uint64_t& larger) {
   const auto type = ELF64_ST_TYPE(symbol.st_info);

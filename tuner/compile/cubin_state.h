@@ -1,6 +1,6 @@
-// What a cubin keeps in device memory from one launch to the next, by the symbols of its ELF file. A kernel that can
-// remember can return what it has computed before instead of computing it, and no time of it means anything: none of
-// moetune's keeps state but in the scratch that its plan declares.
+// Finds state that a cubin keeps in device memory from one launch to the next, by the symbols of its ELF file. A
+// kernel that can remember can return an old result instead of computing one, so its times mean nothing. moetune's
+// own kernels keep state only in the scratch that their plans declare.
 //
 // Pure; any thread. Reads within the bytes given, whatever they are: what is no cubin is refused.
 #pragma once

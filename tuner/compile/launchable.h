@@ -23,8 +23,8 @@ std::string why_spilling(const Plan& plan, const Build& build, int limit_bytes);
 // has not.
 std::string why_serialized(const Plan& plan, const Build& build);
 
-// What a block of so many threads takes of an SM's registers: they are handed out by the warp, 256 at a time,
-// to groups of four warps.
+// The registers that a block of so many threads takes of an SM: they are allocated by the warp, 256 at a time, to
+// groups of four warps.
 std::int64_t allocated_registers(std::int64_t threads, int registers);
 
 }  // namespace moetune

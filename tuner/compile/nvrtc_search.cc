@@ -38,7 +38,8 @@ bool holds_trusted_libraries(const fs::path& folder, uid_t owner) {
                      [&](const fs::path& library) { return is_trusted(library, owner); });
 }
 
-// Of PROJECT/build/PRESET/moetune and PROJECT/build/PRESET/tests/test_tuner; empty for another place.
+// The project folder of PROJECT/build/PRESET/moetune or PROJECT/build/PRESET/tests/test_tuner; empty for another
+// place.
 fs::path project_of(const fs::path& executable) {
   const fs::path folder = executable.parent_path();
   for (const fs::path& preset : {folder, folder.parent_path()}) {

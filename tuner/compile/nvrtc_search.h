@@ -1,5 +1,5 @@
-// Where NVRTC is looked for, in order: MOETUNE_NVRTC (a library or a folder; nothing else is tried if it is set), the
-// executable's folder, build/cuda/nvidia/*/lib of the project that the executable was built in (what scripts/setup
+// Looks for NVRTC, in this order: MOETUNE_NVRTC (a library or a folder; nothing else is tried if it is set), the
+// executable's folder, build/cuda/nvidia/*/lib of the project that the executable was built in (which scripts/setup
 // fetches), CUDA_HOME and CUDA_PATH, /usr/local/cuda, and the loader's own path.
 //
 // A library that is loaded runs: the first two places are searched only if nobody but the owner of the executable, root

@@ -1,4 +1,4 @@
-// What ptxas says of each kernel (`--ptxas-options=-v`), read out of the compiler's log. Pure functions.
+// Reads ptxas's facts of each kernel (`--ptxas-options=-v`) out of the compiler's log. Pure functions.
 #pragma once
 
 #include <cstdint>

@@ -69,7 +69,7 @@ std::string without_line_splices(std::string_view text) {
   return out;
 }
 
-// What follows blanks and closed comments.
+// The text behind blanks and closed comments.
 std::string_view skip_between(std::string_view text) {
   for (;;) {
     text = skip_blanks(text);

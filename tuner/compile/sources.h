@@ -13,7 +13,7 @@
 
 namespace moetune {
 
-// Where template text comes from: path in the source tree -> text. Empty: the resources in the binary.
+// Reads template text: path in the source tree -> text. Empty: the resources in the binary are used.
 using SourceReader = std::function<std::optional<std::string>(const std::string& path)>;
 
 struct SourceFile {

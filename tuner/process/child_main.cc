@@ -24,7 +24,7 @@ int child_main(std::string_view role, int fd, int parent, const std::function<Ch
   // The socket's end tells an idle child that its parent is gone; one stuck in a library needs the signal.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) return 1;
-  // What becomes of Ctrl-C is the parent's decision, whoever sends it to the child as well.
+  // The parent decides about Ctrl-C, which the terminal sends to the child as well.
   signal(SIGINT, SIG_IGN);
   try {
     serve(fd, make_handler());

@@ -90,7 +90,7 @@ class Benchmark {
 
   // One sample of each plan a round, the first of a round taking turns, until as many rounds as asked ran at settled
   // clocks (settling.h); fewer where the deadline nears. At last one sample more of each, which ends with turn 0.
-  // Where a plan is known to have failed, `failed` is its position.
+  // If a plan is known to have failed, `failed` is its position.
   struct LastSample {
     std::function<void()> before;
     std::function<void(std::size_t position)> after;  // of the plan

@@ -21,7 +21,7 @@ namespace {
 using Json = nlohmann::json;
 using std::chrono::milliseconds;
 
-// What a worker may take beyond a candidate's own limit: loading, checking, answering.
+// Time for a worker beyond a candidate's own limit: loading, checking, answering.
 constexpr milliseconds kGrace{2'000};
 constexpr milliseconds kFetchLimit{60'000};
 constexpr milliseconds kCanaryLimit{10'000};
@@ -70,7 +70,7 @@ Json ask(ChildProcess& worker, const Message& request, milliseconds limit, const
   return json;
 }
 
-// What the worker is to see of the GPUs; "" for what this process sees. Who restricts that is to have it so.
+// The GPUs that the worker may see; "" for those that this process sees. A restriction in the environment holds.
 std::string visible_devices(const std::string& slice) {
   return environment_variable("CUDA_VISIBLE_DEVICES") != nullptr ? "" : slice;
 }
@@ -359,7 +359,7 @@ std::vector<TrialResult> CudaDevice::duel(const std::vector<Candidate>& finalist
 }
 
 std::optional<CanaryReading> CudaDevice::canary() {
-  // What ran before it may be to blame for a worker that died or a canary that failed; in a new worker nothing is.
+  // A worker that died, or a canary that failed, may be due to earlier runs; in a new worker there are none.
   std::string failure;
   for (int attempt = 0; attempt < 2; ++attempt) {
     ensure_open(opened_.value_or(wanted_));

@@ -4,7 +4,7 @@
 // crash the next call starts another worker and makes the problem's tensors again. Not thread-safe; use it on
 // the thread that made it, or keep that thread alive: a worker dies with the thread that started it. Errors:
 // BrokenEnvironment (no driver, no such GPU, a driver too old for the compiler's cubins, too little memory
-// for the problem, a GPU that itself fails). What a candidate does is its outcome.
+// for the problem, a GPU that itself fails). A candidate's failure is its outcome.
 #pragma once
 
 #include <chrono>
@@ -80,7 +80,7 @@ class CudaDevice final : public Device {
   pid_t worker_pid() const { return worker_ ? worker_->pid() : -1; }
 
  private:
-  // Which tensors the worker holds.
+  // The tensors that the worker holds.
   struct Opened {
     std::uint64_t seed = 0;
     int copies = 0;  // 0: as many as measuring wants
@@ -89,10 +89,10 @@ class CudaDevice final : public Device {
   struct Programs;
 
   ChildProcess& worker();
-  // What says that the worker takes long for `what`.
+  // Returns a callback that reports that the worker takes long for `what`.
   std::function<void()> notice(const std::string& what, std::chrono::milliseconds limit) const;
   void ensure_open(const Opened& wanted);
-  // What a proof compares with, once for a problem that is open.
+  // Makes the answers that a proof compares with, once for an open problem.
   void ensure_answers();
   TrialResult trial(const Candidate& candidate, const MeasurePolicy& policy, const Opened& on, bool measure);
   void forget_worker();

@@ -228,7 +228,7 @@ SegmentFigures Harness::compare_segments(cuda::Address x, cuda::Address y, DType
     first = std::min(first, partial.first);
   }
   if (mismatches == 0) return {};
-  // What is wrong with the first of them is for the message alone: the host looks.
+  // The first difference is only for the message, so the host looks for it.
   const std::int64_t begin = first == 0 ? 0 : ends[first - 1], width = dtype_bytes(type);
   const std::int64_t length = ends[first] - begin;
   const auto fetch = [&](cuda::Address from) {

@@ -30,10 +30,10 @@ struct ArenaLayout {
   std::int64_t total() const { return offset(copies); }
 };
 
-// What fills guard bands and outputs: NaN in every floating-point type, -1 as an index.
+// Fills guard bands and outputs: NaN in every floating-point type, -1 as an index.
 constexpr std::uint8_t kPoisonByte = 0xFF;
 
-// What poisons outputs of integers in a second run: a right output may hold either pattern, none holds both.
+// Poisons integer outputs in a second run: a right output may hold one of the patterns, never both.
 constexpr std::uint8_t kOtherPoisonByte = 0x5A;
 
 class Harness {
@@ -91,12 +91,12 @@ class Harness {
   // that they hold.
   void produce(cuda::Address parts, std::uint64_t count, std::uint64_t words);
 
-  // Works for `duration_ns` on every SM and waits for that: one reading a block. What takes longer than
-  // `gap_ns` within is a gap.
+  // Works for `duration_ns` on every SM and waits for that: one reading a block. An interruption longer than
+  // `gap_ns` is a gap.
   std::vector<CanaryPartial> canary(std::uint64_t duration_ns, std::uint64_t gap_ns);
 
  private:
-  // What hold() and its kernel share, in memory that both see.
+  // Shared by hold() and its kernel, in memory that both see.
   struct Signal {
     std::uint64_t released, gave_up;  // the last turn that was
   };

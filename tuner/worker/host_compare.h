@@ -1,5 +1,5 @@
-// What the harness computes on the device (harness.h), on the host: the judges of small tensors in tests, of
-// the scripted driver's, and of the one segment that a message is about.
+// The harness's comparisons (harness.h) on the host: the judge of small tensors in tests, of the scripted driver's,
+// and of the one segment that a message is about.
 //
 // Pure functions; thread-safe. Tensors are bytes in the layout of kernels/dtype.h.
 #pragma once

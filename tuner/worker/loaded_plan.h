@@ -34,7 +34,7 @@ class Arena {
     return memory_.get() + static_cast<cuda::Address>(layout_.offset(copy));
   }
 
-  // Which byte next to which copy is no longer `guard`, in words; empty where all are.
+  // Names the first guard byte, and its copy, that is no longer `guard`; "" if all are intact.
   std::string damage(Harness& harness, std::uint8_t guard = kPoisonByte) const;
 
  private:
@@ -59,8 +59,8 @@ class LoadedPlan {
   // Forgets what earlier launches left in scratch, but for counters, which stay at zero.
   void poison_scratch();
 
-  // What the launches did to scratch that they must not: written outside of it, or left counters, which kernels share,
-  // at anything but zero. In words; empty if nothing. Waits for the stream.
+  // Names damage that the launches did to scratch: writes outside of it, or counters, which kernels share, left at
+  // anything but zero. "" if there is none. Waits for the stream.
   std::string scratch_damage(Harness& harness) const;
 
  private:

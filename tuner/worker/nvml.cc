@@ -113,7 +113,7 @@ struct Nvml::Library {
     return list;
   }
 
-  // Which processes of a list share a slice with this one: nullopt if the slice is not known.
+  // The processes of a list that share a slice with this one; nullopt if the slice is not known.
   std::optional<Slice> slice_of(void* device) const {
     Slice slice;
     if (device == nullptr || gpu_instance == nullptr || compute_instance == nullptr) return std::nullopt;

@@ -31,7 +31,8 @@ class Nvml {
   // Whether the UUID is a slice's.
   bool is_slice() const { return slice_ != nullptr; }
 
-  // Of processes, all but this one and those of other slices count as foreign. nullopt if either figure is unknown.
+  // The load. All processes but this one and those of other slices count as foreign. nullopt if either figure is
+  // unknown.
   std::optional<GpuLoad> load() const;
 
   // nullopt without NVML.

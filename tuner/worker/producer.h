@@ -1,4 +1,4 @@
-// What runs in front of a kernel in a server: a small kernel that writes the inputs which are fresh there, with the
+// Stands for the kernel in front in a server: a small kernel that writes the inputs which are fresh there, with the
 // values that they hold.
 //
 // Lives in the worker; not thread-safe. Borrows the harness and the stream. Errors: cuda::CudaError.
@@ -12,7 +12,7 @@
 
 namespace moetune {
 
-// Of one copy of the rotating buffers: whole runs of 16 bytes, of which the last may reach into what lies behind.
+// Memory in one copy of the rotating buffers: whole runs of 16 bytes, of which the last may reach beyond the buffer.
 struct FreshPart {
   cuda::Address address = 0;
   std::uint64_t words = 0;

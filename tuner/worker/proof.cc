@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kMostLaunches = 256;
 constexpr std::uint64_t kAttempts = 3;
-// What a pass may take beyond the same launches as they were measured: starting a graph, and clocks that differ.
+// Tolerance of a pass over the measured time of the same launches: starting a graph, and clocks that differ.
 constexpr double kSlackUs = 20, kFactor = 1.3;
 // So that a time slice of another process, or a dip of the clocks, does not last through all attempts.
 constexpr std::chrono::milliseconds kPauseBetween{100};

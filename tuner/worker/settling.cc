@@ -9,7 +9,7 @@ namespace moetune {
 namespace {
 
 constexpr double kFull = 0.99;   // of the highest clock
-constexpr double kNear = 0.015;  // of a contestant's usual clock: steps are 15 MHz, dips some hundred
+constexpr double kNear = 0.015;  // of a configuration's usual clock: steps are 15 MHz, dips some hundred
 constexpr double kSame = 0.01, kOutliers = 0.05;  // times, but for the outer ones
 constexpr std::ptrdiff_t kRoundsToCompare = 3;
 

@@ -12,7 +12,7 @@
 namespace moetune {
 namespace {
 
-// What rounding every intermediate to the input type may cost; bf16 scores of attention alone give 7e-5.
+// The cost of rounding every intermediate to the input type; bf16 scores of attention alone give 7e-5.
 constexpr double kBaselineDissimilarity = 1e-3;
 
 constexpr std::int64_t kColdBytes = 400'000'000;
@@ -224,7 +224,7 @@ cuda::Address Tensors::written_address(const Output& output) const {
   return arenas_[output.position].address(judged_turn() % copies);
 }
 
-// What the exact reference makes of the inputs in use.
+// Runs the exact reference on the inputs in use and keeps its outputs.
 void Tensors::find_answers() {
   std::vector<Answer>& answers = filling().answers;
   for (const Output& output : outputs_) {

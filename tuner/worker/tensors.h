@@ -26,8 +26,8 @@ struct TensorsSpec {
   std::int64_t copies = 0;       // of rotating buffers; 0: as many as keep the caches cold
 };
 
-// What the inputs hold: drawn by the first seed or by the other one. Lists, such as lengths and page tables, are the
-// same in both, so that both take equally long.
+// The contents of the inputs: drawn by the first seed or by the other one. Lists, such as lengths and page tables,
+// are the same in both, so that both take equally long.
 enum class InputSet { usual, other };
 
 struct CompiledReference {
@@ -66,7 +66,7 @@ class Tensors {
   std::int64_t turns() const { return turns_for(copies_, orders_); }
   LoadedPlan load(const Plan& plan, std::span<const std::uint8_t> cubin) const;
 
-  // What a producer writes in front of each turn's launch: the fresh inputs, at most Producer::kMostBytes.
+  // The memory that a producer writes in front of each turn's launch: the fresh inputs, at most Producer::kMostBytes.
   std::vector<std::vector<FreshPart>> fresh_parts() const;
 
   // Runs the plan over the judged turn and judges every output by its check. Outputs are poisoned first and in_out
@@ -85,8 +85,8 @@ class Tensors {
   Validation judge_written();
   bool accumulates() const;
 
-  // What the plan's launches wrote that they must not: around its tensors, into its inputs, the reference's answers or
-  // its scratch. In words; empty if nothing.
+  // Names a place that the plan's launches must not write and did: around its tensors, in its inputs, the reference's
+  // answers or its scratch. "" if there is none.
   std::string damage(const LoadedPlan& plan);
 
   // Fills the inputs anew at the same addresses. Outputs keep what they hold. Afterwards no input lies in a cache.
@@ -112,13 +112,13 @@ class Tensors {
     std::optional<Arena> earlier;  // what the first of two runs wrote
     double baseline_error = 0;     // on the usual inputs
   };
-  // What is right for an output.
+  // The right contents of an output.
   struct Answer {
     Arena exact;
     std::uint64_t checksum = 0;
     Harness::Segments segments;  // of a check by sets
   };
-  // What belongs to one set of inputs.
+  // The state that belongs to one set of inputs.
   struct Filling {
     std::uint64_t seed = 0;
     std::int64_t turn = 0;                 // whose right answer is known: another one for other inputs
@@ -126,7 +126,7 @@ class Tensors {
     std::vector<std::uint64_t> checksums;  // of inputs, by tensor
     std::vector<Answer> answers;           // by output; none until the set is first used
   };
-  // What is judged: the baseline reference may err more than a candidate.
+  // The judged program: the baseline reference may err more than a candidate.
   enum class Judged { candidate, baseline };
 
   void allocate(const DeviceLimits& limits, std::int64_t free_memory);
@@ -148,7 +148,7 @@ class Tensors {
   OutputVerdict judge_integers(std::size_t output, int run);
   cuda::Address address(std::string_view name, std::int64_t turn) const;
   cuda::Address reference_address(std::string_view name) const;
-  // Where the judged turn's launch writes an output.
+  // The address at which the judged turn's launch writes an output.
   cuda::Address written_address(const Output& output) const;
   std::int64_t copies_of(const Buffer& buffer) const;
 

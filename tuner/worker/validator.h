@@ -66,7 +66,7 @@ OutputVerdict judge_exact(const std::string& name, const ErrorFigures& figures);
 // Exact, of integers.
 OutputVerdict judge_exact(const std::string& name, const IntegerFigures& figures);
 
-// As sets. Of `elements` only what is unwritten counts.
+// Judges by sets. Only unwritten elements of `elements` count.
 OutputVerdict judge_sets(const std::string& name, const IntegerFigures& elements,
                          const SegmentFigures& segments);
 

@@ -1,9 +1,9 @@
-// The values that tuner and worker exchange, as JSON. What goes in comes out, infinities included.
+// The values that tuner and worker exchange, as JSON. Values survive the round trip, infinities included.
 //
 // Requests are objects with an "op": hello, open, run, duel, canary,
 // fetch; worker_session.cc answers each. Replies
 // hold what was asked for, or {"error": {"kind", "message"}} where the environment ("environment", or
-// "no_gpu") or the request ("request") is to blame. What a candidate does is never an error: it is its
+// "no_gpu") or the request ("request") is to blame. A candidate's failure is never an error: it is its
 // result's outcome. Pure functions; thread-safe. Reading throws nlohmann::json::exception where the shape is
 // wrong.
 #pragma once
@@ -39,7 +39,7 @@ struct RunReply {
 void to_json(nlohmann::json& json, const RunReply& reply);
 void from_json(const nlohmann::json& json, RunReply& reply);
 
-// What a canary saw, unless it failed: only a new worker helps then.
+// The canary's reading, unless it failed: only a new worker helps then.
 struct CanaryReply {
   CanaryReading reading;
   std::string failure;  // "" if it has not

@@ -48,7 +48,7 @@ const Bytes& blob(const Message& request, std::size_t index) {
 // At least one time slice, which is some 2 ms; no window of the canary is as long as the gap, at any clock.
 constexpr std::uint64_t kCanaryNs = 5'000'000, kCanaryGapNs = 100'000;
 
-// Of a candidate. Throws the error again if it is the device's, whatever ran.
+// The outcome of a candidate. Rethrows an error that is the device's, whatever ran.
 Outcome outcome_of(const cuda::CudaError& error) {
   if (error.kind == cuda::CudaError::Kind::device) throw error;
   return error.kind == cuda::CudaError::Kind::memory ? Outcome::out_of_memory : Outcome::launch_failed;

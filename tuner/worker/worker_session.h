@@ -1,5 +1,4 @@
-// What the worker remembers between two requests, and its answer to each: the driver, one GPU's context, one
-// open problem.
+// The worker's state between two requests, and its answer to each: the driver, one GPU's context, one open problem.
 //
 // Lives in the worker; one thread. handle() throws nothing that a request or a candidate can cause: it is in
 // the reply.
