@@ -1,6 +1,6 @@
 // Files that somebody names, to read or to write. All are opened here, or by others after require_regular_file(): what
 // is no regular file (a pipe, a device, a folder) is refused and never waited for. Errors: BadInput that names it.
-// Stateless but for AppendedFile; thread-safe.
+// Stateless except for AppendedFile; thread-safe.
 #pragma once
 
 #include <sys/stat.h>

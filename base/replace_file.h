@@ -14,7 +14,7 @@ enum class Durable { no, yes };  // yes: on the disk when it returns, also if th
 // Throws BrokenEnvironment, and leaves what was there, if that cannot be done.
 void replace_file(const std::filesystem::path& path, std::string_view bytes, Durable durable = Durable::no);
 
-// PATH of a temporary file's name, which a process that was killed leaves; nullopt for a name that is none of these.
+// PATH of a temporary file's name, which a process that was killed leaves; nullopt for any other name.
 std::optional<std::string> replaced_by(std::string_view temporary);
 
 // Removes the temporary files that killed processes left beside `path`: those that nobody has written to for an hour.

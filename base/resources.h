@@ -19,7 +19,7 @@ std::optional<std::string> find_resource(std::string_view path);
 // As above; throws BrokenEnvironment where there is none.
 std::string read_resource(std::string_view path);
 
-// The file that is built in, whatever MOETUNE_DATA_DIR names: for what is no data of a user's.
+// The built-in file, whatever MOETUNE_DATA_DIR names: for files that users do not replace.
 std::optional<std::string> find_embedded(std::string_view path);
 
 // The paths that start with `prefix`, sorted.

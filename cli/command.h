@@ -3,7 +3,7 @@
 //
 // A command object serves one run: declare() binds its options to its own members, run() uses them. Errors
 // are exceptions (base/error.h), turned into messages and exit codes by the command line. All of cli/ runs on
-// the main thread, but for the progress line's clock and the thread that waits for signals.
+// the main thread, except for the progress line's clock and the thread that waits for signals.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// The whole tool but for main(): finds the command, parses its options, runs it, and turns what happens into
+// The whole tool except for main(): finds the command, parses its options, runs it, and turns what happens into
 // messages and an exit code.
 #pragma once
 

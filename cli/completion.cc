@@ -282,7 +282,7 @@ std::string completions(const std::vector<std::string>& words) {
           doc, [](char c) { return c == '\n' || c == '\t'; }, ' ');
       text += word + (word.starts_with(":") ? "" : "\t" + doc) + "\n";
     }
-  } catch (const std::exception&) {  // a damaged cache, say: whoever types sees it when the command runs
+  } catch (const std::exception&) {  // such as a damaged cache, which the command itself will report
   }
   return text;
 }

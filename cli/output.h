@@ -6,7 +6,7 @@
 // where JSON does so, and in painted(), terminal() and data(). Where the locale does not write UTF-8, all but documents
 // and data() is ASCII.
 //
-// One Output a process, owned by the command line; single-threaded but for note() and warn().
+// One Output a process, owned by the command line; single-threaded except for note() and warn().
 #pragma once
 
 #include <memory>

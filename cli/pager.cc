@@ -68,7 +68,7 @@ Pager::Pager(const Output& output) {
   if (child_ > 0) {
     screen_ = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
     dup2(ends[1], STDOUT_FILENO);
-    signal(SIGPIPE, SIG_IGN);  // whoever leaves the pager early has read enough
+    signal(SIGPIPE, SIG_IGN);  // a reader who leaves the pager early has read enough
   }
   close(ends[0]);
   close(ends[1]);

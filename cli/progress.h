@@ -3,7 +3,7 @@
 // nothing comes to an end: a long compilation, a candidate that hangs.
 //
 // Listens to a job's events, from the job's thread; a thread of its own keeps the line moving. Notes what
-// note_of() says too. Writes to stderr only: while one lives, whoever else writes there calls finished()
+// note_of() says too. Writes to stderr only: while one lives, all other writers call finished()
 // first. Never throws.
 #pragma once
 

@@ -9,7 +9,7 @@
 namespace moetune {
 
 struct RangeOptions {
-  std::string over;  // "": no range is asked for
+  std::string over;  // "": no range is requested
   double regret_percent = 2;
   std::uint64_t variants = 4, shapes = 12, shape_budget = 30;
 };

@@ -1,5 +1,5 @@
-// A report as a terminal shows it (`moetune report`). Pure functions but for the screen's width and colours, which the
-// Output tells.
+// A report as a terminal shows it (`moetune report`). Pure functions except for the screen's width and colours, which
+// the Output tells.
 #pragma once
 
 #include "cli/output.h"

@@ -190,7 +190,7 @@ int SearchCommand::run(Output& output, std::stop_token stop) {
         "--history lists the trials in the document of --json; add it, or take --verbose for the screen");
   if (!remote_.server.empty() && !request_.target.replay.objective.empty())
     throw BadInput("--objective is of results that are searched here; leave it out with --server");
-  request_.target.replay.may_stand_in = true;  // for somebody who sees what is said of it
+  request_.target.replay.may_stand_in = true;  // the user sees the banner
   if (until_gain_percent_ > 0) request_.settings.until_gain = until_gain_percent_ / 100;
   request_.settings.policy.timing =
       read_timing(timing_, range_.over.empty() ? Timing::overlapped : Timing::chained);

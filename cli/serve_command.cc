@@ -89,7 +89,7 @@ int ServeCommand::run(Output& output, std::stop_token stop) {
   options_.publish = !no_publish_;
   options_.limits.bytes = most_gb_ * 1e9;
   options_.process_bytes = static_cast<std::uint64_t>(std::min(process_gb_ * 1e9, 1e18));
-  if (!options_.sign_key.empty()) read_secret_key(options_.sign_key);  // what is wrong with it is said now
+  if (!options_.sign_key.empty()) read_secret_key(options_.sign_key);  // report a bad key now
   const Service service(options_);
   std::string devices;
   for (const std::string& device : service.devices()) devices += (devices.empty() ? "" : ", ") + device;

@@ -13,10 +13,10 @@
  * Words. A kernel's *family* is all its problems that share what is compiled in (the *specialization*: heads per KV
  * head, head_dim, dtypes, page size, ...). Its *free dimensions* (decode_attention: batch, kv_heads, context;
  * prefill_attention: batch, kv_heads, most new tokens of a sequence, longest context) are chosen at every launch. A
- * *variant* is a cubin; a *choice* is a variant with its run-time values for given free dimensions. A *pack* is a
+ * *choice* is a cubin with its run-time values for given free dimensions. A *pack* is a
  * read-only file of winners that ships with a model.
  *
- * Threads. Every function may be called from any thread at any time, but for moetune_close. Nothing is
+ * Threads. Every function may be called from any thread at any time, except for moetune_close. Nothing is
  * returned that another thread's call could change. Threads may share a stream and its workspace ("Workspaces" below
  * says what else may share one, and what may not). After fork() the child must not use what its parent opened, as CUDA
  * does not survive a fork; it opens a runtime of its own once it has called exec.

@@ -1,8 +1,8 @@
 // moetune.h for C++20: handles that close themselves, spans, and exceptions instead of statuses.
 //
 // Everything is inline over the C functions, so that a program and the library need not share a compiler or a
-// C++ library. The contracts (units, ownership, threads) are those of moetune.h; what is said here is what
-// differs. A function that the C interface lets fail throws moetune::Error, but for try_pick.
+// C++ library. The contracts (units, ownership, threads) are those of moetune.h; this file says only what
+// differs. A function that the C interface lets fail throws moetune::Error, except for try_pick.
 //
 //   moetune::Runtime runtime({.paths = {"tuned.db"}});
 //   moetune::Family decode = runtime.family("decode_attention", "group=8,head_dim=128,dtype=bf16,page=16");

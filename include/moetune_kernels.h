@@ -39,14 +39,14 @@ enum {
   MOETUNE_DECODE_SCALE = 0               /* reals[0]: of q.k before the softmax */
 };
 
-/* router's slots, all contiguous but for rows of logits (docs/router.md has the layouts). */
+/* router's slots, all contiguous except for rows of logits (docs/router.md has the layouts). */
 enum {
   MOETUNE_ROUTER_LOGITS = 0,           /* [tokens, experts] */
   MOETUNE_ROUTER_BIAS = 1,             /* f32 [experts]; if the family has bias=correction */
   MOETUNE_ROUTER_IDS = 2,              /* i32 [tokens, top_k]; i64 if the family has ids=i64 */
   MOETUNE_ROUTER_WEIGHTS = 3,          /* f32 [tokens, top_k] */
   MOETUNE_ROUTER_COUNTS = 4,           /* i32 [experts]; if the family has outputs=plan or outputs=ranks */
-  MOETUNE_ROUTER_OFFSETS = 5,          /* i32 [experts + 1]; of outputs=plan, but for layout=masked */
+  MOETUNE_ROUTER_OFFSETS = 5,          /* i32 [experts + 1]; of outputs=plan, except for layout=masked */
   MOETUNE_ROUTER_SORTED = 6,           /* i32 [places]; of outputs=plan */
   MOETUNE_ROUTER_INVERSE = 7,          /* i32 [tokens, top_k]; of outputs=plan */
   MOETUNE_ROUTER_BLOCK_EXPERTS = 8,    /* i32 [places / align]; of layout=blocks */
@@ -65,7 +65,7 @@ enum {
   MOETUNE_ROUTER_SCALE = 0       /* reals[0]: factor of all weights */
 };
 
-/* moe_dispatch's slots, all contiguous but for rows of x (docs/router.md has the layouts). */
+/* moe_dispatch's slots, all contiguous except for rows of x (docs/router.md has the layouts). */
 enum {
   MOETUNE_MOE_DISPATCH_X = 0,       /* bf16 [tokens, hidden] */
   MOETUNE_MOE_DISPATCH_SORTED = 1,  /* i32 [places], as the router writes it */
@@ -80,7 +80,7 @@ enum {
   MOETUNE_MOE_DISPATCH_PLACES = 1 /* rows that are written */
 };
 
-/* moe_combine's slots, all contiguous but for rows of out. */
+/* moe_combine's slots, all contiguous except for rows of out. */
 enum {
   MOETUNE_MOE_COMBINE_ROWS = 0,    /* bf16 [places, hidden] */
   MOETUNE_MOE_COMBINE_INVERSE = 1, /* i32 [tokens, top_k], as the router writes it */

@@ -55,7 +55,7 @@ struct Buffer {
   Role role = Role::input;
   // Streamed inputs: each replay of a measurement reads another copy, so that L2 is cold.
   bool rotates = false;
-  // An input that whatever runs in front of the kernel in a server has just written (Timing::chained).
+  // An input that the kernel in front has just written in a server (Timing::chained).
   bool fresh = false;
   // An input of integers with a row for each of so many sequences or, as `offsets`, prefix sums over them from 0 on.
   // Measuring takes turns between kSequenceOrders orders of the sequences, the same in all such buffers: a server's

@@ -105,7 +105,7 @@ struct Plan : LaunchPlan {
   CompileUnit unit;
 };
 
-// A stored plan of a layout that this version does not read. It is sound, and of no use here.
+// A stored plan of a layout that this version does not read. It is sound, and cannot be used here.
 class OtherPlanVersion : public BadInput {
  public:
   using BadInput::BadInput;

@@ -52,7 +52,7 @@ void require_fits(const char* what, std::int64_t bytes) {
 double pairs_of(const PrefillShape& shape, const PrefillSequence& sequence) {
   const auto real = [](std::int64_t value) { return static_cast<double>(value); };
   if (!shape.causal) return real(sequence.new_tokens) * real(sequence.tokens);
-  // Queries see `first`, first + 1, ... `tokens` tokens, but for the window.
+  // Queries see `first`, first + 1, ... `tokens` tokens, except for the window.
   const std::int64_t first = std::max<std::int64_t>(1, sequence.tokens - sequence.new_tokens + 1);
   const std::int64_t queries = std::max<std::int64_t>(0, sequence.tokens - first + 1);
   if (sequence.new_tokens == 0) return 0;

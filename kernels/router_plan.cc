@@ -104,7 +104,7 @@ Scratch block_counts(const Schedule& schedule, const RouterShape& shape, std::in
   return {"block_counts", 4 * planes * blocks * ceil_div(shape.experts, std::int64_t{4}), true};
 }
 
-// Tokens of a block, of a cluster's in a round: whole rounds of its warps, but for a fixed number of blocks.
+// Tokens of a block, of a cluster's in a round: whole rounds of its warps, except for a fixed number of blocks.
 std::int64_t tokens_of_block(const Schedule& schedule, std::int64_t tokens, const DeviceLimits& limits) {
   if (schedule.is_cluster) tokens = std::min(tokens, kRoundTokens);
   if (schedule.blocks > 0) return std::max<std::int64_t>(1, ceil_div(tokens, schedule.blocks));

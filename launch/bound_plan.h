@@ -3,7 +3,7 @@
 //
 // A plain value of fixed size: binding and enqueueing allocate nothing. Owns nothing on the device: the module
 // that the functions are from and the memory that the plan points into must outlive it. Immutable once bound;
-// threads may enqueue it at once, but whoever has plans of several launches over one scratch enqueues one plan at a
+// threads may enqueue it at once, but a caller with plans of several launches over one scratch enqueues one plan at a
 // time. Errors: cuda::CudaError (an argument that names no buffer, a tensor map or launch that the driver refuses),
 // std::length_error (more arguments than fit).
 #pragma once
@@ -31,7 +31,7 @@ class LoadedCubin {
   std::vector<cuda::Function> functions_;
 };
 
-// The address of a buffer or scratch by name; 0 if there is none of that name.
+// The address of a buffer or scratch by name; 0 if nothing has that name.
 using AddressOf = std::function<cuda::Address(std::string_view name)>;
 
 // How a tensor map is encoded against the address that it begins at.

@@ -101,7 +101,7 @@ class Walker : public json::json_sax_t {
     const bool names_rows =
         top_ == "cache" ? !is_array : is_array && (top_ == "results" || top_ == "Results");
     if (levels_.size() == 1 && section.empty() && names_rows) section = top_;
-    if (!section.empty() && !sink_.row) return false;  // that is all that is asked
+    if (!section.empty() && !sink_.row) return false;  // only the first row is wanted
     if (levels_.size() == 2 && in_section()) {
       row_ = {levels_.back().is_array ? "" : path_.substr(levels_.back().path_size + 1), {}};
       row_path_ = path_.size() + 1;

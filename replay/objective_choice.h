@@ -21,7 +21,7 @@ struct StatedObjectives {
   std::map<std::string, std::string> units;      // of each figure that a row has; "" where the file has none
 };
 
-// For who reads no figure: whatever the file has.
+// For a reader of no figure: any objective that the file has.
 inline constexpr const char* kAnyObjective = "*";
 
 // `wanted` is "NAME", "NAME:min" or "NAME:max"; "" for the file's own. Throws BadField for a figure that no row has,

@@ -52,8 +52,8 @@ class ResultDomain {
   // none, or more than one.
   std::optional<Position> find(const FoundValue& value) const;
 
-  // A domain of integers, or of names if one value is none. Commas become semicolons, since a configuration's text is
-  // divided by commas. Throws BadInput if two values would look alike.
+  // A domain of integers, or of names if one value is no integer. Commas become semicolons, since a configuration's
+  // text is divided by commas. Throws BadInput if two values would look alike.
   Parameter parameter(const std::string& name, std::string_view file) const;
 
  private:

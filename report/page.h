@@ -2,7 +2,7 @@
 // browser runs, and every text of it becomes a text node; a policy in its head lets only its own scripts run and
 // forbids the network. It stays below about 5 MB: of many trials or workloads it shows some, and says so.
 //
-// Pure functions but for the embedded files (report/page/, Chart.js) and the random number in the policy.
+// Pure functions except for the embedded files (report/page/, Chart.js) and the random number in the policy.
 #pragma once
 
 #include <cstddef>

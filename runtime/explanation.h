@@ -7,7 +7,7 @@
 
 namespace moetune {
 
-// Throws RuntimeError for a choice of no family.
+// Throws RuntimeError for a choice that no family gave.
 std::string explanation(const Family& family, const Choice& choice);
 
 }  // namespace moetune

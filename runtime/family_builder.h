@@ -83,7 +83,7 @@ class FamilyBuilder {
   // Whether the default that the winner was measured against is still the space's.
   bool has_met_default(const FamilyWinner& record, const Problem& problem);
   void take_default(const StoredWinner& winner, std::size_t origin, const Problem& problem);
-  // A stored problem. Throws BadInput for one that is none, or of another family.
+  // A stored problem. Throws BadInput for text that is no problem, or one of another family.
   Problem problem_of(const std::string& text);
   const Launchable& launchable(const std::string& config, const Problem& problem);
   // Throws BadInput if the moetune that stored the cubin passed its parameters in another way.

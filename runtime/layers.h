@@ -1,8 +1,8 @@
 // The files that a runtime was opened with, in order of precedence: caches and packs, read-only.
 //
 // Lives while a family is opened or a runtime refreshed, and no longer: a file that is open in WAL mode may be mapped
-// (its -shm), and whoever cuts the mapping short meanwhile kills the process that reads it. A file that nobody has
-// changed lately is read without locks, and read again under them if it was changed meanwhile.
+// (its -shm), and another process that truncates the mapping meanwhile kills the one that reads it. A file that
+// nobody has changed lately is read without locks, and read again under them if it was changed meanwhile.
 //
 // Not thread-safe: the runtime's slow path uses it under a lock. A file that cannot be opened is left out with
 // a warning; a winner that cannot be trusted (damaged, contended, of a recording) is never returned.
@@ -61,7 +61,7 @@ class Layers {
   StoredFamily read(std::size_t layer, const std::string& kernel, const std::string& family,
                     bool allow_recorded);
   void open(const std::filesystem::path& file);
-  // The file's cache, which throws if it is none that may be loaded.
+  // Opens the file's cache. Throws if it may not be loaded.
   Cache checked(const std::filesystem::path& file, bool without_locks) const;
   // Returns read(cache) of a layer's cache. Reads again, under locks, if the file has changed and `read` threw or
   // `is_sound` does not hold. Throws BrokenEnvironment also if the file is gone by then.

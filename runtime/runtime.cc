@@ -357,7 +357,7 @@ void Runtime::require_own(cuda::StreamRef stream) const {
 
 // A thread asks whose a stream is when it launches on another one than before, not at every launch: that is one more
 // call of the driver. A stream of another context at an address seen before is refused by the driver itself, which
-// runs a kernel in its own context alone; then the question is asked, for the status and the sentence.
+// runs a kernel in its own context alone; then the status and the sentence are looked up.
 void Runtime::launch(Family& family, const Choice& choice, const Call& call, LaunchTensors tensors,
                      void* workspace, std::size_t workspace_bytes, cuda::StreamRef stream) const {
   struct Known {

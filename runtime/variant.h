@@ -1,4 +1,4 @@
-// A cubin on the device, and a configuration of it. Thread-safe but for add_entries(); they live as long as
+// A cubin on the device, and a configuration of it. Thread-safe except for add_entries(); they live as long as
 // their runtime, because a captured graph may hold their functions.
 #pragma once
 

@@ -13,7 +13,7 @@ namespace moetune {
 
 class WorkspaceTurn {
  public:
-  // Waits for the turn of `workspace`; 0 is none, and free.
+  // Waits for the turn of `workspace`; returns at once for 0, which is no workspace.
   explicit WorkspaceTurn(std::uint64_t workspace);
   ~WorkspaceTurn();
   WorkspaceTurn(const WorkspaceTurn&) = delete;
@@ -24,7 +24,7 @@ class WorkspaceTurn {
   static Line& line_of(std::uint64_t workspace);
 
   const std::uint64_t workspace_;
-  WorkspaceTurn* next_ = nullptr;  // in its line: whoever came after this one, for any address
+  WorkspaceTurn* next_ = nullptr;  // the next in its line, for any address
   std::atomic<int> has_come_{0};   // the turn, to one that waits
 };
 

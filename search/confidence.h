@@ -26,7 +26,7 @@ struct Confidence {
 // `trials` in the order they were told; repeats and ids outside the space are ignored. `floor_us` is the
 // least time that the device allows (tuner/ceilings.h), 0 where it is unknown: nothing is expected to be
 // faster, so that no gain exceeds what is left above it, and a best within 5% of it is within 5% of the true
-// best. A floor that the best has undercut by more than the error of measuring is none, and ignored.
+// best. A floor that the best undercuts by more than the error of measuring is ignored.
 Confidence assess(const LegalSpace& space, std::span<const Observation> trials, double floor_us = 0);
 
 }  // namespace moetune

@@ -1,7 +1,7 @@
 // Carries configurations of one problem over to another, as hints. A parameter that "keeps" a quantity in the
 // space file takes the value that brings the quantity nearest, by ratio, to what it was there: where four
 // times as many sequences give four times as many blocks, a quarter of the splits. All others stay as they
-// are, but for one where that makes the point legal: the parts of a sequence that is no longer split are
+// are, except for one where that makes the point legal: the parts of a sequence that is no longer split are
 // combined by nobody.
 //
 // Refers to the space file of its BoundSpaces. Deterministic. One owner; not thread-safe.

@@ -98,7 +98,7 @@ std::string wrong_plan(const StoredLaunch& launch, const HardwareKey& hardware) 
     if (std::string wrong = too_large(plan, hardware); !wrong.empty()) return wrong;
     return lacks_kernel(plan, launch.cubin);
   } catch (const OtherPlanVersion&) {
-    return "";  // sound, and of no use to this version
+    return "";  // sound, but this version cannot use it
   } catch (const std::exception& error) {
     return std::string("its launch plan cannot be read: ") + error.what();
   }

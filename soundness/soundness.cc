@@ -134,7 +134,7 @@ std::string too_fast(const WorkloadKey& key, double time_us, const KnownKernel& 
   if (known.kernel == nullptr) return "";
   try {
     return too_fast(time_us, stored_problem(*known.kernel, key), *known.kernel, key.hardware, key.timing);
-  } catch (const BadInput&) {  // a problem that is none today
+  } catch (const BadInput&) {  // the kernel does not take this problem today
     return "";
   }
 }

@@ -6,7 +6,7 @@ namespace {
 // The number of the strategy's likeliest that are compiled ahead. More would compile more in vain and be asked no
 // sooner.
 constexpr std::size_t kLikeliest = 8;
-// Threads left to what is asked for good.
+// Threads that are left to real requests.
 constexpr std::size_t kKeptIdle = 2;
 
 }  // namespace

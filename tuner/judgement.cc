@@ -15,7 +15,7 @@ namespace {
 
 // Raise it if what judges (tuner/worker/validator.*, host_compare.*) decides otherwise than before.
 constexpr const char* kRules = "1";
-// Inputs are described alike for every seed; what a search draws is of no consequence for what is judged.
+// Inputs are described alike for every seed; the values that a search draws do not change the verdict.
 constexpr std::uint64_t kSeed = 1;
 
 std::string_view bytes_of(const std::vector<std::uint8_t>& bytes) {

@@ -2,8 +2,9 @@
 // plan of the candidate, the inputs that it ran on, the check of each output and the references. If any of it
 // differs, the outcome says nothing of today's configuration, which is tried again.
 //
-// Immutable but for what it has read; belongs to one thread. The kernel must outlive it. The problem's own part is made
-// once, a configuration's costs a plan. Throws BadInput for a configuration or a problem that the kernel does not take.
+// Immutable except for what it has read; belongs to one thread. The kernel must outlive it. The problem's own part is
+// made once, a configuration's costs a plan. Throws BadInput for a configuration or a problem that the kernel does
+// not take.
 #pragma once
 
 #include <map>

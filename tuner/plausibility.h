@@ -18,7 +18,7 @@ namespace moetune {
 double least_time_us(const Kernel& kernel, const Problem& problem, Timing timing, const Ceilings& ceilings,
                      const GpuPeak& peak);
 
-// A time that cannot be makes the result an implausible one; one that is no time at all, whoever reports it, a failed
+// An impossible time makes the result implausible; a value that is no time at all makes it a failed
 // launch.
 void reject_impossible(TrialResult& result, double least_us);
 

@@ -9,7 +9,7 @@
 namespace moetune {
 namespace {
 
-// A time that a file claims; 0 for what is none.
+// A time that a file claims; 0 if the value is no time.
 double time_in(const nlohmann::json& object, const char* name) {
   const auto found = object.find(name);
   if (found == object.end() || !found->is_number()) return 0;

@@ -43,7 +43,7 @@ bool should_retry(const TrialRecord& record);
 // Whether a search with this strategy and seed measured it.
 bool belongs_to_search(const TrialRecord& record, const std::string& strategy, std::uint64_t seed);
 
-// nullopt where the record's outcome is unknown to this version, or its time is none: such a trial is run
+// nullopt if this version does not know the record's outcome, or its time is no time: such a trial is run
 // again. The samples do not come back, only the median and its interval.
 std::optional<TrialResult> from_record(const TrialRecord& record);
 

@@ -18,7 +18,7 @@ class UncheckedTrials {
   UncheckedTrials(const TuneTools& tools, TrialBoard& board, TrialStore& store, QuietWatch& watch)
       : tools_(tools), board_(board), store_(store), watch_(watch) {}
 
-  // One that has just ended; what did not run is of no interest.
+  // Takes a trial that has just ended; ignores those that did not run.
   void add(std::size_t position, Candidate candidate);
 
   // Runs the canary. If it is disturbed, measures them again once the device is quiet; if it does not become

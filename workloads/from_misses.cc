@@ -68,7 +68,7 @@ void check_used(const std::vector<DimensionRange>& asked, std::set<std::string> 
   }
 }
 
-// The entry of the problem's family: its dimensions but for those of the ranges.
+// The entry of the problem's family: its dimensions without those of the ranges.
 WorkloadEntry family_entry(const Kernel& kernel, const Problem& problem, std::vector<DimensionRange> ranges) {
   std::string rest;
   for (const auto& [name, value] : split_assignment(problem.text(), "a missed problem")) {

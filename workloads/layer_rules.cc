@@ -313,7 +313,7 @@ bool has_one_of(std::string_view name, const Words& words) {
                      [&](std::string_view word) { return name.find(word) != std::string_view::npos; });
 }
 
-// Rules that are rows of no table.
+// Rules that need code of their own.
 constexpr auto kOtherRules =
     std::to_array<std::string_view>({"mlp_only_layers", "encoder_sparse_step",
                                      "num_attention_heads_per_layer", "prefix_dense_sliding_window_pattern"});

@@ -28,7 +28,7 @@ std::vector<bool> sparse_by_steps(const ModelFields& fields, std::int64_t layers
 std::vector<std::int64_t> sliding_windows(const ModelFields& fields);
 
 enum class RulesOf { attention, experts };
-// Throws NotUnderstood if a field looks like such a rule and is none that is known.
+// Throws NotUnderstood if a field looks like such a rule and is not known.
 void refuse_unknown_rules(const ModelFields& fields, RulesOf layers);
 
 }  // namespace moetune

@@ -88,7 +88,7 @@ ffi::Any operator_check(const Args& args) {
   return nullptr;
 }
 
-// Throws what is said of an overload's argument, by its place, that requires a gradient.
+// Throws the error for an overload's argument, by its place, that requires a gradient.
 void refuse_gradient(int64_t overload, int64_t place) {
   const Overload& called = overload_at(overload);
   fail(MOETUNE_INVALID_ARGUMENT, gradient_sentence(called, called.parameters[static_cast<size_t>(place)]));

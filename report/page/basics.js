@@ -64,7 +64,7 @@ const state = {
     }
     return '#' + next.toString();
   },
-  // Without a step in the browser's history: typing and sorting are none.
+  // Makes no step in the browser's history, as typing and sorting should not.
   change(changes) {
     history.replaceState(null, '', this.href(changes));
     render();

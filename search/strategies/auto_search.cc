@@ -25,8 +25,8 @@ constexpr std::array<Turn, 5> kBlindTurns = {Turn::winner, Turn::winner, Turn::a
 constexpr std::size_t kFewestToDoubt = 4;  // told, before winners can be seen to be beaten
 constexpr std::size_t kPatience = 6;       // told without a new best, before a warm model leaves the last one
 
-// Open at most: what is asked before its predecessors are told is asked half blind. Five at first, so that
-// compiling and measuring overlap, and one more for every sixteen told.
+// The most open at a time: a configuration that is asked before its predecessors' results is chosen half blind. Five
+// at first, so that compiling and measuring overlap, and one more for every sixteen told.
 constexpr std::size_t kOpenAtFirst = 5;
 constexpr std::size_t kToldAnOpen = 16;
 

@@ -33,7 +33,7 @@ class Surrogate {
   // Fits take no further step once it returns true (Searcher::end_when).
   void end_when(std::function<bool()> is_over) { is_over_ = std::move(is_over); }
 
-  // Whether the last fit made use of a history; true where there is none to doubt.
+  // Whether the last fit used a history; true if there is no history to doubt.
   bool trusts_history() const;
 
   // A configuration was asked: it is open until it is told.

@@ -84,7 +84,7 @@ void Surrogate::set_history(std::span<const History> histories) {
   pool_.clear();
 }
 
-// How alike two rows are but for their tasks, sharpened: the closest pairs of two tasks compare them.
+// How alike two rows are except for their tasks, sharpened: the closest pairs of two tasks compare them.
 double Surrogate::closeness(const Position* a, const Position* b) const {
   double product = 1;
   for (std::size_t axis = 0; axis < encoding_.axes().size(); ++axis)

@@ -18,7 +18,7 @@ using Clock = std::chrono::steady_clock;
 // By which rules builds are accepted (cubin_state.h): those that a cache holds of other rules are made again.
 constexpr const char* kAccepted = "no state";
 
-// The number in "sm_90a"; BadInput where the text is none of that form.
+// The number in "sm_90a"; BadInput for a text of another form.
 int architecture_number(const std::string& architecture) {
   const std::size_t digits_end = architecture.find_first_not_of("0123456789", 3);
   const std::string suffix = digits_end == std::string::npos ? "" : architecture.substr(digits_end);

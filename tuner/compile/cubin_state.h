@@ -2,7 +2,7 @@
 // kernel that can remember can return an old result instead of computing one, so its times mean nothing. moetune's
 // own kernels keep state only in the scratch that their plans declare.
 //
-// Pure; any thread. Reads within the bytes given, whatever they are: what is no cubin is refused.
+// Pure; any thread. Reads only within the bytes given, and refuses those that are no cubin.
 #pragma once
 
 #include <cstdint>

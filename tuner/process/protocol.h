@@ -23,7 +23,7 @@ struct Message {
   std::vector<Bytes> blobs;
 };
 
-// The peer sent what is no message: bad magic or a size over the limits. The channel is of no more use.
+// The peer sent something else than a message: bad magic or a size over the limits. The channel is unusable then.
 class ProtocolError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

@@ -53,7 +53,7 @@ class Rotation {
     if (forget_) forget_();
   }
   void restart() { start_ = 1 % turns_; }
-  // The next graph ends with the last turn: 0, if no other is said.
+  // The next graph ends with the last turn, 0 unless stated.
   void end_with_last() { start_ = ending_start(); }
   void set_last(std::int64_t turn) { last_ = turn; }
 

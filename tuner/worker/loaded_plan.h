@@ -56,7 +56,7 @@ class LoadedPlan {
   // The same, but the first launch begins only once what is in front of it has ended.
   void enqueue_alone(std::int64_t turn);
 
-  // Forgets what earlier launches left in scratch, but for counters, which stay at zero.
+  // Forgets what earlier launches left in scratch, except for counters, which stay at zero.
   void poison_scratch();
 
   // Names damage that the launches did to scratch: writes outside of it, or counters, which kernels share, left at
