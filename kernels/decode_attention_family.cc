@@ -37,7 +37,7 @@ std::size_t first_out_of_range(const Extents& extents) {
 constexpr std::int64_t kLeastFilled = 4;
 
 // `filled` of `rows` as a position, rounded up to eight steps an octave, so that much the same totals share a cell.
-std::int64_t uneven_rows(std::int64_t rows, std::int64_t filled) {
+std::int64_t ragged_rows(std::int64_t rows, std::int64_t filled) {
   const std::int64_t counted = std::max(filled, ceil_div(rows, kLeastFilled));
   const int zeros = std::max(0, static_cast<int>(std::bit_width(static_cast<std::uint64_t>(counted))) - 4);
   return std::min(rows, ceil_div(counted, std::int64_t{1} << zeros) << zeros);
@@ -89,7 +89,7 @@ class DecodeFamily final : public FamilyInterface {
     const std::int64_t most = extents[0] * length;
     TablePoint point;
     point.uneven = extents[0] > 1 && known < most - most / 10;
-    point.position = {point.uneven ? uneven_rows(rows, (known * extents[1] + length / 2) / length) : rows,
+    point.position = {point.uneven ? ragged_rows(rows, (known * extents[1] + length / 2) / length) : rows,
                       length};
     return point;
   }

@@ -67,22 +67,22 @@ std::vector<const Assignment*> dims_of(const std::vector<Problem>& problems) {
 
 // Puts a ragged batch into the heat map's line of the full batch whose place it has in the dispatch table, or into the
 // nearest line: its own counts differ from column to column.
-void align_uneven(std::vector<Problem>& problems) {
+void align_ragged(std::vector<Problem>& problems) {
   if (problems.empty()) return;
   const Kernel& kernel = find_kernel(problems.front().kernel);
   if (kernel.free_dimensions().empty()) return;
   const std::string& counted = kernel.free_dimensions().front();
   const std::unique_ptr<const FamilyInterface> interface = kernel.family_interface(problems.front());
   std::set<std::int64_t> lines;
-  std::vector<std::pair<Problem*, std::int64_t>> uneven;  // with the count of the even work
+  std::vector<std::pair<Problem*, std::int64_t>> ragged;  // with the count of the even work
   for (Problem& problem : problems) {
     const TablePoint point = interface->table_point_of(problem);
     if (point.uneven)
-      uneven.emplace_back(&problem, even_count(*interface, kernel.extents_of(problem), point));
+      ragged.emplace_back(&problem, even_count(*interface, kernel.extents_of(problem), point));
     else
       lines.insert(problem[counted]);
   }
-  for (const auto& [problem, count] : uneven) {
+  for (const auto& [problem, count] : ragged) {
     const auto past = lines.lower_bound(count);
     std::int64_t line = past != lines.end() ? *past : count;
     if (past != lines.begin() && (past == lines.end() || count * count < *past * *std::prev(past)))
@@ -98,7 +98,7 @@ void lay_out(RangeReport& report, std::vector<Problem> problems) {
   try {
     std::vector<std::string> names;
     for (const DimensionRange& range : parse_ranges(report.table.ranges)) names.push_back(range.name);
-    align_uneven(problems);
+    align_ragged(problems);
     report.grids = problem_grids(dims_of(problems), names);
   } catch (const BadInput&) {  // of another version
   }

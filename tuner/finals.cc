@@ -55,9 +55,9 @@ Finals::Finals(const TuneRequest& request, const TuneTools& tools, TrialStore& s
 
 void Finals::run(TuneResult& result, std::vector<Trial> others, const std::stop_token& stop) {
   others_ = std::move(others);
-  while (const std::optional<std::vector<Finalist>> contenders = next_contenders(result)) {
+  while (const std::optional<std::vector<Finalist>> finalists = next_finalists(result)) {
     if (stop.stop_requested()) throw Stopped();
-    if (run_round(*contenders, result)) return;
+    if (run_round(*finalists, result)) return;
   }
 }
 
@@ -77,7 +77,7 @@ std::vector<Trial> Finals::best_outside_duels(const TuneResult& result) const {
 
 // The best trials, and at first the default and the winner that the cache holds, where they are not among
 // them and did not fail. None where there are no more.
-std::optional<std::vector<Finals::Finalist>> Finals::next_contenders(const TuneResult& result) {
+std::optional<std::vector<Finals::Finalist>> Finals::next_finalists(const TuneResult& result) {
   std::vector<Trial> chosen = best_outside_duels(result);
   const auto add = [&](std::optional<ConfigId> id) {
     const auto is_it = [&](const Trial& trial) { return trial.id == *id; };
@@ -124,18 +124,18 @@ TrialResult Finals::verify(const Candidate& candidate, double time_us) {
   return tools_.device.verify(candidate, random_seed(), limit_s);
 }
 
-Finals::Duel Finals::duel(const std::vector<Finalist>& contenders) {
+Finals::Duel Finals::duel(const std::vector<Finalist>& finalists) {
   Duel duel;
   std::vector<Candidate> candidates;
-  for (const Finalist& finalist : contenders) candidates.push_back(finalist.candidate);
+  for (const Finalist& finalist : finalists) candidates.push_back(finalist.candidate);
   tools_.events.emit(PhaseChanged{Phase::duel});
   std::vector<TrialResult> results;
   const bool sound = watch_.measure_quietly([&] {
     results = tools_.device.duel(
         candidates, {.rounds = request_.duel_rounds, .timing = request_.policy.timing, .proves = true});
   });
-  for (std::size_t i = 0; i < contenders.size(); ++i) {
-    duel.trials.push_back(contenders[i].trial);
+  for (std::size_t i = 0; i < finalists.size(); ++i) {
+    duel.trials.push_back(finalists[i].trial);
     duel.trials.back().result = results[i];
     duel.trials.back().result.contended = !sound;
     reject_impossible(duel.trials.back().result, request_.least_us);
@@ -202,10 +202,10 @@ TimingResult timing_result(Timing timing, const std::vector<Trial>& trials, std:
 
 }  // namespace
 
-void Finals::measure_timings(const std::vector<Finalist>& contenders, const Duel& own, TuneResult& result) {
+void Finals::measure_timings(const std::vector<Finalist>& finalists, const Duel& own, TuneResult& result) {
   if (!request_.all_timings || tools_.device.info().recorded || request_.foreign) return;
   std::vector<Candidate> candidates;
-  for (const Finalist& finalist : contenders) candidates.push_back(finalist.candidate);
+  for (const Finalist& finalist : finalists) candidates.push_back(finalist.candidate);
   for (const Timing timing : kTimings) {
     std::vector<Trial> trials = own.trials;
     if (timing != request_.policy.timing) {
@@ -245,30 +245,30 @@ void Finals::serve_default(TuneResult& result) {
   result.tied.clear();
 }
 
-bool Finals::run_round(const std::vector<Finalist>& contenders, TuneResult& result) {
-  Duel outcome = duel(contenders);
-  for (std::size_t i = 0; i < contenders.size(); ++i) {
+bool Finals::run_round(const std::vector<Finalist>& finalists, TuneResult& result) {
+  Duel outcome = duel(finalists);
+  for (std::size_t i = 0; i < finalists.size(); ++i) {
     const Trial& trial = outcome.trials[i];
     // A finalist that failed here is a failure for later searches too.
-    if (!has_time(trial.result.outcome)) store_.put(trial, contenders[i].candidate.build.get());
+    if (!has_time(trial.result.outcome)) store_.put(trial, finalists[i].candidate.build.get());
     if (trial.id != default_id_) continue;
     result.baseline = trial;
-    if (trial.result.outcome == Outcome::ok) result.fallback = contenders[i].candidate;
+    if (trial.result.outcome == Outcome::ok) result.fallback = finalists[i].candidate;
   }
   if (!outcome.winner) return false;
   result.best = outcome.trials[*outcome.winner];
   result.tied = tied_with(*result.best, outcome.trials);
-  result.winner = contenders[*outcome.winner].candidate;
+  result.winner = finalists[*outcome.winner].candidate;
   if (outcome.served) result.best->result = *outcome.served;
   if (result.baseline && result.baseline->id == result.best->id) {
     result.baseline = result.best;
   } else if (result.baseline && outcome.served) {
     serve_default(result);
   }
-  for (std::size_t i = 0; i < contenders.size(); ++i) {
-    if (contenders[i].trial.id == result.best->id) outcome.winner = i;
+  for (std::size_t i = 0; i < finalists.size(); ++i) {
+    if (finalists[i].trial.id == result.best->id) outcome.winner = i;
   }
-  measure_timings(contenders, outcome, result);
+  measure_timings(finalists, outcome, result);
   store_.put_winner(result);
   return true;
 }

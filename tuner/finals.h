@@ -54,14 +54,14 @@ class Finals {
     std::optional<TrialResult> served;  // the winner's, by itself
   };
 
-  std::optional<std::vector<Finalist>> next_contenders(const TuneResult& result);
+  std::optional<std::vector<Finalist>> next_finalists(const TuneResult& result);
   std::vector<Trial> best_outside_duels(const TuneResult& result) const;
   std::optional<Finalist> prepare(const Trial& trial);
-  Duel duel(const std::vector<Finalist>& contenders);
+  Duel duel(const std::vector<Finalist>& finalists);
   TrialResult verify(const Candidate& candidate, double time_us);
   // The same finalists under the other timings, which choose nothing, if the request asks for them.
-  void measure_timings(const std::vector<Finalist>& contenders, const Duel& own, TuneResult& result);
-  bool run_round(const std::vector<Finalist>& contenders, TuneResult& result);
+  void measure_timings(const std::vector<Finalist>& finalists, const Duel& own, TuneResult& result);
+  bool run_round(const std::vector<Finalist>& finalists, TuneResult& result);
   // A finalist timed by itself, as it is served; nullopt where the duel's time does not depend on the others.
   std::optional<TrialResult> by_itself(const Candidate& candidate, const TrialResult& dueled);
   // The default by itself, too, if the winner was. By these times as well the default wins a tie.

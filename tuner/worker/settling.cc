@@ -10,7 +10,7 @@ namespace {
 
 constexpr double kFull = 0.99;   // of the highest clock
 constexpr double kNear = 0.015;  // of a configuration's usual clock: steps are 15 MHz, dips some hundred
-constexpr double kSame = 0.01, kOutliers = 0.05;  // times, but for the outer ones
+constexpr double kSame = 0.01, kOutliers = 0.05;  // times, except for the outer ones
 constexpr std::ptrdiff_t kRoundsToCompare = 3;
 
 double quantile(std::vector<double> values, double share) {
@@ -43,9 +43,9 @@ bool Settling::is_indifferent() const {
   const auto is_warm = [](const Round& round) { return round.began_us >= kWarmingUs; };
   const auto first_warm = std::find_if(rounds_.begin(), rounds_.end(), is_warm);
   if (first_warm == rounds_.begin() || rounds_.end() - first_warm < kRoundsToCompare) return false;
-  for (std::size_t contestant = 0; contestant < rounds_[0].samples.size(); ++contestant) {
+  for (std::size_t config = 0; config < rounds_[0].samples.size(); ++config) {
     std::vector<double> times;
-    for (const Round& round : rounds_) times.push_back(round.samples[contestant].us);
+    for (const Round& round : rounds_) times.push_back(round.samples[config].us);
     if (quantile(times, 1 - kOutliers) > (1 + kSame) * quantile(times, kOutliers)) return false;
   }
   return true;
@@ -68,16 +68,15 @@ std::vector<std::size_t> Settling::counting() const {
   if (warm.empty()) return warm;
 
   std::vector<double> usual;
-  for (std::size_t contestant = 0; contestant < rounds_[warm[0]].samples.size(); ++contestant) {
+  for (std::size_t config = 0; config < rounds_[warm[0]].samples.size(); ++config) {
     std::vector<double> clocks;
-    for (const std::size_t i : warm) clocks.push_back(rounds_[i].samples[contestant].clock_mhz);
+    for (const std::size_t i : warm) clocks.push_back(rounds_[i].samples[config].clock_mhz);
     usual.push_back(quantile(std::move(clocks), 0.5));
   }
   std::erase_if(warm, [&](std::size_t i) {
     const std::vector<TimedSample>& samples = rounds_[i].samples;
-    for (std::size_t contestant = 0; contestant < samples.size(); ++contestant) {
-      if (std::abs(samples[contestant].clock_mhz - usual[contestant]) > kNear * usual[contestant])
-        return true;
+    for (std::size_t config = 0; config < samples.size(); ++config) {
+      if (std::abs(samples[config].clock_mhz - usual[config]) > kNear * usual[config]) return true;
     }
     return false;
   });
