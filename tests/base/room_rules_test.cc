@@ -130,6 +130,25 @@ std::string types_defined_twice(const std::vector<Source>& sources) {
   return twice;
 }
 
+// "path:line" of every comment that does not begin with a verb or the thing it names.
+std::string riddles(const std::vector<Source>& sources) {
+  static const std::regex riddle("^// (Of|What|Who|Whose|Which) ");
+  std::string found;
+  for (const Source& source : sources) {
+    std::istringstream text(source.text);
+    bool was_comment = false;
+    std::string line;
+    for (int number = 1; std::getline(text, line); ++number) {
+      line.erase(0, line.find_first_not_of(' '));
+      const bool is_comment = line.starts_with("// ");
+      if (is_comment && !was_comment && std::regex_search(line, riddle))
+        found += source.path + ":" + std::to_string(number) + "\n";
+      was_comment = is_comment;
+    }
+  }
+  return found;
+}
+
 }  // namespace
 
 TEST_CASE("the rooms are the folders") {
@@ -173,4 +192,14 @@ TEST_CASE("no two rooms give different types one name") {
   CHECK(types_defined_twice({{"a.h", begin + type + end}, {"b.cc", begin + type + end}}) == "A: a.h b.cc\n");
   CHECK(types_defined_twice({{"a.h", begin + type + end}, {"b.cc", begin + hidden + "struct A;\n" + end}}) ==
         "");
+}
+
+TEST_CASE("comments begin with a verb or the thing they name") {
+  // Rooms join once all of theirs do.
+  const std::set<std::string> rooms = {"base",   "cli",     "include", "kernels",   "launch", "replay",
+                                       "report", "runtime", "search",  "soundness", "tuner",  "workloads"};
+  const std::set<std::string> later = {"runtime/dispatch_table.cc", "runtime/dispatch_table.h"};
+  CHECK(riddles(without(sources_of(rooms), later)) == "");
+  CHECK(riddles({{"a.h", "// Of an object.\nint f();\n  // What it holds.\n"}}) == "a.h:1\na.h:3\n");
+  CHECK(riddles({{"a.h", "// Holds words.\n// Of these, none.\nint of;  // What.\n"}}) == "");
 }
