@@ -5,6 +5,7 @@
 #include "cli/cache_actions.h"
 #include "cli/command.h"
 #include "cli/pager.h"
+#include "cli/search_text.h"
 #include "cli/text.h"
 #include "jobs/record_rules.h"
 #include "jobs/stored_results.h"
@@ -219,7 +220,7 @@ int show_cache(const CacheArguments& arguments, Cache& cache, Output& output) {
     table.add(
         {"interval", time_text(r.winner->interval_low_us) + " to " + time_text(r.winner->interval_high_us)});
     if (const std::vector<TimingResult> timings = parse_timings(r.winner->timings); !timings.empty())
-      table.add({"timings", timings_line(timings, r.best_config)});
+      table.add({"timings", timings_line(timings_document(timings, r.best_config))});
     table.add({"cubin", bytes_text(static_cast<double>(r.winner->cubin.size()))});
     table.add({"stored", r.winner->stored_at});
     table.add({"provenance", r.winner->provenance});

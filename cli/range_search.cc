@@ -6,9 +6,12 @@
 
 #include "base/error.h"
 #include "cli/command.h"
+#include "cli/document_fields.h"
 #include "cli/event_text.h"
 #include "cli/progress.h"
 #include "cli/text.h"
+#include "jobs/range_job.h"
+#include "serve/job_request.h"
 
 namespace moetune {
 namespace {
@@ -73,76 +76,83 @@ class RangeLine {
   LineClock::time_point begin_ = LineClock::now(), last_ = begin_;
 };
 
-std::string certificate_line(const RangeCertificate& seen) {
-  if (seen.shapes == 0) return "no shape outside of the grid was measured";
-  return counted_text(static_cast<std::int64_t>(seen.shapes), "unseen shape") + ": regret " +
-         regret_text(seen.median) + " median, " + regret_text(seen.p95) + " p95, " + regret_text(seen.worst) +
-         " worst; " +
-         (seen.worst_to_default > 0 ? regret_text(seen.worst_to_default) + " slower than the default at worst"
-                                    : "never slower than the default") +
-         (seen.failed > 0 ? "; its choice failed at " +
-                                counted_text(static_cast<std::int64_t>(seen.failed), "further shape")
-                          : "");
+std::string certificate_line(const Document& seen) {
+  const auto regret = [&](const char* name) { return regret_text(figure_field(seen, name)); };
+  const auto shapes = static_cast<std::int64_t>(count_field(seen, "shapes")),
+             failed = static_cast<std::int64_t>(count_field(seen, "failed"));
+  if (shapes == 0) return "no shape outside of the grid was measured";
+  return counted_text(shapes, "unseen shape") + ": regret " + regret("median") + " median, " + regret("p95") +
+         " p95, " + regret("worst") + " worst; " +
+         (figure_field(seen, "worst_to_default") > 0
+              ? regret("worst_to_default") + " slower than the default at worst"
+              : "never slower than the default") +
+         (failed > 0 ? "; its choice failed at " + counted_text(failed, "further shape") : "");
 }
 
 // How many of the searched cells would have another winner if launches followed each other otherwise.
-std::string differing_cells(const std::vector<RangeWinner>& winners) {
-  std::map<Timing, std::size_t> differing;
+std::string differing_cells(const Document& winners) {
+  std::map<std::string, std::size_t> differing;
   std::size_t known = 0;
-  for (const RangeWinner& winner : winners) {
-    known += !winner.timings.empty();
-    for (const Timing timing : differing_timings(winner.timings, winner.config)) ++differing[timing];
+  for (const Document& winner : winners) {
+    const Document& timings = field(winner, "timings");
+    known += timings.is_object();
+    for (const Document& timing : field(timings, "differs"))
+      if (timing.is_string()) ++differing[timing.get<std::string>()];
   }
   if (known == 0) return "";
   std::string text = counted_text(static_cast<std::int64_t>(known), "searched cell") + " under all timings: ";
   if (differing.empty()) return text + "the same winners";
   std::string list;
-  for (const auto& [timing, count] : differing)
-    list += (list.empty() ? "" : ", ") + format("%zu", count) + " with another winner " +
-            std::string(timing_name(timing));
+  for (const Timing timing : kTimings) {
+    const std::string name(timing_name(timing));
+    if (differing.contains(name))
+      list += (list.empty() ? "" : ", ") + format("%zu", differing[name]) + " with another winner " + name;
+  }
   return text + list;
 }
 
-// `variants`: how many cubins the table might have.
-void print_range(const RangeResult& result, std::size_t variants, const Output& output) {
-  const RangeTable& found = result.table;
+// `found`: range_document(), of this process or of a service. `variants`: how many cubins the table might have.
+void print_range(const Document& found, std::size_t variants, const Output& output) {
+  const Document &device = field(found, "device"), &cubins = field(found, "cubins");
+  const std::size_t left = count_field(found, "left_to_neighbours"), cells = field(found, "cells").size();
   Table table({});
-  table.add({"family", result.family});
-  table.add({"over", result.ranges});
-  table.add(
-      {"device", result.subject.device.key.name + (result.subject.device.recorded ? ", recorded" : "")});
-  table.add({"timing", std::string(timing_name(result.timing))});
-  std::string cells =
-      format("%zu measured of %zu", found.cells.size() + result.left_to_neighbours, result.planned);
-  if (result.left_to_neighbours > 0)
-    cells += format("; in %zu no cubin keeps up with the default, and their neighbours serve",
-                    result.left_to_neighbours);
-  table.add({"cells", cells});
-  if (result.expected > 0)
-    table.add({"between", format("%zu points, each with the choice that a model of the trials expects",
-                                 result.expected)});
-  for (const std::string& cubin : result.cubins) table.add({"cubin", cubin});
-  table.add({"regret", worst_regret_text(found, result.cubins.size() >= variants)});
-  table.add({"certificate", certificate_line(found.certificate)});
-  if (const std::string text = differing_cells(result.winners); !text.empty()) table.add({"timings", text});
-  if (found.contended) table.add({"contended", "somebody else used the GPU: no server uses this table"});
-  if (result.out_of_time) {
+  table.add({"family", text_field(found, "family")});
+  table.add({"over", text_field(found, "over")});
+  table.add({"device", text_field(device, "name") + (flag_field(device, "recorded") ? ", recorded" : "")});
+  table.add({"timing", text_field(found, "timing")});
+  std::string measured = format("%zu measured of %zu", cells + left, count_field(found, "planned"));
+  if (left > 0)
+    measured += format("; in %zu no cubin keeps up with the default, and their neighbours serve", left);
+  table.add({"cells", measured});
+  if (const std::size_t expected = count_field(found, "expected"); expected > 0)
+    table.add(
+        {"between", format("%zu points, each with the choice that a model of the trials expects", expected)});
+  for (const Document& cubin : cubins)
+    if (cubin.is_string()) table.add({"cubin", cubin.get<std::string>()});
+  table.add({"regret", worst_regret_text(found, cubins.size() >= variants)});
+  table.add({"certificate", certificate_line(field(found, "certificate"))});
+  if (const std::string text = differing_cells(field(found, "winners")); !text.empty())
+    table.add({"timings", text});
+  if (flag_field(found, "contended"))
+    table.add({"contended", "somebody else used the GPU: no server uses this table"});
+  if (flag_field(found, "out_of_time")) {
     table.add({"ended early", "the time was over (--time); the same command goes on"});
-  } else if (found.cells.empty() && !result.interrupted) {
+  } else if (cells == 0 && !flag_field(found, "interrupted")) {
     table.add({"ended early", "the cells that were searched have no valid configuration"});
   }
-  table.add({"time", duration_text(result.wall_s)});
-  table.add({"cache", result.subject.cache});
-  output.result() << result.subject.kernel << "\n" << table.text("  ", output.columns());
+  table.add({"time", duration_text(figure_field(found, "wall_s"))});
+  table.add({"cache", text_field(found, "cache")});
+  output.result() << text_field(found, "kernel") << "\n" << table.text("  ", output.columns());
 }
 
 }  // namespace
 
-std::string worst_regret_text(const RangeTable& table, bool has_all_cubins) {
-  const int digits = digits_of_bound(table.bound);
+std::string worst_regret_text(const Document& found, bool has_all_cubins) {
+  const double bound = figure_field(found, "bound");
+  const int digits = digits_of_bound(bound);
   const char* const missed = has_all_cubins ? ", which so few cubins do not keep)" : ", which is not kept)";
-  return regret_text(table.worst_cell(), digits) + " in the worst cell (bound " +
-         regret_text(table.bound, digits) + (table.kept ? ")" : missed);
+  return regret_text(figure_field(found, "worst_regret"), digits) + " in the worst cell (bound " +
+         regret_text(bound, digits) + (flag_field(found, "kept") ? ")" : missed);
 }
 
 void declare_range(OptionTable& table, RangeOptions& options) {
@@ -169,25 +179,26 @@ int search_over(const RangeOptions& options, const SearchRequest& search, const 
   request.shape_budget = options.shape_budget;
   request.no_compile = search.no_compile;
   request.threads = search.threads;
-  std::optional<RangeResult> result;
-  Document document;
+  Document found;
   {
     RangeLine line(output);
     const JobContext context{.events = {.listener = [&](const Event& event) { line.handle(event); }},
                              .stop = stop};
-    result = remote.server.empty() ? search_range(request, context)
-                                   : remote_range(remote, request, context, document);
+    found = remote.server.empty() ? range_document(request, search_range(request, context))
+                                  : remote_job(remote, "range", range_fields(request), request.target.cache,
+                                               request.threads, context)
+                                        .result;
   }
-  if (!remote.server.empty() && document.is_null()) {
+  if (found.is_null()) {
     output.note("Interrupted; the job is withdrawn.");
     return kNothingFound;
   }
-  if (remote.server.empty()) document = range_document(request, *result);
-  print_range(*result, request.variants, output);
-  if (result->interrupted) output.note("Interrupted; the same command continues from there.");
-  for (const std::string& problem : result->left_out) output.warn("Left out: " + problem);
-  output.document(document);
-  return result->table.cells.empty() ? kNothingFound : kDone;
+  print_range(found, request.variants, output);
+  if (flag_field(found, "interrupted")) output.note("Interrupted; the same command continues from there.");
+  for (const Document& problem : field(found, "left_out"))
+    if (problem.is_string()) output.warn("Left out: " + problem.get<std::string>());
+  output.document(found);
+  return field(found, "cells").empty() ? kNothingFound : kDone;
 }
 
 }  // namespace moetune

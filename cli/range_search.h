@@ -4,7 +4,7 @@
 #include "cli/option_table.h"
 #include "cli/output.h"
 #include "cli/remote_search.h"
-#include "jobs/range_job.h"
+#include "jobs/search_job.h"
 
 namespace moetune {
 
@@ -14,9 +14,9 @@ struct RangeOptions {
   std::uint64_t variants = 4, shapes = 12, shape_budget = 30;
 };
 
-// The worst cell's regret beside the bound, with as many digits as that has. A table of fewer cubins than it might have
-// misses its bound for another reason than their number.
-std::string worst_regret_text(const RangeTable& table, bool has_all_cubins);
+// The worst cell's regret beside the bound, of range_document(), with as many digits as the bound has. A table of fewer
+// cubins than it might have misses its bound for another reason than their number.
+std::string worst_regret_text(const Document& found, bool has_all_cubins);
 
 void declare_range(OptionTable& table, RangeOptions& options);
 

@@ -3,7 +3,6 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "serve/job_request.h"
 #include "serve/token_file.h"
 
 namespace moetune {
@@ -29,33 +28,14 @@ void declare_remote(OptionTable& table, RemoteOptions& options) {
   table.at_odds("server", {"cache", "no-cache", "threads", "device"});
 }
 
-void check_remote(const CacheChoice& cache, std::uint64_t threads) {
+FinishedJob remote_job(const RemoteOptions& options, const std::string& kind, const nlohmann::json& fields,
+                       const CacheChoice& cache, std::uint64_t threads, const JobContext& context) {
   if (cache.none || !cache.path.empty())
     throw BadInput("--server searches into the service's cache; leave out --cache and --no-cache");
   if (threads > 0) throw BadInput("--server compiles with the service's compilers; leave out --threads");
-}
-
-FinishedJob remote_job(const RemoteOptions& options, const std::string& kind, const nlohmann::json& fields,
-                       const JobContext& context) {
   const JobClient client(
       {.url = options.server, .token = token_of(options.token_file), .ca_file = options.ca_file});
   return client.run(kind, fields, context);
-}
-
-SearchResult remote_search(const RemoteOptions& options, const SearchRequest& request,
-                           const JobContext& context, Document& document) {
-  check_remote(request.target.cache, request.threads);
-  document = remote_job(options, "search", search_fields(request), context).result;
-  if (document.is_null()) return {};
-  return read_search_document(document);
-}
-
-RangeResult remote_range(const RemoteOptions& options, const RangeRequest& request, const JobContext& context,
-                         Document& document) {
-  check_remote(request.target.cache, request.threads);
-  document = remote_job(options, "range", range_fields(request), context).result;
-  if (document.is_null()) return {};
-  return read_range_document(document);
 }
 
 }  // namespace moetune

@@ -1,11 +1,10 @@
-// Searches that a service runs (docs/service.md), with the events and results of local ones.
+// Jobs that a service runs (docs/service.md), with the events and documents of local ones.
 #pragma once
 
 #include <string>
 
 #include "cli/option_table.h"
-#include "jobs/range_job.h"
-#include "jobs/search_job.h"
+#include "jobs/stores.h"
 #include "serve/job_client.h"
 
 namespace moetune {
@@ -18,19 +17,10 @@ struct RemoteOptions {
 
 void declare_remote(OptionTable& table, RemoteOptions& options);
 
-// Throws BadInput for what is the service's to choose.
-void check_remote(const CacheChoice& cache, std::uint64_t threads);
-
-// Any job, with its events.
+// Runs a job of the service, with its events. A stop request withdraws it; the result is null if it had none then.
+// `cache` and `threads` are the service's to choose: throws BadInput if the command names them. Other errors are those
+// of the local job, and BrokenEnvironment for a service that cannot be reached.
 FinishedJob remote_job(const RemoteOptions& options, const std::string& kind, const nlohmann::json& fields,
-                       const JobContext& context);
-
-// A stop request withdraws the job. Errors as those of the local job, and BrokenEnvironment for a service that cannot
-// be reached. `document` becomes the service's, as programs read it; null if the job was stopped before it had a
-// result.
-SearchResult remote_search(const RemoteOptions& options, const SearchRequest& request,
-                           const JobContext& context, Document& document);
-RangeResult remote_range(const RemoteOptions& options, const RangeRequest& request, const JobContext& context,
-                         Document& document);
+                       const CacheChoice& cache, std::uint64_t threads, const JobContext& context);
 
 }  // namespace moetune

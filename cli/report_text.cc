@@ -6,6 +6,7 @@
 #include "base/utf8.h"
 #include "cache/history.h"
 #include "cli/pager.h"
+#include "cli/search_text.h"
 #include "cli/text.h"
 #include "kernels/registry.h"
 #include "search/outcome.h"
@@ -235,7 +236,7 @@ void ReportPrinter::details_of(const WorkloadReport& one) {
   add_bounded(lines, {"timing", std::string(timing_name(one.key().timing))});
   if (stored.winner) {
     if (const std::vector<TimingResult> timings = parse_timings(stored.winner->timings); !timings.empty())
-      add_bounded(lines, {"timings", timings_line(timings, stored.best_config)});
+      add_bounded(lines, {"timings", timings_line(timings_document(timings, stored.best_config))});
   }
   if (one.before) add_bounded(lines, {"before", earlier_text(one)});
   if (const std::string search = search_text(one); search != "-") add_bounded(lines, {"search", search});

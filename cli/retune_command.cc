@@ -205,10 +205,11 @@ void print_remote_night(const Document& night, const Output& output) {
 int RetuneCommand::run_remotely(Output& output, std::stop_token stop) {
   if (!log_.empty() || request_.dry_run || tell_improved_)
     throw BadInput("--server takes no --log, --dry-run and --exit-code: the service keeps the events");
-  check_remote(request_.search.target.cache, request_.search.threads);
   Progress progress(output, {});
-  const FinishedJob job = remote_job(remote_, "retune", night_fields(request_),
-                                     {.events = {.listener = progress.listener()}, .stop = stop});
+  const SearchRequest& search = request_.search;
+  const FinishedJob job =
+      remote_job(remote_, "retune", night_fields(request_), search.target.cache, search.threads,
+                 {.events = {.listener = progress.listener()}, .stop = stop});
   progress.finished();
   if (job.result.is_null()) {
     output.note("Interrupted; the job is withdrawn.");

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/utf8.h"
 #include "cli/command.h"
+#include "cli/document_fields.h"
 #include "cli/options.h"
 #include "cli/progress.h"
 #include "cli/range_search.h"
@@ -12,6 +13,7 @@
 #include "jobs/misses.h"
 #include "jobs/search_job.h"
 #include "search/searcher.h"
+#include "serve/job_request.h"
 
 namespace moetune {
 namespace {
@@ -134,19 +136,20 @@ SearchCommand::Found SearchCommand::search_one(const SearchRequest& request, Out
     if (history_) history.handle(event);
   };
   const JobContext context{.events = {.listener = listener}, .stop = stop};
-  Document document;
-  const SearchResult result =
-      remote_.server.empty() ? search(request, context) : remote_search(remote_, request, context, document);
+  Document document = remote_.server.empty() ? search_document(request, search(request, context))
+                                             : remote_job(remote_, "search", search_fields(request),
+                                                          request.target.cache, request.threads, context)
+                                                   .result;
   progress.finished();
-  if (!remote_.server.empty() && document.is_null()) {
+  if (document.is_null()) {
     output.note("Interrupted; the job is withdrawn.");
     return {{{"interrupted", true}}, false, true};
   }
-  print_search(request, result, output);
-  print_search_hints(result, output);
-  if (remote_.server.empty()) document = search_document(request, result);
+  print_search(request, document, output);
+  print_search_hints(document, output);
   if (history_) document["history"] = history.trials();
-  return {std::move(document), result.tune.best.has_value(), result.tune.interrupted};
+  const bool any = field(document, "best").is_object(), interrupted = flag_field(document, "interrupted");
+  return {std::move(document), any, interrupted};
 }
 
 int SearchCommand::search_missed(Output& output, std::stop_token stop) {

@@ -299,16 +299,4 @@ std::string Table::text(const std::string& indent, std::size_t columns, bool col
   return text;
 }
 
-std::string timings_line(const std::vector<TimingResult>& timings, const std::string& winner) {
-  std::string text;
-  for (const TimingResult& one : timings) {
-    text += (text.empty() ? "" : ", ") + std::string(timing_name(one.timing)) + " " +
-            (one.winner_us > 0 ? time_text(one.winner_us) : "unknown");
-  }
-  std::string others;
-  for (const Timing timing : differing_timings(timings, winner))
-    others += (others.empty() ? "" : " and ") + std::string(timing_name(timing));
-  return others.empty() ? text + "; no other winner under any" : text + "; another winner if " + others;
-}
-
 }  // namespace moetune

@@ -8,7 +8,6 @@
 #include "base/format.h"
 #include "cli/output.h"
 #include "tuner/ceilings.h"
-#include "tuner/timings.h"
 
 namespace moetune {
 
@@ -50,9 +49,6 @@ std::string prose(const std::string& text, std::size_t columns);
 enum class Paint { none, heading, good, warning, bad, faint };
 // The text as it is without colours. It holds no line ends.
 std::string painted(const std::string& text, Paint paint, bool colours);
-
-// "chained 12.1 µs, overlapped 11.0 µs, alone 13.2 µs; overlapped has another winner".
-std::string timings_line(const std::vector<TimingResult>& timings, const std::string& winner);
 
 // Left-aligned columns, two spaces apart; columns named in `right` are right-aligned. Where lines are longer than the
 // screen the widest cells go on in further lines, broken behind commas and spaces.

@@ -73,7 +73,7 @@ Document time_document(const TimeSpent& time) {
 }
 
 Document contention_document(const Contention& contention) {
-  if (contention.canaries == 0) return nullptr;
+  if (contention.canaries + contention.contended + contention.unchecked == 0) return nullptr;
   return {{"canaries", contention.canaries},
           {"disturbed", contention.disturbed},
           {"longest_quiet_gap_us", contention.longest_quiet_us},

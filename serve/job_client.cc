@@ -166,6 +166,8 @@ FinishedJob JobClient::submit_and_follow(const std::string& kind, const Json& re
   const Json job = follow(submitted.value("id", std::int64_t{0}), word_of(submitted, "ticket"), context);
   FinishedJob finished{.id = job.value("id", std::int64_t{0}),
                        .result = Document(job.value("result", Json()))};
+  if (!finished.result.is_null() && !finished.result.is_object())
+    throw UnreadableAnswer("the result of job " + std::to_string(finished.id) + " is no object");
   if (finished.result.is_null() && !context.stop.stop_requested())
     throw_error(job.value("error", Json()), "job " + std::to_string(finished.id) + " ended without a result");
   if (job.contains("exit_code") && job["exit_code"].is_number_integer())

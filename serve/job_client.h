@@ -7,8 +7,8 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
-#include "jobs/range_job.h"
-#include "jobs/search_job.h"
+#include "jobs/documents.h"
+#include "jobs/job.h"
 #include "serve/http_client.h"
 
 namespace moetune {
@@ -43,10 +43,5 @@ class JobClient {
 
   const JobServer address_;
 };
-
-// The result that search_document() was made of, as far as it says: enough to print it.
-SearchResult read_search_document(const Document& document);
-// The same of a range search and range_document().
-RangeResult read_range_document(const Document& document);
 
 }  // namespace moetune

@@ -70,9 +70,7 @@ TEST_CASE(
 
 TEST_CASE("a bound that is missed is blamed on few cubins only if there may be no more, and has its digits") {
   const auto text = [](double bound, double regret, bool kept, bool has_all_cubins) {
-    RangeTable table{.bound = bound, .kept = kept};
-    table.cells = {{"a", "x=1", 10 * (1 + regret), 0, 10}};
-    return worst_regret_text(table, has_all_cubins);
+    return worst_regret_text({{"bound", bound}, {"worst_regret", regret}, {"kept", kept}}, has_all_cubins);
   };
   CHECK(text(0.02, 0.003, true, true) == "0.3% in the worst cell (bound 2.0%)");
   CHECK(text(0.02, 0.031, false, true) ==

