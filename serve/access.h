@@ -38,7 +38,7 @@ class Access {
  private:
   struct Token {
     ClientRole role;
-    std::string secret;
+    std::string digest;
   };
   struct BrowserSession {
     ClientRole role;

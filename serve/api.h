@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "serve/access.h"
-#include "serve/device_fit.h"
 #include "serve/pack_shelf.h"
 #include "serve/scheduler.h"
 #include "serve/served_devices.h"
@@ -29,7 +28,6 @@ struct ApiParts {
   JobLimits limits;
   std::vector<std::string> devices;
   std::vector<ServedDevice> served;  // the same, with what they are
-  const DeviceFit& fit;              // of the same
   std::function<std::size_t()> connections;
   std::function<std::uint64_t()> closed_connections;
 };
@@ -68,7 +66,6 @@ class Api {
   std::pair<const Route*, std::string> find_route(const ServerRequest& request);
   // Throws the Refusal of a client without a role: slower and slower to come for one that tries tokens.
   [[noreturn]] void refuse_stranger(const ServerRequest& request);
-  // api.cc
   ServerResponse submit(const ServerRequest& request, const std::string&);
   ServerResponse list(const ServerRequest& request, const std::string&);
   ServerResponse show(const ServerRequest& request, const std::string& id);
@@ -76,7 +73,6 @@ class Api {
   ServerResponse withdraw(const ServerRequest& request, const std::string& id);
   ServerResponse ended(const ServerRequest& request, const std::string&);
   ServerResponse events(const ServerRequest& request, const std::string&);
-  // api_catalog.cc
   ServerResponse winners(const ServerRequest& request, const std::string&);
   ServerResponse tables(const ServerRequest& request, const std::string&);
   ServerResponse packs(const ServerRequest& request, const std::string&);

@@ -14,8 +14,8 @@ struct Refusal {
   int status;
   std::string code, message;
   int retry_after = 0;                 // seconds; 0: not said
-  std::string field;                   // of the request; "" if none
-  std::string allow;                   // the methods that the path takes; "": not said
+  std::string field = {};              // of the request; "" if none
+  std::string allow = {};              // the methods that the path takes; "": not said
   std::chrono::milliseconds delay{0};  // before the answer is sent
 };
 

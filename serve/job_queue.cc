@@ -5,22 +5,64 @@
 #include <ctime>
 
 #include "base/digest.h"
+#include "base/random_text.h"
 #include "base/regular_file.h"
-#include "serve/job_tables.h"
-#include "serve/secrets.h"
 
 namespace moetune {
 namespace {
 
 constexpr std::array<std::string_view, 5> kStateNames = {"queued", "running", "done", "failed", "cancelled"};
 
+constexpr std::int64_t kQueueApplication = 0x6d6f6a71;  // "mojq"
+constexpr std::int64_t kQueueVersion = 5;
+
+// The long texts are the last columns: SQLite reads all of one before it reaches the columns behind it.
+constexpr const char* kTables = R"sql(
+  CREATE TABLE jobs (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    kind TEXT NOT NULL,
+    digest TEXT NOT NULL,       -- of kind, device and request: equal for equal requests
+    device TEXT NOT NULL,
+    state INTEGER NOT NULL DEFAULT 0,
+    ending INTEGER NOT NULL DEFAULT 0,  -- the state in which a running job will end; 0: it goes on
+    requests INTEGER NOT NULL DEFAULT 0,  -- these four sum up the table of requests
+    priority INTEGER NOT NULL,
+    deadline INTEGER NOT NULL,
+    quiet INTEGER NOT NULL,
+    weight REAL NOT NULL DEFAULT 0,
+    not_before INTEGER NOT NULL DEFAULT 0,
+    created INTEGER NOT NULL,
+    started INTEGER NOT NULL DEFAULT 0,
+    ended INTEGER NOT NULL DEFAULT 0,
+    starts INTEGER NOT NULL DEFAULT 0,
+    exit_code INTEGER NOT NULL DEFAULT -1,
+    bytes INTEGER NOT NULL,  -- of the request
+    shown TEXT NOT NULL,     -- what lists show of the request
+    error TEXT NOT NULL DEFAULT '',
+    request TEXT NOT NULL,
+    result TEXT NOT NULL DEFAULT ''
+  ) STRICT;
+  CREATE INDEX jobs_by_turn ON jobs (state, priority DESC, weight DESC, id);
+  CREATE UNIQUE INDEX jobs_open ON jobs (digest) WHERE state < 2 AND ending = 0;
+  CREATE INDEX jobs_by_end ON jobs (ended, id) WHERE state > 1;
+  CREATE INDEX jobs_by_deadline ON jobs (deadline) WHERE state < 2 AND ending = 0;
+  CREATE INDEX jobs_by_size ON jobs (bytes) WHERE state < 2;
+  CREATE TABLE requests (
+    job INTEGER NOT NULL REFERENCES jobs (id) ON DELETE CASCADE,
+    ticket TEXT NOT NULL,  -- '' of a missed shape, whose posts are one request
+    priority INTEGER NOT NULL,
+    deadline INTEGER NOT NULL,
+    PRIMARY KEY (job, ticket)
+  ) STRICT, WITHOUT ROWID;
+)sql";
+
 #define MOETUNE_JOB_FIELDS                                                                                        \
   "SELECT id, kind, shown, device, state, priority, weight, requests, deadline, created, started, ended, starts," \
-  " quiet, error, exit_code, not_before, ending, misses"
+  " quiet, error, exit_code, not_before, ending"
 #define MOETUNE_LISTED_JOBS MOETUNE_JOB_FIELDS ", '', '' FROM jobs "
-#define MOETUNE_WHOLE_JOBS MOETUNE_JOB_FIELDS ", request, result FROM jobs CROSS JOIN job_texts ON job = id "
+#define MOETUNE_WHOLE_JOBS MOETUNE_JOB_FIELDS ", request, result FROM jobs "
 
-constexpr std::size_t kTicketDigits = 32;
+constexpr std::size_t kTicketBytes = 16;
 
 std::int64_t unix_now() { return static_cast<std::int64_t>(std::time(nullptr)); }
 
@@ -34,7 +76,7 @@ JobRecord record_of(const Query& row) {
   JobRecord job{
       .id = row.integer(0),
       .kind = row.text(1),
-      .request = row.text(19),
+      .request = row.text(18),
       .shown = row.text(2),
       .device = row.text(3),
       .state = static_cast<JobState>(std::min<std::int64_t>(4, std::max<std::int64_t>(0, row.integer(4)))),
@@ -44,13 +86,12 @@ JobRecord record_of(const Query& row) {
       .ending = row.integer(17) != 0,
       .not_before = row.integer(13) != 0 ? row.integer(16) : 0,
       .requests = row.integer(7),
-      .misses = row.integer(18),
       .deadline = row.integer(8),
       .created = row.integer(9),
       .started = row.integer(10),
       .ended = row.integer(11),
       .starts = row.integer(12),
-      .result = row.text(20),
+      .result = row.text(19),
       .error = row.text(14),
       .exit_code = {}};
   if (row.integer(15) >= 0) job.exit_code = static_cast<int>(row.integer(15));
@@ -71,6 +112,25 @@ std::optional<JobRecord> first_of(Query rows) {
 // The first number of the first row, 0 if there is none. Ends its statement, as committing wants it.
 std::int64_t count_rows(Query row) { return row.step() ? row.integer(0) : 0; }
 
+// Makes the tables in a new file. Throws for a file that is no queue, or that of another version.
+void prepare(const Database& database) {
+  const std::string file = database.path().string();
+  if (count_rows(database.query("SELECT count(*) FROM sqlite_master")) == 0) {
+    WriteTransaction all(database);
+    database.execute(kTables);
+    database.execute("PRAGMA application_id = " + std::to_string(kQueueApplication));
+    database.execute("PRAGMA user_version = " + std::to_string(kQueueVersion));
+    return all.commit();
+  }
+  if (database.integer_pragma("application_id") != kQueueApplication)
+    throw BrokenEnvironment(file + " is no queue of moetune's service; move it away, or name another");
+  if (const std::int64_t version = database.integer_pragma("user_version"); version != kQueueVersion)
+    throw BrokenEnvironment(file + " is the queue of another version of moetune (" + std::to_string(version) +
+                            ", and this one's is " + std::to_string(kQueueVersion) +
+                            "): move it away, and submit again what had not ended; trials and winners are in "
+                            "the cache");
+}
+
 }  // namespace
 
 std::string_view job_state_name(JobState state) { return kStateNames[static_cast<std::size_t>(state)]; }
@@ -85,7 +145,7 @@ std::optional<JobState> job_state_from_name(std::string_view name) {
 JobQueue::JobQueue(const std::filesystem::path& file, Limits limits)
     : limits_(limits),
       database_((require_regular_file(file), file), Database::Access::create, limits.patience) {
-  prepare_job_tables(database_);  // first: a file that is no queue stays as it is
+  prepare(database_);  // first: a file that is no queue stays as it is
   database_.set_journal("wal");
   database_.execute("PRAGMA cache_size = -512");   // KiB; the file of a long life fills whatever it may
   database_.execute("PRAGMA synchronous = FULL");  // a job that was accepted outlives a power cut
@@ -100,40 +160,41 @@ void JobQueue::take_over() {
   all.commit();
 }
 
-// The open job that now stands for `job` as well.
-std::optional<JobRecord> JobQueue::joined_into(const JobRecord& job, const std::string& digest) {
-  const std::int64_t equal = count_rows(
+// The open job with this digest; 0 if there is none.
+std::int64_t JobQueue::find_equal(const std::string& digest) const {
+  return count_rows(
       database_.query("SELECT id FROM jobs WHERE digest = ? AND state < 2 AND ending = 0", digest));
-  if (equal == 0) return std::nullopt;
-  const std::int64_t quiet = job.quiet ? 1 : 0;
-  database_.run(
-      "UPDATE jobs SET priority = max(priority, ?), weight = min(weight + ?, ?), requests = requests + 1,"
-      " deadline = CASE WHEN deadline = 0 OR ? = 0 THEN 0 ELSE max(deadline, ?) END,"
-      " quiet = min(quiet, ?), misses = misses + ? WHERE id = ?",
-      job.priority, job.weight, limits_.weight, job.deadline, job.deadline, quiet, quiet, equal);
-  return require(equal);
 }
 
 std::int64_t JobQueue::insert(const JobRecord& job, const std::string& digest) {
   const std::int64_t quiet = job.quiet ? 1 : 0;
   database_.run(
-      "INSERT INTO jobs (kind, shown, bytes, digest, device, state, priority, weight, requests, deadline, created,"
-      " started, ended, starts, error, exit_code, quiet, misses)"
-      " VALUES (?, ?, ?, ?, ?, 0, ?, ?, 1, ?, ?, 0, 0, 0, '', -1, ?, ?)",
+      "INSERT INTO jobs (kind, shown, bytes, digest, device, priority, deadline, created, quiet, request)"
+      " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
       job.kind, job.shown, static_cast<std::int64_t>(job.request.size()), digest, job.device, job.priority,
-      std::min(job.weight, limits_.weight), job.deadline, unix_now(), quiet, quiet);
-  const std::int64_t id = count_rows(database_.query("SELECT last_insert_rowid()"));
-  database_.run("INSERT INTO job_texts (job, request, result) VALUES (?, ?, '')", id, job.request);
-  return id;
+      job.deadline, unix_now(), quiet, job.request);
+  return count_rows(database_.query("SELECT last_insert_rowid()"));
 }
 
-// `ticket`: "" for a miss.
-void JobQueue::note_wishes(std::int64_t id, const std::string& ticket, const JobRecord& job) {
+JobRecord JobQueue::add_request(std::int64_t id, const std::string& ticket, const JobRecord& job) {
   database_.run(
-      "INSERT INTO tickets (job, ticket, priority, deadline) VALUES (?, ?, ?, ?)"
+      "INSERT INTO requests (job, ticket, priority, deadline) VALUES (?, ?, ?, ?)"
       " ON CONFLICT (job, ticket) DO UPDATE SET priority = max(priority, excluded.priority),"
       " deadline = CASE WHEN min(deadline, excluded.deadline) = 0 THEN 0 ELSE max(deadline, excluded.deadline) END",
       id, ticket, job.priority, job.deadline);
+  database_.run("UPDATE jobs SET weight = min(weight + ?, ?) WHERE id = ?", job.weight, limits_.weight, id);
+  sum_up_requests(id);
+  return require(id);
+}
+
+// A job without any keeps what it had.
+void JobQueue::sum_up_requests(std::int64_t id) {
+  database_.run(
+      "UPDATE jobs SET (requests, quiet, priority, deadline) = (SELECT count(*),"
+      " coalesce(min(r.ticket = ''), jobs.quiet), coalesce(max(r.priority), jobs.priority),"
+      " coalesce(CASE WHEN min(r.deadline) = 0 THEN 0 ELSE max(r.deadline) END, jobs.deadline)"
+      " FROM requests r WHERE r.job = jobs.id) WHERE id = ?",
+      id);
 }
 
 JobQueue::Open JobQueue::count_open() const {
@@ -153,18 +214,17 @@ std::string JobQueue::why_full(const Open& open, const JobRecord& job) const {
 }
 
 JobQueue::Submitted JobQueue::submit(const JobRecord& job) {
-  const std::string name = digest_of(job);
-  Submitted submitted{.job = {}, .ticket = random_secret().substr(0, kTicketDigits)};
+  const std::string digest = digest_of(job);
+  Submitted submitted{.job = {}, .ticket = job.quiet ? "" : random_hex(kTicketBytes)};
   const std::lock_guard lock(mutex_);
   WriteTransaction all(database_);
-  if (const auto equal = joined_into(job, name)) {
-    submitted.job = *equal;
-    submitted.joined = true;
-  } else {
+  std::int64_t id = find_equal(digest);
+  submitted.joined = id != 0;
+  if (!submitted.joined) {
     if (const std::string full = why_full(count_open(), job); !full.empty()) throw QueueFull(full);
-    submitted.job = require(insert(job, name));
+    id = insert(job, digest);
   }
-  note_wishes(submitted.job.id, submitted.ticket, job);
+  submitted.job = add_request(id, submitted.ticket, job);
   all.commit();
   return submitted;
 }
@@ -177,20 +237,20 @@ JobQueue::TakenMisses JobQueue::submit_missed(const std::vector<JobRecord>& jobs
   std::int64_t missed =
       count_rows(database_.query("SELECT count(*) FROM jobs WHERE state < 2 AND ending = 0 AND quiet = 1"));
   for (const JobRecord& job : jobs) {
-    const std::string name = digest_of(job);
-    if (auto equal = joined_into(job, name)) {
-      note_wishes(equal->id, "", job);
-      taken.jobs.push_back(std::move(*equal));
-    } else if (missed >= static_cast<std::int64_t>(limits_.missed) || !why_full(open, job).empty()) {
-      ++taken.full;
-    } else {
-      taken.jobs.push_back(require(insert(job, name)));
-      note_wishes(taken.jobs.back().id, "", job);
+    const std::string digest = digest_of(job);
+    std::int64_t id = find_equal(digest);
+    if (id == 0) {
+      if (missed >= static_cast<std::int64_t>(limits_.missed) || !why_full(open, job).empty()) {
+        ++taken.full;
+        continue;
+      }
+      id = insert(job, digest);
       ++taken.queued;
       ++open.jobs;
       open.bytes += static_cast<std::int64_t>(job.request.size());
       ++missed;
     }
+    taken.jobs.push_back(add_request(id, "", job));
   }
   all.commit();
   return taken;
@@ -276,10 +336,10 @@ std::optional<JobRecord> JobQueue::finish(std::int64_t id, const JobOutcome& out
   const std::lock_guard lock(mutex_);
   WriteTransaction all(database_);
   database_.run(
-      "UPDATE jobs SET state = ?, error = ?, exit_code = ?, ended = ?, ending = 0 WHERE id = ? AND state = 1",
-      number_of(outcome.state), outcome.error, outcome.exit_code, unix_now(), id);
+      "UPDATE jobs SET state = ?, error = ?, exit_code = ?, result = ?, ended = ?, ending = 0"
+      " WHERE id = ? AND state = 1",
+      number_of(outcome.state), outcome.error, outcome.exit_code, outcome.result, unix_now(), id);
   if (database_.changes() == 0) return std::nullopt;
-  database_.run("UPDATE job_texts SET result = ? WHERE job = ?", outcome.result, id);
   const JobRecord job = require(id);
   forget_old();
   all.commit();
@@ -342,31 +402,16 @@ std::vector<JobQueue::Ending> JobQueue::end_overdue(std::int64_t now, const JobO
   return all_ending;
 }
 
-// False if the ticket is not there (any more); "" names the only one that waits.
-bool JobQueue::remove_ticket(const JobRecord& job, const std::string& ticket) {
-  if (ticket.empty()) {
-    if (job.requests - job.misses != 1) return false;
-    database_.run("DELETE FROM tickets WHERE job = ? AND ticket <> ''", job.id);
-    return true;  // a job of an earlier version may have none
-  }
-  database_.run("DELETE FROM tickets WHERE job = ? AND ticket = ?", job.id, ticket);
-  return database_.changes() > 0;
-}
-
 JobQueue::Ending JobQueue::withdraw(std::int64_t id, const std::string& ticket, const JobOutcome& outcome) {
   const std::lock_guard lock(mutex_);
   WriteTransaction all(database_);
   Ending ending{.job = first_of(database_.query(MOETUNE_WHOLE_JOBS "WHERE id = ?", id))};
   if (!ending.job || !is_open(ending.job->state)) return ending;
-  ending.withdrawn = remove_ticket(*ending.job, ticket);
+  database_.run("DELETE FROM requests WHERE job = ? AND ticket = ? AND ticket <> ''", id, ticket);
+  ending.withdrawn = database_.changes() > 0;
   if (!ending.withdrawn) return ending;
-  database_.run(
-      "UPDATE jobs SET requests = max(0, requests - 1), quiet = max(quiet, requests - 1 <= misses AND misses > 0),"
-      " priority = coalesce((SELECT max(t.priority) FROM tickets t WHERE t.job = jobs.id), priority),"
-      " deadline = coalesce((SELECT CASE WHEN min(t.deadline) = 0 THEN 0 ELSE max(t.deadline) END"
-      " FROM tickets t WHERE t.job = jobs.id), deadline) WHERE id = ?",
-      id);
-  if (ending.job->requests <= 1) ending.ended = end_one(id, outcome);
+  sum_up_requests(id);
+  if (require(id).requests == 0) ending.ended = end_one(id, outcome);
   ending.job = require(id);
   all.commit();
   return ending;

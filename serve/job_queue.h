@@ -1,7 +1,7 @@
 // The jobs of a service, open and ended, in a SQLite file of their own: nothing that was accepted is lost by a kill or
-// a reboot, and what was running then is queued again.
+// a reboot, and what was running then is queued again. Each POST is a request of one job; equal ones share an open job.
 //
-// Thread-safe. Errors: BrokenEnvironment for the file; QueueFull.
+// Thread-safe. Errors: BrokenEnvironment for the file, and for one that another version has made; QueueFull.
 #pragma once
 
 #include <chrono>
@@ -38,14 +38,13 @@ struct JobRecord {
   bool quiet = false;           // nobody waits for it: it is put off rather than measured beside others' work
   bool ending = false;          // it runs, and was ended: no request joins it
   std::int64_t not_before = 0;  // seconds since 1970: it was put off until then; 0: it was not
-  std::int64_t requests = 1;    // that were joined into it and not withdrawn
-  std::int64_t misses = 0;      // of these: that nobody waits for, and that have no tickets
+  std::int64_t requests = 1;    // that are not withdrawn; of a missed shape all posts are one
   std::int64_t deadline = 0;    // seconds since 1970; 0: none
   std::int64_t created = 0, started = 0, ended = 0;  // seconds since 1970; 0: not yet
-  std::int64_t starts = 0;                           // more than one after a kill
-  std::string result;                                // JSON; "" if there is none
-  std::string error;                                 // one sentence; "" if there is none
-  std::optional<int> exit_code;                      // as the command of that name would end
+  std::int64_t starts = 0;       // but those that ended in order: kills, and the run that goes on
+  std::string result;            // JSON; "" if there is none
+  std::string error;             // one sentence; "" if there is none
+  std::optional<int> exit_code;  // as the command of that name would end
 };
 
 struct JobOutcome {
@@ -79,11 +78,11 @@ class JobQueue {
 
   struct Submitted {
     JobRecord job;
-    bool joined = false;  // into an open job with an equal request, which now has the higher priority of both
-    std::string ticket;   // by which this request, and no other, is taken back
+    bool joined = false;  // the request is one more of an open job that equals it
+    std::string ticket;   // by which this request, and no other, is taken back; "" if nobody waits (`quiet`)
   };
-  // Takes kind, request, shown, device, priority, weight, quiet and deadline of `job`. A job that anybody waits for is
-  // not quiet, and not put off.
+  // Takes kind, request, shown, device, priority, weight, quiet and deadline of `job`. A job has the highest priority
+  // and the last deadline of its requests. One that anybody waits for is not quiet, and not put off.
   Submitted submit(const JobRecord& job);
 
   struct TakenMisses {
@@ -129,8 +128,8 @@ class JobQueue {
   // The same of all that are past their deadline.
   std::vector<Ending> end_overdue(std::int64_t now, const JobOutcome& outcome);
   // Takes the request of a ticket back, once, however often it is called; with the last one the job ends as `outcome`.
-  // A job that is left with other requests falls back to their priority and deadline; one that is left with misses is
-  // quiet again, and put off until then. Without a ticket the request of the only client that waits is taken back.
+  // A job that is left with other requests has their priority and deadline; one that is left with those of a missed
+  // shape is quiet again, and put off until then.
   Ending withdraw(std::int64_t id, const std::string& ticket, const JobOutcome& outcome);
   bool has_put_off_due(std::int64_t now) const;  // that can start again
 
@@ -142,10 +141,10 @@ class JobQueue {
   };
   Open count_open() const;
   std::string why_full(const Open& open, const JobRecord& job) const;
-  std::optional<JobRecord> joined_into(const JobRecord& job, const std::string& digest);
-  void note_wishes(std::int64_t id, const std::string& ticket, const JobRecord& job);
-  bool remove_ticket(const JobRecord& job, const std::string& ticket);
+  std::int64_t find_equal(const std::string& digest) const;
   std::int64_t insert(const JobRecord& job, const std::string& digest);
+  JobRecord add_request(std::int64_t id, const std::string& ticket, const JobRecord& job);
+  void sum_up_requests(std::int64_t id);
   bool end_one(std::int64_t id, const JobOutcome& outcome);
   void forget_old();
 

@@ -1,9 +1,15 @@
 #include "serve/service.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <charconv>
 #include <condition_variable>
+#include <cstring>
 #include <functional>
 #include <mutex>
 #include <thread>
@@ -11,7 +17,6 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "retune/night_lock.h"
-#include "serve/file_lock.h"
 #include "serve/memory_watch.h"
 #include "serve/served_devices.h"
 
@@ -39,6 +44,33 @@ void check_exposure(const ServiceOptions& options) {
                                  " can be reached by others: that needs --tls-cert and --tls-key, or "
                                  "--behind-tls-proxy if a proxy in front adds TLS");
 }
+
+// What one process has alone: a queue, or a folder into which it publishes, where nothing is written for it. The lock is
+// the operating system's: it ends with its process, however that ends. A file system without locks has none.
+class FileLock {
+ public:
+  // A file that is new is made. `busy`: the sentence if another process holds it.
+  FileLock(const std::filesystem::path& path, const std::string& busy) {
+    const int flags =
+        std::filesystem::is_directory(path) ? O_RDONLY | O_DIRECTORY : O_RDWR | O_CREAT | O_NOFOLLOW;
+    file_ = ::open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK, 0644);
+    if (file_ < 0)
+      throw BrokenEnvironment("cannot make the lock " + path.string() + ": " + std::strerror(errno));
+    if (::flock(file_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
+    ::close(file_);
+    throw BrokenEnvironment(busy);
+  }
+  FileLock(const FileLock&) = delete;
+  // A child that has been forked and is not yet its own program shares the open file: closing alone would leave it the
+  // lock.
+  ~FileLock() {
+    ::flock(file_, LOCK_UN);
+    ::close(file_);
+  }
+
+ private:
+  int file_ = -1;
+};
 
 // Publishes on a thread of its own, so that no GPU waits for it; what is requested meanwhile is one more time. Ends
 // when what was requested is done.
@@ -106,14 +138,12 @@ struct Service::Parts {
   bool publishes() const { return options.publish && !options.packs.empty(); }
 
   void lock_files() {
-    queue_lock.emplace(
-        FileLock::of_file(queue_path.string() + ".lock",
-                          "another service works on the queue " + queue_path.string() +
-                              "; stop it, or give this one a queue of its own with --queue FILE"));
+    queue_lock.emplace(queue_path.string() + ".lock",
+                       "another service works on the queue " + queue_path.string() +
+                           "; stop it, or give this one a queue of its own with --queue FILE");
     if (!publishes()) return;
-    packs_lock.emplace(FileLock::of_folder(
-        options.packs, "another service publishes its winners into " + options.packs +
-                           "; stop it, or give this one a folder of its own or --no-publish"));
+    packs_lock.emplace(options.packs, "another service publishes its winners into " + options.packs +
+                                          "; stop it, or give this one a folder of its own or --no-publish");
   }
 
   // After a job that may have changed a winner.
@@ -138,15 +168,18 @@ struct Service::Parts {
     });
   }
 
-  // A job of a client's that names no device. One of an earlier service may not be understood: it ends with the reason.
-  bool is_to_run(const JobRecord& job, const std::string& device) const {
-    try {
-      return fit->is_to_run(
-          parse_job_request(job.kind, parse_json(job.request, "the stored request"), options.limits, devices),
-          device);
-    } catch (const BadInput&) {
-      return true;
-    }
+  // Of a job of a client's that names no device. Empty if all devices are alike, so that no queue is read for it. A job
+  // of an earlier service may not be understood: it ends with the reason.
+  std::function<bool(const JobRecord&, const std::string&)> choice() const {
+    if (served.size() < 2 || std::ranges::none_of(served, &ServedDevice::recorded)) return {};
+    return [this](const JobRecord& job, const std::string& device) {
+      try {
+        const nlohmann::json request = parse_json(job.request, "the stored request");
+        return is_to_run(parse_job_request(job.kind, request, options.limits, devices), device, served);
+      } catch (const BadInput&) {
+        return true;
+      }
+    };
   }
 
   // 0 while the server begins or ends.
@@ -165,7 +198,6 @@ struct Service::Parts {
   const std::filesystem::path queue_path;
   std::vector<ServedDevice> served;
   std::vector<std::string> devices;  // their names
-  std::optional<DeviceFit> fit;
   std::vector<std::unique_ptr<DeviceLock>> locks;
   std::optional<FileLock> queue_lock, packs_lock;
   JobQueue queue;
@@ -182,12 +214,6 @@ struct Service::Parts {
   std::unique_ptr<HttpServer> server;  // last: its handlers use all of the above
 };
 
-// Empty if all devices are alike, so that no queue is read for it.
-std::function<bool(const JobRecord&, const std::string&)> Service::choice_of(const Parts& parts) {
-  if (!parts.fit->has_recordings() || parts.devices.size() < 2) return {};
-  return [&parts](const JobRecord& job, const std::string& device) { return parts.is_to_run(job, device); };
-}
-
 Service::Service(ServiceOptions options) {
   check_exposure(options);
   if (options.cache.none) throw BadField("no_cache", "a service needs a cache: it stores what it finds");
@@ -195,7 +221,6 @@ Service::Service(ServiceOptions options) {
   Parts& parts = *parts_;
   if (!parts.options.token_file.empty()) parts.access.read_tokens(parts.options.token_file);
   parts.lock_devices();
-  parts.fit.emplace(parts.devices);
   parts.lock_files();
   parts.queue.take_over();
   if (parts.options.process_bytes > 0) parts.watch_memory();
@@ -209,7 +234,7 @@ Service::Service(ServiceOptions options) {
                         .runner = {.cache = parts.options.cache, .threads = parts.threads_each()},
                         .limits = parts.options.limits,
                         .quiet = parts.options.quiet,
-                        .fits = choice_of(parts),
+                        .fits = parts.choice(),
                         .ended = [&parts](const JobRecord& job) {
                           if (parts.publisher) parts.publish_after(job);
                         }});
@@ -224,7 +249,6 @@ Service::Service(ServiceOptions options) {
                .limits = parts.options.limits,
                .devices = parts.devices,
                .served = parts.served,
-               .fit = *parts.fit,
                .connections = [&parts] { return parts.figure(&HttpServer::connections); },
                .closed_connections = [&parts] { return parts.figure(&HttpServer::closed_connections); }},
       parts.options.api);

@@ -8,7 +8,6 @@
 #pragma once
 
 #include <filesystem>
-#include <functional>
 #include <memory>
 #include <set>
 #include <string>
@@ -52,7 +51,6 @@ class Service {
 
  private:
   struct Parts;
-  static std::function<bool(const JobRecord&, const std::string&)> choice_of(const Parts& parts);
   std::unique_ptr<Parts> parts_;
 };
 

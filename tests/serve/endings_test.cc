@@ -95,27 +95,6 @@ TEST_CASE("a request that equals a job which is being cancelled is a job of its 
   CHECK(running.get(path_of(second))["state"] == "running");
 }
 
-TEST_CASE("a DELETE that is sent again takes no other client's request back") {
-  const SlowTrials slow;
-  RunningService running;
-  running.start();
-  const Json first = running.submit(kEndless), second = running.submit(kEndless),
-             third = running.submit(kEndless);
-  CHECK(first["id"] == third["id"]);
-  CHECK(first["ticket"] != third["ticket"]);
-  for (int tries = 0; tries < 3; ++tries)
-    CHECK(Json::parse(running.ask("DELETE", delete_path(first)).body)["requests"] == 2);
-  const HttpResponse whose = running.ask("DELETE", path_of(first));
-  CHECK(whose.status == 409);
-  CHECK(whose.body.find("2 requests wait for this job; ?ticket= names yours") != std::string::npos);
-  CHECK(running.ask("DELETE", path_of(first) + "?ticket=none").status == 200);
-  CHECK(Json::parse(running.ask("DELETE", delete_path(second)).body)["requests"] == 1);
-  CHECK(running.get(path_of(first))["state"] != "cancelled");
-  running.ask("DELETE", path_of(first));  // one is left: whose it is need not be said
-  CHECK(running.ended(first["id"])["state"] == "cancelled");
-  CHECK(running.ask("DELETE", delete_path(third)).status == 200);
-}
-
 TEST_CASE("the jobs that ended last are remembered, whatever their numbers are") {
   RunningService running;
   JobQueue queue(running.folder / "jobs", {.ended = 1});

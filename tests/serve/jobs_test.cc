@@ -68,27 +68,6 @@ TEST_CASE("a job that cannot be is refused with its field, or fails with the com
   CHECK(verify["exit_code"] == 2);  // a recording verifies nothing
 }
 
-TEST_CASE("equal open requests are one job, and it ends when all have withdrawn") {
-  const SlowTrials slow;
-  RunningService running;
-  running.start();
-  const Json first = running.submit(kLong);
-  const HttpResponse again =
-      running.ask("POST", "/v1/jobs", Json{{"kind", "search"}, {"priority", 7}, {"request", kLong}}.dump());
-  CHECK(again.status == 200);
-  const Json joined = Json::parse(again.body);
-  CHECK(joined["id"] == first["id"]);
-  CHECK(joined["requests"] == 2);
-  CHECK(joined["priority"] == 7);
-  const std::string path = "/v1/jobs/" + first["id"].dump() + "?ticket=";
-  CHECK(Json::parse(running.ask("DELETE", path + first["ticket"].get<std::string>()).body)["requests"] == 1);
-  REQUIRE(running.reaches(first["id"], "running"));
-  running.ask("DELETE", path + joined["ticket"].get<std::string>());
-  const Json ended = running.ended(first["id"]);
-  CHECK(ended["state"] == "cancelled");
-  CHECK(ended["exit_code"] == 130);
-}
-
 TEST_CASE("priorities order the queue; queued and running jobs are cancelled; deadlines end both") {
   const SlowTrials slow;
   RunningService running;
@@ -192,59 +171,117 @@ TEST_CASE("a client that stops withdraws its job; one whose request is wrong is 
   CHECK_THROWS_AS(nobody.run("search", kLong, {}), BrokenEnvironment);
 }
 
-TEST_CASE("a queue of the first version is read, and one of a later version is not") {
+TEST_CASE("a queue of another version, and what is none, are refused in one sentence") {
   RunningService running;
   const std::filesystem::path file = running.folder / "jobs";
-  {
-    JobQueue queue(file);
-    queue.submit({.kind = "search",
-                  .request = R"({"kernel":"saxpy","problem":"size=4","seed":1})",
-                  .shown = {},
-                  .device = {},
-                  .priority = 3});
-  }
-  const auto alter = [&](const std::string& sql) {
-    const Database database(file, Database::Access::create, std::chrono::milliseconds(1000));
-    database.execute(sql);
+  const auto refused = [&](const std::string& sql) -> std::string {
+    {
+      const Database database(file, Database::Access::create, std::chrono::milliseconds(1000));
+      database.execute(sql);
+    }
+    try {
+      const JobQueue queue(file);
+      return "";
+    } catch (const BrokenEnvironment& error) {
+      return error.what();
+    }
   };
-  alter(
-      "ALTER TABLE jobs ADD COLUMN request TEXT NOT NULL DEFAULT '';"
-      "ALTER TABLE jobs ADD COLUMN result TEXT NOT NULL DEFAULT '';"
-      "UPDATE jobs SET request = (SELECT request FROM job_texts WHERE job = id); DROP TABLE job_texts;"
-      "ALTER TABLE jobs DROP COLUMN misses; DROP INDEX jobs_by_size;"
-      "ALTER TABLE jobs DROP COLUMN shown; ALTER TABLE jobs DROP COLUMN bytes;"
-      "DROP TABLE tickets; DROP INDEX jobs_open; DROP INDEX jobs_by_end; DROP INDEX jobs_by_deadline;"
-      "ALTER TABLE jobs DROP COLUMN quiet; ALTER TABLE jobs DROP COLUMN not_before;"
-      "ALTER TABLE jobs DROP COLUMN ending;"
-      "CREATE UNIQUE INDEX jobs_open ON jobs (digest) WHERE state < 2; PRAGMA user_version = 1");
-  {
-    JobQueue queue(file);
-    const JobRecord job = queue.find(1).value();
-    CHECK(job.priority == 3);
-    CHECK(job.request == R"({"kernel":"saxpy","problem":"size=4","seed":1})");
-    const std::vector<JobRecord> listed = queue.list({});
-    REQUIRE(listed.size() == 1);
-    CHECK(listed[0].shown == R"({"kernel":"saxpy","problem":"size=4"})");
-    CHECK_FALSE(job.quiet);
-    REQUIRE(queue.start_next("any"));
-    const std::int64_t later = static_cast<std::int64_t>(std::time(nullptr)) + 3600;
-    CHECK(queue.put_off(1, later)->not_before == 0);  // somebody waits for it
-    CHECK(queue.find(1)->starts == 0);
-    const JobRecord missed{
-        .kind = "search", .request = "[]", .shown = {}, .device = {}, .weight = 9, .quiet = true};
-    const std::int64_t id = queue.submit(missed).job.id;
-    REQUIRE(queue.start_next("any"));
-    REQUIRE(queue.start_next("any")->id == id);
-    CHECK(queue.put_off(id, later)->not_before == later);
-    CHECK_FALSE(queue.start_next("any"));
-    CHECK_FALSE(queue.has_put_off_due(later - 1));
-    CHECK(queue.has_put_off_due(later));
-    CHECK(queue.submit(missed).job.not_before == later);
-    JobRecord asked = missed;
-    asked.quiet = false;
-    CHECK(queue.submit(asked).job.not_before == 0);
-    REQUIRE(queue.start_next("any"));
+  CHECK(refused("PRAGMA user_version = 0") == "");  // new
+  for (const char* version : {"4", "6"})
+    CHECK(
+        refused("PRAGMA user_version = " + std::string(version)) ==
+        file.string() + " is the queue of another version of moetune (" + version +
+            ", and this one's is 5): move it away, and submit again what had not ended; trials and winners are in "
+            "the cache");
+  CHECK(refused("PRAGMA application_id = 7") ==
+        file.string() + " is no queue of moetune's service; move it away, or name another");
+}
+
+TEST_CASE(
+    "a job whose service ends in order runs again as often as need be, and one that kills it five times fails") {
+  RunningService running;
+  const std::filesystem::path file = running.folder / "cache.db-jobs";
+  const std::string request = parse_job_request("search", {{"budget", 5U}}, {}, {}).canonical;
+  const JobRecord job{.kind = "search", .request = request, .shown = "{}", .device = {}};
+  // As a service of before would have left it, which ran the job so often.
+  const auto ended_after = [&](int times, bool in_order) {
+    std::int64_t id = 0;
+    {
+      JobQueue queue(file);
+      id = queue.submit(job).job.id;
+    }
+    for (int i = 0; i < times; ++i) {
+      JobQueue queue(file);
+      queue.take_over();
+      REQUIRE(queue.start_next("any")->id == id);
+      if (in_order) queue.put_back(id);
+    }
+    running.start();
+    Json ended = running.ended(id);
+    running.service.reset();
+    return ended;
+  };
+  CHECK(ended_after(20, true)["state"] == "done");
+  CHECK(ended_after(4, false)["state"] == "done");
+  const Json crasher = ended_after(5, false);
+  CHECK(crasher["state"] == "failed");
+  CHECK(crasher["error"]["code"] == "crashes");
+}
+
+TEST_CASE("equal open requests are one job, and who withdraws takes back its own alone, however it is sent") {
+  const SlowTrials slow;
+  RunningService running;
+  running.start();
+  const Json first = running.submit(kLong);
+  const HttpResponse again =
+      running.ask("POST", "/v1/jobs", Json{{"kind", "search"}, {"priority", 7}, {"request", kLong}}.dump());
+  CHECK(again.status == 200);
+  const Json second = Json::parse(again.body);
+  CHECK(second["id"] == first["id"]);
+  CHECK(second["requests"] == 2);
+  CHECK(second["priority"] == 7);
+  REQUIRE(running.reaches(first["id"], "running"));
+  const std::string path = "/v1/jobs/" + first["id"].dump();
+  const auto path_of = [&](const Json& request) {
+    return path + "?ticket=" + request["ticket"].get<std::string>();
+  };
+  CHECK(Json::parse(running.ask("DELETE", path_of(second)).body)["requests"] == 1);
+  CHECK(running.job(first["id"])["priority"] == 0);
+  for (const std::string& wrong : {path_of(second), path, path + "?ticket=", path + "?ticket=%27%27"}) {
+    running.ask("DELETE", wrong);
+    CHECK(running.job(first["id"])["state"] == "running");
   }
-  alter("PRAGMA user_version = 5");
-  CHECK_THROWS_AS(JobQueue{file}, BrokenEnvironment);
+  running.restart();
+  CHECK(running.ask("DELETE", path_of(second)).status == 200);
+  const Json left = running.job(first["id"]);
+  CHECK((left["state"] == "running" || left["state"] == "queued"));
+  CHECK(left["requests"] == 1);
+  running.ask("DELETE", path_of(first));
+  const Json ended = running.ended(first["id"]);
+  CHECK(ended["state"] == "cancelled");
+  CHECK(ended["exit_code"] == 130);
+}
+
+TEST_CASE("a job that is put off waits until then, unless somebody waits for it") {
+  const RunningService unused;  // its folder
+  JobQueue queue(unused.folder / "jobs");
+  const std::int64_t later = static_cast<std::int64_t>(std::time(nullptr)) + 3600;
+  const JobRecord asked{.kind = "search", .request = "{}", .shown = {}, .device = {}};
+  JobRecord missed = asked;
+  missed.request = "[]";
+  missed.quiet = true;
+  const std::int64_t first = queue.submit(asked).job.id, second = queue.submit(missed).job.id;
+  REQUIRE(queue.start_next("any")->id == first);
+  CHECK(queue.put_off(first, later)->not_before == 0);
+  CHECK(queue.find(first)->starts == 0);
+  REQUIRE(queue.start_next("any")->id == first);
+  REQUIRE(queue.start_next("any")->id == second);
+  CHECK(queue.put_off(second, later)->not_before == later);
+  CHECK_FALSE(queue.start_next("any"));
+  CHECK_FALSE(queue.has_put_off_due(later - 1));
+  CHECK(queue.has_put_off_due(later));
+  CHECK(queue.submit(missed).job.not_before == later);
+  missed.quiet = false;
+  CHECK(queue.submit(missed).job.not_before == 0);
+  CHECK(queue.start_next("any")->id == second);
 }
