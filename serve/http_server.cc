@@ -1,5 +1,6 @@
 #include "serve/http_server.h"
 
+#include <openssl/ssl.h>
 #include <sys/socket.h>
 
 #include <array>
@@ -16,13 +17,13 @@
 #include <boost/beast/core.hpp>
 #include <boost/beast/http.hpp>
 #include <boost/beast/ssl.hpp>
+#include <mutex>
 #include <optional>
 #include <thread>
 
 #include "base/error.h"
+#include "base/regular_file.h"
 #include "serve/http_parts.h"
-#include "serve/peer_counts.h"
-#include "serve/server_tls.h"
 
 namespace moetune {
 namespace {
@@ -37,6 +38,7 @@ constexpr std::chrono::milliseconds kStreamPoll{100};  // also gathers what happ
 constexpr std::chrono::seconds kDrainTime{2};
 constexpr std::size_t kMostDrained = std::size_t{8} << 20;
 constexpr int kSendBuffer = 256 << 10;
+constexpr std::size_t kMostPem = 1 << 20;
 constexpr const char* kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
 constexpr const char* kMalformed = "The path, the query or the Host of the request is malformed.";
 constexpr const char* kFailed = "The service failed at this request.";
@@ -58,6 +60,52 @@ bool is_end(const NetError& error) {
   return error == http::error::end_of_stream ||
          error.category() != NetError(http::error::bad_method).category();
 }
+
+std::string pem_of(const char* field, const std::string& file) {
+  try {
+    return read_regular_file(file, kMostPem);
+  } catch (const BadInput& error) {
+    throw BadField(field, error.what());
+  }
+}
+
+// With the certificate and the key of `options`; nullopt if it names none. Throws BadField for a file that is none.
+std::optional<asio::ssl::context> server_tls(const HttpServerOptions& options) {
+  std::optional<asio::ssl::context> tls;
+  if (options.tls_cert.empty()) return tls;
+  tls.emplace(asio::ssl::context::tls_server);
+  ::SSL_CTX_set_min_proto_version(tls->native_handle(), TLS1_2_VERSION);
+  NetError error;
+  const std::string chain = pem_of("tls_cert", options.tls_cert), key = pem_of("tls_key", options.tls_key);
+  tls->use_certificate_chain(asio::buffer(chain), error);
+  if (error) throw BadField("tls_cert", options.tls_cert + " is no certificate in PEM: " + error.message());
+  tls->use_private_key(asio::buffer(key), asio::ssl::context::pem, error);
+  if (error)
+    throw BadField("tls_key", options.tls_key + " is not its private key in PEM: " + error.message());
+  return tls;
+}
+
+// How many of something each address has. Thread-safe.
+class PeerCounts {
+ public:
+  // False if it has `most` already; 0 bounds nothing.
+  bool add(const std::string& peer, std::size_t most) {
+    const std::lock_guard lock(mutex_);
+    std::size_t& count = counts_[peer];
+    if (most > 0 && count >= most) return false;
+    ++count;
+    return true;
+  }
+  void remove(const std::string& peer) {
+    const std::lock_guard lock(mutex_);
+    const auto found = counts_.find(peer);
+    if (found != counts_.end() && --found->second == 0) counts_.erase(found);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::string, std::size_t> counts_;
+};
 
 }  // namespace
 
