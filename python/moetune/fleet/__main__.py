@@ -2,23 +2,15 @@
 
 import argparse
 import dataclasses
+import json
 import re
 import sys
 from pathlib import Path
 
 from moetune.fleet.command import BadOption, FleetError
-from moetune.fleet.driver import printable, to_stderr, tune
-from moetune.fleet.options import FleetOptions, Summary
-from moetune.fleet.results import text_of
+from moetune.fleet.driver import FleetOptions, Summary, printable, to_stderr, tune
 
-EXIT_CODES = "Exit code 1: a workload or a host was left out; 2: a wrong option; 3: no cluster, or it cannot be used."
-
-
-def _positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise ValueError
-    return value
+EXIT_CODES = "Exit code 1: a workload was left out; 2: a wrong option; 3: no cluster, or it cannot be used."
 
 
 def _seconds(text: str) -> float:
@@ -26,67 +18,53 @@ def _seconds(text: str) -> float:
     number = r"(\d+(?:\.\d*)?|\.\d+)"
     units = "".join(f"(?:{number}{unit})?" for unit in "dhms")
     parts = re.fullmatch(units, text) or re.fullmatch(f"()()(){number}", text)
-    if parts is None:
-        raise ValueError
-    value = sum(float(part or 0) * unit for part, unit in zip(parts.groups(), (86400, 3600, 60, 1)))
+    groups = parts.groups() if parts is not None else ()
+    value = sum(float(part or 0) * unit for part, unit in zip(groups, (86400, 3600, 60, 1)))
     if not 0 < value <= 366 * 86400:
         raise ValueError
     return value
 
 
-_positive.__name__, _seconds.__name__ = "count of at least 1", "span of time, such as 90, 30s, 5m or 1h30m:"
+_seconds.__name__ = "span of time, such as 90, 30s, 5m or 1h30m:"
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m moetune.fleet", description=__doc__, epilog=EXIT_CODES)
-    tune_ = parser.add_subparsers(dest="command", required=True, metavar="tune").add_parser(
-        "tune", help="tune a list of workloads on the GPUs of a Ray cluster", epilog=EXIT_CODES,
-        description="Tunes every workload once for each kind of GPU in the cluster and merges the winners into a pack."
-                    " Started again after it was stopped or killed, it goes on.")
-    add = tune_.add_argument
+    parser = argparse.ArgumentParser(
+        prog="python -m moetune.fleet", epilog=EXIT_CODES,
+        description="Tunes every workload once for each kind of GPU in a Ray cluster and merges the winners into a"
+                    " pack. Started again after it was stopped or killed, it goes on.")
+    add = parser.add_argument
+    add("command", choices=["tune"])
     add("--workloads", type=Path, required=True, metavar="FILE", help="the list (docs/workloads.md)")
     add("--into", type=Path, required=True, metavar="PACK", help="the pack; one that is there takes part in the merge")
     add("--address", default="auto", help="of the cluster: auto, HOST:PORT, or local for this machine alone (auto)")
-    add("--accelerator", action="append", default=[], metavar="TYPE", help="only nodes of this type of Ray's; repeat")
-    add("--budget", type=_positive, default=200, metavar="N", help="trials of each workload (200)")
-    add("--task-time", type=_seconds, default=3600.0, metavar="SPAN", help="a search ends after it (1h)")
-    add("--wait", type=_seconds, default=300.0, metavar="SPAN", help="for a node when none can go on (5m)")
-    add("--install", default="", metavar="PATH", help="puts the pack there on each host, in two stages")
-    add("--sign-key", type=Path, metavar="FILE",
-        help="signs the pack (docs/sync.md); with --install the signature goes to each host too")
-    add("--first", type=_positive, default=1, metavar="K", help="hosts of each hardware that install and duel first")
-    add("--duels", type=_positive, default=8, metavar="N", help="workloads that these duel, heaviest first (8)")
-    add("--allow-recorded", action="store_true", help="for tests: nodes replay recordings; no pack is made of them")
+    add("--accelerator", dest="accelerators", action="append", default=[], metavar="TYPE",
+        help="only nodes of this type of Ray's; repeat")
+    add("--budget", type=int, default=200, metavar="N", help="trials of each workload (200)")
+    add("--task-time", dest="task_time_s", type=_seconds, default=3600.0, metavar="SPAN", help="of one search (1h)")
+    add("--wait", dest="wait_s", type=_seconds, default=300.0, metavar="SPAN", help="until a node can go on (5m)")
     add("--json", action="store_true", help="one JSON document on stdout")
     return parser
 
 
-def _say(line: str) -> None:
-    print(printable(line))
-
-
-def _print(summary: Summary, options: FleetOptions) -> None:
-    for name, why in summary.given_up.items():
-        _say(f"given up: {name}: {why}")
-    for name in summary.not_reached:
-        _say(f"not reached: {name}")
-    for refused in summary.refused:
-        _say(f"refused: {refused}")
-    _say(f"{summary.done} tuned ({summary.resumed} of them before), {len(summary.given_up)} given up,"
-          f" {len(summary.not_reached)} not reached; {summary.nodes_lost} nodes and {summary.losses} searches lost")
-    pack = summary.merged.get("pack")
-    if pack:
-        _say(f"{options.into}: {pack['winners']} winners of {pack['families']} families")
-    else:
-        _say(f"{options.into} was not written: there is no winner that a server may launch")
+def _text(summary: Summary, into: Path) -> str:
+    pack = (f"{summary.pack['winners']} winners of {summary.pack['families']} families" if summary.pack
+            else f"not written: {summary.why_no_pack}")
+    return printable("\n".join([
+        *(f"given up: {name}: {why}" for name, why in summary.given_up.items()),
+        *(f"not reached: {name}" for name in summary.not_reached),
+        f"{summary.done} tuned ({summary.resumed} of them before), {len(summary.given_up)} given up,"
+        f" {len(summary.not_reached)} not reached; {summary.nodes_lost} nodes lost", f"{into}: {pack}"]))
 
 
 def main() -> int:
-    given = _parser().parse_args()
-    options = FleetOptions(
-        workloads=given.workloads, into=given.into, address=given.address, accelerators=tuple(given.accelerator),
-        budget=given.budget, task_time_s=given.task_time, wait_s=given.wait, install=given.install,
-        sign_key=given.sign_key, first=given.first, duels=given.duels, allow_recorded=given.allow_recorded)
+    parser = _parser()
+    given = vars(parser.parse_args())
+    if given["budget"] < 1:
+        parser.error("--budget must be at least 1")
+    del given["command"]
+    as_json = given.pop("json")
+    options = FleetOptions(**given)
     try:
         summary = tune(options)
     except FleetError as error:
@@ -95,10 +73,7 @@ def main() -> int:
     except KeyboardInterrupt:
         to_stderr("moetune.fleet: interrupted; the same command goes on")
         return 130
-    if given.json:
-        print(text_of(dataclasses.asdict(summary)), end="")
-    else:
-        _print(summary, options)
+    print(json.dumps(dataclasses.asdict(summary), indent=2) if as_json else _text(summary, options.into))
     return 0 if summary.complete() else 1
 
 

@@ -1,61 +1,72 @@
-"""Tunes a list of workloads on a Ray cluster: the loop between the policy, the cluster and the results.
+"""Tunes a list of workloads on a Ray cluster: nodes with their GPUs, a function on a node, its answer, and retries.
 
-Workloads are tuned once for each kind of hardware that the cluster has. A driver that is killed and started again goes
-on: results are in a folder beside the pack, each written in one step.
+Ray trusts its nodes: each can run code on all others. The checks of answers (results.py) guard against broken ones.
 """
 
-import hashlib
+import importlib
+import socket
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+from moetune._version import __version__
 from moetune.fleet import worker
-from moetune.fleet.cluster import Answer, Cluster, ClusterNode
-from moetune.fleet.command import BadOption, FleetError, ToolFailed, read_bounded, run_tool, tool_version
-from moetune.fleet.options import FleetOptions, Summary
-from moetune.fleet.policy import Assignment, Policy, State, Task
-from moetune.fleet.results import BadResult, ResultFolder, Wanted, is_pack, read_workloads, task_key
-from moetune.fleet.rollout import roll_out
+from moetune.fleet.command import FleetError, ToolFailed
+from moetune.fleet.placement import Placement, Shard
+from moetune.fleet.results import BadResult, ResultFolder, read_workloads
 
-PROBES = 3  # of one node, then it is left out
-LARGEST_PACK = 1 << 30
-LARGEST_SIGNATURE = 4096
+ACCELERATOR = "accelerator_type:"
 SILENT_WAIT = 5.0  # seconds, in which more nodes may join; then it is said once that none can go on
-Listener = Callable[[str], None]
+CRASH_SETTLES = 5.0  # seconds: a worker that died may be the first sign of a dying node
+
+
+@dataclass(frozen=True)
+class FleetOptions:
+    workloads: Path  # a list (docs/workloads.md)
+    into: Path  # the pack; results are kept in INTO.fleet beside it until all are there
+    address: str = "auto"  # of the Ray cluster, as ray.init takes it
+    accelerators: tuple[str, ...] = ()  # Ray's accelerator types, "H100"; empty: all nodes with a GPU
+    budget: int = 200  # trials of each workload
+    task_time_s: float = 3600.0  # one search ends after it
+    wait_s: float = 300.0  # how long to wait for a node when none can go on
+
+
+@dataclass
+class Summary:
+    done: int = 0
+    resumed: int = 0  # of these, by an earlier driver
+    given_up: dict[str, str] = field(default_factory=dict)  # workload -> why
+    not_reached: list[str] = field(default_factory=list)
+    nodes_lost: int = 0
+    left_out: dict[str, str] = field(default_factory=dict)  # nodes that get nothing, or nothing more -> why
+    pack: Any = None  # as `moetune cache export --json` prints it; None: see why_no_pack
+    why_no_pack: str = "nothing is tuned"
+
+    def complete(self) -> bool:
+        return not self.given_up and not self.not_reached and self.pack is not None
 
 
 def printable(text: str) -> str:
-    """Names come from nodes and files of others: nothing of them is obeyed by a terminal."""
+    """Escapes what a terminal would obey: names come from nodes and files of others."""
     return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
 
 
 def to_stderr(line: str) -> None:
-    """A line of progress."""
+    """Prints a line of progress."""
     print(printable(line), file=sys.stderr, flush=True)
 
 
-def tune(options: FleetOptions, listener: Listener = to_stderr) -> Summary:
-    """Tunes the list on the cluster, merges what comes back into the pack, and installs it if that is wanted.
-
-    Raises FleetError for a wrong list, option or cluster. What one workload or node does is in the summary.
-    """
+def tune(options: FleetOptions, listener: Callable[[str], None] = to_stderr) -> Summary:
+    """Raises FleetError for a wrong list, option or cluster. What one workload or node does is in the summary."""
     return Fleet(options, listener).run()
 
 
-@dataclass
-class _Running:
-    assignment: Assignment | None  # None: a probe
-    node: str
-
-
-@dataclass
-class _Nodes:
-    known: dict[str, ClusterNode] = field(default_factory=dict)  # alive
-    gone: set[str] = field(default_factory=set)  # Ray still lists one for a while; one that comes back has another id
-    probing: set[str] = field(default_factory=set)
-    probes: dict[str, int] = field(default_factory=dict)
+def _first_line(error: object) -> str:
+    lines = str(error).strip().splitlines()
+    return (lines[0] if lines else type(error).__name__)[:300]
 
 
 class Fleet:
@@ -63,282 +74,202 @@ class Fleet:
 
     run_on_node: Callable[[dict[str, Any]], tuple[dict[str, Any], bytes]] = staticmethod(worker.tune)
 
-    def __init__(self, options: FleetOptions, listener: Listener) -> None:
+    def __init__(self, options: FleetOptions, listener: Callable[[str], None]) -> None:
         self._options = options
         self._listener = listener
-        self._folder = ResultFolder(options.into)
-        self._policy = Policy(options.limits)
+        self._folder = ResultFolder(options.into, f"{__version__} budget={options.budget}")
+        self._placement = Placement()
         self._summary = Summary()
-        self._nodes = _Nodes()
-        self._wanted: dict[str, Wanted] = {}
-        self._running: dict[Any, _Running] = {}
-        self._began = time.monotonic()
+        self._known: dict[str, dict[str, float]] = {}  # nodes that live and are not left out -> Ray's resources
+        self._gone: set[str] = set()  # Ray lists a lost node for a while; one that comes back has another id
+        self._resting: dict[str, float] = {}  # nodes on which a worker died -> until when nothing is started there
         self._hardware: set[str] = set()
-        self._version = ""
+        self._calls: dict[Any, tuple[str, Shard | None, float]] = {}  # -> node, None if a probe, when to give up
+        self._done: list[Shard] = []
+        self._began = time.monotonic()
 
     def run(self) -> Summary:
         self._workloads = read_workloads(self._options.workloads)
-        self._version = tool_version()
         with self._folder.locked():
-            self._require_pack()
-            for kernel, seconds in self._folder.seconds_by_kernel().items():
-                self._policy.expect(kernel, seconds)
-            self._cluster = Cluster(self._options.address)
-            try:
-                self._tune_all()
-                self._report()
-                if self._options.install and not self._options.allow_recorded:
-                    self._install()
-            finally:
-                self._cluster.close()
+            self._folder.require_pack()
+            self._connect()
+            self._tune_all()
+            self._report()
             if self._summary.complete():
-                self._folder.clear(list(self._wanted.values()))
+                self._folder.clear(self._done)
         return self._summary
 
-    def _require_pack(self) -> None:
-        into, key = self._options.into, self._options.sign_key
-        if key is not None and not key.is_file():
-            raise BadOption(f"--sign-key: there is no file {key}; moetune cache new-key makes one")
-        if not into.exists():
-            return
+    def _connect(self) -> None:
+        """To the cluster, for the life of this process; one that is connected stays where it is."""
         try:
-            run_tool(["cache", "check", "--cache", str(into)], 600)
-        except ToolFailed as error:
-            raise BadOption(f"--into: {error}") from None
-        if not is_pack(into):
-            raise BadOption(f"--into: {into} is a cache, not a pack; name another file")
+            self._ray = importlib.import_module("ray")
+        except ImportError:
+            raise FleetError("the fleet runs on Ray, which is not installed here; pip install ray") from None
+        address = self._options.address
+        host, _, port = address.rpartition(":")
+        try:
+            if host and port.isdigit() and "/" not in host:  # Ray would try for minutes if nobody listens there
+                socket.create_connection((host, int(port)), timeout=10).close()
+            self._ray.init(address=address, log_to_driver=False, configure_logging=False, ignore_reinit_error=True)
+        except (RuntimeError, ValueError, OSError, OverflowError) as error:
+            raise FleetError(f"--address: no Ray cluster at {address}: {_first_line(error)}") from None
 
     def _tune_all(self) -> None:
-        waiting_since, is_said = None, False
+        idle_since, is_said = time.monotonic(), False
         while True:
             self._look_at_nodes()
-            for assignment in self._policy.assign():
-                self._start(assignment)
-            if self._wanted and self._policy.finished() and not self._nodes.probing:
+            now = time.monotonic()
+            for shard, node in self._placement.assign({node for node, end in self._resting.items() if now < end}):
+                self._start_shard(shard, node)
+            if self._hardware and not self._calls and not self._placement.waiting:
                 return
-            waits = not self._running and (not self._wanted or self._policy.stuck())
-            waiting_since = (waiting_since or time.monotonic()) if waits else None
-            waited = time.monotonic() - waiting_since if waiting_since is not None else 0.0
-            if waited > self._options.wait_s:
-                self._give_up(f"none that can go on came within {self._options.wait_s:.0f} s")
-                return
-            if waited > SILENT_WAIT and self._all_left_out():
-                self._give_up("all that are there are left out")
-                return
-            if waited > SILENT_WAIT and not is_said:
+            idle_since = now if self._calls else idle_since
+            idle_s = now - idle_since
+            if idle_s > self._options.wait_s:
+                return self._end(f"none that can go on came within {self._options.wait_s:.0f} s")
+            if idle_s > SILENT_WAIT and self._summary.left_out and not self._known and not self._gone:
+                return self._end("all that are there are left out")
+            if idle_s > SILENT_WAIT and not is_said:
                 self._say(f"No node can go on; waiting for one, up to {self._options.wait_s:.0f} s.")
-            is_said = waited > SILENT_WAIT
-            for answer in self._cluster.answers(1.0, self._options.largest_result):
-                self._take(answer)
+            is_said = idle_s > SILENT_WAIT
+            self._take_answers(1.0)
 
-    def _left_out(self) -> dict[str, str]:
-        """Nodes that get nothing, or nothing more, with the reason."""
-        return {**self._summary.set_aside, **self._policy.set_aside()}
-
-    def _all_left_out(self) -> bool:
-        """Whether every node of the cluster is: waiting longer mends none of them. A node that was lost may come back."""
-        nodes = self._nodes
-        return bool(nodes.known) and not nodes.gone and self._left_out().keys() >= nodes.known.keys()
-
-    def _give_up(self, after: str) -> None:
-        why = "".join(f"; node {node[:8]}: {why}" for node, why in list(self._left_out().items())[:1])
-        if not self._wanted:
-            accelerators = ", ".join(self._options.accelerators) or "any type"
-            raise FleetError(f"the cluster has no node with a GPU ({accelerators}) that moetune can use: {after}{why}")
+    def _end(self, after: str) -> None:
+        """Ends a run that no node can go on with: an error if there never was one."""
+        why = "".join(f"; node {node[:8]}: {why}" for node, why in list(self._summary.left_out.items())[:1])
+        if not self._hardware:
+            types = ", ".join(self._options.accelerators) or "any type"
+            raise FleetError(f"the cluster has no node with a GPU ({types}) that moetune can use: {after}{why}")
         self._say(f"No node can go on: {after}{why}. The same command goes on later.")
 
     def _look_at_nodes(self) -> None:
-        alive = {node.id: node for node in self._cluster.nodes() if self._takes(node)}
-        for node in sorted(set(self._nodes.known) - set(alive)):
+        types = {ACCELERATOR + each for each in self._options.accelerators}
+        alive = {str(node["NodeID"]): node["Resources"] for node in self._ray.nodes()
+                 if node["Alive"] and node["Resources"].get("GPU", 0) >= 1
+                 and (not types or not types.isdisjoint(node["Resources"])) and node["NodeID"] not in self._gone}
+        for node in sorted(self._known.keys() - alive.keys()):
             self._lose(node)
-        for node, of in alive.items():
-            if node not in self._nodes.known:
-                self._nodes.known[node] = of
-                self._probe(node)
-
-    def _takes(self, node: ClusterNode) -> bool:
-        types = self._options.accelerators
-        return (not types or not node.accelerators.isdisjoint(types)) and node.id not in self._nodes.gone
-
-    def _probe(self, node: str) -> None:
-        self._nodes.probing.add(node)
-        self._nodes.probes[node] = self._nodes.probes.get(node, 0) + 1
-        call = self._cluster.start(node, worker.probe, self._options.allow_recorded, limit_s=3 * worker.QUERY_S)
-        self._running[call] = _Running(None, node)
+        for node in sorted(alive.keys() - self._known.keys() - self._summary.left_out.keys()):
+            self._known[node] = alive[node]
+            self._start(node, None, 3 * worker.QUERY_S, worker.probe)
 
     def _lose(self, node: str) -> None:
-        if self._nodes.known.pop(node, None) is None:
-            return
-        self._nodes.gone.add(node)
-        self._nodes.probing.discard(node)
-        lost = self._policy.lose(node)
+        del self._known[node]
+        self._gone.add(node)
+        self._placement.leave(node)
         self._summary.nodes_lost += 1
-        self._say(f"Node {node[:8]} is gone" + "".join(f"; {self._name(task.key)} runs again" for task in lost))
-        for call in [call for call, running in self._running.items() if running.node == node]:
-            del self._running[call]
-            self._cluster.forget(call)
+        self._say(f"Node {node[:8]} is gone")
+        for reference in [each for each, call in self._calls.items() if call[0] == node]:
+            _, shard, _ = self._calls.pop(reference)
+            if shard is not None:
+                self._failed(shard, node, "its node was lost")
 
-    def _start(self, assignment: Assignment) -> None:
-        wanted, options = self._wanted[assignment.task.key], self._options
-        node = self._nodes.known[assignment.node]
-        request = {"key": wanted.key, "kernel": wanted.kernel, "problem": wanted.problem, "hardware": wanted.hardware,
-                   "recorded": wanted.recorded, "budget": options.budget, "time_s": options.task_time_s,
-                   "threads": max(1, min(16, node.cpus // node.gpus)), "largest_bytes": options.largest_result}
-        call = self._cluster.start(node.id, type(self).run_on_node, request, with_bytes=True,
-                                   limit_s=2 * options.task_time_s + 6 * worker.QUERY_S)
-        self._running[call] = _Running(assignment, node.id)
+    def _start(self, node: str, shard: Shard | None, limit_s: float, function: Any, *arguments: Any) -> None:
+        affinity = self._ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(node, soft=False)
+        remote = self._ray.remote(num_cpus=0, num_gpus=1, max_retries=0, scheduling_strategy=affinity)(function)
+        self._calls[remote.remote(*arguments)] = node, shard, time.monotonic() + limit_s
 
-    def _take(self, answer: Answer) -> None:
-        running = self._running.pop(answer.call, None)
-        if running is None:
-            return  # of a node that is gone
-        if answer.lost:
-            self._running[answer.call] = running  # so that it is forgotten with the others of the node
-            self._lose(running.node)
-        elif running.assignment is None:
-            self._take_probe(running.node, answer)
-        else:
-            self._take_result(running.assignment, answer)
+    def _start_shard(self, shard: Shard, node: str) -> None:
+        options, resources = self._options, self._known[node]
+        threads = max(1, min(16, int(resources.get("CPU", 1) // resources["GPU"])))
+        request = {"kernel": shard.kernel, "problem": shard.problem, "hardware": shard.hardware, "threads": threads,
+                   "budget": options.budget, "time_s": options.task_time_s}
+        self._start(node, shard, 2 * options.task_time_s + 6 * worker.QUERY_S, type(self).run_on_node, request)
 
-    def _take_probe(self, node: str, answer: Answer) -> None:
-        self._nodes.probing.discard(node)
-        found = answer.value if isinstance(answer.value, dict) else {"status": "broken", "why": answer.why}
-        if found.get("status") == "ok" and found.get("version") != self._version:
-            found = {"why": f"it has {str(found.get('version'))[:80]}, and the driver {self._version}"}
+    def _take_answers(self, wait_s: float) -> None:
+        """Those that have come, within `wait_s` if nothing is there yet."""
+        if not self._calls:
+            time.sleep(wait_s)
+            return
+        ready = self._ray.wait(list(self._calls), timeout=wait_s)[0]
+        ready += [each for each, call in self._calls.items() if call[2] <= time.monotonic() and each not in ready]
+        for reference in ready:
+            node, shard, end = self._calls.pop(reference)
+            value, why = self._answer(reference, node, 60 if end > time.monotonic() else 0)
+            if shard is None:
+                self._take_probe(node, value if isinstance(value, dict) else {"why": why})
+            elif why:
+                self._failed(shard, node, why)
+            else:
+                self._take_result(shard, node, value)
+
+    def _answer(self, reference: Any, node: str, timeout_s: float) -> tuple[Any, str]:
+        """A call's value, or why there is none."""
+        errors = self._ray.exceptions
+        try:
+            return self._ray.get(reference, timeout=timeout_s), ""
+        except errors.GetTimeoutError:
+            self._ray.cancel(reference, force=True)
+            return None, "it did not answer in time"
+        except errors.RayTaskError as error:
+            return None, _first_line(getattr(error, "cause", None) or error)
+        except errors.RayError as error:  # the worker process died, or its node
+            self._resting[node] = time.monotonic() + CRASH_SETTLES
+            return None, _first_line(error)
+        except Exception as error:  # what an answer's own unpacking may throw
+            return None, f"the answer cannot be read: {_first_line(error)}"
+
+    def _take_probe(self, node: str, found: dict[str, Any]) -> None:
+        why = str(found.get("why") or "its answer makes no sense")
+        if found.get("status") == "ok" and found.get("version") != __version__:
+            why = f"it has moetune {str(found.get('version'))[:80]}, and the driver {__version__}"
         elif found.get("status") == "ok" and isinstance(found.get("hardware"), str):
             return self._join(node, found["hardware"][:1000])
-        elif self._nodes.probes[node] < PROBES:
-            return self._probe(node)
-        self._summary.set_aside[node] = str(found.get("why", "its answer makes no sense"))[:500]
-        self._say(f"Node {node[:8]} is left out: {self._summary.set_aside[node]}")
+        self._leave_out(node, why)
+
+    def _leave_out(self, node: str, why: str) -> None:
+        self._placement.leave(node)
+        self._known.pop(node, None)
+        self._summary.left_out[node] = why[:500]
+        self._say(f"Node {node[:8]} is left out: {why[:500]}")
 
     def _join(self, node: str, hardware: str) -> None:
         if hardware not in self._hardware:
             self._hardware.add(hardware)
-            self._add_workloads(hardware)
-        self._policy.join(node, hardware, self._nodes.known[node].gpus)
+            for rank, (kernel, problem) in enumerate(self._workloads):
+                shard = Shard(rank, hardware, kernel, problem)
+                if self._folder.has(shard):
+                    self._done.append(shard)
+                    self._summary.resumed += 1
+                else:
+                    self._placement.add(shard)
+            self._say(f"{hardware}: {len(self._workloads)} workloads")
+        self._placement.join(node, hardware, int(self._known[node]["GPU"]))
 
-    def _add_workloads(self, hardware: str) -> None:
-        """Those that an earlier driver had are done already."""
-        settings = f"{self._version} budget={self._options.budget}"
-        for each in self._workloads:
-            key = task_key(each["kernel"], each["problem"], hardware, settings)
-            wanted = Wanted(key, each["kernel"], each["problem"], hardware, self._options.allow_recorded)
-            self._wanted[key] = wanted
-            self._policy.add(Task(key, hardware, wanted.kernel, each["weight"]))
-            if self._folder.has(wanted):
-                self._policy.done(key, "")
-                self._summary.resumed += 1
-        self._say(f"{hardware}: {len(self._workloads)} workloads")
-
-    def _take_result(self, assignment: Assignment, answer: Answer) -> None:
-        key, node = assignment.task.key, assignment.node
-        if answer.why:
-            return self._failed(assignment, answer.why)
+    def _take_result(self, shard: Shard, node: str, answer: Any) -> None:
         try:
-            claim, data = answer.value
-            if not isinstance(claim, dict) or claim.get("status") not in ("ok", "left_out", "broken"):
-                raise BadResult("the answer makes no sense")
+            claim, data = answer
             if claim["status"] != "ok":
-                return self._failed(assignment, str(claim.get("why"))[:500], claim["status"] == "broken")
-            copy = self._policy.state(key) is State.DONE
-            self._folder.keep(self._wanted[key], data, claim, self._options.largest_result, copy)
-        except (BadResult, KeyError, TypeError, ValueError) as error:
-            self._summary.refused.append(f"{self._name(key)} from node {node[:8]}: {error}")
-            return self._failed(assignment, f"its result was refused: {error}")
-        if self._policy.done(key, node):
-            self._learn(self._wanted[key].kernel, claim.get("seconds"))
-            self._say(f"{self._name(key)}: {_time_text(claim.get('time_us'))}")
-        else:
-            self._say(f"{self._name(key)}: came twice")
+                return self._failed(shard, node, str(claim["why"])[:500], claim["status"] == "broken")
+            self._folder.keep(shard, data)
+        except BadResult as error:
+            return self._failed(shard, node, f"its result was refused: {error}")
+        except (KeyError, TypeError, ValueError):
+            return self._failed(shard, node, "its answer makes no sense")
+        self._placement.done(node)
+        self._done.append(shard)
+        time_us = claim.get("time_us")
+        self._say(f"{shard}: " + (f"{time_us:.4g} us" if isinstance(time_us, float) else "tuned"))
 
-    def _learn(self, kernel: str, seconds: Any) -> None:
-        if isinstance(seconds, float) and 0 < seconds < 1e6:
-            self._policy.expect(kernel, seconds)
-            self._folder.keep_seconds(self._policy.expected())
-
-    def _failed(self, assignment: Assignment, why: str, blame_node: bool = True) -> None:
-        key = assignment.task.key
-        self._policy.failed(key, assignment.node, why, blame_node)
-        what = {State.WAITING: "runs again", State.GIVEN_UP: "is given up"}.get(self._policy.state(key), "goes on")
-        self._say(f"{self._name(key)} {what}: {why}")
+    def _failed(self, shard: Shard, node: str, why: str, blame_node: bool = True) -> None:
+        leaves = self._placement.failed(shard, node, why, blame_node)
+        self._say(f"{shard} {'is given up' if shard in self._placement.given_up else 'runs again'}: {why}")
+        if leaves:
+            self._leave_out(node, why)
 
     def _report(self) -> None:
-        policy, summary = self._policy, self._summary
-        done = [self._wanted[task.key] for task in policy.tasks(State.DONE)]
-        summary.done = len(done)
-        summary.given_up = {self._name(task.key): policy.why(task.key) for task in policy.tasks(State.GIVEN_UP)}
-        summary.not_reached = [self._name(task.key) for task in policy.tasks(State.WAITING)]
-        summary.losses, summary.duplicates = policy.losses, policy.duplicates
-        summary.set_aside.update(policy.set_aside())
-        if done:
-            summary.merged = self._folder.merge(done)
-            self._sign()
-
-    def _sign(self) -> None:
-        if self._options.sign_key is not None and self._summary.merged.get("pack"):
-            run_tool(["cache", "sign", str(self._options.into), "--key", str(self._options.sign_key)], 600)
-
-    def _signature(self) -> str:
-        """Of the pack that this run has made. One beside it without a key of this run is of an earlier pack."""
-        if self._options.sign_key is None:
-            return ""
-        signature = worker.signature_path(self._options.into)
-        return read_bounded(signature, LARGEST_SIGNATURE).decode("ascii")
-
-    def _install(self) -> None:
-        if not self._summary.merged.get("pack"):
-            return
-        data = read_bounded(self._options.into, LARGEST_PACK)
-        usable = [node for node in self._policy.nodes() if node not in self._summary.set_aside]
-        hosts = {node: self._policy.hardware_of(node) for node in usable}
-        request = {"path": self._options.install, "sha256": hashlib.sha256(data).hexdigest(),
-                   "signature": self._signature()}
-        duels = [(each["kernel"], each["problem"]) for each in self._workloads[:self._options.duels]]
-        sent = self._cluster.put(data)
-        result = roll_out(hosts, self._options.first, request, duels,
-                          lambda nodes, what, request: self._ask(list(nodes), what, request, sent))
-        self._summary.rollout = result
-        for host, why in result.failed.items():
-            self._say(f"Not installed on node {host[:8]}: {why}")
-        self._say(f"Installed on {len(result.installed)} of {len(hosts)} hosts"
-                  + ("" if result.agreed else "; the first did not agree, so all went back"))
-
-    def _ask(self, nodes: list[str], what: str, request: dict[str, Any], sent: Any) -> dict[str, dict[str, Any]]:
-        """One request to nodes, all at once."""
-        limit_s = 3 * worker.QUERY_S * (1 + len(request.get("duels", [])))
-        calls: dict[Any, str] = {}
-        for node in nodes:
-            arguments = (request, sent) if what == "install" else (request,)
-            calls[self._cluster.start(node, getattr(worker, what), *arguments, limit_s=limit_s)] = node
-        answers: dict[str, dict[str, Any]] = {}
-        while len(answers) < len(nodes):
-            for answer in self._cluster.answers(1.0, self._options.largest_result):
-                value = answer.value if isinstance(answer.value, dict) else {"status": "broken", "why": answer.why}
-                if answer.call in calls:
-                    answers[calls[answer.call]] = value
-        return answers
-
-    def _name(self, key: str) -> str:
-        wanted = self._wanted[key]
-        return f"{wanted.kernel} {wanted.problem} on {wanted.hardware.partition(',')[0]}"
+        summary = self._summary
+        summary.done = len(self._done)
+        summary.given_up = {str(shard): why for shard, why in self._placement.given_up.items()}
+        summary.not_reached = [str(shard) for shard in self._placement.waiting]
+        if self._done:
+            try:
+                summary.pack = self._folder.merge(self._done)
+            except ToolFailed as error:
+                summary.why_no_pack = str(error)
 
     def _say(self, what: str) -> None:
-        policy = self._policy
-        done, running = policy.count(State.DONE), policy.count(State.RUNNING)
-        total = sum(policy.count(state) for state in State)
-        spent = time.monotonic() - self._began
-        fresh = done - self._summary.resumed
-        left = f", about {_duration((total - done) * spent / fresh)} left" if fresh > 0 and total > done else ""
-        self._listener(f"{done}/{total} done, {running} running on {len(self._nodes.known)} nodes,"
-                       f" {_duration(spent)} so far{left}  {what}")
-
-
-def _time_text(time_us: Any) -> str:
-    return f"{time_us:.4g} us" if isinstance(time_us, float) else "tuned"
-
-
-def _duration(seconds: float) -> str:
-    whole = round(seconds)
-    hours = f"{whole // 3600}:" if whole >= 3600 else ""
-    return f"{hours}{whole // 60 % 60:0{2 if hours else 1}}:{whole % 60:02}"
+        running = sum(shard is not None for _, shard, _ in self._calls.values())
+        seconds = round(time.monotonic() - self._began)
+        self._listener(f"{len(self._done)}/{len(self._workloads) * len(self._hardware)} done, {running} running on"
+                       f" {len(self._known)} nodes, {seconds // 60}:{seconds % 60:02} so far  {what}")
