@@ -253,8 +253,6 @@ class Cache {
   // The same of range tables, by FamilyRange::id.
   std::vector<RangeGeneration> range_history(std::int64_t range) const;
   RangeGeneration roll_back_range(std::int64_t range, std::optional<std::int64_t> number = std::nullopt);
-  // Takes the winner out, into the history: the workload has none then. Nothing if it has none.
-  void withdraw_winner(std::int64_t workload);
 
   // What a pack holds; null for a cache.
   const PackManifest* manifest() const;

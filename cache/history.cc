@@ -85,14 +85,4 @@ Generation Cache::roll_back(std::int64_t workload, std::optional<std::int64_t> n
   return chosen;
 }
 
-void Cache::withdraw_winner(std::int64_t workload) {
-  const Database& database = impl_->database;
-  WriteTransaction transaction(database);
-  impl_->keep_winner(workload, kReplacedWithdrawn);
-  database.run("DELETE FROM winners WHERE workload = ?", workload);
-  database.run("DELETE FROM rivals WHERE workload = ?", workload);
-  database.run(kDropUnusedCubins);
-  transaction.commit();
-}
-
 }  // namespace moetune

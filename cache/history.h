@@ -12,7 +12,6 @@ inline constexpr const char* kReplacedSearch = "search";        // a search chos
 inline constexpr const char* kReplacedContended = "contended";  // by one measured on a quiet GPU
 inline constexpr const char* kReplacedMerge = "merge";          // by a better one from another file
 inline constexpr const char* kReplacedRollback = "rollback";    // by an earlier one
-inline constexpr const char* kReplacedWithdrawn = "withdrawn";  // by none: it was slower on another GPU
 
 struct Generation {
   std::int64_t number = 0;  // of its workload; the first is 1

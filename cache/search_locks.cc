@@ -7,6 +7,8 @@
 #include <cerrno>
 #include <utility>
 
+#include "base/digest.h"
+
 namespace moetune {
 
 // A child that another thread has forked and that has not yet become its program shares the open file: closing it here
@@ -59,6 +61,12 @@ bool SearchLocks::try_exclusive(std::int64_t workload) {
 
 void SearchLocks::release_exclusive(std::int64_t workload) {
   if (file_ >= 0) lock(entered_.contains(workload) ? F_RDLCK : F_UNLCK, workload, false);
+}
+
+std::int64_t SearchLocks::number_of(std::string_view text) {
+  constexpr std::uint64_t kAboveWorkloads = std::uint64_t{1} << 62;
+  const std::uint64_t bits = std::stoull(digest(text).substr(0, 16), nullptr, 16);
+  return static_cast<std::int64_t>(kAboveWorkloads | (bits & (kAboveWorkloads - 1)));
 }
 
 }  // namespace moetune

@@ -1,5 +1,7 @@
 // Which searches are at work on a cache file, so that nobody forgets trials under a search that goes on.
 //
+// Nights hold what they work on in the same way, so that several share a list.
+//
 // Advisory locks on an empty file beside the database ("moetune.db-searches"), one byte a workload. They end
 // with their process, however it ends. Through a link no file is made. Where the file cannot be made or the
 // file system knows no locks, every answer is as if nobody else were there. One object belongs to one thread
@@ -9,6 +11,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <set>
+#include <string_view>
 
 namespace moetune {
 
@@ -25,6 +28,9 @@ class SearchLocks {
   // Whether no other search works on `workload`; where true none can enter before release_exclusive().
   bool try_exclusive(std::int64_t workload);
   void release_exclusive(std::int64_t workload);
+
+  // A number, far from those of workloads, for what may not be in the database yet: the same for the same text.
+  static std::int64_t number_of(std::string_view text);
 
  private:
   bool open_file();

@@ -19,8 +19,7 @@ std::string reason_text(const std::string& stored) {
       {kReplacedSearch, "a search chose again"},
       {kReplacedContended, "it was contended"},
       {kReplacedMerge, "a merge brought a better one"},
-      {kReplacedRollback, "rolled back"},
-      {kReplacedWithdrawn, "another GPU found it slower"}};
+      {kReplacedRollback, "rolled back"}};
   for (const auto& [name, text] : kReasons) {
     if (stored == name) return text;
   }

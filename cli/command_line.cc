@@ -41,6 +41,7 @@ constexpr Described kVariables[] = {
     {"SSL_CERT_FILE, SSL_CERT_DIR", "certificates to trust for https instead of the system's"},
     {"MOETUNE_LIBCUDA, MOETUNE_LIBNVML", "other driver libraries, for tests"},
     {"MOETUNE_REPLAY_PACE_MS", "what a trial of a recording takes, for simulations"},
+    {"MOETUNE_NIGHT_MEMBER", "set by retune for the processes that it starts, one a GPU"},
     {"MOETUNE_RUNTIME, MOETUNE_PIN", "for the runtime library: docs/runtime.md"},
     {"MOETUNE_TRUSTED_KEYS", "the same: whose packs it loads"},
     {"MOETUNE_TORCH_KERNELS", "python: PyTorch calls the operators' kernels in Python"},

@@ -2,7 +2,9 @@
 #include <ctime>
 #include <map>
 #include <optional>
+#include <thread>
 
+#include "base/duration.h"
 #include "base/error.h"
 #include "base/regular_file.h"
 #include "base/utf8.h"
@@ -13,7 +15,8 @@
 #include "cli/remote_search.h"
 #include "cli/text.h"
 #include "retune/deadline.h"
-#include "retune/night.h"
+#include "retune/host_night.h"
+#include "retune/member_process.h"
 #include "serve/job_request.h"
 
 namespace moetune {
@@ -41,6 +44,9 @@ class RetuneCommand : public Command {
   void read_options();
   int exit_code(const NightResult& result) const;
   int run_remotely(Output& output, std::stop_token stop);
+  int run_as_member(std::size_t twin, const Output& output, std::stop_token stop);
+  std::vector<std::string> member_arguments(const std::string& device, std::size_t devices,
+                                            const Output& output) const;
 
   std::string workloads_, until_, shard_, log_;
   bool tell_improved_ = false;
@@ -65,7 +71,7 @@ void RetuneCommand::declare(OptionTable& table) {
   declare_remote(table, remote_);
   table.text(
       "device", "DEVICES", search.target.device,
-      "all or auto (every GPU of the host at once), cuda:0,cuda:1 ..., or replay:FILE; the file may be a folder of "
+      "all or auto (every GPU of the host at once, a process each), cuda:0,cuda:1 ..., or replay:FILE; the file may be a folder of "
       "recordings");
   declare_cache(table, search.target.cache);
   table.flag("no-compile", search.no_compile, "recordings only: do not compile what is replayed");
@@ -129,33 +135,42 @@ void print_plan(const NightPlan& plan, const Output& output) {
                   << duration_text(plan.expected_s()) << "\n";
 }
 
-void print_reworked(const Reworked& one, const Output& output) {
-  std::string line = std::string(rework_verdict_name(one.result.verdict)) + "  " + one.item.point.kernel +
-                     " " + shown_problem(one.item.point.kernel, one.item.point.problem, output);
-  if (one.result.best_us > 0) line += "  " + time_text(one.result.best_us);
-  const std::string remedy =
-      one.result.triage ? std::string(remedy_name(one.result.triage->remedy)) + ": " : "";
-  output.result() << line << "  " << remedy << one.result.reason << "  (" << duration_text(one.seconds) << ")"
-                  << std::endl;
+std::string text_of(const Document& document, const char* name) {
+  const auto found = document.find(name);
+  return found != document.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
-// The night's last line, up to the siblings' checks.
-std::string counts_text(std::size_t stale, std::size_t reworked, std::map<std::string, std::size_t> verdicts,
-                        std::size_t failed) {
-  std::string text =
-      format("%zu stale: %zu improved, %zu tuned, %zu kept, %zu postponed, %zu failed", stale,
-             verdicts["improved"], verdicts["tuned"], verdicts["kept"], verdicts["postponed"], failed);
+// One of the night's workloads, by reworked_document().
+void print_reworked(const Document& one, const Output& output) {
+  std::string line = text_of(one, "verdict") + "  " + text_of(one, "kernel") + " " +
+                     shown_problem(text_of(one, "kernel"), text_of(one, "problem"), output);
+  if (one.at("best_us").is_number() && one["best_us"] > 0)
+    line += "  " + time_text(one["best_us"].get<double>());
+  const std::string remedy = one.contains("remedy") ? text_of(one, "remedy") + ": " : "";
+  output.result() << line << "  " << remedy << text_of(one, "reason") << "  ("
+                  << duration_text(one.at("seconds").get<double>()) << ")" << std::endl;
+}
+
+// The night's last lines, by night_document().
+void print_summary(const Document& night, const Output& output) {
+  std::map<std::string, std::size_t> verdicts;
+  for (const Document& one : night.at("reworked")) ++verdicts[text_of(one, "verdict")];
+  const Document& plan = night.at("plan");
+  const std::size_t stale = plan.at("stale").size(), reworked = night["reworked"].size();
+  std::string text = format("%zu stale: %zu improved, %zu tuned, %zu kept, %zu postponed, %zu failed", stale,
+                            verdicts["improved"], verdicts["tuned"], verdicts["kept"], verdicts["postponed"],
+                            verdicts["failed"] + plan.at("left_out").size());
   if (verdicts["stopped"] > 0) text += format(", %zu stopped", verdicts["stopped"]);
   if (reworked < stale) text += format(", %zu not reached", stale - reworked);
-  return text;
+  output.result() << text << (night.at("out_of_time") == true ? "; the time was up" : "") << "\n";
+  if (const std::string why = text_of(night, "broken"); !why.empty())
+    output.warn("The night ended early: " + why);
 }
 
-std::string confirmed_words(const NightResult& result) {
-  if (result.confirmed.empty()) return "";
-  const auto withdrawn = std::count_if(result.confirmed.begin(), result.confirmed.end(),
-                                       [](const Confirmed& one) { return one.withdrawn; });
-  return format("; %zu winners checked on siblings, %zu withdrawn", result.confirmed.size(),
-                static_cast<std::size_t>(withdrawn));
+void warn_left_out(const Document& night, const Output& output) {
+  for (const Document& one : night.at("plan").at("left_out"))
+    output.warn(text_of(one, "kernel") + " " + text_of(one, "problem") +
+                " is left out: " + text_of(one, "why"));
 }
 
 int RetuneCommand::exit_code(const NightResult& result) const {
@@ -165,41 +180,6 @@ int RetuneCommand::exit_code(const NightResult& result) const {
   if (result.failures() > 0) return kNothingFound;
   const bool improved = result.count(ReworkVerdict::improved) + result.count(ReworkVerdict::tuned) > 0;
   return tell_improved_ && improved ? kChanged : kDone;
-}
-
-std::string text_of(const Document& document, const char* name) {
-  const auto found = document.find(name);
-  return found != document.end() && found->is_string() ? found->get<std::string>() : "";
-}
-
-// A night of the service as the local one is printed, by its document.
-void print_remote_night(const Document& night, const Output& output) {
-  std::map<std::string, std::size_t> verdicts;
-  for (const Document& one : night.at("reworked")) {
-    ++verdicts[text_of(one, "verdict")];
-    std::string line = text_of(one, "verdict") + "  " + text_of(one, "kernel") + " " +
-                       shown_problem(text_of(one, "kernel"), text_of(one, "problem"), output);
-    if (one.at("best_us").is_number() && one["best_us"] > 0)
-      line += "  " + time_text(one["best_us"].get<double>());
-    const std::string remedy = one.contains("remedy") ? text_of(one, "remedy") + ": " : "";
-    output.result() << line << "  " << remedy << text_of(one, "reason") << "  ("
-                    << duration_text(one.at("seconds").get<double>()) << ")\n";
-  }
-  const Document& plan = night.at("plan");
-  for (const Document& one : plan.at("left_out"))
-    output.warn(text_of(one, "kernel") + " " + text_of(one, "problem") +
-                " is left out: " + text_of(one, "why"));
-  const std::size_t failed = verdicts["failed"] + plan["left_out"].size();
-  output.result() << counts_text(plan.at("stale").size(), night.at("reworked").size(), verdicts, failed);
-  if (const std::size_t all = night.at("confirmed").size(); all > 0) {
-    const auto withdrawn = std::count_if(night["confirmed"].begin(), night["confirmed"].end(),
-                                         [](const Document& one) { return one.at("withdrawn") == true; });
-    output.result() << format("; %zu winners checked on siblings, %zu withdrawn", all,
-                              static_cast<std::size_t>(withdrawn));
-  }
-  output.result() << (night.at("out_of_time") == true ? "; the time was up" : "") << "\n";
-  if (const std::string why = text_of(night, "broken"); !why.empty())
-    output.warn("The night ended early: " + why);
 }
 
 int RetuneCommand::run_remotely(Output& output, std::stop_token stop) {
@@ -216,7 +196,9 @@ int RetuneCommand::run_remotely(Output& output, std::stop_token stop) {
     return kNothingFound;
   }
   try {
-    print_remote_night(job.result, output);
+    for (const Document& one : job.result.at("reworked")) print_reworked(one, output);
+    warn_left_out(job.result, output);
+    print_summary(job.result, output);
   } catch (const Document::exception&) {
     throw BrokenEnvironment("the result of job " + std::to_string(job.id) + " of the service cannot be read");
   }
@@ -224,39 +206,86 @@ int RetuneCommand::run_remotely(Output& output, std::stop_token stop) {
   return job.exit_code;
 }
 
+// For the process of one device; the cores are shared.
+std::vector<std::string> RetuneCommand::member_arguments(const std::string& device, std::size_t devices,
+                                                         const Output& output) const {
+  const SearchRequest& search = request_.search;
+  const std::uint64_t cores = std::thread::hardware_concurrency();
+  const std::uint64_t threads =
+      search.threads > 0 ? search.threads : std::max<std::uint64_t>(1, cores / devices);
+  std::vector<std::string> arguments = {"retune",
+                                        "--workloads",
+                                        workloads_,
+                                        "--device",
+                                        device,
+                                        "--cache",
+                                        search.target.cache.file().string(),
+                                        "--budget",
+                                        std::to_string(search.settings.budget),
+                                        "--threads",
+                                        std::to_string(threads),
+                                        "--quiet-wait",
+                                        std::to_string(request_.rework.quiet_wait_s)};
+  const auto add = [&](bool is_given, std::initializer_list<std::string> words) {
+    if (is_given) arguments.insert(arguments.end(), words);
+  };
+  add(request_.time_s > 0, {"--time", format("%.3fs", request_.time_s)});
+  add(request_.plan.max_age_s > 0, {"--max-age", format("%.3fs", request_.plan.max_age_s)});
+  add(!shard_.empty(), {"--shard", shard_});
+  add(search.no_compile, {"--no-compile"});
+  add(output.is_quiet(), {"--quiet"});
+  return arguments;
+}
+
+// One device of a night: its parent prints, and writes the log.
+int RetuneCommand::run_as_member(std::size_t twin, const Output& output, std::stop_token stop) {
+  NightParent parent(stop);
+  request_.member = {.twin = twin, .may_begin = [&] { return parent.may_begin(); }};
+  try {
+    run_night(request_, {.events = {.listener = note_listener(output)}, .stop = parent.stop()},
+              [&](const Document& event) { parent.send(event); });
+    return kDone;
+  } catch (const std::exception& error) {
+    parent.send({{"event", "broken"}, {"why", error.what()}});
+    return kBrokenEnvironment;
+  }
+}
+
 int RetuneCommand::run(Output& output, std::stop_token stop) {
   read_options();
   if (!remote_.server.empty()) return run_remotely(output, stop);
+  if (const auto twin = NightParent::twin_of_this_process()) return run_as_member(*twin, output, stop);
   NightLogFile log(log_, output);
   Progress progress(output, {});
   const NightListener listener = [&](const Document& event) {
     if (event.contains("message")) output.warn(event["message"].get<std::string>());
     log.write(event);
-  };
-  // With several devices no single line could show how far a search is.
-  const EventListener several = note_listener(output), single = progress.listener();
-  const EventListener searching = [&](const Event& event) { (event.job > 0 ? several : single)(event); };
-  const ReworkListener ended = [&](const Reworked& one) {
+    if (event["event"] != "ended") return;
     progress.finished();
-    print_reworked(one, output);
+    print_reworked(event, output);
   };
-  const NightResult result =
-      run_night(request_, {.events = {.listener = searching}, .stop = stop}, listener, ended);
+  const JobContext context{.events = {.listener = progress.listener()}, .stop = stop};
+  const std::vector<NightDevice> devices = night_devices(request_.search.target.device);
+  NightResult result;
+  if (devices.size() > 1) {
+    const MemberArguments arguments = [&](const std::string& device) {
+      return member_arguments(device, devices.size(), output);
+    };
+    result = run_host_night(request_, devices, context, listener, arguments);
+  } else {
+    request_.search.target.device = devices.front().name;
+    request_.gpu = devices.front().gpu;
+    result = run_night(request_, context, listener);
+  }
   progress.finished();
-  for (const LeftOut& one : result.plan.left_out)
-    output.warn(one.point.kernel + " " + one.point.problem + " is left out: " + one.why);
+  const Document document = night_document(result);
+  warn_left_out(document, output);
   if (request_.dry_run) {
     print_plan(result.plan, output);
   } else {
-    std::map<std::string, std::size_t> verdicts;
-    for (const Reworked& one : result.reworked)
-      ++verdicts[std::string(rework_verdict_name(one.result.verdict))];
-    output.result() << counts_text(result.plan.items.size(), result.reworked.size(), verdicts,
-                                   result.failures())
-                    << confirmed_words(result) << (result.out_of_time ? "; the time was up" : "") << "\n";
-    if (!result.broken.empty()) output.warn("The night ended early: " + result.broken);
+    print_summary(document, output);
   }
-  output.document(night_document(result));
+  output.document(document);
   return exit_code(result);
 }
 

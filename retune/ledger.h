@@ -26,6 +26,7 @@ struct LedgerEntry {
   double best_us = 0;       // of what is served since; 0 if unknown
   std::string config = "";  // what is served since; "" if unknown, as of ranges and of ledgers of before
 
+  bool operator==(const LedgerEntry&) const = default;
   // Whether it has examined that configuration: a merge may have put another in its place since.
   bool is_of(const std::string& served) const { return config.empty() || config == served; }
   bool is_done() const { return verdict == "tuned" || verdict == "improved" || verdict == "kept"; }
@@ -40,7 +41,7 @@ struct LedgerEntry {
 
 class Ledger {
  public:
-  Ledger() = default;  // an empty one, for take_newer()
+  Ledger() = default;  // an empty one
   // Reads the file, if there is one.
   explicit Ledger(std::filesystem::path file);
 
@@ -48,8 +49,6 @@ class Ledger {
   std::optional<LedgerEntry> find(const WorkloadKey& key) const;
   // Writes the file.
   void put(const WorkloadKey& key, const LedgerEntry& entry);
-  // Takes over what another GPU's ledger knows of later, for this object alone: nothing is written.
-  void take_newer(const Ledger& other);
   // Of the kernel on the hardware (HardwareKey::text).
   using Visitor =
       std::function<void(const std::string& kernel, const std::string& hardware, const LedgerEntry&)>;
@@ -58,6 +57,7 @@ class Ledger {
   double mean_seconds(const std::string& kernel, bool searched) const;
 
  private:
+  friend Ledger ledgers_beside(const std::filesystem::path& cache);
   struct Id {
     std::string kernel, problem, hardware;
     auto operator<=>(const Id&) const = default;
@@ -65,6 +65,7 @@ class Ledger {
   static Id id_of(const WorkloadKey& key);
   void read();
   void write() const;
+  void take_newer(const Ledger& other);
 
   std::filesystem::path file_;
   std::map<Id, LedgerEntry> entries_;

@@ -1,10 +1,11 @@
-// One unattended night: a plan, then one workload after the other until time is up, each committed as it ends. Several
-// devices work at once, a thread each: equal ones share workloads and winners, each other kind tunes all for itself.
+// One unattended night on one device: a plan, then one workload after the other until time is up, each committed as it
+// ends. Nights of equal devices over one cache, a process each, share the work: each takes the most valuable workload
+// that no other one holds. host_night.h starts such processes.
 //
 // A job as in jobs/job.h. One night a GPU at a time (night_lock.h). Killed at any moment, the next night goes
 // on: what is done is in the ledger, trials are in the cache. Throws BrokenEnvironment if another night goes on,
-// BadInput for a list or an option; what one workload throws is that workload's failure. What a listener throws
-// between workloads ends the night, once the other devices have ended theirs.
+// BadInput for a list or an option; what one workload throws is that workload's failure. What a listener throws ends
+// the night.
 #pragma once
 
 #include <filesystem>
@@ -15,39 +16,30 @@
 
 #include "jobs/documents.h"
 #include "jobs/search_job.h"
-#include "retune/night_times.h"
+#include "retune/ledger.h"
 #include "retune/plan.h"
 #include "retune/rework.h"
 
 namespace moetune {
 
+// What a night knows that is one of several on a host: a member.
+struct NightMember {
+  std::size_t twin = 0;  // how many devices of the same name come before it: of recordings alone
+  // Called once the device's canary has run; waits. False: nothing is to be done here.
+  std::function<bool()> may_begin;
+};
+
 struct NightRequest {
-  // search.target.device may name several devices (host_devices.h).
   WorkloadList list;
   SearchRequest search;  // of each; its workload is set for it, and its budget is that of a whole search
   PlanSettings plan;
   ReworkSettings rework;
-  double time_s = 0;                  // 0: no limit
-  bool is_locked = false;             // the caller holds the locks (DeviceLock)
-  bool dry_run = false;               // the plan alone; nothing is locked or changed
-  std::function<std::int64_t()> now;  // seconds since 1970; empty: the system's clock
-};
-
-struct Reworked {
-  PlanItem item;
-  ReworkResult result;
-  double seconds = 0;
-  std::string device;
-};
-
-// A winner that one device has found, as another of the kind sees it.
-struct Confirmed {
-  TuningPoint point;
-  std::string device;
-  bool held = false;       // the duel
-  bool withdrawn = false;  // it was slower there than what it replaced, which is served again
-  std::string reason;
-  Contest contest;
+  double time_s = 0;                   // 0: no limit
+  bool is_locked = false;              // the caller holds the locks (DeviceLock)
+  bool dry_run = false;                // the plan alone; nothing is locked or changed
+  std::function<std::int64_t()> now;   // seconds since 1970; empty: the system's clock
+  std::optional<DeviceInfo> gpu = {};  // that search.target.device names, if it was listed already
+  std::optional<NightMember> member = {};
 };
 
 struct LeftOutDevice {
@@ -58,33 +50,34 @@ struct NightResult {
   NightPlan plan;  // of all kinds of devices
   std::vector<std::string> devices;
   std::vector<LeftOutDevice> left_out_devices;  // slow, in another night, or dead since
-  std::vector<Confirmed> confirmed;
-  std::vector<Reworked> reworked;
+  std::vector<Document> reworked;               // reworked_document() of each, in the order of their ends
   bool interrupted = false, out_of_time = false;
-  NightTimes times;
   std::string broken;  // why the night ended before its time: what broke workload after workload
 
   std::size_t count(ReworkVerdict verdict) const;
   std::size_t failures() const;  // workloads that failed or were left out
 };
 
-// {"event": "ended", "at": ..., ...}: one a line of a log.
+// {"event": "ended", "at": ..., ...}: one a line of a log. "ended" has the fields of reworked_document().
 using NightListener = std::function<void(const Document& event)>;
-using ReworkListener = std::function<void(const Reworked&)>;
 
-NightResult run_night(const NightRequest& request, const JobContext& context, const NightListener& listener,
-                      const ReworkListener& ended);
+NightResult run_night(const NightRequest& request, const JobContext& context, const NightListener& listener);
+
+// What is to be done on devices of the kind of `keys`, by the request's list, its cache and `known`.
+NightPlan plan_night(const NightRequest& request, KeyFinder& keys, const Ledger& known);
+std::int64_t now_of(const NightRequest& request);
 
 Document item_document(const PlanItem& item);
-Document reworked_document(const Reworked& reworked);
-Document confirmed_document(const Confirmed& confirmed);
+Document reworked_document(const PlanItem& item, const ReworkResult& result, const std::string& device,
+                           double seconds);
+// Of a workload that a night of another process has examined meanwhile.
+Document examined_elsewhere(const PlanItem& item);
+Document plan_document(const NightPlan& plan);
+Document night_document(const NightResult& result);
 
 // The beginning of the names of the files that a GPU's nights keep beside a cache: with ".lock" its lock, with ".json"
 // its ledger. A null `gpu` stands for a recording, `twin` for how many of these came before it in one night.
 std::filesystem::path night_files(const std::filesystem::path& cache, const DeviceInfo* gpu,
                                   std::size_t twin = 0);
-
-Document plan_document(const NightPlan& plan);
-Document night_document(const NightResult& result);
 
 }  // namespace moetune

@@ -119,7 +119,6 @@ class Rework {
 
   // Of the incumbent with what a merge left; whoever wins is stored. False if somebody else used the GPU.
   bool hold_duels(Candidate present, const std::vector<std::string>& rivals) {
-    const std::string before = present.config.text();
     std::optional<Trial> champion;
     QuietWatch watch = watch_of(subject_.device(), settings_, events_, stop_);
     subject_.open_device();
@@ -138,8 +137,6 @@ class Rework {
       champion = std::move(trial);
     }
     if (champion) {
-      result_.served = champion->config.text();
-      result_.replaced = before;
       result_.best_us = champion->result.measurement.median_us;
       TuneResult found;
       found.best = std::move(champion);
@@ -163,7 +160,6 @@ class Rework {
     const TuneResult found = subject_.search(Remedy::full);
     if (std::optional<ReworkResult> end = unusable(found)) return end;
     subject_.store(found);
-    result_.served = found.best->config.text();
     result_.best_us = found.best->result.measurement.median_us;
     return ended(ReworkVerdict::improved, result_.triage->reason);
   }
@@ -191,9 +187,7 @@ class Rework {
     found.winner = earlier;
     subject_.store(found);
     result_.contest = contest;
-    result_.served = earlier.config.text();
     result_.best_us = found.best->result.measurement.median_us;
-    if (!rival_won_) result_.replaced = incumbent.config.text();
     return ended(ReworkVerdict::improved, "a winner of before is faster again: " + contest.reason);
   }
 
@@ -214,7 +208,6 @@ class Rework {
     const TuneResult found = subject_.search(Remedy::full);
     if (std::optional<ReworkResult> end = unusable(found)) return *std::move(end);
     subject_.store(found);
-    result_.served = found.best->config.text();
     result_.best_us = found.best->result.measurement.median_us;
     return ended(ReworkVerdict::tuned, format("%zu trials", result_.trials));
   }
@@ -234,8 +227,6 @@ class Rework {
     if (contest.contended) return ended(ReworkVerdict::postponed, contest.reason);
     if (!contest.won) return ended(ReworkVerdict::kept, "the new winner did not win: " + contest.reason);
     subject_.store(found);
-    if (!rival_won_) result_.replaced = incumbent.config.text();
-    result_.served = found.best->config.text();
     result_.best_us = before_us > 0 ? before_us * contest.ratio : found.best->result.measurement.median_us;
     return ended(ReworkVerdict::improved, contest.reason);
   }
@@ -289,44 +280,6 @@ ReworkResult rework(ReworkSubject& subject, const ReworkSettings& settings, cons
   return Rework(subject, settings, events, stop).run(chosen);
 } catch (const Stopped&) {
   return {.verdict = ReworkVerdict::stopped, .reason = "stopped"};
-}
-
-SiblingCheck check_on_sibling(ReworkSubject& subject, const std::string& served, const std::string& replaced,
-                              const ReworkSettings& settings, const Events& events, std::stop_token stop) {
-  SiblingCheck check;
-  const std::optional<Candidate> winner = subject.incumbent();
-  if (!winner || winner->config.text() != served) {
-    check.reason = "it is not the winner any more";
-    return check;
-  }
-  const std::optional<ConfigId> id =
-      replaced.empty() ? subject.default_id() : subject.space().find_text(replaced);
-  if (!id || subject.space().config(*id).text() == served) {
-    check.reason = "there is nothing to compare it with";
-    return check;
-  }
-  check.other = subject.prepare(*id);
-  if (!check.other) {
-    check.reason = "what it replaced does not compile any more";
-    return check;
-  }
-  subject.open_device();
-  QuietWatch watch = watch_of(subject.device(), settings, events, stop);
-  std::vector<TrialResult> results;
-  const bool quiet = watch.measure_quietly([&] {
-    results = hold_plausible_duel(subject.device(), {*winner, *check.other},
-                                  {settings.contest_rounds, subject.timing()}, subject.least_us());
-  });
-  if (!quiet) {
-    check.reason = "somebody else used the GPU during the duel";
-    return check;
-  }
-  check.held = true;
-  check.contest = judge_duel(results[0], results[1]);
-  check.lost = check.contest.won;
-  check.reason = check.contest.reason;
-  check.other_trial = Trial{.id = *id, .config = check.other->config, .result = results[1]};
-  return check;
 }
 
 }  // namespace moetune

@@ -69,8 +69,7 @@ struct ReworkResult {
   std::string reason;              // one sentence
   bool unfinished = false;  // time was up in its search: what that found counts, and the next night goes on
   std::size_t trials = 0;
-  double best_us = 0;            // of what is served now; 0 if unknown
-  std::string served, replaced;  // of a new winner: its configuration, and the former one's
+  double best_us = 0;  // of what is served now; 0 if unknown
 };
 
 struct ReworkSettings {
@@ -87,18 +86,6 @@ using RemedyListener = std::function<void(const Triage&)>;
 
 ReworkResult rework(ReworkSubject& subject, const ReworkSettings& settings, const Events& events,
                     std::stop_token stop, const RemedyListener& chosen = {});
-
-// One duel of a winner that another GPU of the kind has found with what it replaced there (`replaced`; empty: the
-// default), on the subject's device.
-struct SiblingCheck {
-  bool held = false, lost = false;  // lost: it is slower here, beyond the noise
-  std::string reason;               // one sentence
-  Contest contest;
-  std::optional<Candidate> other;  // what it was compared with, as it ran here
-  std::optional<Trial> other_trial;
-};
-SiblingCheck check_on_sibling(ReworkSubject& subject, const std::string& served, const std::string& replaced,
-                              const ReworkSettings& settings, const Events& events, std::stop_token stop);
 
 inline constexpr std::size_t kProbedEarlier = 8;  // as many as `cache gc` keeps
 

@@ -5,7 +5,6 @@
 #include "base/error.h"
 #include "cache/history.h"
 #include "cache/merge.h"
-#include "retune/device_share.h"
 #include "retune/neighbourhood.h"
 #include "search/assignment.h"
 #include "tuner/history.h"
@@ -17,25 +16,21 @@ namespace {
 
 constexpr double kEarlierConditions = 0.25;  // as far as a dimension changed by a fifth
 
-DeviceChoice choose_with_turns(const JobTarget& target, std::mutex& turn, std::optional<DeviceChoice> opened,
-                               const JobContext& context) {
-  DeviceChoice choice = opened
-                            ? choose_opened(*std::move(opened), target.workload)
-                            : choose_device(target.device, target.workload, target.replay, waits_of(context));
-  choice.device = take_turns(std::move(choice.device), turn);
-  return choice;
+DeviceChoice choose_or_move(const JobTarget& target, std::optional<DeviceChoice> opened,
+                            const JobContext& context) {
+  return opened ? choose_opened(*std::move(opened), target.workload)
+                : choose_device(target.device, target.workload, target.replay, waits_of(context));
 }
 
 }  // namespace
 
 SessionSubject::SessionSubject(const SearchRequest& request, bool resumes, std::function<void(Remedy)> begun,
-                               const JobContext& context, std::mutex& turn,
-                               std::optional<DeviceChoice> opened)
+                               const JobContext& context, std::optional<DeviceChoice> opened)
     : request_(request),
       resumes_(resumes),
       begun_(std::move(begun)),
       context_(context),
-      session_(choose_with_turns(request.target, turn, std::move(opened), context),
+      session_(choose_or_move(request.target, std::move(opened), context),
                {.cache = request.target.cache,
                 .no_compile = request.no_compile,
                 .threads = request.threads,
@@ -90,8 +85,7 @@ std::vector<std::string> SessionSubject::earlier() {
   std::vector<std::string> configs;
   if (!stored_) return configs;
   for (const Generation& one : session_.cache()->history(stored_->workload.id)) {
-    // Somebody, or another GPU, did not want it any more.
-    const bool is_unwanted = one.reason == kReplacedRollback || one.reason == kReplacedWithdrawn;
+    const bool is_unwanted = one.reason == kReplacedRollback;  // somebody did not want it any more
     if (!one.contended && !is_unwanted && std::ranges::find(configs, one.config) == configs.end())
       configs.push_back(one.config);
   }
@@ -156,61 +150,6 @@ std::vector<std::string> SessionSubject::rivals() {
 }
 
 void SessionSubject::settle_duels() { session_.cache()->settle_duels(duels_of_); }
-
-bool SessionSubject::has_winner(const std::string& config) {
-  find_stored();
-  return stored_ && stored_->winner->config == config;
-}
-
-// The winner that would be found without the one of today's key.
-bool SessionSubject::is_served_otherwise(const std::string& config) {
-  std::string latest, found;
-  for (const Workload& workload : session_.cache()->workloads()) {
-    const WorkloadKey &other = workload.key, &key = session_.key();
-    const bool is_it = !is_recording(other) && other.kernel == key.kernel && other.problem == key.problem &&
-                       other.hardware.text() == key.hardware.text() && other.timing == key.timing &&
-                       workload.id != stored_->workload.id;
-    if (!is_it) continue;
-    try {
-      const auto winner = session_.cache()->winner(workload.id, WinnerParts::without_cubins);
-      if (!winner || winner->contended || winner->stored_at < latest) continue;
-      latest = winner->stored_at;
-      found = winner->config;
-    } catch (const DamagedWinner&) {
-    }
-  }
-  return found == config;
-}
-
-bool SessionSubject::withdraw(const std::string& served, const std::string& replaced,
-                              const SiblingCheck& check) {
-  if (!has_winner(served)) return false;
-  Cache& cache = *session_.cache();
-  const std::int64_t workload = stored_->workload.id;
-  if (!replaced.empty()) {
-    for (const Generation& one : cache.history(workload)) {
-      if (one.config != replaced || one.contended) continue;
-      cache.roll_back(workload, one.number);
-      find_stored();
-      return true;
-    }
-    if (is_served_otherwise(replaced)) {
-      cache.withdraw_winner(workload);
-      find_stored();
-      return true;
-    }
-  }
-  if (!check.other || !check.other_trial) return false;
-  TuneResult before;
-  before.best = check.other_trial;
-  before.winner = *check.other;
-  if (replaced.empty()) {  // nothing was stored before: the default is what was served
-    before.baseline = check.other_trial;
-    before.fallback = *check.other;
-  }
-  store(before);
-  return true;
-}
 
 bool SessionSubject::is_incumbent(const TuneResult& result) {
   if (!stored_) return false;

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <functional>
-#include <mutex>
 #include <optional>
 
 #include "jobs/search_job.h"
@@ -16,10 +15,10 @@ class SessionSubject : public ReworkSubject {
  public:
   // `request` is a search of the workload; its budget is that of a whole search. `resumes`: its search was begun under
   // today's templates, compiler and driver, and its trials hold. `begun` is called when a search is about to begin and
-  // trials of earlier conditions are gone. `turn` is held whenever the device is used (device_share.h). `opened` is
-  // the device if it is open already. Throws as choose_device and Session do.
+  // trials of earlier conditions are gone. `opened` is the device if it is open
+  // already. Throws as choose_device and Session do.
   SessionSubject(const SearchRequest& request, bool resumes, std::function<void(Remedy)> begun,
-                 const JobContext& context, std::mutex& turn, std::optional<DeviceChoice> opened = {});
+                 const JobContext& context, std::optional<DeviceChoice> opened = {});
 
   Device& device() override { return session_.device(); }
   const LegalSpace& space() override { return session_.space(); }
@@ -39,16 +38,10 @@ class SessionSubject : public ReworkSubject {
   void settle_duels() override;
   // The winner's configuration; "" if there is none.
   std::string served() const { return stored_ ? stored_->winner->config : ""; }
-  bool has_winner(const std::string& config);  // stored now
-  // Goes back from `served`, if that is the winner still, to what it replaced (`replaced`; empty: the default): from
-  // the history, or to the winner of earlier templates or another compiler, or else to that configuration as the check
-  // has built and timed it. False if `served` is not the winner any more, or there is nothing to go back to.
-  bool withdraw(const std::string& served, const std::string& replaced, const SiblingCheck& check);
 
  private:
   void find_stored();
   LegalSpace near_winner();
-  bool is_served_otherwise(const std::string& config);  // by a winner of another key
 
   SearchRequest request_;
   bool resumes_;

@@ -44,7 +44,7 @@ class Runner {
     aim(request.search.target);
     request.search.threads = settings_.threads;
     request.is_locked = true;  // by the service, for as long as it lives
-    const NightResult result = run_night(request, context_, {}, {});
+    const NightResult result = run_night(request, context_, {});
     const std::size_t wanted =
         result.plan.items.size() + result.plan.left_out.size() + result.plan.fresh.size();
     const bool all_failed = !result.broken.empty() || (wanted > 0 && result.failures() == wanted);

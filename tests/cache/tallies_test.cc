@@ -80,7 +80,6 @@ TEST_CASE("whatever moetune itself deletes or replaces leaves the tallies right"
     cache.put_trial(2, trial(3));  // replaces one
     cache.clear_trials(1);
     cache.forget(3);  // with all that refers to it
-    cache.withdraw_winner(2);
     cache.roll_back(2);
     cache.put_range({"decode_attention", "f", h200(), "s", "t"}, {"other", "", {winner(4)}, "", "{}"});
     cache.roll_back_range(1);

@@ -269,7 +269,6 @@ TEST_CASE("a winner of before that is faster again comes back without a search, 
     CHECK(subject.searches == 0);
     CHECK(subject.served == (ratio < 1 ? other : best));
     CHECK(result.verdict == (ratio < 1 ? ReworkVerdict::improved : ReworkVerdict::kept));
-    CHECK(result.replaced == (ratio < 1 ? subject.space().config(best).text() : ""));
   }
 }
 
@@ -339,7 +338,6 @@ TEST_CASE("a rival from a merge is dueled: the faster one is served, and no pair
     CHECK(subject.served == (rival_is_faster ? other : best));
     CHECK(subject.searches == 0);
     CHECK(subject.waiting.empty());
-    CHECK(done.replaced.empty() != rival_is_faster);
   }
 }
 
@@ -369,29 +367,6 @@ TEST_CASE("after the duels what else is stale is examined, and a rival's victory
   CHECK(subject.served_us() <= subject.truth[other].time_us);
 }
 
-TEST_CASE("a winner is checked by one duel on a sibling, where what it replaced may be faster") {
-  MadeUpSubject sibling;
-  sibling.served = ConfigId{100};
-  const std::string served = sibling.space().config(100).text();
-  const auto check = [&](const std::string& replaced, double ratio) {
-    sibling.truth[100].time_us = 100;
-    sibling.truth[50].time_us = sibling.truth[0].time_us = 100 * ratio;
-    sibling.new_device();
-    return check_on_sibling(sibling, served, replaced, {.quiet_wait_s = 0}, {}, {});
-  };
-  const std::string former = sibling.space().config(50).text();
-  CHECK(check(former, 0.95).lost);
-  CHECK_FALSE(check(former, 1.05).lost);
-  CHECK(check(former, 1.05).held);
-  CHECK_FALSE(check(former, 1.0).lost);
-  CHECK(check("", 0.9).lost);  // there was none: the default, which is 0
-  CHECK(check("", 0.9).other->config.text() == sibling.space().config(0).text());
-  CHECK_FALSE(check("x=99,y=99", 0.5).held);
-  CHECK_FALSE(check(served, 0.5).held);
-  sibling.served = ConfigId{7};
-  CHECK(check(former, 0.5).reason == "it is not the winner any more");
-}
-
 TEST_CASE("a winner that today's reference refuses is replaced, however fast it is") {
   MadeUpSubject subject;
   subject.run();
@@ -408,7 +383,6 @@ TEST_CASE("a winner that today's reference refuses is replaced, however fast it 
   CHECK(result.reason == "the stored winner is wrong: by the reference");
   CHECK(subject.served == right);
   CHECK(subject.stores == 1);
-  CHECK(result.replaced == "");  // nothing that is wrong may come back
   subject.wrong.reset();
   subject.answer.reset();
   CHECK(subject.run().verdict == ReworkVerdict::kept);

@@ -1,4 +1,4 @@
-// What makes a night on several GPUs short: one list of them, workers that go on, and threads that these live on.
+// What makes a night on several GPUs short: one list of them, and workers that go on after their canary.
 #include <doctest/doctest.h>
 #include <unistd.h>
 
@@ -21,14 +21,14 @@ using namespace moetune;
 
 namespace {
 
-// A night on all scripted GPUs of decode_kernel's problems.
+// A night on a scripted GPU of decode_kernel's problems.
 NightRequest night_of(const TemporaryFolder& folder, const std::vector<std::string>& problems) {
   NightRequest request;
   request.list.entries = {{.kernel = "decode_kernel"}};
   for (const std::string& problem : problems) request.list.entries.front().shapes.push_back({problem});
   request.search.settings.budget = 2;
   request.search.threads = 1;
-  request.search.target.device = "all";
+  request.search.target.device = "cuda:0";
   request.search.target.cache.path = folder.file("night.db");
   return request;
 }
@@ -107,161 +107,70 @@ TEST_CASE("of equal value the longest workloads come first, and value comes befo
   CHECK(order == std::vector<std::uint64_t>{5, 30, 20, 10});
 }
 
-TEST_CASE("a stop while GPUs are compared is no GPU's fault, and ends the night") {
+TEST_CASE("a member of a night searches with the worker of its canary, and keeps none if it may not begin") {
   const testing::ScriptedDriver driver("memory=4194304,devices=2,same");
   const TemporaryFolder folder;
-  NightRequest request;
-  request.list.entries = {{.kernel = "decode_kernel", .shapes = {{"elements=1024"}}}};
-  request.search.target.device = "all";
-  request.search.target.cache.path = folder.file("night.db");
-  std::stop_source stop;
-  stop.request_stop();
-  const NightResult result = run_night(request, {.stop = stop.get_token()}, {}, {});
-  CHECK(result.interrupted);
-  CHECK(result.left_out_devices.empty());
-  CHECK(result.reworked.empty());
-  CHECK(result.devices.size() == 2);
-}
-
-TEST_CASE("the first search of a GPU needs no worker but that of its canary") {
-  const testing::ScriptedDriver driver("memory=4194304,devices=2,same");
-  const TemporaryFolder folder;
-  NightRequest request;
-  request.list.entries = {{.kernel = "decode_kernel", .shapes = {{"elements=1024"}}}};
-  request.search.settings.budget = 2;
-  request.search.threads = 1;
-  request.search.target.device = "all";
-  request.search.target.cache.path = folder.file("night.db");
-  const NightListener listener = [&](const Document& event) {
-    if (event["event"] == "planned") driver.play("init=100");  // a worker from now on finds no driver
-  };
-  const NightResult result = run_night(request, {}, listener, {});
+  NightRequest request = night_of(folder, {"elements=1024"});
+  std::size_t workers = 0;
+  request.member = {.may_begin = [&] {
+    workers = child_processes().size();
+    driver.play("init=100");  // a worker from now on finds no driver
+    return true;
+  }};
+  std::vector<std::string> names;
+  const NightListener listener = [&](const Document& event) { names.push_back(event["event"]); };
+  const NightResult result = run_night(request, {}, listener);
+  CHECK(workers == 1);
   REQUIRE(result.reworked.size() == 1);
-  INFO(result.reworked[0].result.reason);
-  CHECK(result.reworked[0].result.verdict == ReworkVerdict::tuned);
+  CHECK(result.reworked[0]["verdict"] == "tuned");
+  CHECK(names == std::vector<std::string>{"compared", "began", "ended", "night_ended"});
+  CHECK(child_processes().empty());
+
+  driver.play("memory=4194304,devices=2,same");
+  request.search.target.cache.path = folder.file("other.db");
+  request.member = {.may_begin = [] { return false; }};
+  CHECK(run_night(request, {}, {}).reworked.empty());
+  CHECK(child_processes().empty());
 }
 
-TEST_CASE("a night says how long each of its GPUs took for what, the longest workload first") {
-  const testing::ScriptedDriver driver("memory=4194304,devices=2,same");
-  const TemporaryFolder folder;
-  NightRequest request;
-  request.list.entries = {
-      {.kernel = "decode_kernel",
-       .shapes = {{"elements=1024"}, {"elements=2048"}, {"elements=32768"}, {"elements=4096"}}}};
-  request.search.settings.budget = 2;
-  request.search.threads = 1;
-  request.search.target.device = "all";
-  request.search.target.cache.path = folder.file("night.db");
-  request.plan.budget = 20'000;  // so that lengths differ by whole milliseconds
-  const NightResult result = run_night(request, {}, {}, {});
-  CHECK(result.count(ReworkVerdict::tuned) == 4);
-  CHECK(result.plan.items.front().point.problem.starts_with("elements=32768,"));
-  const NightTimes& times = result.times;
-  CHECK(times.opened_to > 0);
-  CHECK(times.opened_to < times.compared_to);
-  CHECK(times.compared_to < times.planned_to);
-  REQUIRE(times.devices.size() == 2);
-  double searched = 0;
-  for (const DeviceTimes& one : times.devices) {
-    CHECK(one.canary_s > 0);
-    CHECK(one.searched_from >= times.planned_to);
-    CHECK(one.searched_from + one.searched_s <= one.searched_to + 1e-6);
-    CHECK(std::max(one.searched_to, one.checked_to) <= times.ended);
-    searched += one.searched_s;
-  }
-  double reworked = 0;
-  for (const Reworked& one : result.reworked) reworked += one.seconds;
-  CHECK(searched >= reworked);
-  const Document document = night_document(result)["times"];
-  CHECK(document["devices"][1]["device"] == "cuda:1");
-  CHECK(document["ended_s"].get<double>() == times.ended);
-}
-
-TEST_CASE("what a listener throws ends a night on several GPUs, whichever of their threads it leaves") {
-  const testing::ScriptedDriver driver("memory=4194304,devices=2,same");
-  for (const char* const from : {"began", "ended", "confirmed"}) {
+TEST_CASE("what a listener throws ends a night, and no worker outlasts it") {
+  const testing::ScriptedDriver driver("memory=4194304");
+  for (const char* const from : {"began", "ended"}) {
     CAPTURE(from);
     const TemporaryFolder folder;
-    const NightRequest request = night_of(folder, {"elements=1024", "elements=2048", "elements=4096"});
+    const NightRequest request = night_of(folder, {"elements=1024", "elements=2048"});
     const NightListener listener = [&](const Document& event) {
       if (event["event"] == from) throw std::runtime_error("the log's disk is full");
     };
-    CHECK_THROWS_WITH(run_night(request, {}, listener, {}), "the log's disk is full");
+    CHECK_THROWS_WITH(run_night(request, {}, listener), "the log's disk is full");
     CHECK(child_processes().empty());
   }
 }
 
-TEST_CASE("what the caller throws for a workload that has ended ends a night on several GPUs") {
-  const testing::ScriptedDriver driver("memory=4194304,devices=2,same");
-  const TemporaryFolder folder;
-  const NightRequest request = night_of(folder, {"elements=1024", "elements=2048", "elements=4096"});
-  CHECK_THROWS_WITH(run_night(request, {}, {}, [](const Reworked&) { throw std::runtime_error("no"); }),
-                    "no");
-}
-
-TEST_CASE("a GPU that is left out as slow keeps no worker") {
-  const testing::ScriptedDriver driver("memory=4194304,devices=2,same,slow1=4");
-  const TemporaryFolder folder;
-  const NightRequest request = night_of(folder, {"elements=1024"});
-  std::size_t workers = 0;
-  const NightResult result = run_night(request, {},
-                                       [&](const Document& event) {
-                                         if (event["event"] == "device_left_out")
-                                           workers = child_processes().size();
-                                       },
-                                       {});
-  CHECK(result.left_out_devices.size() == 1);
-  CHECK(workers == 1);  // the other's, which waits for its first workload
-}
-
-TEST_CASE("a stop while a second kind of GPU is compared ends a night whose first kind does not work") {
-  const TemporaryFolder folder;
-  const std::string gone = folder.file("gone");
-  std::ofstream(gone) << "x";
-  const testing::ScriptedDriver driver("memory=4194304,devices=3,alike=2,gone0=" + gone + ",gone1=" + gone);
-  const NightRequest request = night_of(folder, {"elements=1024"});
-  std::stop_source stop;
-  const NightListener listener = [&](const Document& event) {
-    if (event["event"] == "device_left_out") stop.request_stop();
-  };
-  const NightResult result = run_night(request, {.stop = stop.get_token()}, listener, {});
-  CHECK(result.interrupted);
-  CHECK(result.left_out_devices.size() == 2);
-  CHECK(result.plan.items.size() == 1);
-  CHECK(result.reworked.empty());
-}
-
-TEST_CASE("a worker for the next check is started once, is not tried again on a broken driver, and ends") {
+TEST_CASE("what another process holds is waited for, and left to it once that has examined it") {
   const testing::ScriptedDriver driver("memory=4194304");
   const TemporaryFolder folder;
-  const NightRequest request = night_of(folder, {});
+  const NightRequest request = night_of(folder, {"elements=1024", "elements=2048"});
   NightShared shared{.request = request, .context = {}, .emit = [](const char*, const Document&) {}};
-  const TuningPoint some{.kernel = "decode_kernel", .problem = "elements=1024"};
-  DeviceNight works(shared, night_devices("cuda:0").front(), 0, 0),
-      broken(shared, night_devices("cuda:0").front(), 0, 0);
-  REQUIRE(child_processes().empty());
-  works.prepare_confirm(some);
-  const std::set<pid_t> spare = child_processes();
-  CHECK(spare.size() == 1);
-  works.prepare_confirm(some);
-  CHECK(child_processes() == spare);
-  works.end_confirms();
-  CHECK(child_processes().empty());
-  driver.play("init=100");
-  broken.prepare_confirm(some);
-  driver.play("memory=4194304");
-  broken.prepare_confirm(some);
-  CHECK(child_processes().empty());
-}
-
-TEST_CASE("no worker outlasts the work of a night on several GPUs") {
-  const testing::ScriptedDriver driver("memory=4194304,devices=2,same");
-  const TemporaryFolder folder;
-  const NightRequest request = night_of(folder, {"elements=1024"});
-  std::set<pid_t> left = {0};
+  std::optional<DeviceNight> other(std::in_place, shared);
+  NightPlan plan;
+  std::size_t ended = 0;
+  NightRequest asked = request;
+  asked.member = {.may_begin = [&] {  // planned, and not begun
+    other->read_ledger();
+    plan = plan_night(request, other->keys(), other->known());
+    CHECK(other->hold(plan.items[0]));
+    return true;
+  }};
   const NightListener listener = [&](const Document& event) {
-    if (event["event"] == "night_ended") left = child_processes();
+    if (event["event"] != "ended") return;
+    ++ended;
+    CHECK(event["problem"] == plan.items[1].point.problem);
+    other->note_failure(plan.items[0]);
+    other->release(plan.items[0]);
   };
-  CHECK(run_night(request, {}, listener, {}).count(ReworkVerdict::tuned) == 1);
-  CHECK(left.empty());
+  const NightResult result = run_night(asked, {}, listener);
+  CHECK(ended == 1);
+  CHECK(result.plan.items.size() == 2);
+  CHECK(result.reworked.size() == 1);
 }
