@@ -13,6 +13,7 @@
 // of the shape's own search meet in one duel. A configuration that several of them name runs once. Ends with its
 // standard input. The tables' caches are only read.
 #include <algorithm>
+#include <deque>
 #include <filesystem>
 #include <iostream>
 #include <map>
@@ -36,17 +37,15 @@ using nlohmann::json;
 // A table and how a server finds its cells.
 class Served {
  public:
-  Served(const std::string& file, const Kernel& kernel, const FamilyInterface& interface, const RangeKey& key,
+  Served(const std::string& file, const Kernel& kernel, const DeviceLimits& limits, const RangeKey& key,
          bool inherit)
-      : table_(table_in(file, key, inherit)),
-        picks_(interface, points(kernel, interface, table_), table_.expected) {}
+      : table_(table_in(file, key, inherit)), picks_(kernel, limits, table_) {}
 
   const RangeTable& table() const { return table_; }
 
-  std::string config_at(const TablePoint& point) const {
-    const std::optional<RangePicks::Place> place = picks_.at(point);
-    if (!place) return "";
-    return place->is_cell ? table_.cells[place->index].config : table_.expected.configs[place->index];
+  std::string config_at(const Problem& problem) const {
+    const std::optional<RangePicks::Pick> pick = picks_.at(problem);
+    return pick ? pick->config : "";
   }
 
  private:
@@ -79,16 +78,7 @@ class Served {
     return RangeTable::parse(found.front().table, file);
   }
 
-  static std::vector<TablePoint> points(const Kernel& kernel, const FamilyInterface& interface,
-                                        const RangeTable& table) {
-    std::vector<TablePoint> points;
-    for (const RangeCell& cell : table.cells)
-      points.push_back(
-          interface.table_point_of(parse_problem(kernel.name(), kernel.schema(), nullptr, cell.problem)));
-    return points;
-  }
-
-  RangeTable table_;
+  const RangeTable table_;
   RangePicks picks_;
 };
 
@@ -141,7 +131,8 @@ class Shapes {
                        own.hardware,  own.source_digest,
                        own.toolchain, own.timing};
     for (const std::string& file : request.at("tables").get<std::vector<std::string>>())
-      tables_.emplace_back(file, *session_.kernel(), plan_.interface(), key, request.value("inherit", false));
+      tables_.emplace_back(file, *session_.kernel(), session_.info().limits, key,
+                           request.value("inherit", false));
     if (session_.recording() == nullptr) plan_.fill();
     for (const Served& served : tables_) {
       for (const RangeCell& cell : served.table().cells) plan_.restore(cell.problem);
@@ -164,9 +155,8 @@ class Shapes {
     meter_.begin(session_.request(settings_).kernel != nullptr);
     const std::string best = own.best ? own.best->config.text() : "";
     const std::string fallback = session_.default_config() ? session_.default_config()->text() : "";
-    const TablePoint point = plan_.interface().table_point_of(problem);
     std::vector<std::string> picks;
-    for (const Served& served : tables_) picks.push_back(served.config_at(point));
+    for (const Served& served : tables_) picks.push_back(served.config_at(problem));
     Meeting meeting;
     for (const std::string& pick : picks) meeting.add(pick);
     meeting.add(best);
@@ -202,7 +192,7 @@ class Shapes {
   const Problem base_;
   RangePlan plan_;
   CellMeter meter_;
-  std::vector<Served> tables_;
+  std::deque<Served> tables_;
 };
 
 void print(const json& document) { std::cout << document.dump() << std::endl; }

@@ -114,19 +114,15 @@ std::string differing_cells(const Document& winners) {
 // `found`: range_document(), of this process or of a service. `variants`: how many cubins the table might have.
 void print_range(const Document& found, std::size_t variants, const Output& output) {
   const Document &device = field(found, "device"), &cubins = field(found, "cubins");
-  const std::size_t left = count_field(found, "left_to_neighbours"), cells = field(found, "cells").size();
+  const std::size_t left = count_field(found, "left_to_default"), cells = field(found, "cells").size();
   Table table({});
   table.add({"family", text_field(found, "family")});
   table.add({"over", text_field(found, "over")});
   table.add({"device", text_field(device, "name") + (flag_field(device, "recorded") ? ", recorded" : "")});
   table.add({"timing", text_field(found, "timing")});
-  std::string measured = format("%zu measured of %zu", cells + left, count_field(found, "planned"));
-  if (left > 0)
-    measured += format("; in %zu no cubin keeps up with the default, and their neighbours serve", left);
+  std::string measured = format("%zu measured of %zu", cells, count_field(found, "planned"));
+  if (left > 0) measured += format("; in %zu the default serves", left);
   table.add({"cells", measured});
-  if (const std::size_t expected = count_field(found, "expected"); expected > 0)
-    table.add(
-        {"between", format("%zu points, each with the choice that a model of the trials expects", expected)});
   for (const Document& cubin : cubins)
     if (cubin.is_string()) table.add({"cubin", cubin.get<std::string>()});
   table.add({"regret", worst_regret_text(found, cubins.size() >= variants)});
@@ -160,7 +156,7 @@ void declare_range(OptionTable& table, RangeOptions& options) {
              "instead of one problem: a table for batch=1..256,context=512..128k, as few cubins as serve it");
   table.percent("regret", options.regret_percent,
                 "with --over: how much slower than its best a cell may be served");
-  table.whole("variants", options.variants, 1, 64, "with --over: cubins at most");
+  table.whole("variants", options.variants, 1, 64, "with --over: cubins at most, beside those of defaults");
   table.whole("shapes", options.shapes, 0, 1000,
               "with --over: unseen shapes that the table is checked on at the end");
   table.whole("shape-budget", options.shape_budget, 1, 100000,

@@ -138,7 +138,7 @@ int ReportCommand::show_shape(const Cache* cache, const std::string& path, Outpu
   for (const ServedShape& one :
        cache == nullptr ? std::vector<ServedShape>() : served_shapes(*cache, kernel, problem)) {
     if (!is_selected(selection_, kernel.name(), one.hardware)) continue;
-    const std::string from = one.cell.empty() ? "expected between its cells" : "its cell " + one.cell;
+    const std::string from = one.cell.empty() ? "the default" : "its cell " + one.cell;
     table.add({hardware_title(one.hardware),
                one.table.empty() ? "winner " + std::to_string(one.workload) : one.table,
                time_text(one.time_us), one.speedup() > 0 ? format("%.2f×", one.speedup()) : "-",

@@ -17,7 +17,6 @@
 #include "jobs/launch_steps.h"
 #include "jobs/range_state.h"
 #include "jobs/session.h"
-#include "kernels/block_loads.h"
 #include "tuner/circuit_breaker.h"
 #include "tuner/judgement.h"
 #include "tuner/quiet_watch.h"
@@ -33,11 +32,6 @@ class CellMeter {
 
   // Blocks of the largest launch over SMs. Throws BadInput for what the kernel cannot launch there.
   double waves_of(const Config& config, const Problem& problem) const;
-
-  // How the work of that launch falls to its blocks, for each of a few orders of the work; empty if the kernel does not
-  // say. Throws BadInput as well.
-  std::vector<BlockLoads> loads_of(const Config& config, const Problem& problem) const;
-  int sm_count() const { return session_.info().limits.sm_count; }
 
   // Goes to a problem. `is_open`: the device has it open already, from a search.
   void begin(bool is_open);

@@ -65,10 +65,6 @@ double CellMeter::waves_of(const Config& config, const Problem& problem) const {
   return blocks / std::max(1, limits.sm_count);
 }
 
-std::vector<BlockLoads> CellMeter::loads_of(const Config& config, const Problem& problem) const {
-  return session_.kernel()->block_loads(config, problem, session_.info().limits);
-}
-
 // Of the siblings a few steps away the one whose blocks fill the SMs best, if that is clearly better.
 ConfigId CellMeter::of_whole_waves(ConfigId near, const std::vector<ConfigId>& among) const {
   ConfigId best = near;

@@ -8,6 +8,7 @@ Document range_document(const RangeRequest& request, const RangeResult& result) 
     cells.push_back({{"problem", cell.problem},
                      {"config", cell.config},
                      {"time_us", cell.time_us},
+                     {"default", cell.default_config},
                      {"default_us", number_or_null(cell.default_us)},
                      {"regret", cell.regret()}});
   }
@@ -33,8 +34,7 @@ Document range_document(const RangeRequest& request, const RangeResult& result) 
           {"over", result.ranges},
           {"device", device_document(result.subject.device)},
           {"planned", result.planned},
-          {"left_to_neighbours", result.left_to_neighbours},
-          {"expected", result.expected},
+          {"left_to_default", result.left_to_default},
           {"left_out", result.left_out},
           {"timing", timing_name(result.timing)},
           {"bound", request.regret},

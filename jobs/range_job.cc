@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "jobs/range_expectation.h"
 #include "jobs/range_search.h"
 #include "jobs/served_ranges.h"
 #include "tuner/trial_record.h"
@@ -12,27 +11,10 @@ namespace moetune {
 
 void RangeSearch::solve_again() {
   if (neighbours_.size() != plan_.cells().size()) neighbours_ = neighbours_of(plan_.cells());
-  // A cell whose surroundings have choices of their own serves itself alone.
-  std::vector<bool> alone;
-  for (const PlannedCell& cell : plan_.cells())
-    alone.push_back(std::ranges::find(expected_.grids, cell.uneven, &ExpectedGrid::uneven) !=
-                    expected_.grids.end());
-  solution_ = solve(state_, request_.regret, request_.variants, neighbours_, alone);
-  solution_.table.expected = expected_;
-  solution_.table.expected.keep([this](const std::string& config) {
-    const std::string cubin = meter_.cubin_of(session_.space_file()->parse_config(config));
-    return std::ranges::find(solution_.picks, cubin, &RangePick::cubin) != solution_.picks.end();
-  });
+  solution_ = solve(state_, request_.regret, request_.variants, neighbours_);
+  picks_.reset();
   // What an earlier search saw at unseen shapes is of its choices.
   if (resumed_picks_ && *resumed_picks_ != solution_.picks) solution_.table.certificate = {};
-}
-
-// Choices between the cells, by all that was measured so far.
-void RangeSearch::expect() {
-  expected_ = {};
-  solve_again();
-  expected_ = RangeExpectation(session_, plan_, meter_, request_.threads).of(state_, solution_);
-  solve_again();
 }
 
 // Of short trials, which are in the cache already: what comes within a second of the last time costs no measuring if it
@@ -49,7 +31,8 @@ void RangeSearch::store(RangeStore::Stage stage) {
     made.judged = judged_of_ranges(*session_.kernel(), served_ranges(*session_.kernel(), solution_.table),
                                    base_, key().hardware);
   }
-  store_.put(state_, solution_, {variants_.of(solution_.table), provenance_text(made)}, stage);
+  store_.put(state_, solution_, {variants_.of(solution_.table, defaults_of_range()), provenance_text(made)},
+             stage);
   stored_at_ = Clock::now();
 }
 
@@ -116,18 +99,14 @@ void RangeSearch::finish() {
   result_.family = key().family;
   result_.ranges = state_.ranges;
   result_.planned = plan_.cells().size();
-  result_.left_to_neighbours = solution_.left_to_neighbours.size();
-  result_.expected = solution_.table.expected.points();
+  result_.left_to_default = solution_.left_to_default;
   result_.left_out = plan_.left_out();
   for (const RangeCellState& cell : state_.cells) {
     if (!cell.unreachable.empty()) result_.left_out.push_back(cell.problem + ": " + cell.unreachable);
   }
   result_.table = solution_.table;
   result_.unseen = state_.shapes;
-  std::set<std::string> cubins;
-  for (const RangeCell& cell : result_.table.cells)
-    cubins.insert(meter_.cubin_of(session_.space_file()->parse_config(cell.config)));
-  result_.cubins.assign(cubins.begin(), cubins.end());
+  result_.cubins = solution_.cubins;
   take_winners();
   result_.wall_s = elapsed();
 }
@@ -149,7 +128,6 @@ RangeResult RangeSearch::run() {
     repair(kAcrossUntil);
     measure_contended();
     spread();
-    expect();
     certify();
     result_.contest =
         store_.meet(solution_, [this](const RangeCell& cell) { return ratio_to_standing(cell); });

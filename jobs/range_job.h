@@ -20,7 +20,7 @@ struct RangeRequest {
   TuneSettings settings;         // the budget is that of the first, cold search; `fresh` measures all anew
   double time_s = 0;             // for everything; 0: no limit
   double regret = 0.02;          // that no cell may exceed
-  std::size_t variants = 4;      // cubins at most
+  std::size_t variants = 4;      // cubins at most, beside those of defaults
   std::size_t warm_budget = 30;  // trials of a search near a tuned shape; tests set fewer, which find less
   std::size_t certificate_shapes = 12;  // 0: none but those that are known
   std::size_t shape_budget = 30;        // trials of an unseen shape's own search
@@ -43,11 +43,10 @@ struct RangeResult {
   RangeTable table;
   std::vector<UnseenShape> unseen;   // what the table's certificate is of
   std::vector<RangeWinner> winners;  // of the cells that were searched, as far as they are stored
-  std::vector<std::string> cubins;   // that the table launches, by their compiled parameters
+  std::vector<std::string> cubins;   // that the table launches beside defaults, by their compiled parameters
   std::size_t planned = 0;           // cells of the grid, those refined included
-  std::size_t left_to_neighbours =
-      0;                     // measured cells in which no cubin of the table keeps up with the default
-  std::size_t expected = 0;  // points between the cells with a choice of their own
+  std::size_t left_to_default =
+      0;  // measured cells in which no cubin of the table is faster than the default
   std::vector<std::string> left_out;    // "problem: why it cannot be measured"
   std::size_t measured = 0;             // cells and shapes, by this run
   std::optional<RangeContest> contest;  // with RangeRequest::guard, if there was another table

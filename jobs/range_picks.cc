@@ -1,34 +1,65 @@
 #include "jobs/range_picks.h"
 
-namespace moetune {
-namespace {
+#include <algorithm>
 
-// Within a range the default has no say, so none is given.
-DispatchTable table_of(const FamilyInterface& interface, std::span<const TablePoint> cells,
-                       const ExpectedChoices& expected) {
-  std::vector<DispatchTable::Measured> measured;
-  for (const TablePoint& cell : cells)
-    measured.push_back({cell, static_cast<std::uint32_t>(measured.size()), true});
-  std::vector<ExpectedGrid> grids = expected.grids;
-  for (ExpectedGrid& grid : grids) {
-    for (std::uint32_t& choice : grid.choices)
-      choice = choice == ExpectedGrid::kNone ? choice : static_cast<std::uint32_t>(cells.size() + choice);
+#include "base/error.h"
+#include "runtime/family_defaults.h"
+
+namespace moetune {
+
+RangePicks::RangePicks(const Kernel& kernel, const DeviceLimits& limits, const RangeTable& table)
+    : table_(table) {
+  if (table.cells.empty()) return;
+  std::vector<Problem> problems;
+  for (const RangeCell& cell : table.cells) {
+    problems.push_back(parse_problem(kernel.name(), kernel.schema(), nullptr, cell.problem));
+    kernel.check(problems.back());
   }
-  const std::size_t axes = cells.empty() ? 0 : cells.front().position.size();
-  return DispatchTable::build(
-      measured, {axes, interface.has_uneven()}, [](const TablePoint&) { return std::nullopt; }, grids);
+  interface_ = kernel.family_interface(problems.front());
+  // As runtime/family_builder.cc takes in a table, which says for which extents a position stands.
+  const Extents like = kernel.extents_of(problems.back());
+  FamilyDefaults defaults(kernel, *interface_, kernel.specialization(problems.front()), limits, like);
+  std::vector<DispatchTable::Measured> measured;
+  for (std::size_t i = 0; i < problems.size(); ++i) {
+    const RangeCell& cell = table.cells[i];
+    DispatchTable::Measured one{.point = interface_->table_point_of(problems[i]),
+                                .entry = static_cast<std::uint32_t>(i)};
+    if (DispatchTable::is_clear_win(cell.time_us, cell.default_us))
+      one.beat = defaults.number_met(cell.default_config, problems[i]);
+    hull_.add(one.point);
+    measured.push_back(std::move(one));
+  }
+  std::vector<bool> is_known;
+  const auto default_at = [&](const TablePoint& point) -> std::optional<DispatchTable::Default> {
+    try {
+      const Config* const config = defaults.at(point);
+      if (config == nullptr) return std::nullopt;
+      const std::uint32_t number = defaults.number_of(*config);
+      is_known.resize(defaults.configs().size());
+      if (!is_known[number] && hull_.holds(point)) {
+        is_known[number] = true;
+        defaults_.push_back({defaults.configs()[number], defaults.problem()});
+      }
+      return DispatchTable::Default{number, static_cast<std::uint32_t>(table.cells.size() + number)};
+    } catch (const BadInput&) {  // no problem has such extents
+      return std::nullopt;
+    }
+  };
+  dispatch_ = DispatchTable::build(
+      measured, {measured.front().point.position.size(), interface_->has_uneven()}, default_at);
+  configs_ = defaults.configs();
 }
 
-}  // namespace
-
-RangePicks::RangePicks(const FamilyInterface& interface, std::span<const TablePoint> cells,
-                       const ExpectedChoices& expected)
-    : cells_(cells.size()), table_(table_of(interface, cells, expected)) {}
-
-std::optional<RangePicks::Place> RangePicks::at(const TablePoint& point) const {
-  const std::uint32_t entry = table_.find(point).entry;
+std::optional<RangePicks::Pick> RangePicks::at(const Problem& problem) const {
+  if (!dispatch_) return std::nullopt;
+  const std::uint32_t entry = dispatch_->find(interface_->table_point_of(problem)).entry;
   if (entry == Cell::kNone) return std::nullopt;
-  return entry < cells_ ? Place{true, entry} : Place{false, entry - cells_};
+  if (entry >= table_.cells.size()) return Pick{configs_[entry - table_.cells.size()]};
+  return Pick{table_.cells[entry].config, &table_.cells[entry]};
+}
+
+bool RangePicks::holds(const Problem& problem) const {
+  return interface_ != nullptr && hull_.holds(interface_->table_point_of(problem));
 }
 
 }  // namespace moetune

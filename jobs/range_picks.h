@@ -1,34 +1,47 @@
-// What of a range table serves a problem: what a server's dispatch table answers, because it is that table.
+// What serves a problem by a range table: what a server's dispatch table answers, because it is that table.
 //
-// Immutable once made; the interface must be of the cells' family, and need not outlive it.
+// Immutable once made. The kernel and the range table must outlive it.
 #pragma once
 
+#include <memory>
 #include <optional>
-#include <span>
+#include <string>
 #include <vector>
 
-#include "kernels/family_interface.h"
-#include "ranges/expected_choices.h"
+#include "kernels/kernel.h"
+#include "ranges/range_table.h"
 #include "runtime/dispatch_table.h"
 
 namespace moetune {
 
 class RangePicks {
  public:
-  RangePicks(const FamilyInterface& interface, std::span<const TablePoint> cells,
-             const ExpectedChoices& expected = {});
+  // Throws BadInput if a cell is at no problem of the kernel.
+  RangePicks(const Kernel& kernel, const DeviceLimits& limits, const RangeTable& table);
 
-  // A place among the cells or among the expected configurations.
-  struct Place {
-    bool is_cell = true;
-    std::size_t index = 0;
-    bool operator==(const Place&) const = default;
+  struct Pick {
+    std::string config;
+    const RangeCell* cell = nullptr;  // in which the configuration won; nullptr for the space's default
   };
-  std::optional<Place> at(const TablePoint& point) const;  // nullopt if there are no cells
+  // nullopt if nothing serves: the table has no cells, or no default is legal there.
+  std::optional<Pick> at(const Problem& problem) const;
+  // Whether the problem lies between the cells.
+  bool holds(const Problem& problem) const;
+
+  // The space's defaults of the problems between the cells, with a problem each.
+  struct Default {
+    std::string config;
+    Problem problem;
+  };
+  const std::vector<Default>& defaults() const { return defaults_; }
 
  private:
-  std::size_t cells_;
-  DispatchTable table_;  // expected configurations have the entries behind those of the cells
+  const RangeTable& table_;
+  std::unique_ptr<const FamilyInterface> interface_;
+  PointHull hull_;
+  std::vector<Default> defaults_;
+  std::vector<std::string> configs_;  // of entries behind those of the cells
+  std::optional<DispatchTable> dispatch_;
 };
 
 }  // namespace moetune

@@ -39,7 +39,7 @@ RangeSearch::RangeSearch(const RangeRequest& request, const JobContext& context)
       base_(problem_of(*session_.kernel(), request.target.workload)),
       plan_(session_, base_, request.over),
       meter_(session_, request_.settings, context_),
-      variants_(session_, plan_, meter_),
+      variants_(session_, meter_),
       store_(*session_.cache(), key(), plan_.ranges(), base_, {request.settings.fresh, request.guard}) {}
 
 RangeKey RangeSearch::key() const {

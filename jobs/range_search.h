@@ -3,7 +3,6 @@
 // Belongs to the job's thread; request and context must outlive it. range_resume.cc begins with what an earlier search
 // left, range_search.cc measures cells, range_repair.cc what a table lacks that does not keep its bound,
 // range_unseen.cc unseen shapes; range_job.cc brings it to its end.
-// What serves between the cells is expected as soon as they are measured (range_expectation.h).
 #pragma once
 
 #include <algorithm>
@@ -16,6 +15,7 @@
 
 #include "jobs/cell_meter.h"
 #include "jobs/range_job.h"
+#include "jobs/range_picks.h"
 #include "jobs/range_plan.h"
 #include "jobs/range_solution.h"
 #include "jobs/range_store.h"
@@ -81,9 +81,9 @@ class RangeSearch {
   std::vector<Problem> unseen(std::size_t count) const;
   void add_shape(const Problem& problem);
   // What the table launches at a problem; nullopt if it has no cells.
-  std::optional<std::string> served_at(const Problem& problem) const;
+  std::optional<std::string> served_at(const Problem& problem);
   void withdraw(const std::string& config);
-  void expect();
+  const std::vector<RangePicks::Default>& defaults_of_range();
   TuneResult tune_here(std::size_t budget, double until, bool is_cell);
   void commit();
   void store(RangeStore::Stage stage);
@@ -109,7 +109,8 @@ class RangeSearch {
   RangeState state_;                    // cells in the order of plan_
   std::vector<std::string> relatives_;  // cubins of the kernel's other tables
   RangeSolution solution_;
-  ExpectedChoices expected_;    // of solution_'s cubins, once the cells are measured
+  std::optional<RangePicks> picks_;  // by solution_'s table, once something is asked
+  std::optional<std::vector<RangePicks::Default>> defaults_;
   RangeNeighbours neighbours_;  // of so many cells as it has
   // Choices of the state that was resumed, until the certificate is looked at again.
   std::optional<std::vector<RangePick>> resumed_picks_;

@@ -35,9 +35,7 @@ MeasuredConfig best_of(const RangeCellState& cell, const std::string& cubin) {
 }
 
 CellTimes times_of(const RangeCellState& cell, const std::vector<std::string>& cubins) {
-  // What ties with the default has not lost to it.
-  CellTimes times{.default_us = cell.fallback ? cell.fallback->time_us * (1 + kTie) : kUnmeasured};
-  if (cell.fallback) times.others_us = cell.fallback->time_us;
+  CellTimes times{.default_us = cell.fallback ? cell.fallback->time_us : kUnmeasured};
   for (const std::string& name : cubins) {
     const MeasuredConfig best = best_of(cell, name);
     times.cubins.push_back(best.config.empty() ? kUnmeasured : best.time_us);
@@ -156,7 +154,7 @@ std::vector<std::size_t> past_bound_of(const std::vector<std::size_t>& cells,
   std::vector<std::pair<double, std::size_t>> losses;
   for (std::size_t i = 0; i < cells.size(); ++i) {
     const double regret = served_regret(times[i], cover.cubins);
-    if (regret > bound || !best_choice(times[i], cover.cubins)) losses.emplace_back(-regret, cells[i]);
+    if (regret > bound) losses.emplace_back(-regret, cells[i]);
   }
   std::ranges::sort(losses);
   std::vector<std::size_t> worst_first;
@@ -192,7 +190,7 @@ RangeNeighbours neighbours_of(const std::vector<PlannedCell>& cells) {
 }
 
 RangeSolution solve(const RangeState& state, double bound, std::size_t variants,
-                    const RangeNeighbours& neighbours, const std::vector<bool>& alone) {
+                    const RangeNeighbours& neighbours) {
   const std::vector<std::string> choosable = choosable_cubins(state);
   const bool any_quiet = std::ranges::any_of(
       state.cells, [](const RangeCellState& cell) { return cell.is_measured() && !cell.contended; });
@@ -218,23 +216,23 @@ RangeSolution solve(const RangeState& state, double bound, std::size_t variants,
   for (std::size_t i = 0; i < cells.size(); ++i) {
     const RangeCellState& cell = state.cells[cells[i]];
     const std::optional<std::size_t> choice = best_choice(times[i], cover.cubins);
-    if (!choice) {  // all of the set lost to the default here: the nearest cell serves
-      table.kept = false;
-      solution.left_to_neighbours.push_back(cells[i]);
-      continue;
-    }
-    const MeasuredConfig fastest = best_of(cell, choosable[*choice]);
-    const bool is_alone = cells[i] < alone.size() && alone[cells[i]];
-    const bool has_around = cells[i] < neighbours.size() && !is_alone;
+    if (!choice && !cell.fallback) continue;
+    const MeasuredConfig fastest = choice ? best_of(cell, choosable[*choice]) : *cell.fallback;
+    const bool has_around = choice && cells[i] < neighbours.size();
     const MeasuredConfig pick =
         has_around ? choices.among_neighbours(cells[i], fastest, times[i].best_us(), neighbours[cells[i]])
                    : fastest;
+    if (!choice) ++solution.left_to_default;
     const auto look = cell.looks.find(pick.config);
     const bool is_other = look != cell.looks.end() && pick.config != fastest.config;
-    solution.picks[cells[i]] = {is_other ? look->second.cubin : choosable[*choice], pick.config};
+    solution.picks[cells[i]] = {is_other ? look->second.cubin
+                                : choice ? choosable[*choice]
+                                         : cell.fallback_cubin,
+                                pick.config};
     table.contended = table.contended || cell.contended;
-    const double default_us = cell.fallback ? cell.fallback->time_us : 0;
-    table.cells.push_back({cell.problem, pick.config, pick.time_us, default_us, times[i].best_us()});
+    const MeasuredConfig met = cell.fallback.value_or(MeasuredConfig{});
+    table.cells.push_back(
+        {cell.problem, pick.config, pick.time_us, met.time_us, times[i].best_us(), met.config});
   }
   table.certificate = certificate_of(state.shapes);
   return solution;

@@ -24,7 +24,7 @@ using RangeNeighbours = std::vector<std::vector<CellNeighbour>>;
 RangeNeighbours neighbours_of(const std::vector<PlannedCell>& cells);
 
 struct RangePick {
-  std::string cubin, config;  // "": the table leaves the cell to its neighbours
+  std::string cubin, config;  // "": nothing serves the cell
   bool operator==(const RangePick&) const = default;
 };
 
@@ -32,9 +32,8 @@ struct RangeSolution {
   std::vector<std::string> cubins;  // that the table launches, those of defaults included: `variants` at most
   RangeTable table;                 // of the measured cells; the certificate is of RangeState::shapes
   std::vector<RangePick> picks;     // of all cells of the state, in order
-  // Cells in which all of `cubins` lost to the default, so that their neighbours' choices serve them.
-  std::vector<std::size_t> left_to_neighbours;
-  // Cells that lose more than the bound, or are left to their neighbours; the worst first.
+  std::size_t left_to_default = 0;  // cells in which no cubin is faster than the default, which serves
+  // Cells that lose more than the bound; the worst first.
   std::vector<std::size_t> past_bound;
 };
 
@@ -44,8 +43,8 @@ std::vector<std::string> choosable_cubins(const RangeState& state);
 // Chooses the cubins by the cells' duels. A cell then picks, of the configurations that are within a quarter of the
 // bound of the fastest there and no slower than the default, the one that loses least at the cell and around it: what
 // is best at one shape by a lucky number of blocks may lose much beside it. Cells that were measured beside somebody
-// else's work are left out, unless all were. Cells that are `alone`, and all without neighbours, pick the fastest.
+// else's work are left out, unless all were. Without neighbours all pick the fastest.
 RangeSolution solve(const RangeState& state, double bound, std::size_t variants,
-                    const RangeNeighbours& neighbours = {}, const std::vector<bool>& alone = {});
+                    const RangeNeighbours& neighbours = {});
 
 }  // namespace moetune

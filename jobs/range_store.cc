@@ -49,9 +49,7 @@ bool RangeStore::may_replace(const RangeSolution& solution, Stage stage) const {
   if (choice_.guard || solution.table.cells.empty()) return false;
   if (stage == Stage::complete) return true;
   const bool has_as_many = solution.table.cells.size() >= standing_->table.cells.size();
-  // A search that goes on has no choices between the cells before its last steps.
-  const bool lacks_choices = solution.table.expected.points() == 0 && standing_->table.expected.points() > 0;
-  return has_as_many && (stage == Stage::time_is_up || (goes_on_ && !lacks_choices));
+  return has_as_many && (stage == Stage::time_is_up || goes_on_);
 }
 
 void RangeStore::put(const RangeState& state, const RangeSolution& solution, Made made, Stage stage) {

@@ -39,22 +39,24 @@ MeasuredConfig next_best(const RangeCellState& cell, const std::string& cubin, c
 
 }  // namespace
 
-std::optional<std::string> RangeSearch::served_at(const Problem& problem) const {
-  std::vector<TablePoint> points;
-  std::vector<std::size_t> cells;
-  for (std::size_t i = 0; i < plan_.cells().size(); ++i) {
-    if (solution_.picks[i].config.empty()) continue;
-    points.push_back(plan_.interface().table_point_of(plan_.cells()[i].problem));
-    cells.push_back(i);
-  }
-  const ExpectedChoices& expected = solution_.table.expected;
-  const RangePicks picks(plan_.interface(), points, expected);
-  const std::optional<RangePicks::Place> place = picks.at(plan_.interface().table_point_of(problem));
-  if (!place) return std::nullopt;
-  return place->is_cell ? solution_.picks[cells[place->index]].config : expected.configs[place->index];
+std::optional<std::string> RangeSearch::served_at(const Problem& problem) {
+  if (!picks_) picks_.emplace(*session_.kernel(), session_.info().limits, solution_.table);
+  const std::optional<RangePicks::Pick> pick = picks_->at(problem);
+  return pick ? std::optional(pick->config) : std::nullopt;
 }
 
-// What failed at one shape is chosen at none: not by a cell, nor between the cells.
+// Of a table that has a winner in every cell of the plan, so that all of the range is looked at closely.
+const std::vector<RangePicks::Default>& RangeSearch::defaults_of_range() {
+  if (defaults_) return *defaults_;
+  RangeTable all;
+  for (const PlannedCell& cell : plan_.cells()) {
+    all.cells.push_back(
+        {.problem = cell.problem.text(), .config = "", .time_us = 1, .default_us = 2, .best_us = 1});
+  }
+  return defaults_.emplace(RangePicks(*session_.kernel(), session_.info().limits, all).defaults());
+}
+
+// What failed at one shape is chosen at none.
 void RangeSearch::withdraw(const std::string& config) {
   meter_.withdraw(config);
   for (RangeCellState& cell : state_.cells) {
@@ -94,7 +96,7 @@ void RangeSearch::add_shape(const Problem& problem) {
     state_.shapes.push_back(std::move(shape));
     state_.withdrawn.push_back(pick);
     withdraw(pick);
-    expect();
+    solve_again();
     return;
   }
   if (contended) return;
@@ -184,7 +186,7 @@ bool RangeSearch::absorb() {
     spread();
     complete_cover(kAbsorbedUntil);
     repair(kAbsorbedUntil);
-    expect();
+    solve_again();
   }
   return any;
 }

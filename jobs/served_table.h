@@ -16,16 +16,11 @@
 
 namespace moetune {
 
-// A table's answer. `cell` is the measured cell that serves; nullptr where the table expects its choice.
-struct ServedChoice {
-  std::string config;
-  const RangeCell* cell = nullptr;
-};
-
 class ServedTable {
  public:
   // Throws BadInput if the table cannot be read, or is of problems that the kernel does not take.
   ServedTable(const Kernel& kernel, const FamilyRange& range);
+  ServedTable(const ServedTable&) = delete;
 
   const FamilyRange& range() const { return range_; }
   const RangeTable& table() const { return table_; }
@@ -36,24 +31,17 @@ class ServedTable {
   // Whether the problem is of the family and lies between the measured cells.
   bool holds(const Problem& problem) const;
   // nullopt for a problem that it does not hold.
-  std::optional<ServedChoice> at(const Problem& problem) const;
+  std::optional<RangePicks::Pick> at(const Problem& problem) const;
 
   // Whether a winner of a problem that the table holds stands back: the table is closer to how a server launches, or
   // as close and as young.
   bool supersedes(Timing timing, const std::string& stored_at) const;
 
  private:
-  struct Box {
-    TablePoint low, high;
-  };
-  void add(const TablePoint& point);
-
   const Kernel& kernel_;
   const FamilyRange range_;
   const RangeTable table_;
-  std::unique_ptr<const FamilyInterface> interface_;
-  std::vector<Box> boxes_;  // one a kind of work
-  std::optional<RangePicks> picks_;
+  const RangePicks picks_;
 };
 
 // The table of a cache that a server would take for a problem on that very hardware: the closest to how it launches,

@@ -56,7 +56,7 @@ StoredCandidate candidate_of(const StoredResult& found, Session& session, const 
 // The table's choice with its cubin, which all of the family share. Throws BrokenEnvironment if the table lacks it.
 StoredCandidate candidate_of(const ServedTable& table, Session& session, const Events& events) {
   const FamilyRange& range = table.range();
-  const ServedChoice choice = *table.at(session.problem());
+  const RangePicks::Pick choice = *table.at(session.problem());
   warn_of_sources(session, "The range table that serves here", range.key.source_digest, range.key.toolchain,
                   events);
   const auto plan_of = [&](const std::string& config) {

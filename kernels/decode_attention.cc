@@ -1,9 +1,8 @@
 // decode_attention: the newest tokens of a sequence against its KV cache. The parts have files of their own
-// (decode_attention_problem, _call, _choice, _inputs, _loads, _plan, _reference).
+// (decode_attention_problem, _call, _choice, _inputs, _plan, _reference).
 #include "kernels/decode_attention_call.h"
 #include "kernels/decode_attention_family.h"
 #include "kernels/decode_attention_inputs.h"
-#include "kernels/decode_attention_loads.h"
 #include "kernels/decode_attention_plan.h"
 #include "kernels/decode_attention_problem.h"
 #include "kernels/decode_attention_reference.h"
@@ -70,12 +69,6 @@ class DecodeAttention final : public Kernel {
   }
 
   Cost cost(const Problem& problem) const override { return decode_attention_cost(DecodeShape(problem)); }
-
-  std::vector<BlockLoads> block_loads(const Config& config, const Problem& problem,
-                                      const DeviceLimits& limits) const override {
-    const DecodeShape shape(problem);
-    return decode_attention_loads(DecodeChoice(config, shape, limits), shape, limits);
-  }
 
  private:
   const std::string name_ = "decode_attention";

@@ -17,7 +17,6 @@
 #include <string_view>
 #include <vector>
 
-#include "kernels/block_loads.h"
 #include "kernels/buffer.h"
 #include "kernels/call.h"
 #include "kernels/cost.h"
@@ -124,13 +123,6 @@ class Kernel {
   HostTensors reference_on_cpu(const Problem& problem, const HostTensors& inputs) const;  // default call
 
   virtual Cost cost(const Problem& problem) const = 0;
-
-  // How the work of a legal configuration's largest launch falls to its blocks, for one order of the problem's work or
-  // for several that are as likely. A kernel says it for all legal configurations, or for none: empty then.
-  virtual std::vector<BlockLoads> block_loads(const Config& config, const Problem& problem,
-                                              const DeviceLimits& limits) const {
-    return {};
-  }
 
   // A search prunes a configuration if a thread of it stores and loads more bytes of spilled registers than
   // this: a guess at speed. Such configurations of the kernels so far were all slow.

@@ -65,6 +65,7 @@ RangeCell parse_cell(const nlohmann::json& one, std::string_view what) {
                  time_in(one, "time_us", what), one.at("default_us").get<double>(),
                  time_in(one, "best_us", what)};
   if (cell.default_us != 0) time_in(one, "default_us", what);
+  if (const auto found = one.find("default"); found != one.end()) found->get_to(cell.default_config);
   if (cell.default_us > 0 && cell.time_us > cell.default_us * (1 + RangeCell::kTie))
     throw BadInput(std::string(what) + " picks what lost to the default at " + cell.problem);
   if (cell.best_us > cell.time_us)
@@ -97,6 +98,7 @@ std::string RangeTable::text() const {
     list.push_back({{"problem", cell.problem},
                     {"config", cell.config},
                     {"time_us", cell.time_us},
+                    {"default", cell.default_config},
                     {"default_us", cell.default_us},
                     {"best_us", cell.best_us}});
   }
@@ -106,9 +108,9 @@ std::string RangeTable::text() const {
                      {"worst", certificate.worst},
                      {"worst_to_default", certificate.worst_to_default},
                      {"failed", certificate.failed}};
-  Json document{{"moetune_range", kVersion}, {"ranges", ranges},    {"bound", bound},          {"kept", kept},
-                {"contended", contended},    {"certificate", seen}, {"cells", std::move(list)}};
-  if (!expected.empty()) document["expected"] = expected_json(expected);  // earlier readers pass over it
+  const Json document{
+      {"moetune_range", kVersion}, {"ranges", ranges},    {"bound", bound},          {"kept", kept},
+      {"contended", contended},    {"certificate", seen}, {"cells", std::move(list)}};
   return document.dump();
 }
 
@@ -132,8 +134,6 @@ RangeTable RangeTable::parse(std::string_view text, std::string_view what) {
     for (const nlohmann::json& one : cells) table.cells.push_back(parse_cell(one, what));
     if (table.kept && table.worst_cell() > table.bound + kRounding)
       throw BadInput(std::string(what) + " claims to keep its bound, and does not");
-    if (const auto found = document.find("expected"); found != document.end())
-      table.expected = parse_expected(*found, what);
     return table;
   } catch (const nlohmann::json::exception& error) {
     throw BadInput(std::string(what) + " is none of moetune's: " + json_error_text(error));

@@ -10,8 +10,6 @@
 #include <string_view>
 #include <vector>
 
-#include "ranges/expected_choices.h"
-
 namespace moetune {
 
 struct RangeCell {
@@ -21,8 +19,9 @@ struct RangeCell {
   std::string problem;  // canonical text
   std::string config;   // canonical text
   double time_us = 0;
-  double default_us = 0;  // 0 if there is no default
-  double best_us = 0;     // of all cubins measured in the cell and the default
+  double default_us = 0;            // 0 if there is no default
+  double best_us = 0;               // of all cubins measured in the cell and the default
+  std::string default_config = {};  // canonical text; "" in older tables, which did not keep it
 
   bool operator==(const RangeCell&) const = default;
   double regret() const { return time_us / best_us - 1; }
@@ -49,7 +48,6 @@ struct RangeTable {
   bool contended = false;  // some cell was measured while somebody else used the device: not for serving
   std::vector<RangeCell> cells;
   RangeCertificate certificate;
-  ExpectedChoices expected;  // between the cells; without them the nearest cell serves
 
   bool operator==(const RangeTable&) const = default;
   double worst_cell() const;  // regret; 0 without cells

@@ -26,6 +26,13 @@ struct Merit {
   }
 };
 
+// Infinity if nothing runs.
+double served_us(const CellTimes& cell, const std::vector<std::size_t>& set) {
+  double served = cell.default_us;
+  for (const std::size_t cubin : set) served = std::min(served, cell.cubins[cubin]);
+  return served;
+}
+
 class CoverSearch {
  public:
   CoverSearch(const std::vector<CellTimes>& cells, double bound, std::size_t limit)
@@ -46,12 +53,10 @@ class CoverSearch {
   }
 
  private:
-  // What the set loses in a cell, and once more what it loses to the default.
+  // What the set loses in a cell.
   static double price(const CellTimes& cell, double best_us, const std::vector<std::size_t>& set) {
-    double fastest = kNever;
-    for (const std::size_t cubin : set) fastest = std::min(fastest, cell.cubins[cubin]);
-    if (fastest == kNever) return kPriceOfNothing;
-    return std::log(fastest / best_us) + std::max(0.0, fastest / cell.default_us - 1);
+    const double served = served_us(cell, set);
+    return served == kNever ? kPriceOfNothing : std::log(served / best_us);
   }
 
   // nullopt as soon as it is no better than `least`, which each further cell only adds to.
@@ -61,12 +66,11 @@ class CoverSearch {
       if (best_us_[c] == kNever) continue;
       ++looks_;
       const CellTimes& cell = cells_[c];
-      const std::optional<std::size_t> choice = best_choice(cell, set);
-      const double regret = (choice ? cell.cubins[*choice] : cell.default_us) / best_us_[c] - 1;
+      const double regret = served_us(cell, set) / best_us_[c] - 1;
       merit.price += price(cell, best_us_[c], set);
       merit.worst = std::max(merit.worst, regret);
       merit.sum += std::log1p(regret);
-      merit.breaks_bound = merit.breaks_bound || !choice || merit.worst > bound_;
+      merit.breaks_bound = merit.breaks_bound || merit.worst > bound_;
       if (!(merit < least)) return std::nullopt;
     }
     return merit < least ? std::optional(merit) : std::nullopt;
@@ -141,7 +145,7 @@ double CellTimes::best_us() const {
 std::optional<std::size_t> best_choice(const CellTimes& cell, const std::vector<std::size_t>& cubins) {
   std::optional<std::size_t> best;
   for (const std::size_t cubin : cubins) {
-    if (cell.cubins[cubin] == kNever || cell.cubins[cubin] > cell.default_us) continue;
+    if (cell.cubins[cubin] == kNever || cell.cubins[cubin] >= cell.default_us) continue;
     if (!best || cell.cubins[cubin] < cell.cubins[*best]) best = cubin;
   }
   return best;
@@ -150,8 +154,7 @@ std::optional<std::size_t> best_choice(const CellTimes& cell, const std::vector<
 double served_regret(const CellTimes& cell, const std::vector<std::size_t>& cubins) {
   const double best = cell.best_us();
   if (best == kNever) return 0;
-  const std::optional<std::size_t> choice = best_choice(cell, cubins);
-  return (choice ? cell.cubins[*choice] : cell.default_us) / best - 1;
+  return served_us(cell, cubins) / best - 1;
 }
 
 Cover choose_cubins(const std::vector<CellTimes>& cells, double bound, std::size_t limit) {

@@ -1,5 +1,5 @@
 // The smallest set of cubins that serves a whole grid: in every cell one of them is within a bound of the best that was
-// measured there, and no slower than the default. The default's own cubins are among those to choose from.
+// measured there, or the default is, which serves wherever none is faster: its cubins are at hand in any case.
 //
 // Pure and deterministic: of equally small sets the one with the least worst regret, then the least sum of logarithms,
 // then the first cubins in order.
@@ -26,18 +26,17 @@ struct CellTimes {
 struct Cover {
   std::vector<std::size_t> cubins;  // ascending
   double worst_regret = 0;          // of all cells, by best_choice(); 0.02 is 2%
-  bool within_bound = false;        // every cell keeps the bound by one of `cubins`
+  bool within_bound = false;        // every cell keeps the bound
 };
 
-// The cubin of `cubins` that serves in a cell: the fastest, the first of equals. nullopt if it lost to the default, so
-// that the default serves.
+// The cubin of `cubins` that serves in a cell: the fastest, the first of equals. nullopt if it is not faster than the
+// default, so that the default serves.
 std::optional<std::size_t> best_choice(const CellTimes& cell, const std::vector<std::size_t>& cubins);
 
 // How much slower than the best the cell is served, 0 for not at all. A cell in which nothing runs has none.
 double served_regret(const CellTimes& cell, const std::vector<std::size_t>& cubins);
 
-// At most `limit` cubins. If no such set keeps `bound` everywhere: the one that loses least on the whole, where what is
-// lost to the default counts twice. Exact while sets, smaller ones and first ones first, look at no more than
+// At most `limit` cubins. If no such set keeps `bound` everywhere: the one that loses least on the whole. Exact while sets, smaller ones and first ones first, look at no more than
 // kExactLooks cells in all, which takes half a second; then the best so far, or what greedy choice found.
 inline constexpr std::size_t kExactLooks = 20'000'000;
 Cover choose_cubins(const std::vector<CellTimes>& cells, double bound, std::size_t limit);

@@ -8,7 +8,7 @@ namespace moetune {
 namespace {
 
 ServedShape shape_of(const ServedTable& table, const Problem& problem) {
-  const ServedChoice choice = *table.at(problem);
+  const RangePicks::Pick choice = *table.at(problem);
   ServedShape shape{.hardware = table.range().key.hardware, .config = choice.config, .table = table.name()};
   if (choice.cell == nullptr) return shape;
   shape.cell = choice.cell->problem;

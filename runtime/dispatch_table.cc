@@ -1,383 +1,415 @@
 #include "runtime/dispatch_table.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <iterator>
 #include <limits>
-#include <numbers>
-
-#include "ranges/grid.h"
+#include <map>
+#include <utility>
 
 namespace moetune {
 namespace {
 
-static_assert(ExpectedGrid::kNone == Cell::kNone);
+constexpr std::int64_t kEnd = std::int64_t{1} << 40;  // positions beyond it are in the last boxes
+// Boxes far from everything measured, and those that a default's boundary crosses aslant, in octaves.
+constexpr double kFarOctaves = 2, kFarOctavesOfThree = 4, kAslantOctaves = 0.125;
+constexpr std::size_t kMostBoxes = std::size_t{1}
+                                   << 14;  // of a kind of work; then boundaries are no longer followed
 
-// The last value nearer to `low` than to `high` by ratio.
+double octaves(std::int64_t low, std::int64_t high) {
+  return std::log2(static_cast<double>(high) / static_cast<double>(low));
+}
+
+// The last position nearer to `low` than to `high` by ratio; less than `high`.
 std::int64_t halfway(std::int64_t low, std::int64_t high) {
   const auto middle =
       static_cast<std::int64_t>(std::sqrt(static_cast<double>(low) * static_cast<double>(high)));
   return std::clamp(middle, low, high - 1);
 }
 
-struct Nearest {
-  const DispatchTable::Measured* measured = nullptr;
-  bool within_reach = false;
-  bool same_kind = false;  // of work
-};
+FixedVector<double, 3> logarithms(const TablePoint& point) {
+  FixedVector<double, 3> logs;
+  for (const std::int64_t position : point.position) logs.push_back(std::log2(static_cast<double>(position)));
+  return logs;
+}
 
-// Finds what was measured at a point, and the nearest measured point of every cell, plane by plane and row by row:
-// within a row the last position alone changes. Logarithms are taken once.
-class Measurements {
+using Measured = DispatchTable::Measured;
+using Default = DispatchTable::Default;
+
+// Measured points of one kind of work, with their logarithms.
+class Points {
  public:
-  // The measured points that serve one kind of work: those of that kind if there are any, else all.
-  Measurements(std::span<const DispatchTable::Measured> all, std::size_t axes, bool uneven)
-      : axes_(axes), uneven_(uneven) {
-    const auto serves = [](const auto& one) { return one.entry != Cell::kNone; };
-    const bool same_kind =
-        std::ranges::any_of(all, [&](const auto& one) { return serves(one) && one.point.uneven == uneven; });
-    for (const DispatchTable::Measured& one : all) {
-      if (serves(one) && (!same_kind || one.point.uneven == uneven)) points_.push_back(&one);
-    }
-    for (std::size_t axis = 0; axis < axes; ++axis) {
-      for (const DispatchTable::Measured* one : points_)
-        logs_.push_back(std::log2(static_cast<double>(one->point.position[axis])));
-    }
-    before_.resize(points_.size());
-    if (axes > 0) kept_.resize(axes - 1);
-    in_order_ = points_;
-    std::ranges::stable_sort(in_order_, is_before, position_of);
-  }
+  void add(const Measured& one) { known_.push_back({&one, logarithms(one.point)}); }
+  // Those nearest on the first axis are found by halving.
+  void sort() { std::ranges::stable_sort(known_, {}, &Known::first); }
 
-  // What was measured at the very point, of the same kind of work; null if nothing was.
-  const DispatchTable::Measured* at(const TablePoint& point) const {
-    const auto found = std::ranges::lower_bound(in_order_, point.position, is_before, position_of);
-    const bool is_here = found != in_order_.end() && std::ranges::equal(position_of(*found), point.position);
-    return is_here && (*found)->point.uneven == uneven_ ? *found : nullptr;
-  }
-
-  Nearest nearest(const TablePoint& point) {
-    enter_row(point);
-    const std::size_t count = points_.size();
-    const double here = axes_ > 0 ? std::log2(static_cast<double>(point.position[axes_ - 1])) : 0;
-    const double* const last = axes_ > 0 ? logs_.data() + (axes_ - 1) * count : nullptr;
-    std::size_t best = count;
+  // The nearest point within so many octaves of a place on each axis; null if there is none.
+  const Measured* nearest(const FixedVector<double, 3>& place, double reach) const {
+    const Known* best = nullptr;
     double least = std::numeric_limits<double>::infinity();
-    for (std::size_t i = 0; i < count; ++i) {
-      const double ratio = last != nullptr ? std::abs(last[i] - here) : 0;
-      const double distance = before_[i] + ratio * ratio;
-      if (distance >= least) continue;
-      least = distance;
-      best = i;
+    const double here = place.empty() ? 0 : place[0];
+    auto one = std::ranges::lower_bound(known_, here - reach, {}, &Known::first);
+    for (; one != known_.end() && one->first() <= here + reach; ++one) {
+      double sum = 0;
+      bool is_near = true;
+      for (std::size_t axis = 0; axis < place.size(); ++axis) {
+        const double apart = std::abs(one->logs[axis] - place[axis]);
+        is_near = is_near && apart <= reach;
+        sum += apart * apart;
+      }
+      if (!is_near || sum >= least) continue;
+      least = sum;
+      best = &*one;
     }
-    if (best == count) return {};
-    constexpr double kReach = DispatchTable::kReach;
-    const bool is_within_reach = least <= kReach * kReach * static_cast<double>(axes_);
-    return {points_[best], is_within_reach, points_[best]->point.uneven == uneven_};
+    return best != nullptr ? best->measured : nullptr;
+  }
+
+  // Whether a point lies within so many octaves of a box.
+  bool has_near(const FixedVector<double, 3>& low, const FixedVector<double, 3>& high, double reach) const {
+    const double first = low.empty() ? 0 : low[0] - reach, last = high.empty() ? 0 : high[0] + reach;
+    auto one = std::ranges::lower_bound(known_, first, {}, &Known::first);
+    for (; one != known_.end() && one->first() <= last; ++one) {
+      bool is_near = true;
+      for (std::size_t axis = 0; axis < low.size(); ++axis)
+        is_near = is_near && one->logs[axis] >= low[axis] - reach && one->logs[axis] <= high[axis] + reach;
+      if (is_near) return true;
+    }
+    return false;
   }
 
  private:
-  using Position = decltype(TablePoint::position);
-
-  static const Position& position_of(const DispatchTable::Measured* one) { return one->point.position; }
-  static bool is_before(const Position& a, const Position& b) {
-    return std::ranges::lexicographical_compare(a, b);
-  }
-
-  // The sums of squares over all axes but the last.
-  void enter_row(const TablePoint& point) {
-    const auto upper = [&](std::size_t axis) { return point.position[axis]; };
-    bool is_same = entered_;
-    for (std::size_t axis = 0; axis + 1 < axes_; ++axis) is_same = is_same && kept_[axis] == upper(axis);
-    if (is_same) return;
-    entered_ = true;
-    std::ranges::fill(before_, 0);
-    for (std::size_t axis = 0; axis + 1 < axes_; ++axis) {
-      kept_[axis] = upper(axis);
-      const double here = std::log2(static_cast<double>(upper(axis)));
-      const double* const logs = logs_.data() + axis * points_.size();
-      for (std::size_t i = 0; i < points_.size(); ++i) {
-        const double ratio = std::abs(logs[i] - here);
-        before_[i] += ratio * ratio;
-      }
-    }
-  }
-
-  std::size_t axes_;
-  bool uneven_;
-  std::vector<const DispatchTable::Measured*> points_, in_order_;  // the second by position
-  std::vector<double> logs_;                                       // by axis, then by point
-  bool entered_ = false;
-  std::vector<std::int64_t> kept_;  // the row's positions
-  std::vector<double> before_;      // by point
+  struct Known {
+    const Measured* measured;
+    FixedVector<double, 3> logs;
+    double first() const { return logs.empty() ? 0 : logs[0]; }
+  };
+  std::vector<Known> known_;
 };
-
-// Whether a point lies among the cells of a range table.
-class RangeBox {
- public:
-  explicit RangeBox(std::span<const DispatchTable::Measured> measured) {
-    for (const DispatchTable::Measured& one : measured) {
-      if (!one.of_range) continue;
-      for (std::size_t axis = 0; axis < one.point.position.size(); ++axis) {
-        const std::int64_t position = one.point.position[axis];
-        if (low_.size() <= axis) {
-          low_.push_back(position);
-          high_.push_back(position);
-        }
-        low_[axis] = std::min(low_[axis], position);
-        high_[axis] = std::max(high_[axis], position);
-      }
-    }
-  }
-
-  bool holds(const TablePoint& point) const {
-    bool within = !low_.empty();
-    for (std::size_t axis = 0; axis < low_.size(); ++axis)
-      within = within && point.position[axis] >= low_[axis] && point.position[axis] <= high_[axis];
-    return within;
-  }
-
- private:
-  std::vector<std::int64_t> low_, high_;
-};
-
-// The expected choice of the nearest point, on each axis by ratio; kNone beyond the grid.
-std::uint32_t expected_at(const ExpectedGrid& expected, const TablePoint& point) {
-  std::size_t index = 0;
-  for (std::size_t axis = 0; axis < expected.axes.size(); ++axis) {
-    const std::vector<std::int64_t>& coordinates = expected.axes[axis];
-    const std::int64_t value = point.position[axis];
-    if (value < coordinates.front() || value > coordinates.back()) return Cell::kNone;
-    auto next = std::ranges::lower_bound(coordinates, value);
-    if (*next != value && value <= halfway(*(next - 1), *next)) --next;
-    index = index * coordinates.size() + static_cast<std::size_t>(next - coordinates.begin());
-  }
-  return expected.choices[index];
-}
-
-void thin_out(std::vector<std::int64_t>& values, std::size_t most) {
-  if (values.size() <= most) return;
-  std::vector<std::int64_t> kept;
-  for (std::size_t i = 0; i < most; ++i) kept.push_back(values[i * (values.size() - 1) / (most - 1)]);
-  values = std::move(kept);
-}
 
 }  // namespace
 
-DispatchTable::Axis DispatchTable::make_axis(std::vector<std::int64_t> values, std::size_t axes,
-                                             const Span& of_range) {
-  // The number of cells is what opening a family takes: three axes are coarser.
-  const double step_octaves = axes > 2 ? 1 : 0.5;
-  std::sort(values.begin(), values.end());
-  values.erase(std::unique(values.begin(), values.end()), values.end());
-  thin_out(values, axes > 2 ? kMaxOfThree : kMaxCoordinates);
-  // Beyond what was measured, as far as a choice reaches and one step more, where the default begins.
-  const std::int64_t beyond = axes > 2 ? 8 : 4;
-  const std::int64_t first = std::max<std::int64_t>(1, values.front() / beyond);
-  const std::int64_t last = values.back() > (std::int64_t{1} << 40) ? values.back() : values.back() * beyond;
-  std::vector<std::int64_t> all = values;
-  for (int step = 0;; ++step) {
-    const auto value = static_cast<std::int64_t>(std::llround(std::exp2(step_octaves * step)));
-    if (value > last) break;
-    const bool is_near = std::any_of(all.begin(), all.end(), [&](std::int64_t other) {
-      return octaves_between(other, value) < step_octaves / 2;
-    });
-    // A half octave between two cells of a range would go to one of them whole, past the middle.
-    const bool is_within = value >= of_range.first && value <= of_range.last;
-    if (value >= first && !is_near && !is_within) all.push_back(value);
+void PointHull::add(const TablePoint& point) {
+  const auto found =
+      std::ranges::find_if(of_kinds_, [&](const Sides& sides) { return sides.low.uneven == point.uneven; });
+  Sides& sides = found != of_kinds_.end() ? *found : of_kinds_.emplace_back(point, point);
+  for (std::size_t axis = 0; axis < point.position.size(); ++axis) {
+    sides.low.position[axis] = std::min(sides.low.position[axis], point.position[axis]);
+    sides.high.position[axis] = std::max(sides.high.position[axis], point.position[axis]);
   }
-  // The default may change farther away, too.
-  for (std::int64_t value = first; value > 1;) all.push_back(value = std::max<std::int64_t>(1, value / 4));
-  for (int far = 0; far < 2 && last < (std::int64_t{1} << 40); ++far)
-    all.push_back(last * (far == 0 ? 4 : 16));
-  std::sort(all.begin(), all.end());
-  Axis axis{std::move(all), {}};
-  for (std::size_t i = 0; i + 1 < axis.coordinates.size(); ++i)
-    axis.ends.push_back(halfway(axis.coordinates[i], axis.coordinates[i + 1]));
-  return axis;
 }
 
-std::size_t DispatchTable::position(const Axis& axis, std::int64_t value) {
-  // The first end that is not below the value; branch-free halving over at most 256 ends.
-  const std::int64_t* base = axis.ends.data();
-  std::size_t count = axis.ends.size();
-  while (count > 1) {
-    const std::size_t half = count / 2;
-    base += base[half - 1] < value ? half : 0;
-    count -= half;
-  }
-  return static_cast<std::size_t>(base - axis.ends.data()) + (count == 1 && *base < value ? 1 : 0);
+bool PointHull::holds(const TablePoint& point) const {
+  return std::ranges::any_of(of_kinds_, [&](const Sides& sides) {
+    return sides.low.uneven == point.uneven &&
+           std::ranges::equal(sides.low.position, point.position, std::ranges::less_equal()) &&
+           std::ranges::equal(point.position, sides.high.position, std::ranges::less_equal());
+  });
 }
 
-TablePoint DispatchTable::Plane::point_of(std::size_t index) const {
-  TablePoint point;
-  point.uneven = uneven;
-  for (std::size_t axis = 0; axis < axes.size(); ++axis)
-    point.position.push_back(axes[axis].coordinates[index / strides[axis] % axes[axis].coordinates.size()]);
-  return point;
+// Cuts the positions of one kind of work into boxes and chooses for each.
+class TableBuilder {
+ public:
+  TableBuilder(DispatchTable& table, std::span<const Measured> measured, const DispatchTable::Grid& grid,
+               const DispatchTable::DefaultAt& default_at, bool uneven)
+      : table_(table), default_at_(default_at), axes_(grid.axes), uneven_(uneven) {
+    // A plane without a winner of its own kind is served by the other's, if there is no default.
+    const auto serves = [](const Measured& one) { return one.entry != Cell::kNone; };
+    const bool has_own = std::ranges::any_of(
+        measured, [&](const Measured& one) { return serves(one) && one.point.uneven == uneven; });
+    for (const Measured& one : measured) {
+      const bool is_of_kind = one.point.uneven == uneven;
+      if (is_of_kind) mine_.push_back(&one);
+      if (serves(one) && (is_of_kind || !has_own)) any_[one.inherited].add(one);
+      if (serves(one) && is_of_kind && one.beat) winners_[one.inherited][*one.beat].add(one);
+    }
+    for (auto& origin : winners_) {
+      for (auto& [config, points] : origin) points.sort();
+    }
+    for (Points& points : any_) points.sort();
+  }
+
+  void run() {
+    TablePoint low, high;
+    low.uneven = high.uneven = uneven_;
+    for (std::size_t axis = 0; axis < axes_; ++axis) {
+      low.position.push_back(1);
+      high.position.push_back(kEnd);
+    }
+    first_box_ = table_.boxes_.size();
+    table_.roots_.push_back(static_cast<std::uint32_t>(table_.nodes_.size()));
+    cut(low, high);
+  }
+
+  // Once all boxes are there.
+  void add_points() {
+    std::map<std::size_t, std::vector<const Measured*>> of_boxes;
+    for (const Measured* one : mine_) {
+      const auto box = static_cast<std::size_t>(&table_.box_of(one->point) - table_.boxes_.data());
+      std::vector<const Measured*>& known = of_boxes[box];
+      const auto is_same = [&](const Measured* other) {
+        return DispatchTable::is_same(other->point.position, one->point.position);
+      };
+      const auto before = std::ranges::find_if(known, is_same);
+      if (before == known.end()) {
+        known.push_back(one);
+      } else if ((*before)->inherited && !one->inherited) {
+        *before = one;
+      }
+    }
+    for (const auto& [index, points] : of_boxes) {
+      DispatchTable::Box& box = table_.boxes_[index];
+      box.first_point = static_cast<std::uint32_t>(table_.points_.size());
+      for (const Measured* one : points) {
+        Cell cell{one->entry, ChoiceKind::exact};
+        if (one->entry == Cell::kNone) {
+          const std::optional<Default> here = default_at_(one->point);
+          if (!here || here->entry == Cell::kNone) continue;
+          cell = {here->entry, ChoiceKind::fallback};
+        }
+        table_.points_.push_back(one->point);
+        table_.cells_.push_back(cell);
+      }
+      box.end_points = static_cast<std::uint32_t>(table_.points_.size());
+    }
+  }
+
+ private:
+  void cut(const TablePoint& low, const TablePoint& high) {
+    std::optional<std::pair<std::size_t, std::int64_t>> at = too_wide(low, high);
+    if (!at) at = change(low, high);
+    if (!at) {
+      add_box(low, high);
+      return;
+    }
+    const auto [axis, last] = *at;
+    const std::size_t node = table_.nodes_.size();
+    table_.nodes_.push_back({last, 0, static_cast<std::uint8_t>(axis)});
+    TablePoint below = high, above = low;
+    below.position[axis] = last;
+    above.position[axis] = last + 1;
+    cut(low, below);
+    table_.nodes_[node].above = static_cast<std::uint32_t>(table_.nodes_.size());
+    cut(above, high);
+  }
+
+  std::optional<std::pair<std::size_t, std::int64_t>> too_wide(const TablePoint& low,
+                                                               const TablePoint& high) const {
+    const bool is_three = axes_ > 2;
+    double most = is_three ? DispatchTable::kBoxOctavesOfThree : DispatchTable::kBoxOctaves;
+    if (!is_near_winner(low, high)) most = is_three ? kFarOctavesOfThree : kFarOctaves;
+    return widest(low, high, most);
+  }
+
+  // Where the widest axis is halved; nullopt if none is wider than so many octaves.
+  std::optional<std::pair<std::size_t, std::int64_t>> widest(const TablePoint& low, const TablePoint& high,
+                                                             double most) const {
+    std::optional<std::pair<std::size_t, std::int64_t>> at;
+    for (std::size_t axis = 0; axis < axes_; ++axis) {
+      const double width = octaves(low.position[axis], high.position[axis]);
+      if (width <= most) continue;
+      most = width;
+      at = {axis, halfway(low.position[axis], high.position[axis])};
+    }
+    return at;
+  }
+
+  bool is_near_winner(const TablePoint& low, const TablePoint& high) const {
+    const FixedVector<double, 3> first = logarithms(low), last = logarithms(high);
+    for (const auto& origin : winners_) {
+      for (const auto& [config, points] : origin) {
+        if (points.has_near(first, last, DispatchTable::kReach)) return true;
+      }
+    }
+    return false;
+  }
+
+  // Where the default changes between corners of a box along an axis; nullopt if all have one, or the boundary lies
+  // aslant and the box is small.
+  std::optional<std::pair<std::size_t, std::int64_t>> change(const TablePoint& low,
+                                                             const TablePoint& high) const {
+    if (table_.boxes_.size() - first_box_ >= kMostBoxes) return std::nullopt;
+    std::vector<std::optional<Default>> corners;
+    for (std::size_t corner = 0; corner < std::size_t{1} << axes_; ++corner)
+      corners.push_back(default_at_(corner_of(low, high, corner)));
+    if (std::ranges::all_of(corners, [&](const auto& one) { return one == corners.front(); }))
+      return std::nullopt;
+    for (std::size_t axis = 0; axis < axes_; ++axis) {
+      const std::size_t bit = std::size_t{1} << axis;
+      bool is_along = low.position[axis] < high.position[axis];
+      for (std::size_t corner = 0; corner < corners.size(); ++corner) {  // no other axis has a say
+        for (std::size_t other = 0; other < axes_; ++other)
+          is_along =
+              is_along && (other == axis || corners[corner] == corners[corner ^ std::size_t{1} << other]);
+      }
+      if (is_along) return std::pair(axis, last_as_at(low, axis, high.position[axis], corners[0]));
+      if (corners[0] == corners[bit] || low.position[axis] == high.position[axis]) continue;
+      if (!widest(low, high, kAslantOctaves)) continue;
+      return std::pair(axis, last_as_at(low, axis, high.position[axis], corners[0]));
+    }
+    return widest(low, high, kAslantOctaves);
+  }
+
+  static TablePoint corner_of(const TablePoint& low, const TablePoint& high, std::size_t corner) {
+    TablePoint point = low;
+    for (std::size_t axis = 0; axis < low.position.size(); ++axis) {
+      if ((corner >> axis & 1) != 0) point.position[axis] = high.position[axis];
+    }
+    return point;
+  }
+
+  // The last position on the axis that has the default of `point`, which `high` has not.
+  std::int64_t last_as_at(TablePoint point, std::size_t axis, std::int64_t high,
+                          const std::optional<Default>& of_point) const {
+    std::int64_t low = point.position[axis];
+    while (high - low > 1) {
+      const std::int64_t middle = low + (high - low) / 2;
+      point.position[axis] = middle;
+      (default_at_(point) == of_point ? low : high) = middle;
+    }
+    return low;
+  }
+
+  void add_box(const TablePoint& low, const TablePoint& high) {
+    table_.nodes_.push_back(
+        {0, static_cast<std::uint32_t>(table_.boxes_.size()), DispatchTable::Node::kLeaf});
+    TablePoint middle = low;
+    for (std::size_t axis = 0; axis < axes_; ++axis) {
+      if (low.position[axis] < high.position[axis])
+        middle.position[axis] = halfway(low.position[axis], high.position[axis]);
+    }
+    table_.boxes_.push_back({low, high});
+    table_.cells_.push_back(choose(middle));
+  }
+
+  Cell choose(const TablePoint& point) const {
+    const std::optional<Default> here = default_at_(point);
+    const FixedVector<double, 3> place = logarithms(point);
+    for (const auto& origin : winners_) {
+      if (!here) break;
+      const auto points = origin.find(here->config);
+      const Measured* found =
+          points != origin.end() ? points->second.nearest(place, DispatchTable::kReach) : nullptr;
+      if (found != nullptr) return {found->entry, ChoiceKind::nearest};
+    }
+    if (here && here->entry != Cell::kNone) return {here->entry, ChoiceKind::fallback};
+    for (const double reach : {DispatchTable::kReach, std::numeric_limits<double>::infinity()}) {
+      for (const Points& points : any_) {
+        if (const Measured* found = points.nearest(place, reach)) return {found->entry, ChoiceKind::nearest};
+      }
+    }
+    return {};
+  }
+
+  DispatchTable& table_;
+  const DispatchTable::DefaultAt& default_at_;
+  const std::size_t axes_;
+  const bool uneven_;
+  std::size_t first_box_ = 0;
+  std::vector<const Measured*> mine_;           // of this kind of work
+  Points any_[2];                               // of this hardware, and inherited
+  std::map<std::uint32_t, Points> winners_[2];  // the same by the default that they beat
+};
+
+DispatchTable DispatchTable::build(std::span<const Measured> measured, const Grid& grid,
+                                   const DefaultAt& default_at) {
+  DispatchTable table;
+  std::vector<TableBuilder> builders;
+  builders.reserve(2);
+  for (const bool uneven : {false, true}) {
+    if (uneven && !grid.has_uneven) break;
+    builders.emplace_back(table, measured, grid, default_at, uneven).run();
+  }
+  for (TableBuilder& builder : builders) builder.add_points();
+  return table;
 }
 
 DispatchTable DispatchTable::constant(Cell cell, std::size_t axes) {
   DispatchTable table;
-  Plane& plane = table.planes_.emplace_back();
-  plane.axes.assign(axes, Axis{{1}, {}});
-  plane.strides.assign(axes, 1);
+  Box box;
+  for (std::size_t axis = 0; axis < axes; ++axis) {
+    box.low.position.push_back(1);
+    box.high.position.push_back(kEnd);
+  }
+  table.roots_.push_back(0);
+  table.nodes_.push_back({});
+  table.boxes_.push_back(box);
   table.cells_.push_back(cell);
   return table;
 }
 
-// The coordinates are those of the measured points of this kind of work; of all if there is none. Where choices are
-// expected, their grid has those of the range table's cells that it keeps apart.
-DispatchTable::Plane DispatchTable::make_plane(std::span<const Measured> measured,
-                                               const ExpectedGrid* expected, std::size_t axes, bool uneven) {
-  const auto is_of_kind = [&](const Measured& one) { return one.point.uneven == uneven; };
-  const bool takes_all = std::ranges::none_of(measured, is_of_kind);
-  Plane plane{.uneven = uneven, .axes = {}, .strides = std::vector<std::size_t>(axes, 1)};
-  for (std::size_t axis = 0; axis < axes; ++axis) {
-    std::vector<std::int64_t> values, winners;
-    Span of_range;
-    for (const Measured& one : measured) {
-      if (!takes_all && !is_of_kind(one)) continue;
-      const std::int64_t value = one.point.position[axis];
-      if (!one.of_range || expected == nullptr) values.push_back(value);
-      if (!one.of_range) {
-        winners.push_back(value);
-        continue;
-      }
-      const bool is_first = of_range.first > of_range.last;
-      of_range = {is_first ? value : std::min(of_range.first, value), std::max(of_range.last, value)};
-    }
-    if (expected != nullptr)
-      values.insert(values.end(), expected->axes[axis].begin(), expected->axes[axis].end());
-    // Within a range table's coarser cells a winner of one problem has a half octave.
-    for (const std::int64_t value : winners) {
-      if (value < of_range.first || value > of_range.last) continue;
-      values.push_back(
-          std::max<std::int64_t>(1, std::llround(static_cast<double>(value) / std::numbers::sqrt2)));
-      values.push_back(std::llround(static_cast<double>(value) * std::numbers::sqrt2));
-    }
-    if (values.empty()) values.push_back(1);
-    plane.axes.push_back(make_axis(std::move(values), axes, of_range));
-    plane.size *= plane.axes.back().coordinates.size();
-  }
-  for (std::size_t axis = axes; axis-- > 1;)
-    plane.strides[axis - 1] = plane.strides[axis] * plane.axes[axis].coordinates.size();
-  return plane;
+const DispatchTable::Box& DispatchTable::box_of(const TablePoint& point) const {
+  std::uint32_t at = roots_[point.uneven ? roots_.size() - 1 : 0];
+  while (nodes_[at].axis != Node::kLeaf)
+    at = point.position[nodes_[at].axis] <= nodes_[at].last ? at + 1 : nodes_[at].above;
+  return boxes_[nodes_[at].above];
 }
 
-DispatchTable DispatchTable::build(std::span<const Measured> measured, const Grid& grid,
-                                   const DefaultAt& default_at, std::span<const ExpectedGrid> expected) {
-  DispatchTable table;
-  // What this hardware has measured, if something is inherited, and the rest.
-  std::vector<Measured> own, rest;
-  std::ranges::partition_copy(measured, std::back_inserter(rest), std::back_inserter(own),
-                              &Measured::inherited);
-  if (rest.empty()) rest.swap(own);
-  Measurements own_even(own, grid.axes, false), own_uneven(own, grid.axes, true);
-  Measurements of_even(rest, grid.axes, false), of_uneven(rest, grid.axes, true);
-  const RangeBox box(measured);
-  // What is known of a winner is that it is faster than the default that it has met.
-  const auto beats_default = [&](const Nearest& found, const TablePoint& point) {
-    if (!found.within_reach || !found.same_kind) return false;
-    const std::optional<Default> here = default_at(point), there = default_at(found.measured->point);
-    return !here || !there || (found.measured->met_default && here->config == there->config);
+// The last boxes have no end.
+void DispatchTable::visit(
+    const TablePoint& most,
+    const std::function<void(std::size_t cell, const TablePoint& corner)>& visit) const {
+  const auto is_within = [&](const TablePoint& point) {
+    return std::ranges::equal(point.position, most.position, std::ranges::less_equal());
   };
-  const auto expected_of = [&](bool uneven) {
-    const auto found = std::ranges::find(expected, uneven, &ExpectedGrid::uneven);
-    return found != expected.end() ? &*found : nullptr;
-  };
-  const auto choose = [&](const TablePoint& point) -> Cell {
-    Measurements& first = point.uneven ? own_uneven : own_even;
-    Measurements& measurements = point.uneven ? of_uneven : of_even;
-    for (const Measurements* const known : {&first, &measurements}) {
-      if (const Measured* const here = known->at(point)) return {here->entry, ChoiceKind::exact};
+  for (std::size_t i = 0; i < boxes_.size(); ++i) {
+    if (!is_within(boxes_[i].low)) continue;
+    TablePoint corner = boxes_[i].high;
+    for (std::size_t axis = 0; axis < corner.position.size(); ++axis) {
+      const bool is_last = corner.position[axis] == kEnd;
+      corner.position[axis] =
+          is_last ? most.position[axis] : std::min(corner.position[axis], most.position[axis]);
     }
-    const Nearest nearest_own = first.nearest(point);
-    if (beats_default(nearest_own, point)) return {nearest_own.measured->entry, ChoiceKind::nearest};
-    if (const ExpectedGrid* const choices = expected_of(point.uneven)) {
-      const std::uint32_t entry = expected_at(*choices, point);
-      if (entry != Cell::kNone) return {entry, ChoiceKind::nearest};
-    }
-    const Nearest found = measurements.nearest(point);
-    if (found.within_reach && found.same_kind && found.measured->of_range && box.holds(point))
-      return {found.measured->entry, ChoiceKind::nearest};
-    if (beats_default(found, point)) return {found.measured->entry, ChoiceKind::nearest};
-    const std::optional<Default> here = default_at(point);
-    if (here && here->entry != Cell::kNone) return {here->entry, ChoiceKind::fallback};
-    const Nearest& last = found.same_kind || nearest_own.measured == nullptr ? found : nearest_own;
-    return last.measured != nullptr ? Cell{last.measured->entry, ChoiceKind::nearest} : Cell{};
-  };
-  for (const bool uneven : {false, true}) {
-    if (uneven && !grid.has_uneven) break;
-    Plane plane = make_plane(measured, expected_of(uneven), grid.axes, uneven);
-    plane.first = table.cells_.size();
-    for (std::size_t index = 0; index < plane.size; ++index)
-      table.cells_.push_back(choose(plane.point_of(index)));
-    table.planes_.push_back(std::move(plane));
+    visit(i, corner);
   }
-  return table;
-}
-
-std::optional<TablePoint> DispatchTable::Plane::corner_within(std::size_t index,
-                                                              const TablePoint& most) const {
-  TablePoint corner;
-  corner.uneven = uneven;
-  for (std::size_t axis = 0; axis < axes.size(); ++axis) {
-    const std::vector<std::int64_t>& ends = axes[axis].ends;
-    const std::size_t at = index / strides[axis] % axes[axis].coordinates.size();
-    if (at > 0 && ends[at - 1] + 1 > most.position[axis]) return std::nullopt;
-    corner.position.push_back(at < ends.size() ? std::min(ends[at], most.position[axis])
-                                               : most.position[axis]);
+  for (std::size_t i = 0; i < points_.size(); ++i) {
+    if (is_within(points_[i])) visit(boxes_.size() + i, points_[i]);
   }
-  return corner;
 }
 
 void DispatchTable::visit_within(
     const TablePoint& most,
     const std::function<void(const Cell& cell, const TablePoint& corner)>& visit) const {
-  for (const Plane& plane : planes_) {
-    for (std::size_t index = 0; index < plane.size; ++index) {
-      if (const std::optional<TablePoint> corner = plane.corner_within(index, most))
-        visit(cells_[plane.first + index], *corner);
-    }
-  }
+  this->visit(most, [&](std::size_t cell, const TablePoint& corner) { visit(cells_[cell], corner); });
 }
 
 void DispatchTable::replace_within(
     const TablePoint& most, const std::function<Cell(const Cell& cell, const TablePoint& corner)>& replace) {
-  for (const Plane& plane : planes_) {
-    for (std::size_t index = 0; index < plane.size; ++index) {
-      Cell& cell = cells_[plane.first + index];
-      if (const std::optional<TablePoint> corner = plane.corner_within(index, most))
-        cell = replace(cell, *corner);
-    }
-  }
+  visit(most,
+        [&](std::size_t cell, const TablePoint& corner) { cells_[cell] = replace(cells_[cell], corner); });
 }
 
 std::vector<CrossedCell> DispatchTable::cells_between(const TablePoint& from, std::int64_t last) const {
-  std::vector<CrossedCell> found{{find(from), last}};
-  const std::vector<Axis>& axes = plane_of(from).axes;
-  if (axes.empty()) return found;
+  if (from.position.empty()) return {{find(from), last}};
+  const std::size_t axis = from.position.size() - 1;
+  std::vector<CrossedCell> found;
   TablePoint point = from;
-  const std::size_t axis = axes.size() - 1;
-  for (const std::int64_t end : axes[axis].ends) {
-    if (end < from.position[axis] || end >= last) continue;
-    found.back().last = end;
-    point.position[axis] = end + 1;
-    found.push_back({find(point), last});
+  std::int64_t& position = point.position[axis];
+  while (true) {
+    // Up to the end of the box, or of a measured point, or before the next one.
+    const Box& box = box_of(point);
+    const bool is_last = box.high.position[axis] == kEnd;
+    std::int64_t end = is_last ? last : std::min(last, box.high.position[axis]);
+    for (std::uint32_t i = box.first_point; i < box.end_points; ++i) {
+      TablePoint measured = points_[i];
+      const std::int64_t at = std::exchange(measured.position[axis], position);
+      if (!is_same(measured.position, point.position) || at < position) continue;
+      end = std::min(end, at == position ? at : at - 1);
+    }
+    found.push_back({find(point), end});
+    if (end >= last) break;
+    position = end + 1;
   }
   return found;
 }
 
-std::string DispatchTable::axes_text() const {
+std::string DispatchTable::text() const {
   std::string text;
-  for (const Plane& plane : planes_) {
-    for (const Axis& axis : plane.axes) {
-      for (const std::int64_t coordinate : axis.coordinates) text += std::to_string(coordinate) + " ";
-      text += "|";
-    }
-  }
+  const auto add = [&](const TablePoint& point) {
+    for (const std::int64_t position : point.position) text += std::to_string(position) + " ";
+    text += point.uneven ? "/" : "|";
+  };
+  for (const Box& box : boxes_) add(box.high);
+  for (const TablePoint& point : points_) add(point);
   return text;
 }
 

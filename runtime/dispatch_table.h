@@ -1,21 +1,15 @@
-// Which choice serves which cell of a family's free dimensions: a grid for even work and one for uneven, whose axes are
-// the kernel's (FamilyInterface::table_point). Their coordinates are those of the measured problems of that kind and
-// half octaves (with three axes: octaves) between and around them, but none between those of a range table, so that
-// each of its cells reaches half-way, by ratio, to its neighbours, as every cell does. Where a range table expects
-// choices, its coordinates are those of their grid.
+// Which choice serves which problem of a family: even and uneven work apart, each by its position on the kernel's axes
+// (FamilyInterface::table_point).
 //
 // Filled by one rule (DispatchTable::build), so that equal results give equal tables everywhere:
-//   - a measured cell holds its winner (of several for one cell the nearest to its coordinates, then the first in
-//     order);
-//   - another cell holds the choice of the nearest measured one, by the sum of squared log2 ratios, if their root mean
-//     square over the axes is within kReach, and if the space's default is the same here as there, and was when that
-//     was measured: the winner is known to be faster than that default, and of another one nothing is known;
-//   - between the cells of a range table its expected choice serves, if there is one, else the nearest of its cells,
-//     whatever the default is: the table says how much is lost there;
-//   - else the space's default for the cell's own problem, if its cubin is there; else the nearest.
-// Far from everything measured cells are four times as wide, from 1 to 64 times the last coordinate.
-// Even and uneven work have cells of their own, and a winner serves its own kind: measured on full batches, winners
-// lost up to 36% to the default on ragged ones. One of the other kind serves only if there is no default.
+//   - at a measured point its winner serves (of several the first in order), or the default where nothing beat it;
+//   - elsewhere the nearest measured point within kReach octaves on each axis serves, if its winner beat the very
+//     default that the space has here, by kMargin. What this hardware measured goes before what is inherited;
+//   - else the space's default serves, if its cubin is there;
+//   - else the nearest measured point, of the same kind of work if there is one.
+// So a winner serves nothing whose default it has not beaten. The positions are cut into boxes: an octave or more where
+// nothing was measured, kBoxOctaves near what was, and further where the default changes within a box, at the very
+// position if it changes along one axis.
 //
 // Immutable once built; thread-safe. find() allocates nothing.
 #pragma once
@@ -24,10 +18,10 @@
 #include <functional>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "kernels/family_interface.h"
-#include "ranges/expected_choices.h"
 
 namespace moetune {
 
@@ -47,27 +41,45 @@ struct CrossedCell {
   std::int64_t last = 0;
 };
 
+// From the lowest to the highest position of some points on each axis, even and uneven work apart.
+class PointHull {
+ public:
+  void add(const TablePoint& point);
+  bool holds(const TablePoint& point) const;
+
+ private:
+  struct Sides {
+    TablePoint low, high;
+  };
+  std::vector<Sides> of_kinds_;
+};
+
 class DispatchTable {
  public:
-  static constexpr std::size_t kMaxCoordinates = 128;  // an axis; more are thinned out evenly
-  static constexpr std::size_t kMaxOfThree = 32;       // the same of each of three axes
-  // In powers of two: a little more than from a cell to the middle between cells two powers apart on each axis.
-  static constexpr double kReach = 1.07;
+  // Chosen on held-out cells (docs/ranges.md).
+  static constexpr double kReach = 1;      // octaves on each axis
+  static constexpr double kMargin = 0.02;  // of the winner's time
+  static constexpr double kBoxOctaves = 0.25, kBoxOctavesOfThree = 0.5;
 
-  // Without an entry the point has a coordinate, and nothing serves because of it.
+  // Whether a winner may serve around its own point.
+  static bool is_clear_win(double time_us, double default_us) {
+    return default_us > 0 && time_us > 0 && time_us * (1 + kMargin) <= default_us;
+  }
+
   struct Measured {
     TablePoint point;
-    std::uint32_t entry = Cell::kNone;
-    bool of_range = false;  // of a range table: between its cells the nearest serves, whatever the default is
-    bool met_default = true;  // it was measured against the default that the space has there today
-    bool inherited =
-        false;  // of other hardware: what this one has measured goes before it, as far as that reaches
+    std::uint32_t entry = Cell::kNone;  // without one the default serves at the point
+    // The number of the default's configuration that it beat by kMargin; nullopt: it serves its own point alone.
+    std::optional<std::uint32_t> beat;
+    bool inherited = false;  // of other hardware
   };
-  // The space's default at some point: its entry, kNone if its cubin is not there, and a number for its configuration.
+  // The space's default at some point: a number for its configuration, and its entry, kNone if its cubin is not there.
   struct Default {
     std::uint32_t config = 0;
     std::uint32_t entry = Cell::kNone;
+    bool operator==(const Default&) const = default;
   };
+  // nullopt: no problem lies there, or it has no default.
   using DefaultAt = std::function<std::optional<Default>(const TablePoint& point)>;
 
   // The grid of a family: `axes` positions a point, and cells for uneven work if there can be any.
@@ -76,19 +88,22 @@ class DispatchTable {
     bool has_uneven = false;
   };
 
-  // Without measured points and defaults every cell is empty. Where there is no default, all count as the same. The
-  // choices of `expected` are entries.
+  // Without measured points and defaults every cell is empty. Where no default is known, what serves a point of another
+  // unknown default serves too.
   static DispatchTable build(std::span<const Measured> measured, const Grid& grid,
-                             const DefaultAt& default_at, std::span<const ExpectedGrid> expected = {});
+                             const DefaultAt& default_at);
   // One cell for everything, of a family whose points have so many positions.
   static DispatchTable constant(Cell cell, std::size_t axes);
 
   const Cell& find(const TablePoint& point) const {
-    const Plane& plane = plane_of(point);
-    std::size_t index = plane.first;
-    for (std::size_t axis = 0; axis < plane.axes.size(); ++axis)
-      index += plane.strides[axis] * position(plane.axes[axis], point.position[axis]);
-    return cells_[index];
+    std::uint32_t at = roots_[point.uneven ? roots_.size() - 1 : 0];
+    while (nodes_[at].axis != Node::kLeaf)
+      at = point.position[nodes_[at].axis] <= nodes_[at].last ? at + 1 : nodes_[at].above;
+    const Box& box = boxes_[nodes_[at].above];
+    for (std::uint32_t i = box.first_point; i < box.end_points; ++i) {
+      if (is_same(points_[i].position, point.position)) return cells_[boxes_.size() + i];
+    }
+    return cells_[nodes_[at].above];
   }
 
   // Calls `visit` for every cell that holds a point of at most `most` on every axis, of both kinds of work,
@@ -101,41 +116,38 @@ class DispatchTable {
   // The cells that the points from `from` to `last` on the last axis fall into, in order.
   std::vector<CrossedCell> cells_between(const TablePoint& from, std::int64_t last) const;
 
-  std::span<const Cell> cells() const { return cells_; }
-  std::string axes_text() const;
+  std::span<const Cell> cells() const { return cells_; }  // of the boxes, then of the measured points
+  std::string text() const;                               // of where the cells lie
 
  private:
-  // A coordinate's cell ends at `ends`, inclusive; the last one has no end.
-  struct Axis {
-    std::vector<std::int64_t> coordinates;
-    std::vector<std::int64_t> ends;  // one less than coordinates
-  };
-  // The grid of one kind of work. The last axis has stride 1.
-  struct Plane {
-    bool uneven = false;
-    std::vector<Axis> axes;
-    std::vector<std::size_t> strides;
-    std::size_t first = 0;  // of its cells
-    std::size_t size = 1;
+  friend class TableBuilder;
 
-    TablePoint point_of(std::size_t index) const;
-    // The greatest point of a cell that is at most `most`; nullopt if all of it is past that.
-    std::optional<TablePoint> corner_within(std::size_t index, const TablePoint& most) const;
+  // A split of the positions of an axis; what is at most `last` goes to the next node. A leaf's `above` is its box.
+  struct Node {
+    static constexpr std::uint8_t kLeaf = 0xff;
+    std::int64_t last = 0;
+    std::uint32_t above = 0;
+    std::uint8_t axis = kLeaf;
   };
-
-  const Plane& plane_of(const TablePoint& point) const {
-    return planes_[point.uneven ? planes_.size() - 1 : 0];
+  // From the lowest to the highest position on each axis; points_ in it have cells of their own.
+  struct Box {
+    TablePoint low, high;
+    std::uint32_t first_point = 0, end_points = 0;
+  };
+  static bool is_same(const FixedVector<std::int64_t, 3>& a, const FixedVector<std::int64_t, 3>& b) {
+    for (std::size_t axis = 0; axis < a.size(); ++axis) {
+      if (a[axis] != b[axis]) return false;
+    }
+    return true;
   }
-  static Plane make_plane(std::span<const Measured> measured, const ExpectedGrid* expected, std::size_t axes,
-                          bool uneven);
-  static std::size_t position(const Axis& axis, std::int64_t value);
-  // The coordinates that a range table spans on an axis; an empty span (first > last) without one.
-  struct Span {
-    std::int64_t first = 1, last = 0;
-  };
-  static Axis make_axis(std::vector<std::int64_t> values, std::size_t axes, const Span& of_range);
+  const Box& box_of(const TablePoint& point) const;
+  void visit(const TablePoint& most,
+             const std::function<void(std::size_t cell, const TablePoint& corner)>& visit) const;
 
-  std::vector<Plane> planes_;  // one serves both kinds, or even work's and uneven work's
+  std::vector<std::uint32_t> roots_;  // one for both kinds of work, or even work's and uneven work's
+  std::vector<Node> nodes_;
+  std::vector<Box> boxes_;
+  std::vector<TablePoint> points_;  // measured, box by box
   std::vector<Cell> cells_;
 };
 

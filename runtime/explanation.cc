@@ -28,7 +28,7 @@ std::string explanation(const Family& family, const Choice& choice) {
         {"ranges", loss->ranges},      {"bound", loss->bound},        {"cell", nullptr},
         {"shapes", loss->seen.shapes}, {"median", loss->seen.median}, {"p95", loss->seen.p95},
         {"worst", loss->seen.worst}};
-    if (loss->cell) document["regret"]["cell"] = *loss->cell;
+    if (choice.kind == ChoiceKind::exact) document["regret"]["cell"] = loss->cell;
   }
   return document.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }

@@ -24,7 +24,7 @@ Extents with_last(Extents extents, std::int64_t last) {
 }
 
 bool are_equal(const DispatchTable& a, const DispatchTable& b) {
-  return std::ranges::equal(a.cells(), b.cells()) && a.axes_text() == b.axes_text();
+  return std::ranges::equal(a.cells(), b.cells()) && a.text() == b.text();
 }
 
 void require_total(std::int64_t total) {
@@ -115,7 +115,7 @@ const DispatchTable* Family::prepare(Layers& layers, std::vector<std::string>& w
 
 // Choices have numbers in the order in which cells first name them: a runtime's own entries are in another.
 std::string Family::table_text(const DispatchTable& table) const {
-  std::string text = kernel_.name() + " " + specialization_ + "\n" + table.axes_text() + "\n";
+  std::string text = kernel_.name() + " " + specialization_ + "\n" + table.text() + "\n";
   std::string cells;
   std::unordered_map<std::string, std::string> numbers;              // by choice
   std::unordered_map<std::uint32_t, const std::string*> of_entries;  // of these
@@ -131,7 +131,7 @@ std::string Family::table_text(const DispatchTable& table) const {
       }
       cells.append(*number).append({' ', static_cast<char>('0' + static_cast<int>(cell.kind))});
       if (const std::optional<RangeLoss>& loss = entries_[cell.entry].source.loss)
-        cells += ' ' + std::to_string(std::bit_cast<std::uint64_t>(loss->expected()));
+        cells += ' ' + std::to_string(std::bit_cast<std::uint64_t>(loss->cell));
     }
     cells += '\n';
   }

@@ -54,16 +54,13 @@ DispatchTable FamilyBuilder::build() {
     }
   }
   if (context.experiment.pinned_kernel == family_.kernel().name()) return pinned_table();
-  if (context.experiment.defaults_only) {
-    for (DispatchTable::Measured& one : measured_) one = {.point = one.point};
-    expected_.clear();
-  }
+  if (context.experiment.defaults_only) measured_.clear();
   if (cubins_.empty()) throw_not_tuned();
   space_defaults_.set_like(like_);
   const auto default_there = [&](const TablePoint& point) { return default_at(point); };
   const DispatchTable::Grid grid{family_.interface().table_point(like_, 0).position.size(),
                                  family_.interface().has_uneven()};
-  DispatchTable table = DispatchTable::build(measured_, grid, default_there, expected_);
+  DispatchTable table = DispatchTable::build(measured_, grid, default_there);
   const auto serves = [](const Cell& cell) { return cell.entry != Cell::kNone; };
   if (!std::any_of(table.cells().begin(), table.cells().end(), serves)) throw_not_tuned();
   return table;
@@ -188,25 +185,21 @@ void FamilyBuilder::take_winner(const StoredWinner& winner, std::size_t origin, 
       origins_[origin].inherited,  record.stored_at, layers_.path(winner.layer), std::nullopt,
       record.workload.key.timing};
   const auto same_place = [&](const DispatchTable::Measured& one) {
-    return one.of_range && one.point.uneven == point.uneven &&
-           std::ranges::equal(one.point.position, point.position);
+    return one.point.uneven == point.uneven && one.point.position == point.position;
   };
-  std::erase_if(measured_, same_place);  // of a search that came later than the range table
+  if (range_) std::erase_if(measured_, same_place);  // of a search that came later than the range table
   measured_.push_back(
       {.point = point,
        .entry = family_.entries_.add({variant, std::move(launcher), record.config, std::move(source)}),
-       .met_default = has_met_default(record, problem),
+       .beat = beaten_default(record.time_us, record.default_time_us, record.fallback_config, problem),
        .inherited = origins_[origin].inherited});
 }
 
-// True if the winner was measured against today's default, or if its default is not stored and so unknown. Many
-// winners have the same one.
-bool FamilyBuilder::has_met_default(const FamilyWinner& record, const Problem& problem) {
-  const Config* const today = space_defaults_.of(problem);
-  if (today == nullptr || record.fallback_config.empty()) return true;
-  const auto [text, is_new] = texts_of_defaults_.try_emplace(today);
-  if (is_new) text->second = today->text();
-  return text->second == record.fallback_config;
+std::optional<std::uint32_t> FamilyBuilder::beaten_default(double time_us, double default_us,
+                                                           const std::string& config,
+                                                           const Problem& problem) {
+  if (!DispatchTable::is_clear_win(time_us, default_us)) return std::nullopt;
+  return space_defaults_.number_met(config, problem);
 }
 
 void FamilyBuilder::take_default(const StoredWinner& winner, std::size_t origin, const Problem& problem) {
@@ -271,22 +264,13 @@ std::optional<DispatchTable::Default> FamilyBuilder::default_at(const TablePoint
   try {
     const Config* const config = space_defaults_.at(point);
     if (config == nullptr) return std::nullopt;
-    const auto known = defaults_.find(config);
-    if (known != defaults_.end()) return known->second;
-    return defaults_.emplace(config, default_of(*config, space_defaults_.problem())).first->second;
+    const std::uint32_t number = space_defaults_.number_of(*config);
+    const auto [known, is_new] = entries_of_defaults_.try_emplace(number, Cell::kNone);
+    if (is_new) known->second = add_config(*config, space_defaults_.problem(), {}).value_or(Cell::kNone);
+    return DispatchTable::Default{number, known->second};
   } catch (const BadInput&) {  // no problem has such extents
     return std::nullopt;
   }
-}
-
-// Several of the space's defaults may be one configuration.
-DispatchTable::Default FamilyBuilder::default_of(const Config& config, const Problem& problem) {
-  std::string text = config.text();
-  const auto known = default_texts_.find(text);
-  if (known != default_texts_.end()) return known->second;
-  const DispatchTable::Default made{static_cast<std::uint32_t>(default_texts_.size()),
-                                    add_config(config, problem, {}).value_or(Cell::kNone)};
-  return default_texts_.emplace(std::move(text), made).first->second;
 }
 
 // The pinned configuration. Launch parameters are not part of the cubin, so check here that they can run.

@@ -50,17 +50,12 @@ class FamilyBuilder {
     std::shared_ptr<const Launcher> launcher;
   };
 
-  // The range table in use, and the extent of its cells, of each kind of work.
+  // The range table in use.
   struct TakenRange {
     std::size_t origin = 0, layer = 0;
     Timing timing = Timing::overlapped;
     std::string stored_at;
-    struct Box {
-      TablePoint low, high;
-    };
-    std::vector<Box> boxes;
-    void add(const TablePoint& point);
-    bool holds(const TablePoint& point) const;
+    PointHull hull;
   };
 
   void choose_hardware();
@@ -68,9 +63,6 @@ class FamilyBuilder {
   // Takes in the first range table of the hardware that is sound, with all of its cells, or none of it.
   void take_range(std::size_t origin);
   bool take_range(const StoredRange& range, std::size_t origin);
-  // The entries of a table's expected choices, all of its cubins.
-  std::vector<ExpectedGrid> take_expected(const RangeTable& table, const Problem& problem,
-                                          const ChoiceSource& source, const std::vector<Stored>& cubins);
   const Stored& cubin_among(const std::vector<Stored>& cubins, const Launcher& launcher,
                             const std::string& config) const;  // throws BadInput if there is none
   // Whether the range table replaces the winner: it was measured around that problem, on this hardware if the winner
@@ -80,8 +72,10 @@ class FamilyBuilder {
   // a warning.
   void take(const StoredWinner& winner, std::size_t origin);
   void take_winner(const StoredWinner& winner, std::size_t origin, const Problem& problem);
-  // Whether the default that the winner was measured against is still the space's.
-  bool has_met_default(const FamilyWinner& record, const Problem& problem);
+  // The number of the default's configuration that a result beat clearly (DispatchTable::Measured::beat). One that is
+  // not stored is the space's at that problem.
+  std::optional<std::uint32_t> beaten_default(double time_us, double default_us, const std::string& config,
+                                              const Problem& problem);
   void take_default(const StoredWinner& winner, std::size_t origin, const Problem& problem);
   // A stored problem. Throws BadInput for text that is no problem, or one of another family.
   Problem problem_of(const std::string& text);
@@ -95,7 +89,6 @@ class FamilyBuilder {
   // By the first of the files' cubins that is compiled from the same unit and loads; nullopt if there is none.
   std::optional<std::uint32_t> add_config(const Config& config, const Problem& problem, ChoiceSource source);
   std::optional<DispatchTable::Default> default_at(const TablePoint& point);
-  DispatchTable::Default default_of(const Config& config, const Problem& problem);
   DispatchTable pinned_table();
   Config pinned_config() const;  // throws RuntimeError (invalid_argument) for one that cannot run
   [[noreturn]] void throw_not_tuned() const;
@@ -115,13 +108,11 @@ class FamilyBuilder {
   std::map<std::pair<const Variant*, const Launcher*>, std::vector<Extents>> loaded_;
   std::vector<Stored> cubins_;
   std::vector<DispatchTable::Measured> measured_;
-  std::vector<ExpectedGrid> expected_;
   std::set<std::vector<std::int64_t>> taken_;  // positions of measured_, and whether they are ragged
   std::set<std::tuple<std::size_t, std::string, std::string>>
       stored_defaults_;  // layers, configurations and digests of their cubins
-  std::unordered_map<const Config*, DispatchTable::Default> defaults_;  // of the table that is being built
-  std::map<std::string, DispatchTable::Default> default_texts_;         // the same by configuration
-  std::unordered_map<const Config*, std::string> texts_of_defaults_;
+  std::unordered_map<std::uint32_t, std::uint32_t>
+      entries_of_defaults_;  // by number, of the table being built
   std::optional<TakenRange> range_;
   Extents like_;  // extents of a measured problem
 };

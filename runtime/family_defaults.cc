@@ -34,6 +34,25 @@ const Config* FamilyDefaults::at(const TablePoint& point) {
   return defaults.find();
 }
 
+std::uint32_t FamilyDefaults::number_of(const std::string& config) {
+  const auto [known, is_new] = numbers_.try_emplace(config, static_cast<std::uint32_t>(configs_.size()));
+  if (is_new) configs_.push_back(config);
+  return known->second;
+}
+
+// Asked for thousands of points; the space's defaults stay where they are.
+std::uint32_t FamilyDefaults::number_of(const Config& config) {
+  const auto known = numbers_of_defaults_.find(&config);
+  if (known != numbers_of_defaults_.end()) return known->second;
+  return numbers_of_defaults_.emplace(&config, number_of(config.text())).first->second;
+}
+
+std::optional<std::uint32_t> FamilyDefaults::number_met(const std::string& stored, const Problem& problem) {
+  if (!stored.empty()) return number_of(stored);
+  const Config* const today = of(problem);
+  return today != nullptr ? std::optional(number_of(*today)) : std::nullopt;
+}
+
 bool FamilyDefaults::can_run(const Config& config, const Problem& problem) {
   return bound(problem).can_run(config);
 }

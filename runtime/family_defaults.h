@@ -1,9 +1,13 @@
 // The space's defaults at the points of a family's dispatch table, and what can run at its problems: hundreds of them,
-// made and judged without text.
+// made and judged without text. Equal configurations have equal numbers.
 // Not thread-safe. Refers to the family's kernel, interface and space, which must outlive it.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "kernels/kernel.h"
@@ -25,6 +29,12 @@ class FamilyDefaults {
   const Config* at(const TablePoint& point);
   // The same of a problem of the kernel.
   const Config* of(const Problem& problem) { return bound(problem).find(); }
+  // A number for a configuration, from 0 on; configs() has them in order.
+  std::uint32_t number_of(const Config& config);
+  std::uint32_t number_of(const std::string& config);
+  // That of the default that a result at a problem met. One that was not stored is the space's of today.
+  std::optional<std::uint32_t> number_met(const std::string& stored, const Problem& problem);
+  const std::vector<std::string>& configs() const { return configs_; }
   // The problem of the last at() that returned a default.
   const Problem& problem() const { return *last_; }
 
@@ -53,6 +63,9 @@ class FamilyDefaults {
   std::vector<std::string> names_;    // of these, in the space's expressions
   std::vector<bool> varies_;          // by place
   std::vector<Bound> bounds_;
+  std::vector<std::string> configs_;
+  std::unordered_map<std::string, std::uint32_t> numbers_;
+  std::unordered_map<const Config*, std::uint32_t> numbers_of_defaults_;
 };
 
 }  // namespace moetune

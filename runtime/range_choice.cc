@@ -40,7 +40,7 @@ double worst_loss(const Candidate& candidate, std::span<const CrossedCell> cross
   double worst = 0;
   for (const std::size_t home : candidate.homes) {
     if (const std::optional<RangeLoss>& loss = entries[crossed[home].cell.entry].source.loss)
-      worst = std::max(worst, loss->expected());
+      worst = std::max(worst, loss->cell);
   }
   return worst;
 }

@@ -47,17 +47,15 @@ class Variant {
 // The measured loss of the range table that a choice is from. 0.02 is 2%.
 struct RangeLoss {
   std::string ranges;
-  double bound = 0;            // that was asked for
-  std::optional<double> cell;  // in the choice's own cell; nullopt for an expected one, between cells
-  RangeCertificate seen;       // at random shapes that are no cells
-  // The figure by which choices for a range are compared.
-  double expected() const { return cell.value_or(seen.median); }
+  double bound = 0;       // that was asked for
+  double cell = 0;        // in the choice's own cell
+  RangeCertificate seen;  // at random shapes that are no cells
   bool operator==(const RangeLoss&) const = default;
 };
 
 // The origin of a choice, for explanations.
 struct ChoiceSource {
-  std::string problem;  // that it was measured on; "" for a default and for an expected choice
+  std::string problem;  // that it was measured on; "" for a default
   double time_us = 0;   // there
   double default_us = 0;
   std::string hardware;  // key text

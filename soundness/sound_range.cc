@@ -51,14 +51,7 @@ class RangeJudge {
         !wrong.empty())
       throw BadInput("at " + cell.problem + " " + wrong);
     require_choice(cell.config, problem);
-  }
-
-  void require_expected(const ExpectedChoices& expected) {
-    for (const std::string& config : expected.configs) require_cubin(config, *first_);
-    const std::size_t axes = interface_->table_point_of(*first_).position.size();
-    for (const ExpectedGrid& grid : expected.grids) {
-      if (grid.axes.size() != axes) throw BadInput("it expects choices on a grid of another kernel");
-    }
+    if (!cell.default_config.empty()) parse(cell.default_config);
   }
 
   // Checks tables of today's sources only: in others a cubin may have had another interface, and whoever loads one
@@ -109,8 +102,7 @@ class RangeJudge {
 
   // For all cells of the family.
   void bind(const Problem& problem) {
-    interface_ = known_.kernel->family_interface(problem);
-    varying_ = interface_->varying_dimensions();
+    varying_ = known_.kernel->family_interface(problem)->varying_dimensions();
     std::vector<std::string> names;
     for (const std::string& name : varying_) names.push_back("problem." + name);
     try {
@@ -157,7 +149,6 @@ class RangeJudge {
   std::set<std::string> problems_, served_;
   std::optional<Problem> first_;
   std::string family_;
-  std::unique_ptr<const FamilyInterface> interface_;
   std::vector<std::string> varying_;
   DeviceLimits limits_;
   std::unique_ptr<BoundDefaults> rules_;
@@ -178,7 +169,6 @@ SoundRange read_sound_range(const FamilyRange& range, const KnownKernel& known) 
     sound.problems = std::move(problems);
     judge.read_cubins(sound.table);
     for (std::size_t i = 0; i < cells.size(); ++i) judge.require_sound(cells[i], sound.problems[i]);
-    if (!cells.empty()) judge.require_expected(sound.table.expected);
     judge.require_interfaces();
   } catch (const Outdated& why) {
     sound.outdated = why.what();

@@ -217,17 +217,6 @@ TEST_CASE("a cell of the fine grid has a shorter duel than a searched one or an 
   CHECK(met.policy.sample_us == thorough.sample_us);
 }
 
-TEST_CASE("a launch has no loads if its kernel does not say how its work falls to blocks") {
-  const RecordedCell recorded;
-  const JobContext context;
-  const TuneSettings settings;
-  Session session(recorded.device(), {.cache = {.path = "", .none = true}, .no_compile = true},
-                  context.events);
-  const CellMeter meter(session, settings, context);
-  CHECK(meter.waves_of(*session.default_config(), session.problem()) > 0);
-  CHECK(meter.loads_of(*session.default_config(), session.problem()).empty());
-}
-
 TEST_CASE("what was withdrawn is not chosen in a cell that is measured again") {
   DuelingCell at;
   const std::string cubin = cubins_of(at.session, at.meter).begin()->second;

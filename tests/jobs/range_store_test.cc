@@ -98,25 +98,6 @@ TEST_CASE("a search that goes on stores what it adds as it lands") {
   CHECK(at.table().cells.size() == 4);
 }
 
-TEST_CASE("a table with choices between its cells serves until a search that goes on has them too") {
-  StoreCase at;
-  RangeStore first = at.store(kRange);
-  const auto put = [&](RangeStore& store, bool has_choices, RangeStore::Stage stage) {
-    RangeSolution solution = solution_of(3, kRange, has_choices ? 10 : 11);
-    if (has_choices)
-      solution.table.expected = {.configs = {plain_config(64)}, .grids = {{false, {{1, 2, 3}}, {0, 0, 0}}}};
-    store.put({.ranges = kRange}, solution, {one_variant(), "{}"}, stage);
-  };
-  put(first, true, kComplete);
-  RangeStore second = at.store(kRange);
-  put(second, false, kUnderWay);
-  CHECK(at.table().expected.points() == 3);
-  put(second, true, kUnderWay);
-  CHECK(at.table().expected.points() == 3);
-  put(second, false, kComplete);
-  CHECK(at.table().expected.points() == 0);
-}
-
 TEST_CASE("a narrower range does not replace a wider table by chance") {
   StoreCase at;
   RangeStore first = at.store(kRange);

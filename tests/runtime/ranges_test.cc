@@ -81,33 +81,12 @@ TEST_CASE("a range table serves its cells and what lies between them, and says w
   CHECK(cell["regret"]["p95"].get<double>() == doctest::Approx(0.021));
   CHECK(cell["regret"]["shapes"] == 12);
   const nlohmann::json between = explained(opened, family, 24, 700);
-  CHECK(between["kind"] == "exact");  // each cell reaches half-way to the next
+  CHECK(between["kind"] == "nearest");
+  CHECK(between["regret"]["cell"].is_null());  // of the cell that it was measured in
+  CHECK(between["regret"]["p95"].get<double>() == doctest::Approx(0.021));
   CHECK(picks_tile(between, 32));
   CHECK(picks_tile(explained(opened, family, 9, 700), 64));
   CHECK(opened.warnings().find("range table") == std::string::npos);
-}
-
-TEST_CASE("between cells an expected choice serves, and says that it was not measured there") {
-  const Folder folder;
-  RangeTable table = sample_range();
-  table.expected = {.configs = {plain_config(32)},
-                    .grids = {{false, {{2, 4, 8, 32}, {64, 256, 1024}}, std::vector<std::uint32_t>(12, 0)}}};
-  store_range(folder / "cache.db", table.text());
-  const Opened opened({folder / "cache.db"});
-  moetune_family* const family = opened.family(kRangeFamily);
-  CHECK(opened.warnings().find("range table") == std::string::npos);
-  CHECK(picks_tile(explained(opened, family, 8, 256), 64));  // a cell
-  const nlohmann::json between = explained(opened, family, 4, 256);
-  CHECK(picks_tile(between, 32));
-  CHECK(between["kind"] == "nearest");
-  CHECK_FALSE(between.contains("measured_on"));
-  CHECK(between["regret"]["cell"].is_null());
-  CHECK(between["regret"]["p95"].get<double>() == doctest::Approx(0.021));
-  CHECK(between["stored_at"] == explained(opened, family, 8, 256)["stored_at"]);
-  const std::int64_t from[] = {4, 1, 100};
-  moetune_choice choice{};
-  REQUIRE_OK(moetune_pick_range(family, from, 3, 300, 4 * 300, &choice));
-  CHECK(picks_tile(opened.explain(family, choice), 32));
 }
 
 TEST_CASE("a state's name says what a range was measured to lose, which decides between equal choices") {
@@ -170,20 +149,7 @@ TEST_CASE("a range table that cannot be serves nothing, and the winners do") {
          table.cells[3].problem = "batch=2,q_heads=4,kv_heads=1,head_dim=128,context=64,page=16";
        }),
        true},
-      {broken([](RangeTable& table) {
-         table.expected = {.configs = {plain_config(16)},
-                           .grids = {{false, {{2, 32}, {64}}, {0, 0}}}};  // no such cubin
-       }),
-       true},
-      {broken([](RangeTable& table) {
-         table.expected = {.configs = {"tile=64"}, .grids = {{false, {{2, 32}, {64}}, {0, 0}}}};
-       }),
-       true},
-      {broken([](RangeTable& table) {
-         table.expected = {.configs = {plain_config(64)},
-                           .grids = {{false, {{2, 32}}, {0, 0}}}};  // of one axis
-       }),
-       true},
+      {broken([](RangeTable& table) { table.cells[3].default_config = "tile=64"; }), true},
       {broken([](RangeTable& table) { table.bound = 1e308; }), true},
       {broken([](RangeTable& table) { table.certificate.median = -5; }), true},
       {broken([](RangeTable& table) { table.certificate.shapes = ~std::size_t{0}; }), true},
@@ -245,8 +211,6 @@ TEST_CASE("a winner in a file before the range table's serves its own problem, w
       behind({folder / "pack.db", folder / "user.db"});
   CHECK(picks_tile(explained(before, before.family(kRangeFamily), 8, 256), 16));
   CHECK(picks_tile(explained(before, before.family(kRangeFamily), 2, 64), 64));
-  // A half octave is all that it has of the table's wide cells.
-  CHECK(explained(before, before.family(kRangeFamily), 11, 360)["kind"] != "exact");
   CHECK(picks_tile(explained(behind, behind.family(kRangeFamily), 8, 256), 64));
 }
 
