@@ -112,17 +112,6 @@ void add_safety(ServerResponse& response) {
     response.headers.emplace_back("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'");
 }
 
-std::string query_text(const ServerRequest& request, const std::string& name) {
-  const auto found = request.query.find(name);
-  return found == request.query.end() ? "" : found->second;
-}
-
-CatalogFilter filter_of(const ServerRequest& request) {
-  return {.kernel = query_text(request, "kernel"),
-          .hardware = query_text(request, "hardware"),
-          .family = query_text(request, "family")};
-}
-
 ServerResponse tagged(const ServerRequest& request, const Document& document) {
   ServerResponse response = json_answer(document);
   const std::string tag = digest(response.body);
@@ -160,7 +149,6 @@ const std::vector<Api::Route>& Api::routes() {
       {"GET", "/v1/ended", read, &Api::ended},
       {"GET", "/v1/events", read, &Api::events},
       {"GET", "/v1/winners", read, &Api::winners},
-      {"GET", "/v1/tables", read, &Api::tables},
       {"GET", "/v1/packs", read, &Api::packs},
       {"GET", "/v1/packs/{name}", read, &Api::pack},
       {"GET", "/v1/packs/{name}/signature", read, &Api::signature},
@@ -384,18 +372,11 @@ ServerResponse Api::events(const ServerRequest& request, const std::string&) {
 }
 
 ServerResponse Api::winners(const ServerRequest& request, const std::string&) {
-  return tagged(request, winners_document(parts_.cache, filter_of(request)));
-}
-
-ServerResponse Api::tables(const ServerRequest& request, const std::string&) {
-  return tagged(request, tables_document(parts_.cache, filter_of(request)));
+  return tagged(request, winners_document(parts_.cache));
 }
 
 ServerResponse Api::packs(const ServerRequest& request, const std::string&) {
-  const CatalogFilter filter = filter_of(request);
-  return tagged(
-      request,
-      parts_.shelf.list({.kernel = filter.kernel, .hardware = filter.hardware, .family = filter.family}));
+  return tagged(request, parts_.shelf.list());
 }
 
 ServerResponse Api::pack(const ServerRequest& request, const std::string& name) {

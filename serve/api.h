@@ -74,7 +74,6 @@ class Api {
   ServerResponse ended(const ServerRequest& request, const std::string&);
   ServerResponse events(const ServerRequest& request, const std::string&);
   ServerResponse winners(const ServerRequest& request, const std::string&);
-  ServerResponse tables(const ServerRequest& request, const std::string&);
   ServerResponse packs(const ServerRequest& request, const std::string&);
   ServerResponse pack(const ServerRequest& request, const std::string& name);
   ServerResponse signature(const ServerRequest& request, const std::string& name);

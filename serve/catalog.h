@@ -11,14 +11,7 @@
 
 namespace moetune {
 
-struct CatalogFilter {
-  std::string kernel;    // "" for all
-  std::string hardware;  // the device's name, "NVIDIA H200"; "" for all
-  std::string family;    // "" for all
-};
-
-Document winners_document(const CacheChoice& cache, const CatalogFilter& filter);  // {"winners": [...]}
-Document tables_document(const CacheChoice& cache, const CatalogFilter& filter);   // {"tables": [...]}
+Document winners_document(const CacheChoice& cache);  // {"winners": [...]}
 
 // Kernel and problem of every winner that is sound and undisturbed, with the names of the hardware that has one.
 using TunedProblems = std::map<std::pair<std::string, std::string>, std::set<std::string>>;

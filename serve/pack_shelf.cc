@@ -80,7 +80,6 @@ PackShelf::Entry PackShelf::read(const fs::path& file, Entry entry) const {
     for (const Workload& workload : pack.workloads()) {
       entry.hardware.insert(workload.key.hardware.name);
       entry.kernels.insert(workload.key.kernel);
-      entry.families.insert(workload.family);
     }
     entry.sha256 = sha256_hex(read_regular_file(file, most_bytes_));
     entry.is_sound = pack.manifest() != nullptr;
@@ -115,17 +114,12 @@ void PackShelf::look() {
   entries_ = std::move(found);
 }
 
-Document PackShelf::list(const PackChoice& choice) {
+Document PackShelf::list() {
   look();
   const std::lock_guard lock(mutex_);
   Document packs = Document::array();
-  const auto has = [](const std::set<std::string>& names, const std::string& name) {
-    return name.empty() || names.contains(name);
-  };
   for (const auto& [name, entry] : entries_) {
-    const bool fits = has(entry.kernels, choice.kernel) && has(entry.hardware, choice.hardware) &&
-                      has(entry.families, choice.family);
-    if (!entry.is_sound || !fits) continue;
+    if (!entry.is_sound) continue;
     std::error_code gone;
     packs.push_back({{"name", name},
                      {"hardware", joined(entry.hardware)},

@@ -20,17 +20,12 @@
 
 namespace moetune {
 
-// Which packs are listed; an empty text takes all. A pack fits if it holds something of each.
-struct PackChoice {
-  std::string kernel, hardware, family;
-};
-
 class PackShelf {
  public:
   // An empty folder's path: there are no packs.
   explicit PackShelf(std::filesystem::path folder, std::uint64_t most_bytes = kMostPackBytes);
 
-  Document list(const PackChoice& choice);  // {"packs": [...]}
+  Document list();  // {"packs": [...]}
 
   struct File {
     std::uint64_t bytes = 0;
@@ -50,7 +45,7 @@ class PackShelf {
     std::int64_t changed_ns = 0;
     std::uint64_t bytes = 0, inode = 0;
     std::string sha256;
-    std::set<std::string> hardware, kernels, families;
+    std::set<std::string> hardware, kernels;
     bool is_sound = false;
   };
   using Entries = std::map<std::string, Entry>;  // by file name
