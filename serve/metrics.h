@@ -1,14 +1,12 @@
 // What a service has done since it started, as Prometheus reads it. Thread-safe.
 #pragma once
 
-#include <array>
 #include <chrono>
 #include <cstdint>
 #include <map>
 #include <mutex>
 #include <string>
 
-#include "search/outcome.h"
 #include "serve/job_queue.h"
 #include "tuner/events.h"
 
@@ -25,6 +23,7 @@ struct MetricGauges {
 
 class Metrics {
  public:
+  Metrics();
   // A job runs on the device from the first to the second.
   void begin_job(const std::string& device);
   void end_job(const std::string& device);
@@ -38,23 +37,23 @@ class Metrics {
 
  private:
   using Clock = std::chrono::steady_clock;
+  using Values = std::map<std::string, std::map<std::string, double>>;  // by metric, then by labels
   struct Used {
-    double busy_s = 0, measuring_s = 0;
+    double busy_s = 0;
     Clock::time_point since;
     bool is_busy = false;
     // Of the search that runs: what is counted already.
     double measured_s = 0, compiled_s = 0;
   };
-  void count_trial(Used& used, const TrialEnded& ended);
-  void count_compiling(Used& used, double compiling_s);
+  void count(const char* metric, const std::string& labels, double value);
+  // These want mutex_ held.
+  void add(const char* metric, const std::string& labels, double value);
+  void add_compiling(Used& used, double compiling_s);
+  void add_trial(const std::string& device, const TrialEnded& ended);
 
   mutable std::mutex mutex_;
-  std::array<std::uint64_t, kOutcomes.size()> outcomes_{};
-  std::uint64_t resumed_ = 0, misses_ = 0, ended_processes_ = 0;
-  double compile_seconds_ = 0;
-  std::map<std::string, Used> used_;                                      // by device
-  std::map<std::pair<std::string, JobState>, std::uint64_t> ended_jobs_;  // by kind and state
-  std::map<int, std::uint64_t> responses_;                                // by status
+  Values values_;
+  std::map<std::string, Used> used_;  // by device
 };
 
 }  // namespace moetune
