@@ -5,8 +5,8 @@
 #include <map>
 
 #include "base/error.h"
+#include "base/json_fields.h"
 #include "cli/command.h"
-#include "cli/document_fields.h"
 #include "cli/event_text.h"
 #include "cli/progress.h"
 #include "cli/text.h"

@@ -2,9 +2,9 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/json_fields.h"
 #include "base/utf8.h"
 #include "cli/command.h"
-#include "cli/document_fields.h"
 #include "cli/options.h"
 #include "cli/progress.h"
 #include "cli/range_search.h"

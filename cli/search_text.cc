@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "cli/document_fields.h"
+#include "base/json_fields.h"
 #include "cli/text.h"
 #include "tuner/finals.h"
 

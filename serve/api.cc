@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "base/json.h"
+#include "base/json_fields.h"
 #include "base/resources.h"
 #include "kernels/registry.h"
 #include "serve/api_answers.h"
@@ -116,11 +117,6 @@ ServerResponse tagged(const ServerRequest& request, const Document& document) {
   ServerResponse response = json_answer(document);
   const std::string tag = digest(response.body);
   return tagged_answer(request, std::move(response), tag);
-}
-
-std::string miss_text(const Json& json, const char* name) {
-  const auto found = json.find(name);
-  return found != json.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
 bool is_tuned(const TunedProblems& tuned, const std::string& kernel, const std::string& problem,
@@ -396,14 +392,14 @@ ServerResponse Api::signature(const ServerRequest&, const std::string& name) {
 
 Api::Miss Api::miss_of(const Json& json) {
   if (!json.is_object()) throw BadInput("a miss is an object with kernel, problem and count");
-  const Kernel& kernel = find_kernel(miss_text(json, "kernel").substr(0, 100));
-  const WorkloadSpec spec{.kernel = kernel.name(), .problem = miss_text(json, "problem"), .preset = ""};
+  const Kernel& kernel = find_kernel(text_field(json, "kernel").substr(0, 100));
+  const WorkloadSpec spec{.kernel = kernel.name(), .problem = text_field(json, "problem"), .preset = ""};
   const auto count = json.find("count");
   const bool has_count = count != json.end() && count->is_number_unsigned();
   const std::uint64_t stated = has_count ? count->get<std::uint64_t>() : 1;
   return {.kernel = kernel.name(),
           .problem = problem_of(kernel, spec).text(),
-          .hardware = miss_text(json, "hardware"),
+          .hardware = text_field(json, "hardware"),
           .count = static_cast<double>(std::clamp<std::uint64_t>(stated, 1, kMostCount))};
 }
 
@@ -454,7 +450,7 @@ ServerResponse Api::misses(const ServerRequest& request, const std::string&) {
     try {
       Miss miss = miss_of(one);
       if (miss.hardware.empty())
-        miss.hardware = miss_text(body, "hardware");  // of all, as a runtime's file has it
+        miss.hardware = text_field(body, "hardware");  // of all, as a runtime's file has it
       JobRecord job = job_of(miss);
       ++accepted;
       parts_.metrics.count_misses(static_cast<std::uint64_t>(miss.count));

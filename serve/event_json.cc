@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/json_fields.h"
 #include "tuner/tune.h"
 
 namespace moetune {
@@ -89,25 +90,12 @@ Document document_of(const Finished& finished) {
   return {{"type", "finished"}, {"interrupted", finished.interrupted}};
 }
 
-std::string text_of(const Json& json, const char* name) {
-  const auto found = json.find(name);
-  return found != json.end() && found->is_string() ? found->get<std::string>() : "";
-}
-double real_of(const Json& json, const char* name) {
-  const auto found = json.find(name);
-  return found != json.end() && found->is_number() ? found->get<double>() : 0;
-}
-std::size_t size_of(const Json& json, const char* name) {
-  const auto found = json.find(name);
-  return found != json.end() && found->is_number_unsigned() ? found->get<std::size_t>() : 0;
-}
-
 DeviceInfo device_of(const Json& json) {
   DeviceInfo device;
-  device.id = text_of(json, "id");
-  device.key.name = text_of(json, "name");
-  device.architecture = text_of(json, "architecture");
-  device.recorded = json.value("recorded", false);
+  device.id = text_field(json, "id");
+  device.key.name = text_field(json, "name");
+  device.architecture = text_field(json, "architecture");
+  device.recorded = flag_field(json, "recorded");
   return device;
 }
 
@@ -121,53 +109,56 @@ Config config_of(const std::string& text) {
 
 void play_trial(const Json& json, const Events& events) {
   const Json& fields = json.at("trial");
-  Trial trial{.id = static_cast<ConfigId>(size_of(fields, "id")),
-              .config = config_of(text_of(fields, "config")),
+  Trial trial{.id = static_cast<ConfigId>(count_field(fields, "id")),
+              .config = config_of(text_field(fields, "config")),
               .result = {},
-              .resumed = fields.value("resumed", false)};
-  trial.result.outcome = outcome_from_name(text_of(fields, "outcome")).value_or(Outcome::ok);
-  trial.result.message = text_of(fields, "message");
-  trial.result.contended = fields.value("contended", false);
-  trial.result.measurement.median_us = real_of(fields, "time_us");
+              .resumed = flag_field(fields, "resumed")};
+  trial.result.outcome = outcome_from_name(text_field(fields, "outcome")).value_or(Outcome::ok);
+  trial.result.message = text_field(fields, "message");
+  trial.result.contended = flag_field(fields, "contended");
+  trial.result.measurement.median_us = figure_field(fields, "time_us");
   TrialCounts counts;
   for (const Outcome outcome : kOutcomes)
-    counts[outcome] = size_of(json.at("counts"), std::string(outcome_name(outcome)).c_str());
-  counts.resumed = size_of(json.at("counts"), "resumed");
-  counts.unmeasured = size_of(json.at("counts"), "unmeasured");
+    counts[outcome] = count_field(json.at("counts"), std::string(outcome_name(outcome)).c_str());
+  counts.resumed = count_field(json.at("counts"), "resumed");
+  counts.unmeasured = count_field(json.at("counts"), "unmeasured");
   Trial best;
-  best.result.measurement.median_us = real_of(json, "best_us");
+  best.result.measurement.median_us = figure_field(json, "best_us");
   const bool has_best = best.result.measurement.median_us > 0;
-  events.emit(TrialEnded{trial, counts, has_best ? &best : nullptr, json.value("again", false)});
+  events.emit(TrialEnded{trial, counts, has_best ? &best : nullptr, flag_field(json, "again")});
 }
 
 void play_search(const Json& json, const Events& events) {
-  const Unit unit = text_of(json, "work_unit") == "tflop_s" ? Unit::tflop_s : Unit::tb_s;
-  events.emit(SearchStarted{size_of(json, "legal"), size_of(json, "budget"), real_of(json, "time_budget_s"),
-                            Work{.amount = real_of(json, "work"), .unit = unit}});
+  const Unit unit = text_field(json, "work_unit") == "tflop_s" ? Unit::tflop_s : Unit::tb_s;
+  events.emit(SearchStarted{count_field(json, "legal"), count_field(json, "budget"),
+                            figure_field(json, "time_budget_s"),
+                            Work{.amount = figure_field(json, "work"), .unit = unit}});
 }
 
 void play_device(const Json& json, const Events& events) {
-  const std::string kernel = text_of(json, "kernel"), problem = text_of(json, "problem");
-  const std::string recorded_at = text_of(json, "recorded_at"), why_no_gpu = text_of(json, "why_no_gpu");
+  const std::string kernel = text_field(json, "kernel"), problem = text_field(json, "problem");
+  const std::string recorded_at = text_field(json, "recorded_at"),
+                    why_no_gpu = text_field(json, "why_no_gpu");
   const DeviceInfo device = device_of(json.at("device"));
   events.emit(DeviceChosen{kernel, problem, device, recorded_at, why_no_gpu});
 }
 
 void play_range(const Json& json, const Events& events) {
-  const std::string stage = text_of(json, "stage");
-  events.emit(RangeAdvanced{stage, size_of(json, "done"), size_of(json, "planned"), size_of(json, "cubins"),
-                            real_of(json, "worst_regret"), real_of(json, "seconds_left")});
+  const std::string stage = text_field(json, "stage");
+  events.emit(RangeAdvanced{stage, count_field(json, "done"), count_field(json, "planned"),
+                            count_field(json, "cubins"), figure_field(json, "worst_regret"),
+                            figure_field(json, "seconds_left")});
 }
 
 void play_phase(const Json& json, const Events& events) {
-  const std::string name = text_of(json, "phase");
+  const std::string name = text_field(json, "phase");
   for (const Phase phase : kSentPhases) {
     if (phase_name(phase) == name) events.emit(PhaseChanged{phase});
   }
 }
 
 void play_warning(const Json& json, const Events& events) {
-  const std::string name = text_of(json, "warning"), text = text_of(json, "text");
+  const std::string name = text_field(json, "warning"), text = text_field(json, "text");
   for (const WarningKind kind : kSentWarnings) {
     if (warning_name(kind) == name) events.emit(Warning{kind, text});
   }
@@ -176,17 +167,18 @@ void play_warning(const Json& json, const Events& events) {
 void play_ceiling(const Json& json, const Events& events) {
   const DeviceInfo device = device_of(json.at("device"));
   for (const CeilingFigure& figure : kCeilingFigures) {
-    if (text_of(json, "figure") == figure.name)
-      events.emit(CeilingMeasured{device, figure, real_of(json, "value")});
+    if (text_field(json, "figure") == figure.name)
+      events.emit(CeilingMeasured{device, figure, figure_field(json, "value")});
   }
 }
 
 void play_disturbed(const Json& json, const Events& events) {
   CanaryReading reading;
-  reading.elapsed_us = real_of(json, "elapsed_us");
-  reading.lost_us = real_of(json, "lost_us");
-  reading.slow_share = real_of(json, "slow_share");
-  reading.other_processes = static_cast<int>(real_of(json, "other_processes"));
+  reading.elapsed_us = figure_field(json, "elapsed_us");
+  reading.lost_us = figure_field(json, "lost_us");
+  reading.slow_share = figure_field(json, "slow_share");
+  reading.other_processes =
+      static_cast<int>(std::min<std::size_t>(count_field(json, "other_processes"), 1000));
   events.emit(GpuDisturbed{reading});
 }
 
@@ -201,15 +193,15 @@ constexpr Player kPlayers[] = {
     {"trial", play_trial},
     {"disturbed", play_disturbed},
     {"quiet",
-     [](const Json& json, const Events& events) { events.emit(GpuQuiet{real_of(json, "waited_s")}); }},
-    {"contended",
-     [](const Json& json, const Events& events) { events.emit(GpuContended{real_of(json, "waited_s")}); }},
+     [](const Json& json, const Events& events) { events.emit(GpuQuiet{figure_field(json, "waited_s")}); }},
+    {"contended", [](const Json& json,
+                     const Events& events) { events.emit(GpuContended{figure_field(json, "waited_s")}); }},
     {"search_ended", [](const Json&, const Events& events) { events.emit(SearchEnded{TuneResult{}}); }},
     {"range", play_range},
     {"ceiling", play_ceiling},
     {"warning", play_warning},
     {"finished",
-     [](const Json& json, const Events& events) { events.emit(Finished{json.value("interrupted", false)}); }},
+     [](const Json& json, const Events& events) { events.emit(Finished{flag_field(json, "interrupted")}); }},
 };
 
 }  // namespace
@@ -221,7 +213,7 @@ Document event_document(const Event& event) {
 void play_event(std::string_view text, JobId job, const EventListener& listener) {
   const Json json = parse_json(text, "an event");
   try {
-    const std::string type = text_of(json, "type");
+    const std::string type = text_field(json, "type");
     for (const Player& player : kPlayers) {
       if (type == player.type) player.play(json, {.job = job, .listener = listener});
     }

@@ -18,11 +18,12 @@ std::uint64_t microseconds_now() {
 EventLog::EventLog(std::size_t most_events, std::size_t most_bytes)
     : most_events_(most_events), most_bytes_(most_bytes), last_id_(microseconds_now()) {}
 
-std::uint64_t EventLog::append(std::string_view type, std::uint64_t job, std::string_view data) {
+std::uint64_t EventLog::append(std::string_view type, std::uint64_t job, const Document& data) {
+  const std::string line = data.dump(-1, ' ', false, Document::error_handler_t::replace);
   const std::lock_guard lock(mutex_);
   const std::uint64_t id = ++last_id_;
   std::string text = "id: " + std::to_string(id) + "\nevent: ";
-  text.append(type).append("\ndata: ").append(data).append("\n\n");
+  text.append(type).append("\ndata: ").append(line).append("\n\n");
   bytes_ += text.size();
   entries_.push_back({id, job, std::move(text)});
   while (entries_.size() > most_events_ || (bytes_ > most_bytes_ && entries_.size() > 1)) {
@@ -30,6 +31,12 @@ std::uint64_t EventLog::append(std::string_view type, std::uint64_t job, std::st
     entries_.pop_front();
   }
   return id;
+}
+
+void EventLog::warn(const char* kind, const std::string& text, std::uint64_t job) {
+  Document document = {{"type", "warning"}, {"warning", kind}, {"text", text}};
+  if (job > 0) document["job"] = job;
+  append("warning", job, document);
 }
 
 EventLog::Cursor EventLog::read(std::optional<std::uint64_t> after, std::uint64_t job) const {

@@ -12,14 +12,18 @@
 #include <string>
 #include <string_view>
 
+#include "jobs/documents.h"
+
 namespace moetune {
 
 class EventLog {
  public:
   explicit EventLog(std::size_t most_events = 8192, std::size_t most_bytes = std::size_t{8} << 20);
 
-  // `data` is one line. Returns the event's id.
-  std::uint64_t append(std::string_view type, std::uint64_t job, std::string_view data);
+  // `job`: 0 for an event of no job. Returns the event's id.
+  std::uint64_t append(std::string_view type, std::uint64_t job, const Document& data);
+  // `kind`: "memory", "packs", "queue".
+  void warn(const char* kind, const std::string& text, std::uint64_t job = 0);
 
   // What comes after the event `after`, or after the newest if there is none; of one job, unless `job` is 0.
   class Cursor {

@@ -237,6 +237,14 @@ Url parse_url(const std::string& text) {
   return url;
 }
 
+HttpRequest request_to(const ServiceAddress& service, const std::string& path) {
+  std::string url = service.url;
+  while (url.ends_with('/')) url.pop_back();
+  HttpRequest request{.url = url + path, .headers = {}, .body = {}, .ca_file = service.ca_file};
+  if (!service.token.empty()) request.headers.emplace_back("Authorization", "Bearer " + service.token);
+  return request;
+}
+
 std::string HttpResponse::header(std::string_view lower_case_name) const {
   for (const auto& [name, value] : headers) {
     if (name == lower_case_name) return value;

@@ -37,6 +37,16 @@ struct HttpRequest {
   std::string ca_file;  // of https: trusted instead of the system's certificates
 };
 
+// A service, and who asks it.
+struct ServiceAddress {
+  std::string url;      // "https://tuner:7878"
+  std::string token;    // "": none is sent
+  std::string ca_file;  // of https: instead of the system's certificates
+};
+
+// A GET of a path of the service.
+HttpRequest request_to(const ServiceAddress& service, const std::string& path);
+
 struct HttpResponse {
   int status = 0;
   std::vector<std::pair<std::string, std::string>> headers;  // names in lower case

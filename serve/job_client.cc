@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/json_fields.h"
 #include "serve/event_json.h"
 #include "serve/http_server.h"
 
@@ -22,21 +23,16 @@ struct UnreadableAnswer : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-std::string word_of(const Json& json, const char* name) {
-  const auto found = json.find(name);
-  return found != json.end() && found->is_string() ? found->get<std::string>() : "";
-}
-
 [[noreturn]] void throw_error(const Json& error, const std::string& otherwise) {
   if (!error.is_object()) throw BrokenEnvironment(otherwise);
-  const std::string code = word_of(error, "code"), message = word_of(error, "message");
-  if (code == "bad_field") throw BadField(word_of(error, "field"), message);
+  const std::string code = text_field(error, "code"), message = text_field(error, "message");
+  if (code == "bad_field") throw BadField(text_field(error, "field"), message);
   if (code == "bad_input" || code == "bad_request" || code == "nothing_tuned") throw BadInput(message);
   throw BrokenEnvironment(message.empty() ? otherwise : message);
 }
 
 bool has_ended(const Json& job) {
-  const std::string state = word_of(job, "state");
+  const std::string state = text_field(job, "state");
   return state == "done" || state == "failed" || state == "cancelled";
 }
 
@@ -68,19 +64,11 @@ class EventReader {
 
 }  // namespace
 
-JobClient::JobClient(JobServer address) : address_(std::move(address)) { parse_url(address_.url); }
-
-HttpRequest JobClient::message(const std::string& method, const std::string& path) const {
-  std::string base = address_.url;
-  while (base.ends_with('/')) base.pop_back();
-  HttpRequest request{
-      .method = method, .url = base + path, .headers = {}, .body = {}, .ca_file = address_.ca_file};
-  if (!address_.token.empty()) request.headers.emplace_back("Authorization", "Bearer " + address_.token);
-  return request;
-}
+JobClient::JobClient(ServiceAddress address) : address_(std::move(address)) { parse_url(address_.url); }
 
 Json JobClient::ask(const std::string& method, const std::string& path, const std::string& body) const {
-  HttpRequest request = message(method, path);
+  HttpRequest request = request_to(address_, path);
+  request.method = method;
   request.body = body;
   if (method == "POST") request.headers.emplace_back("Content-Type", "application/json");
   const HttpResponse response = http_request(request);
@@ -88,12 +76,12 @@ Json JobClient::ask(const std::string& method, const std::string& path, const st
   if (response.status < 300 && json.is_object()) return json;
   const std::string what = "the service at " + address_.url + " answers " + method + " " + path + " with " +
                            std::to_string(response.status);
-  throw_error(json.is_object() ? json.value("error", Json()) : Json(), what);
+  throw_error(field(json, "error"), what);
 }
 
 // Returns whether the job has ended.
 bool JobClient::watch(std::int64_t id, std::string& last_event, const JobContext& context) const {
-  HttpRequest request = message("GET", "/v1/events?job=" + std::to_string(id));
+  HttpRequest request = request_to(address_, "/v1/events?job=" + std::to_string(id));
   request.headers.emplace_back("Last-Event-ID", last_event);
   request.timeout = std::chrono::seconds(45);  // three heartbeats
   EventReader reader;
@@ -117,7 +105,7 @@ bool JobClient::watch(std::int64_t id, std::string& last_event, const JobContext
       request, [&](std::string_view piece) { return reader.feed(piece, take); }, context.stop);
   if (response.status >= 300) {
     const Json json = parse_json_or_discard(response.body);
-    throw_error(json.is_object() ? json.value("error", Json()) : Json(), "the service refuses its events");
+    throw_error(field(json, "error"), "the service refuses its events");
   }
   return ended;
 }
@@ -163,7 +151,7 @@ FinishedJob JobClient::run(const std::string& kind, const Json& request, const J
 FinishedJob JobClient::submit_and_follow(const std::string& kind, const Json& request,
                                          const JobContext& context) const {
   const Json submitted = ask("POST", "/v1/jobs", Json{{"kind", kind}, {"request", request}}.dump());
-  const Json job = follow(submitted.value("id", std::int64_t{0}), word_of(submitted, "ticket"), context);
+  const Json job = follow(submitted.value("id", std::int64_t{0}), text_field(submitted, "ticket"), context);
   FinishedJob finished{.id = job.value("id", std::int64_t{0}),
                        .result = Document(job.value("result", Json()))};
   if (!finished.result.is_null() && !finished.result.is_object())

@@ -13,12 +13,6 @@
 
 namespace moetune {
 
-struct JobServer {
-  std::string url;      // "https://tuner:7878"
-  std::string token;    // "" for none
-  std::string ca_file;  // "" for the system's certificates
-};
-
 struct FinishedJob {
   std::int64_t id = 0;
   Document result;  // of a job that is done, and what one had when it was stopped: null if it had not begun
@@ -27,7 +21,7 @@ struct FinishedJob {
 
 class JobClient {
  public:
-  explicit JobClient(JobServer address);
+  explicit JobClient(ServiceAddress address);
 
   // Submits, or joins an equal job. A stop request withdraws the job and waits for what it had. Goes on over a restart
   // of the service. Throws as the local job does, and BrokenEnvironment for what is no service of this version.
@@ -36,12 +30,11 @@ class JobClient {
  private:
   FinishedJob submit_and_follow(const std::string& kind, const nlohmann::json& request,
                                 const JobContext& context) const;
-  HttpRequest message(const std::string& method, const std::string& path) const;
   nlohmann::json ask(const std::string& method, const std::string& path, const std::string& body = "") const;
   nlohmann::json follow(std::int64_t id, const std::string& ticket, const JobContext& context) const;
   bool watch(std::int64_t id, std::string& last_event, const JobContext& context) const;
 
-  const JobServer address_;
+  const ServiceAddress address_;
 };
 
 }  // namespace moetune

@@ -212,7 +212,9 @@ void Scheduler::settle(const JobRecord& job, JobOutcome outcome, const std::stop
     try {
       return record_end(job, outcome, why);
     } catch (const std::exception& error) {
-      if (!is_said) warn(job.id, "queue", std::string("its end cannot be written yet: ") + error.what());
+      if (!is_said)
+        log_.warn("queue", std::string("its end cannot be written yet: ") + error.what(),
+                  static_cast<std::uint64_t>(job.id));
     }
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, closing, kRetry, [] { return false; });
@@ -243,7 +245,7 @@ JobOutcome Scheduler::outcome_of(const JobRecord& job, const std::string& device
                                            settings_.limits, settings_.devices);
     if (job.quiet) {
       if (const std::string why = shortage_for(request, device); !why.empty()) {
-        warn(job.id, "memory", job.kind + " waits for memory: " + why);
+        log_.warn("memory", job.kind + " waits for memory: " + why, static_cast<std::uint64_t>(job.id));
         end_as(job.id, EndReason::disturbed);
         return {};
       }
@@ -277,8 +279,7 @@ void Scheduler::on_event(const std::string& device, const Event& event) {
       found->second.stop.request_stop();
     }
   }
-  log_.append(document["type"].get_ref<const std::string&>(), event.job,
-              document.dump(-1, ' ', false, Document::error_handler_t::replace));
+  log_.append(document["type"].get_ref<const std::string&>(), event.job, document);
 }
 
 void Scheduler::advance(Running& running, const Event& event) {
@@ -346,14 +347,7 @@ void Scheduler::stop_late_jobs() {
 void Scheduler::announce(const JobRecord& job) {
   Document document = job_document(job, nullptr, false);
   document["job"] = job.id;
-  log_.append("job", static_cast<std::uint64_t>(job.id),
-              document.dump(-1, ' ', false, Document::error_handler_t::replace));
-}
-
-void Scheduler::warn(std::int64_t job, const char* warning, const std::string& text) {
-  const Document document = {{"type", "warning"}, {"warning", warning}, {"text", text}, {"job", job}};
-  log_.append("warning", static_cast<std::uint64_t>(job),
-              document.dump(-1, ' ', false, Document::error_handler_t::replace));
+  log_.append("job", static_cast<std::uint64_t>(job.id), document);
 }
 
 Document Scheduler::progress(std::int64_t id) const {

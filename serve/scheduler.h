@@ -81,7 +81,6 @@ class Scheduler {
   void stop_late_jobs();
   void on_event(const std::string& device, const Event& event);
   void announce(const JobRecord& job);
-  void warn(std::int64_t job, const char* warning, const std::string& text);
   void follow_up(const JobQueue::Ending& ending, EndReason why);
   void note_quiet(const JobRecord& job);
   void end_as(std::int64_t id, EndReason why);

@@ -45,8 +45,8 @@ void check_exposure(const ServiceOptions& options) {
                                  "--behind-tls-proxy if a proxy in front adds TLS");
 }
 
-// What one process has alone: a queue, or a folder into which it publishes, where nothing is written for it. The lock is
-// the operating system's: it ends with its process, however that ends. A file system without locks has none.
+// What one process has alone: a queue, or a folder into which it publishes, where nothing is written for it. The lock
+// is the operating system's: it ends with its process, however that ends. A file system without locks has none.
 class FileLock {
  public:
   // A file that is new is made. `busy`: the sentence if another process holds it.
@@ -61,8 +61,8 @@ class FileLock {
     throw BrokenEnvironment(busy);
   }
   FileLock(const FileLock&) = delete;
-  // A child that has been forked and is not yet its own program shares the open file: closing alone would leave it the
-  // lock.
+  // A child that has been forked and is not yet its own program shares the open file: closing alone would leave it
+  // the lock.
   ~FileLock() {
     ::flock(file_, LOCK_UN);
     ::close(file_);
@@ -153,18 +153,16 @@ struct Service::Parts {
 
   void publish() {
     try {
-      if (shelf.publish(options.cache, options.sign_key)) log.append("packs", 0, "{\"changed\": true}");
+      if (shelf.publish(options.cache, options.sign_key)) log.append("packs", 0, {{"changed", true}});
     } catch (const std::exception& error) {  // the folder's disk is full, say: the job is done all the same
-      log.append("warning", 0,
-                 Document({{"type", "warning"}, {"warning", "packs"}, {"text", error.what()}})
-                     .dump(-1, ' ', false, Document::error_handler_t::replace));
+      log.warn("packs", error.what());
     }
   }
 
   void watch_memory() {
     memory.emplace(options.process_bytes, [this](const std::string& text) {
       metrics.count_ended_process();
-      log.append("warning", 0, Document({{"type", "warning"}, {"warning", "memory"}, {"text", text}}).dump());
+      log.warn("memory", text);
     });
   }
 

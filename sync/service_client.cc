@@ -57,14 +57,11 @@ ServiceClient::ServiceClient(ServiceAddress address, std::stop_token stop)
   if (url.target.find('?') != std::string::npos)
     throw BadInput("'" + address_.url + "' has a query; name the service alone, as http://host:7878");
   if (!address_.ca_file.empty()) certificates_in(address_.ca_file);  // what is wrong with it is said now
-  while (address_.url.ends_with('/')) address_.url.pop_back();
 }
 
 // As a stream, because that ends at a stop request.
 HttpResponse ServiceClient::exchange(HttpRequest request) const {
-  if (!address_.token.empty()) request.headers.emplace_back("Authorization", "Bearer " + address_.token);
   request.timeout = kPatience;
-  request.ca_file = address_.ca_file;
   const Clock::time_point deadline = Clock::now() + kWholeExchange;
   std::string body;
   body.reserve(request.max_bytes);  // of a pack: while it grew it would be there twice
@@ -92,7 +89,8 @@ HttpResponse ServiceClient::exchange(HttpRequest request) const {
 
 HttpResponse ServiceClient::get(const std::string& path, std::uint64_t max_bytes,
                                 const std::string& etag) const {
-  HttpRequest request{.url = address_.url + path, .max_bytes = max_bytes};
+  HttpRequest request = request_to(address_, path);
+  request.max_bytes = max_bytes;
   if (!etag.empty()) request.headers.emplace_back("If-None-Match", etag);
   HttpResponse response = exchange(request);
   const bool usual =
@@ -102,11 +100,11 @@ HttpResponse ServiceClient::get(const std::string& path, std::uint64_t max_bytes
 }
 
 HttpResponse ServiceClient::post(const std::string& path, const std::string& body) const {
-  const HttpRequest request{.method = "POST",
-                            .url = address_.url + path,
-                            .headers = {{"Content-Type", "application/json"}},
-                            .body = body,
-                            .max_bytes = kMostAnswer};
+  HttpRequest request = request_to(address_, path);
+  request.method = "POST";
+  request.headers.emplace_back("Content-Type", "application/json");
+  request.body = body;
+  request.max_bytes = kMostAnswer;
   HttpResponse response = exchange(request);
   const int status = response.status;
   const bool refused = status == 401 || status == 403 || status == 404 || status == 408 || status == 429;

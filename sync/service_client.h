@@ -23,12 +23,6 @@ class ServiceFailure : public BrokenEnvironment {
   double wait_s_;
 };
 
-struct ServiceAddress {
-  std::string url;      // "https://host:7878"
-  std::string token;    // "": none is sent
-  std::string ca_file;  // of https: instead of the system's certificates
-};
-
 class ServiceClient {
  public:
   // Throws BadInput.

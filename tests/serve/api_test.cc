@@ -29,7 +29,7 @@ TEST_CASE("an event log keeps what fits, says what it lost, and goes on after an
   EventLog log(4);
   auto all = log.read(0), later = log.read(std::nullopt);
   std::uint64_t last = 0;
-  for (int i = 0; i < 6; ++i) last = log.append("trial", i % 2 + 1, "{\"i\":" + std::to_string(i) + "}");
+  for (int i = 0; i < 6; ++i) last = log.append("trial", i % 2 + 1, {{"i", i}});
   const std::string text = all.take();
   CHECK(text.find("event: lost") != std::string::npos);
   CHECK(text.find("\"i\":1}") == std::string::npos);
