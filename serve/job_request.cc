@@ -22,7 +22,8 @@ using Json = nlohmann::json;
 constexpr std::size_t kMostText = 4096;
 constexpr std::uint64_t kAnySeed = std::numeric_limits<std::uint64_t>::max();
 
-// Reads the fields of one object, each with its default and its bounds, and notes them in the canonical object.
+// Reads the fields of one object, each with its default and its bounds, and notes them in the canonical object. Of an
+// empty object, with a request's own values for defaults, that object is the request.
 class Fields {
  public:
   explicit Fields(const Json& object) : object_(object) {
@@ -69,8 +70,8 @@ class Fields {
     canonical_[name] = value;
   }
   void text(const char* name, std::optional<std::string>& value) {
-    std::string given;
-    if (find(name) == nullptr) return;
+    if (find(name) == nullptr && !value) return;
+    std::string given = value.value_or("");
     text(name, given);
     value = given;
   }
@@ -80,6 +81,7 @@ class Fields {
     return found == object_.end() ? nullptr : &*found;
   }
   void note(const char* name, Json value) { canonical_[name] = std::move(value); }
+  const Json& canonical() const { return canonical_; }
   void finish(JobRequest& request) const {
     for (const auto& [name, value] : object_.items()) {
       if (std::find(names_.begin(), names_.end(), name) == names_.end())
@@ -151,13 +153,10 @@ void read_settings(Fields& fields, TuneSettings& settings, const JobLimits& limi
   fields.flag("all_timings", settings.all_timings);
 }
 
-SearchRequest read_search(Fields& fields, const JobLimits& limits) {
-  SearchRequest request;
-  read_workload(fields, request.target.workload, limits, false);
+void read_search(Fields& fields, SearchRequest& request, const JobLimits& limits) {
   read_settings(fields, request.settings, limits);
   fields.flag("cold", request.cold);
   fields.flag("no_compile", request.no_compile);
-  return request;
 }
 
 // The cells of the first grid, as values of all free dimensions. Empty for a range that is none: the job says why.
@@ -210,13 +209,9 @@ void check_range(const RangeRequest& request, const JobLimits& limits) {
   }
 }
 
-RangeRequest read_range(Fields& fields, const JobLimits& limits) {
-  RangeRequest request;
-  request.settings.policy.timing = Timing::chained;  // as `moetune search --over` has it
-  read_workload(fields, request.target.workload, limits, true);
+void read_range(Fields& fields, RangeRequest& request, const JobLimits& limits) {
   fields.text("over", request.over);
-  if (request.over.empty()) throw BadField("over", "it is needed: \"batch=1..256,context=512..128k\"");
-  check_range(request, limits);
+  request.settings.time_budget_s = request.time_s;
   read_settings(fields, request.settings, limits);
   request.time_s = std::exchange(request.settings.time_budget_s, 0);
   fields.number("regret", request.regret, 10);
@@ -225,7 +220,6 @@ RangeRequest read_range(Fields& fields, const JobLimits& limits) {
   request.shape_budget = std::min<std::size_t>(request.shape_budget, limits.budget);
   fields.whole("shape_budget", request.shape_budget, 1, limits.budget);
   fields.flag("no_compile", request.no_compile);
-  return request;
 }
 
 WorkloadList read_list(Fields& fields, const JobLimits& limits) {
@@ -303,9 +297,16 @@ JobRequest parse_job_request(const std::string& kind, const Json& request, const
   if (!parsed.device.empty() && std::find(devices.begin(), devices.end(), parsed.device) == devices.end())
     throw BadField("device", unknown_name("device of this service", parsed.device, devices));
   if (kind == "search") {
-    parsed.what = read_search(fields, limits);
+    auto& search = parsed.what.emplace<SearchRequest>();
+    read_workload(fields, search.target.workload, limits, false);
+    read_search(fields, search, limits);
   } else if (kind == "range") {
-    parsed.what = read_range(fields, limits);
+    auto& range = parsed.what.emplace<RangeRequest>();
+    range.settings.policy.timing = Timing::chained;  // as `moetune search --over` has it
+    read_workload(fields, range.target.workload, limits, true);
+    read_range(fields, range, limits);
+    if (range.over.empty()) throw BadField("over", "it is needed: \"batch=1..256,context=512..128k\"");
+    check_range(range, limits);
   } else if (kind == "tune") {
     parsed.what = read_tune(fields, limits);
   } else if (kind == "retune") {
@@ -323,46 +324,23 @@ JobRequest parse_job_request(const std::string& kind, const Json& request, const
 
 namespace {
 
-Json settings_fields(const JobTarget& target, const TuneSettings& settings) {
-  Json fields = {{"problem", target.workload.problem},
-                 {"preset", target.workload.preset},
-                 {"budget", settings.budget},
-                 {"time_s", settings.time_budget_s},
-                 {"strategy", settings.strategy},
-                 {"seed", settings.seed},
-                 {"fresh", settings.fresh},
-                 {"finalists", settings.finalists},
-                 {"in_flight", settings.in_flight},
-                 {"trial_time_s", settings.policy.time_limit_s},
-                 {"quiet_wait_s", settings.quiet_wait_s},
-                 {"until_gain", settings.until_gain},
-                 {"timing", timing_name(settings.policy.timing)},
-                 {"all_timings", settings.all_timings}};
-  if (target.workload.kernel) fields["kernel"] = *target.workload.kernel;
-  if (target.device != "auto") fields["device"] = target.device;
-  return fields;
+template <typename Request>
+Json written(Request request, void (*read)(Fields&, Request&, const JobLimits&)) {
+  const Json nothing = Json::object();
+  Fields fields(nothing);
+  WorkloadSpec& workload = request.target.workload;
+  fields.text("kernel", workload.kernel);
+  fields.text("problem", workload.problem);
+  fields.text("preset", workload.preset);
+  read(fields, request, {.budget = std::numeric_limits<std::uint64_t>::max(), .seconds = 0});
+  if (request.target.device != "auto") fields.note("device", request.target.device);
+  return fields.canonical();
 }
 
 }  // namespace
 
-Json search_fields(const SearchRequest& request) {
-  Json fields = settings_fields(request.target, request.settings);
-  fields["cold"] = request.cold;
-  fields["no_compile"] = request.no_compile;
-  return fields;
-}
-
-Json range_fields(const RangeRequest& request) {
-  Json fields = settings_fields(request.target, request.settings);
-  fields["time_s"] = request.time_s;
-  fields["over"] = request.over;
-  fields["regret"] = request.regret;
-  fields["variants"] = request.variants;
-  fields["shapes"] = request.certificate_shapes;
-  fields["shape_budget"] = request.shape_budget;
-  fields["no_compile"] = request.no_compile;
-  return fields;
-}
+Json search_fields(const SearchRequest& request) { return written(request, read_search); }
+Json range_fields(const RangeRequest& request) { return written(request, read_range); }
 
 Json night_fields(const NightRequest& request) {
   Json fields = {{"workloads", parse_json(workloads_text(request.list), "the list")},
