@@ -171,9 +171,6 @@ ServerResponse Api::handle(const ServerRequest& request) {
   } catch (const BadField& error) {
     response = refusal_answer(
         {.status = 400, .code = "bad_field", .message = error.reason(), .field = error.field()});
-  } catch (const QueueFull& error) {
-    response =
-        refusal_answer({.status = 503, .code = "queue_full", .message = error.what(), .retry_after = 60});
   } catch (const BadInput& error) {
     response = refusal_answer({.status = 400, .code = "bad_input", .message = error.what()});
   } catch (const BrokenEnvironment& error) {
@@ -293,7 +290,9 @@ JobRecord Api::record_of(const Json& body) const {
 ServerResponse Api::submit(const ServerRequest& request, const std::string&) {
   if (const int seconds = submits_.take(request.peer); seconds > 0)
     throw Refusal{429, "too_many_requests", "Too many jobs at once from this address.", seconds};
-  const JobQueue::Submitted submitted = parts_.scheduler.submit(record_of(json_body(request)));
+  const JobQueue::Submitted submitted = parts_.scheduler.submit({record_of(json_body(request))}).front();
+  if (!submitted.full.empty())
+    throw Refusal{.status = 503, .code = "queue_full", .message = submitted.full, .retry_after = 60};
   Document document = document_of(submitted.job);
   document["ticket"] = submitted.ticket;
   ServerResponse response = json_answer(document, submitted.joined ? 200 : 201);
@@ -463,13 +462,18 @@ ServerResponse Api::misses(const ServerRequest& request, const std::string&) {
       if (why.size() < kMostReasons) why.insert(error.what());
     }
   }
-  JobQueue::TakenMisses taken;
-  if (!jobs.empty()) taken = parts_.scheduler.submit_missed(jobs);
-  accepted -= taken.full;
-  if (taken.full > 0)
+  std::size_t queued = 0, full = 0;
+  if (!jobs.empty()) {
+    for (const JobQueue::Submitted& one : parts_.scheduler.submit(jobs)) {
+      full += !one.full.empty();
+      queued += one.full.empty() && !one.joined;
+    }
+  }
+  accepted -= full;
+  if (full > 0)
     why.insert("the queue has no room for another missed shape; one that is still missed is posted again");
   return json_answer({{"accepted", accepted},
-                      {"queued", taken.queued},
+                      {"queued", queued},
                       {"known", known},
                       {"refused", list->size() - accepted},
                       {"why", why}},

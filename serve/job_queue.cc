@@ -46,7 +46,7 @@ constexpr const char* kTables = R"sql(
   CREATE UNIQUE INDEX jobs_open ON jobs (digest) WHERE state < 2 AND ending = 0;
   CREATE INDEX jobs_by_end ON jobs (ended, id) WHERE state > 1;
   CREATE INDEX jobs_by_deadline ON jobs (deadline) WHERE state < 2 AND ending = 0;
-  CREATE INDEX jobs_by_size ON jobs (bytes) WHERE state < 2;
+  CREATE INDEX jobs_by_size ON jobs (bytes, quiet, ending) WHERE state < 2;
   CREATE TABLE requests (
     job INTEGER NOT NULL REFERENCES jobs (id) ON DELETE CASCADE,
     ticket TEXT NOT NULL,  -- '' of a missed shape, whose posts are one request
@@ -198,62 +198,54 @@ void JobQueue::sum_up_requests(std::int64_t id) {
 }
 
 JobQueue::Open JobQueue::count_open() const {
-  Query row = database_.query("SELECT count(*), coalesce(sum(bytes), 0) FROM jobs WHERE state < 2");
+  Query row = database_.query(
+      "SELECT count(*), coalesce(sum(bytes), 0), coalesce(sum(quiet AND ending = 0), 0) FROM jobs WHERE state < 2");
   row.step();
-  return {.jobs = row.integer(0), .bytes = row.integer(1)};
+  const auto number = [&](int column) { return static_cast<std::uintmax_t>(row.integer(column)); };
+  return {.jobs = number(0), .bytes = number(1), .missed = number(2)};
 }
 
 // "" if the job has room beside those that are open.
 std::string JobQueue::why_full(const Open& open, const JobRecord& job) const {
-  if (open.jobs >= static_cast<std::int64_t>(limits_.open))
+  if (open.jobs >= limits_.open)
     return "the queue is full: " + std::to_string(limits_.open) + " jobs are open";
-  if (static_cast<std::uintmax_t>(open.bytes) + job.request.size() > limits_.open_bytes)
+  if (job.quiet && open.missed >= limits_.missed)
+    return "the queue is full: it holds " + std::to_string(limits_.missed) + " missed shapes";
+  if (open.bytes + job.request.size() > limits_.open_bytes)
     return "the queue is full: the requests of its open jobs may have " + std::to_string(limits_.open_bytes) +
            " bytes in all, and this one has " + std::to_string(job.request.size());
   return "";
 }
 
-JobQueue::Submitted JobQueue::submit(const JobRecord& job) {
-  const std::string digest = digest_of(job);
-  Submitted submitted{.job = {}, .ticket = job.quiet ? "" : random_hex(kTicketBytes)};
+std::vector<JobQueue::Submitted> JobQueue::submit(const std::vector<JobRecord>& jobs) {
+  std::vector<Submitted> all;
   const std::lock_guard lock(mutex_);
-  WriteTransaction all(database_);
-  std::int64_t id = find_equal(digest);
-  submitted.joined = id != 0;
-  if (!submitted.joined) {
-    if (const std::string full = why_full(count_open(), job); !full.empty()) throw QueueFull(full);
-    id = insert(job, digest);
-  }
-  submitted.job = add_request(id, submitted.ticket, job);
-  all.commit();
-  return submitted;
-}
-
-JobQueue::TakenMisses JobQueue::submit_missed(const std::vector<JobRecord>& jobs) {
-  TakenMisses taken;
-  const std::lock_guard lock(mutex_);
-  WriteTransaction all(database_);
+  WriteTransaction transaction(database_);
   Open open = count_open();
-  std::int64_t missed =
-      count_rows(database_.query("SELECT count(*) FROM jobs WHERE state < 2 AND ending = 0 AND quiet = 1"));
   for (const JobRecord& job : jobs) {
+    Submitted& one = all.emplace_back();
     const std::string digest = digest_of(job);
     std::int64_t id = find_equal(digest);
-    if (id == 0) {
-      if (missed >= static_cast<std::int64_t>(limits_.missed) || !why_full(open, job).empty()) {
-        ++taken.full;
-        continue;
-      }
+    one.joined = id != 0;
+    if (!one.joined) {
+      one.full = why_full(open, job);
+      if (!one.full.empty()) continue;
       id = insert(job, digest);
-      ++taken.queued;
-      ++open.jobs;
-      open.bytes += static_cast<std::int64_t>(job.request.size());
-      ++missed;
+      open = {.jobs = open.jobs + 1,
+              .bytes = open.bytes + job.request.size(),
+              .missed = open.missed + (job.quiet ? 1 : 0)};
     }
-    taken.jobs.push_back(add_request(id, "", job));
+    if (!job.quiet) one.ticket = random_hex(kTicketBytes);
+    one.job = add_request(id, one.ticket, job);
   }
-  all.commit();
-  return taken;
+  transaction.commit();
+  return all;
+}
+
+JobQueue::Submitted JobQueue::submit(const JobRecord& job) {
+  Submitted one = std::move(submit(std::vector{job}).front());
+  if (!one.full.empty()) throw QueueFull(one.full);
+  return one;
 }
 
 JobRecord JobQueue::require(std::int64_t id) const {

@@ -80,18 +80,13 @@ class JobQueue {
     JobRecord job;
     bool joined = false;  // the request is one more of an open job that equals it
     std::string ticket;   // by which this request, and no other, is taken back; "" if nobody waits (`quiet`)
+    std::string full;     // why there is no room for it: it was not submitted
   };
-  // Takes kind, request, shown, device, priority, weight, quiet and deadline of `job`. A job has the highest priority
-  // and the last deadline of its requests. One that anybody waits for is not quiet, and not put off.
-  Submitted submit(const JobRecord& job);
-
-  struct TakenMisses {
-    std::vector<JobRecord> jobs;  // that are queued now, or were joined
-    std::size_t queued = 0;       // that are new
-    std::size_t full = 0;         // that have no room
-  };
-  // Many jobs that nobody waits for, in one transaction. Throws no QueueFull: those that have no room are left out.
-  TakenMisses submit_missed(const std::vector<JobRecord>& jobs);
+  // Takes kind, request, shown, device, priority, weight, quiet and deadline of each job. A job has the highest
+  // priority and the last deadline of its requests. One that anybody waits for is not quiet, and not put off. All in
+  // one transaction.
+  std::vector<Submitted> submit(const std::vector<JobRecord>& jobs);
+  Submitted submit(const JobRecord& job);  // throws QueueFull
 
   std::optional<JobRecord> find(std::int64_t id) const;
   struct Filter {
@@ -137,7 +132,7 @@ class JobQueue {
   JobRecord require(std::int64_t id) const;  // these want mutex_ held
   std::optional<JobRecord> find_next(const std::string& device, std::int64_t now, const Fits& fits) const;
   struct Open {
-    std::int64_t jobs = 0, bytes = 0;
+    std::uintmax_t jobs = 0, bytes = 0, missed = 0;
   };
   Open count_open() const;
   std::string why_full(const Open& open, const JobRecord& job) const;

@@ -63,12 +63,15 @@ void Scheduler::wake() {
   changed_.notify_all();
 }
 
-JobQueue::Submitted Scheduler::submit(const JobRecord& job) {
-  JobQueue::Submitted submitted = queue_.submit(job);
-  note_quiet(submitted.job);
+std::vector<JobQueue::Submitted> Scheduler::submit(const std::vector<JobRecord>& jobs) {
+  std::vector<JobQueue::Submitted> all = queue_.submit(jobs);
   wake();
-  announce(submitted.job);
-  return submitted;
+  for (const JobQueue::Submitted& one : all) {
+    if (!one.full.empty()) continue;
+    note_quiet(one.job);
+    announce(one.job);
+  }
+  return all;
 }
 
 // Of a job whose requests have changed: it may run.
@@ -76,13 +79,6 @@ void Scheduler::note_quiet(const JobRecord& job) {
   const std::lock_guard lock(mutex_);
   const auto running = running_.find(job.id);
   if (running != running_.end()) running->second.quiet = job.quiet;
-}
-
-JobQueue::TakenMisses Scheduler::submit_missed(const std::vector<JobRecord>& jobs) {
-  JobQueue::TakenMisses taken = queue_.submit_missed(jobs);
-  wake();
-  for (const JobRecord& job : taken.jobs) announce(job);
-  return taken;
 }
 
 std::optional<JobRecord> Scheduler::cancel(std::int64_t id) {

@@ -44,13 +44,11 @@ class Scheduler {
   ~Scheduler();
   Scheduler(const Scheduler&) = delete;
 
-  JobQueue::Submitted submit(const JobRecord& job);
+  std::vector<JobQueue::Submitted> submit(const std::vector<JobRecord>& jobs);  // as JobQueue::submit
   // Of an open job: a queued one ends, a running one is asked to. nullopt if there is no such job.
   std::optional<JobRecord> cancel(std::int64_t id);
   // Takes one request back (JobQueue::withdraw); the job ends with the last.
   JobQueue::Ending withdraw(std::int64_t id, const std::string& ticket);
-  // Jobs that nobody waits for (JobQueue::submit_missed).
-  JobQueue::TakenMisses submit_missed(const std::vector<JobRecord>& jobs);
 
   // What a running job has reached: {"phase", "trials", "budget", "best_us", "curve": [[trial, best_us], ...]}; else
   // null.

@@ -34,7 +34,7 @@ JobRecord asked_for(std::int64_t priority, std::int64_t deadline) {
 TEST_CASE("a miss is as quiet and as late as before once the client that joined it withdraws") {
   const RunningService unused;  // its folder
   JobQueue queue(unused.folder / "jobs");
-  const std::int64_t id = queue.submit_missed({kMissed}).jobs.front().id;
+  const std::int64_t id = queue.submit(kMissed).job.id;
   REQUIRE(queue.start_next("any"));
   const std::int64_t later = static_cast<std::int64_t>(std::time(nullptr)) + 3600;
   REQUIRE(queue.put_off(id, later)->not_before == later);
@@ -45,7 +45,7 @@ TEST_CASE("a miss is as quiet and as late as before once the client that joined 
   CHECK(second.job.deadline == 0);
   CHECK(second.job.not_before == 0);
   CHECK_FALSE(second.job.quiet);
-  CHECK(queue.submit_missed({kMissed}).jobs.front().requests == 3);  // all posts of a miss are one
+  CHECK(queue.submit(kMissed).job.requests == 3);  // all posts of a miss are one
 
   JobRecord left = queue.withdraw(id, first.ticket, kTakenBack).job.value();
   CHECK(left.priority == 2);

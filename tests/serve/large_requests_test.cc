@@ -78,20 +78,9 @@ TEST_CASE("the requests of open jobs have a bound in all, and an equal one still
                            .c_str(),
                        QueueFull);
   CHECK(queue.submit(second).joined);
-  CHECK(queue.submit_missed({third}).full == 1);
+  const std::vector<JobQueue::Submitted> all = queue.submit(std::vector{third, first});
+  CHECK(all[0].full.find("the queue is full") == 0);
+  CHECK(all[1].joined);
   queue.end(id, kWithdrawn);
   CHECK_FALSE(queue.submit(third).joined);
-}
-
-TEST_CASE("a queue that is full of requests answers 503") {
-  const SlowTrials slow;
-  RunningService running;
-  running.options.jobs.open_bytes = 500;
-  running.start();
-  running.submit({{"budget", 2000}, {"seed", 1}});
-  const HttpResponse full =
-      running.ask("POST", "/v1/jobs", R"({"kind": "search", "request": {"budget": 2000, "seed": 2}})");
-  CHECK(full.status == 503);
-  CHECK(Json::parse(full.body)["error"]["code"] == "queue_full");
-  CHECK(full.body.find("the requests of its open jobs may have 500 bytes in all") != std::string::npos);
 }
