@@ -2,11 +2,30 @@
 
 #include <algorithm>
 
+#include "operators.h"
+
 namespace moetune::python {
 namespace {
 
 constexpr int64_t kMostRoom = int64_t{1} << 30;  // tokens of a sequence: kernels/attention_call.h
 constexpr double kLeastScale = 0x1p-100;         // likewise
+
+struct AttentionFacts {
+  int64_t group, head_dim, causal, page, window, q_len, dtype, kv_dtype, heads_first, lse, sinks, head_scales;
+};
+
+std::string but_group(const AttentionFacts& facts) {
+  std::string text = "head_dim=" + std::to_string(facts.head_dim) + ",page=" + std::to_string(facts.page) +
+                     ",dtype=" + (facts.dtype == number_of(kBf16) ? "bf16" : "fp16");
+  if (facts.kv_dtype != facts.dtype) text += ",kv_dtype=e4m3";
+  if (facts.causal == 0) text += ",causal=0";
+  if (facts.window != 0) text += ",window=" + std::to_string(facts.window);
+  if (facts.q_len != 1) text += ",q_len=" + std::to_string(facts.q_len);
+  if (facts.lse != 0) text += ",lse=natural";
+  if (facts.sinks != 0) text += ",sinks=learned";
+  if (facts.head_scales != 0) text += ",kv_scale=head";
+  return text;
+}
 
 TensorShape shape_like(const DLTensor& like, int slot, const char* name, int rank) {
   TensorShape shape{slot, name, like.dtype, rank, {}, true};
@@ -15,6 +34,49 @@ TensorShape shape_like(const DLTensor& like, int slot, const char* name, int ran
 }
 
 }  // namespace
+
+FamilyKey AttentionOperator::family_key(const Given& given, int64_t causal, int64_t q_len) const {
+  const DLTensor& q = *given.tensors[slots_.q];
+  FamilyKey key{.of = this, .device = q.device.device_id};
+  key.set(AttentionFacts{
+      .group = q.shape[q.ndim - 2] / kv_heads(given),
+      .head_dim = q.shape[q.ndim - 1],
+      .causal = causal,
+      .page = is_paged(given) ? tokens_of_block(given) : 0,
+      .window = given.integers[kWindow],
+      .q_len = q_len,
+      .dtype = number_of(q.dtype),
+      .kv_dtype = number_of(given.tensors[slots_.k]->dtype),
+      .heads_first = int64_t{is_heads_first(given)},
+      .lse = int64_t{has(given, slots_.lse)},
+      .sinks = int64_t{has(given, slots_.sinks)},
+      .head_scales = int64_t{has_head_scales(given)},
+  });
+  return key;
+}
+
+std::string AttentionOperator::specialization(const FamilyKey& key) const {
+  const auto facts = key.as<AttentionFacts>();
+  return "group=" + std::to_string(facts.group) + "," + but_group(facts);
+}
+
+std::string AttentionOperator::problem(const Given& given, const FamilyKey& key) const {
+  const auto facts = key.as<AttentionFacts>();
+  const FreeExtents now = extents(given);
+  std::string text = "batch=" + std::to_string(now.values[0]) +
+                     ",q_heads=" + std::to_string(now.values[1] * facts.group) +
+                     ",kv_heads=" + std::to_string(now.values[1]);
+  for (size_t i = 0; i < slots_.lengths.size(); ++i)
+    text += std::string(",") + slots_.lengths[i] + "=" + std::to_string(now.values[i + 2]);
+  return text + "," + but_group(facts);
+}
+
+TensorShapes AttentionOperator::outputs(const Given& given, const FamilyKey&) const {
+  const DLTensor& q = *given.tensors[slots_.q];
+  TensorShapes made;
+  made.add(shape_like(q, slots_.out, "out", q.ndim));
+  return made;
+}
 
 void AttentionOperator::check_attention(const Given& given, int64_t batch) const {
   check_heads(given);

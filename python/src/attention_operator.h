@@ -5,11 +5,11 @@
 #include "operator.h"
 
 // The Slots of one: the names that moetune_kernels.h has for both kernels, after KERNEL.
-#define MOETUNE_ATTENTION_SLOTS(KERNEL, k_name, v_name, other_names)                                        \
+#define MOETUNE_ATTENTION_SLOTS(KERNEL, k_name, v_name, lengths, other_names)                               \
   {                                                                                                         \
     MOETUNE_##KERNEL##_Q, MOETUNE_##KERNEL##_K, MOETUNE_##KERNEL##_V, MOETUNE_##KERNEL##_PAGE_TABLE,        \
         MOETUNE_##KERNEL##_O, MOETUNE_##KERNEL##_LSE, MOETUNE_##KERNEL##_SINKS, MOETUNE_##KERNEL##_K_SCALE, \
-        MOETUNE_##KERNEL##_V_SCALE, k_name, v_name, other_names                                             \
+        MOETUNE_##KERNEL##_V_SCALE, MOETUNE_##KERNEL##_SCALE, k_name, v_name, lengths, other_names          \
   }
 
 namespace moetune::python {
@@ -17,6 +17,13 @@ namespace moetune::python {
 class AttentionOperator : public Operator {
  public:
   const char* kernel() const override { return name(); }
+  size_t tensor_count() const override { return static_cast<size_t>(slots_.v_scale) + 1; }
+  std::string specialization(const FamilyKey& key) const override;
+  std::string problem(const Given& given, const FamilyKey& key) const override;
+  TensorShapes outputs(const Given& given, const FamilyKey& key) const override;
+  void complete(const Given& given, moetune_arguments& arguments) const override {
+    arguments.reals[slots_.scale] = given.scale;
+  }
   const char* bind_options(const Given& given) const override {
     return is_heads_first(given) ? "layout=heads_first" : "layout=tokens_first";
   }
@@ -25,7 +32,9 @@ class AttentionOperator : public Operator {
   // Tensors and their names, where the two differ.
   struct Slots {
     int q, k, v, page_table, out, lse, sinks, k_scale, v_scale;
+    int scale;  // of the reals
     const char *k_name, *v_name;
+    std::span<const char* const> lengths;  // the problem's dimensions after kv_heads
     std::span<const OtherName> other_names;
   };
   explicit constexpr AttentionOperator(const Slots& slots) : slots_(slots) {}
@@ -59,7 +68,8 @@ class AttentionOperator : public Operator {
 
   void check_room(const Given& given) const;  // throws unless there is room for a token
 
-  static const char* dtype_name(int64_t type) { return type == number_of(kBf16) ? "bf16" : "fp16"; }
+  // Of a call whose q is [..., q_len, heads, head_dim].
+  FamilyKey family_key(const Given& given, int64_t causal, int64_t q_len) const;
 
  private:
   int64_t kv_size(const Given& given, int from_last) const {

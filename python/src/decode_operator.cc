@@ -1,20 +1,14 @@
-#include "decode_operator.h"
-
 #include "attention_operator.h"
+#include "operators.h"
 
 namespace moetune::python {
 namespace {
-
-struct DecodeFacts {
-  int64_t group, head_dim, page, window, q_len, dtype, kv_dtype, heads_first, lse, sinks, head_scales;
-};
 
 class DecodeOperator final : public AttentionOperator {
  public:
   DecodeOperator() : AttentionOperator(kSlots) {}
 
   const char* name() const override { return "decode_attention"; }
-  size_t tensor_count() const override { return MOETUNE_DECODE_V_SCALE + 1; }
 
   FamilyKey key(const Given& given) const override {
     const DLTensor& q = tensor(given, MOETUNE_DECODE_Q, "q");
@@ -32,52 +26,11 @@ class DecodeOperator final : public AttentionOperator {
       refuse("'k_cache' has room for " + std::to_string(k.shape[0]) + " sequences; 'q' has " +
              std::to_string(q.shape[0]));
     check_options(given);
-    FamilyKey key{.of = this, .device = q.device.device_id};
-    key.set(DecodeFacts{
-        .group = q.shape[q.ndim - 2] / kv_heads(given),
-        .head_dim = q.shape[q.ndim - 1],
-        .page = is_paged(given) ? tokens_of_block(given) : 0,
-        .window = given.integers[kWindow],
-        .q_len = q.ndim == 4 ? q.shape[1] : 1,
-        .dtype = number_of(q.dtype),
-        .kv_dtype = number_of(k.dtype),
-        .heads_first = given.integers[kHeadsFirst],
-        .lse = int64_t{has(given, MOETUNE_DECODE_LSE)},
-        .sinks = int64_t{has(given, MOETUNE_DECODE_SINKS)},
-        .head_scales = int64_t{has_head_scales(given)},
-    });
-    return key;
-  }
-
-  std::string specialization(const FamilyKey& key) const override {
-    const auto facts = key.as<DecodeFacts>();
-    return "group=" + std::to_string(facts.group) + "," + but_group(facts);
-  }
-
-  std::string problem(const Given& given, const FamilyKey& key) const override {
-    const auto facts = key.as<DecodeFacts>();
-    const FreeExtents now = extents(given);
-    return "batch=" + std::to_string(now.values[0]) +
-           ",q_heads=" + std::to_string(now.values[1] * facts.group) +
-           ",kv_heads=" + std::to_string(now.values[1]) + ",context=" + std::to_string(now.values[2]) + "," +
-           but_group(facts);
+    return family_key(given, 1, q.ndim == 4 ? q.shape[1] : 1);
   }
 
   FreeExtents extents(const Given& given) const override {
     return {{given.tensors[MOETUNE_DECODE_Q]->shape[0], kv_heads(given), last_context(given)}, 3};
-  }
-
-  TensorShapes outputs(const Given& given, const FamilyKey&) const override {
-    const DLTensor& q = *given.tensors[MOETUNE_DECODE_Q];
-    TensorShape out{MOETUNE_DECODE_O, "out", q.dtype, q.ndim, {}};
-    std::copy_n(q.shape, q.ndim, out.sizes.begin());
-    TensorShapes made;
-    made.add(out);
-    return made;
-  }
-
-  void complete(const Given& given, moetune_arguments& arguments) const override {
-    arguments.reals[MOETUNE_DECODE_SCALE] = given.scale;
   }
 
   moetune_choice choose(const Given& given, moetune_family* family, const FreeExtents& most) const override {
@@ -96,7 +49,9 @@ class DecodeOperator final : public AttentionOperator {
  private:
   static constexpr OtherName kOtherNames[] = {
       {"o", "out"}, {"k", "k_cache"}, {"v", "v_cache"}, {"lengths", "seq_lens"}, {"context", "max_context"}};
-  static constexpr Slots kSlots = MOETUNE_ATTENTION_SLOTS(DECODE, "k_cache", "v_cache", kOtherNames);
+  static constexpr const char* kLengths[] = {"context"};
+  static constexpr Slots kSlots =
+      MOETUNE_ATTENTION_SLOTS(DECODE, "k_cache", "v_cache", kLengths, kOtherNames);
 
   int64_t last_context(const Given& given) const {
     const int64_t stated = given.integers[kMaxContext];
@@ -116,18 +71,6 @@ class DecodeOperator final : public AttentionOperator {
              std::to_string(most));
     if (first > last)
       refuse("min_context is " + std::to_string(first) + "; the longest context is " + std::to_string(last));
-  }
-
-  std::string but_group(const DecodeFacts& facts) const {
-    std::string text = "head_dim=" + std::to_string(facts.head_dim) + ",page=" + std::to_string(facts.page) +
-                       ",dtype=" + dtype_name(facts.dtype);
-    if (facts.dtype != facts.kv_dtype) text += ",kv_dtype=e4m3";
-    if (facts.window != 0) text += ",window=" + std::to_string(facts.window);
-    if (facts.q_len != 1) text += ",q_len=" + std::to_string(facts.q_len);
-    if (facts.lse != 0) text += ",lse=natural";
-    if (facts.sinks != 0) text += ",sinks=learned";
-    if (facts.head_scales != 0) text += ",kv_scale=head";
-    return text;
   }
 };
 

@@ -1,5 +1,4 @@
-#include "moe_operators.h"
-
+#include "operators.h"
 #include "tokens_operator.h"
 
 namespace moetune::python {

@@ -1,8 +1,5 @@
 // The schemas of moetune/torch.py's operators, argument by argument.
-#include "decode_operator.h"
-#include "moe_operators.h"
-#include "prefill_operator.h"
-#include "route_operator.h"
+#include "operators.h"
 
 namespace moetune::python {
 namespace {
@@ -56,7 +53,7 @@ constexpr std::array kPrefillInputs = {
     Parameter{"page_table", kOptionalTensor, MOETUNE_PREFILL_PAGE_TABLE},
     Parameter{"seq_lens", kOptionalTensor, MOETUNE_PREFILL_KV_LENGTHS},
     Parameter{"scale", kScale},
-    Parameter{"layout", kChoice, kPrefillHeadsFirst, kLayouts},
+    Parameter{"layout", kChoice, kHeadsFirst, kLayouts},
 };
 constexpr std::array kPrefillOut = {Parameter{"out", kTensor, MOETUNE_PREFILL_O},
                                     Parameter{"lse", kOptionalTensor, MOETUNE_PREFILL_LSE}};
@@ -66,7 +63,7 @@ constexpr std::array kPrefillOptions = {
     Parameter{"max_kv", kInteger, kPrefillMaxKv},
     Parameter{"min_kv", kInteger, kPrefillMinKv},
     Parameter{"causal", kFlag, kPrefillCausal},
-    Parameter{"window", kInteger, kPrefillWindow},
+    Parameter{"window", kInteger, kWindow},
     Parameter{"sinks", kOptionalTensor, MOETUNE_PREFILL_SINKS},
     Parameter{"k_scale", kOptionalTensor, MOETUNE_PREFILL_K_SCALE},
     Parameter{"v_scale", kOptionalTensor, MOETUNE_PREFILL_V_SCALE},
@@ -151,18 +148,18 @@ const std::array<Overload, kOverloads>& overloads() {
       {"prefill_attention", prefill_operator(), kPrefill, true},
       {"prefill_attention.out", prefill_operator(), kPrefillOutAll, false},
       {"prefill_attention.lse", prefill_operator(), kPrefillLseAll, true},
-      {"route", route_operator(), kRoute, true},
-      {"route.out", route_operator(), kRouteOut, false},
-      {"route_rows", route_rows_operator(), kRoute, true},
-      {"route_rows.out", route_rows_operator(), kRouteRowsOut, false},
-      {"route_ends", route_ends_operator(), kRoute, true},
-      {"route_ends.out", route_ends_operator(), kRouteEndsOut, false},
-      {"route_masked", route_masked_operator(), kMasked, true},
-      {"route_masked.out", route_masked_operator(), kMaskedOut, false},
-      {"route_ranks", route_ranks_operator(), kForRanks, true},
-      {"route_ranks.out", route_ranks_operator(), kForRanksOut, false},
-      {"route_weights", route_weights_operator(), kWeights, true},
-      {"route_weights.out", route_weights_operator(), kWeightsOut, false},
+      {"route", route_operator(Routed::blocks), kRoute, true},
+      {"route.out", route_operator(Routed::blocks), kRouteOut, false},
+      {"route_rows", route_operator(Routed::rows), kRoute, true},
+      {"route_rows.out", route_operator(Routed::rows), kRouteRowsOut, false},
+      {"route_ends", route_operator(Routed::ends), kRoute, true},
+      {"route_ends.out", route_operator(Routed::ends), kRouteEndsOut, false},
+      {"route_masked", route_operator(Routed::masked), kMasked, true},
+      {"route_masked.out", route_operator(Routed::masked), kMaskedOut, false},
+      {"route_ranks", route_operator(Routed::ranks), kForRanks, true},
+      {"route_ranks.out", route_operator(Routed::ranks), kForRanksOut, false},
+      {"route_weights", route_operator(Routed::weights), kWeights, true},
+      {"route_weights.out", route_operator(Routed::weights), kWeightsOut, false},
       {"moe_dispatch", dispatch_operator(), kDispatch, true},
       {"moe_dispatch.out", dispatch_operator(), kDispatchOut, false},
       {"moe_dispatch_e4m3", dispatch_e4m3_operator(), kDispatchE4m3, true},

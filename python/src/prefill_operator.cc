@@ -1,22 +1,16 @@
-#include "prefill_operator.h"
-
 #include <algorithm>
 
 #include "attention_operator.h"
+#include "operators.h"
 
 namespace moetune::python {
 namespace {
-
-struct PrefillFacts {
-  int64_t group, head_dim, causal, page, window, dtype, kv_dtype, heads_first, lse, sinks, head_scales;
-};
 
 class PrefillOperator final : public AttentionOperator {
  public:
   PrefillOperator() : AttentionOperator(kSlots) {}
 
   const char* name() const override { return "prefill_attention"; }
-  size_t tensor_count() const override { return MOETUNE_PREFILL_V_SCALE + 1; }
 
   FamilyKey key(const Given& given) const override {
     const DLTensor &q = tensor(given, MOETUNE_PREFILL_Q, "q"),
@@ -31,35 +25,7 @@ class PrefillOperator final : public AttentionOperator {
     require_if_given(given, {MOETUNE_PREFILL_KV_OFFSETS, "kv_offsets", kI32, 1, {batch + 1}});
     require_if_given(given, {MOETUNE_PREFILL_KV_LENGTHS, "seq_lens", kI32, 1, {batch}});
     check_options(given);
-    FamilyKey key{.of = this, .device = q.device.device_id};
-    key.set(PrefillFacts{
-        .group = q.shape[1] / kv_heads(given),
-        .head_dim = q.shape[2],
-        .causal = given.integers[kPrefillCausal],
-        .page = is_paged(given) ? tokens_of_block(given) : 0,
-        .window = given.integers[kPrefillWindow],
-        .dtype = number_of(q.dtype),
-        .kv_dtype = number_of(given.tensors[MOETUNE_PREFILL_K]->dtype),
-        .heads_first = given.integers[kPrefillHeadsFirst],
-        .lse = int64_t{has(given, MOETUNE_PREFILL_LSE)},
-        .sinks = int64_t{has(given, MOETUNE_PREFILL_SINKS)},
-        .head_scales = int64_t{has_head_scales(given)},
-    });
-    return key;
-  }
-
-  std::string specialization(const FamilyKey& key) const override {
-    const auto facts = key.as<PrefillFacts>();
-    return "group=" + std::to_string(facts.group) + "," + but_group(facts);
-  }
-
-  std::string problem(const Given& given, const FamilyKey& key) const override {
-    const auto facts = key.as<PrefillFacts>();
-    const FreeExtents now = extents(given);
-    return "batch=" + std::to_string(now.values[0]) +
-           ",q_heads=" + std::to_string(now.values[1] * facts.group) +
-           ",kv_heads=" + std::to_string(now.values[1]) + ",seqlen_q=" + std::to_string(now.values[2]) +
-           ",seqlen_kv=" + std::to_string(now.values[3]) + "," + but_group(facts);
+    return family_key(given, given.integers[kPrefillCausal], 1);
   }
 
   FreeExtents extents(const Given& given) const override {
@@ -68,18 +34,7 @@ class PrefillOperator final : public AttentionOperator {
                           4});
   }
 
-  TensorShapes outputs(const Given& given, const FamilyKey&) const override {
-    const DLTensor& q = *given.tensors[MOETUNE_PREFILL_Q];
-    TensorShapes made;
-    made.add({MOETUNE_PREFILL_O, "out", q.dtype, 3, {q.shape[0], q.shape[1], q.shape[2]}});
-    return made;
-  }
-
   bool is_idle(const Given& given) const override { return given.tensors[MOETUNE_PREFILL_Q]->shape[0] == 0; }
-
-  void complete(const Given& given, moetune_arguments& arguments) const override {
-    arguments.reals[MOETUNE_PREFILL_SCALE] = given.scale;
-  }
 
   moetune_choice choose(const Given& given, moetune_family* family, const FreeExtents& room) const override {
     const FreeExtents most = stated(given, room);
@@ -98,7 +53,8 @@ class PrefillOperator final : public AttentionOperator {
  private:
   static constexpr OtherName kOtherNames[] = {
       {"o", "out"}, {"kv_lengths", "seq_lens"}, {"seqlen_q", "max_q"}, {"seqlen_kv", "max_kv"}};
-  static constexpr Slots kSlots = MOETUNE_ATTENTION_SLOTS(PREFILL, "k", "v", kOtherNames);
+  static constexpr const char* kLengths[] = {"seqlen_q", "seqlen_kv"};
+  static constexpr Slots kSlots = MOETUNE_ATTENTION_SLOTS(PREFILL, "k", "v", kLengths, kOtherNames);
 
   // The extents with max_q and max_kv for what tensors have room for. Tokens include the new ones.
   static FreeExtents stated(const Given& given, FreeExtents room) {
@@ -130,9 +86,9 @@ class PrefillOperator final : public AttentionOperator {
     require_at_least(0, "max_q", max_q);
     require_at_least(0, "max_kv", max_kv);
     require_at_least(0, "min_kv", min_kv);
-    require_at_least(0, "window", integers[kPrefillWindow]);
-    if (integers[kPrefillWindow] != 0 && integers[kPrefillCausal] == 0)
-      refuse("window is " + std::to_string(integers[kPrefillWindow]) + "; it needs causal=True");
+    require_at_least(0, "window", integers[kWindow]);
+    if (integers[kWindow] != 0 && integers[kPrefillCausal] == 0)
+      refuse("window is " + std::to_string(integers[kWindow]) + "; it needs causal=True");
     if (is_idle(given)) return;  // nothing is read
     check_room(given);
     const int64_t tokens = given.tensors[MOETUNE_PREFILL_Q]->shape[0], most = room(given);
@@ -144,18 +100,6 @@ class PrefillOperator final : public AttentionOperator {
     if (const int64_t last = extents(given).values[3]; min_kv > last)
       refuse("min_kv is " + std::to_string(min_kv) + "; the longest sequence has " + std::to_string(last) +
              " tokens");
-  }
-
-  std::string but_group(const PrefillFacts& facts) const {
-    std::string text = "head_dim=" + std::to_string(facts.head_dim) + ",page=" + std::to_string(facts.page) +
-                       ",dtype=" + dtype_name(facts.dtype);
-    if (facts.kv_dtype != facts.dtype) text += ",kv_dtype=e4m3";
-    if (facts.causal == 0) text += ",causal=0";
-    if (facts.window != 0) text += ",window=" + std::to_string(facts.window);
-    if (facts.lse != 0) text += ",lse=natural";
-    if (facts.sinks != 0) text += ",sinks=learned";
-    if (facts.head_scales != 0) text += ",kv_scale=head";
-    return text;
   }
 };
 

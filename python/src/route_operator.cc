@@ -1,17 +1,13 @@
-#include "route_operator.h"
-
 #include <algorithm>
 #include <cmath>
 
+#include "operators.h"
 #include "tokens_operator.h"
 
 namespace moetune::python {
 namespace {
 
 constexpr int64_t kTopkSoftmax = 1;  // of kScores: its weights always add up to 1
-
-// The form of the results: one operator each, because a schema has a fixed number of results.
-enum class Routed { weights, blocks, rows, ends, masked, ranks };
 
 struct RouteFacts {
   int64_t experts, top_k, score, bias, groups, groups_kept, renormalize, dtype, align, capacity, mapped,
@@ -179,34 +175,11 @@ class RouteOperator final : public TokensOperator {
 
 }  // namespace
 
-const Operator& route_operator() {
-  static const RouteOperator made("route", Routed::blocks);
-  return made;
-}
-
-const Operator& route_rows_operator() {
-  static const RouteOperator made("route_rows", Routed::rows);
-  return made;
-}
-
-const Operator& route_ends_operator() {
-  static const RouteOperator made("route_ends", Routed::ends);
-  return made;
-}
-
-const Operator& route_masked_operator() {
-  static const RouteOperator made("route_masked", Routed::masked);
-  return made;
-}
-
-const Operator& route_ranks_operator() {
-  static const RouteOperator made("route_ranks", Routed::ranks);
-  return made;
-}
-
-const Operator& route_weights_operator() {
-  static const RouteOperator made("route_weights", Routed::weights);
-  return made;
+const Operator& route_operator(Routed routed) {
+  static const RouteOperator made[] = {{"route_weights", Routed::weights}, {"route", Routed::blocks},
+                                       {"route_rows", Routed::rows},       {"route_ends", Routed::ends},
+                                       {"route_masked", Routed::masked},   {"route_ranks", Routed::ranks}};
+  return made[static_cast<size_t>(routed)];
 }
 
 }  // namespace moetune::python

@@ -1,0 +1,50 @@
+// moetune.torch's operators, and the order of Given::integers in the calls of each. Choices count as their problems'
+// dimensions list them.
+#pragma once
+
+#include "operator.h"
+
+namespace moetune::python {
+
+enum DecodeInteger { kHeadsFirst, kWindow, kMaxContext, kMinContext, kTotalTokens };
+
+enum PrefillInteger { kPrefillCausal = kWindow + 1, kPrefillMaxQ, kPrefillMaxKv, kPrefillMinKv };
+
+enum RouteInteger {
+  kTopK,
+  kScore,
+  kGroups,
+  kGroupsKept,
+  kRenormalize,
+  kAlign,
+  kCapacity,
+  kSegment,
+  kRanks,
+  kIdsType
+};
+inline constexpr const char* kScores[] = {"softmax", "topk_softmax", "sigmoid", "sqrt_softplus"};
+inline constexpr const char* kIdsTypes[] = {"i32", "i64"};
+
+enum DispatchInteger { kScaleOf, kScaleLayout, kPadding };
+inline constexpr const char* kScalesOf[] = {"group", "token"};
+inline constexpr const char* kScaleLayouts[] = {"row", "column"};
+inline constexpr const char* kPaddings[] = {"zeros", "none"};
+
+// What a call of the router asks for: one operator each, because a schema has a fixed number of results.
+enum class Routed {
+  weights,  // ids and weights alone
+  blocks,   // everything, with the expert of each block of places
+  rows,     // with the expert of each place
+  ends,     // with the end of each segment
+  masked,   // in equal segments
+  ranks,    // which tokens go to which rank, and no permutation
+};
+
+const Operator& decode_operator();
+const Operator& prefill_operator();
+const Operator& route_operator(Routed routed);
+const Operator& dispatch_operator();
+const Operator& dispatch_e4m3_operator();  // with scales
+const Operator& combine_operator();
+
+}  // namespace moetune::python
