@@ -191,42 +191,6 @@ class TorchTest(unittest.TestCase):
         inputs = Inputs()
         self.close_to(operator(*inputs.arguments()), inputs.right())
 
-    def test_refused(self) -> None:
-        inputs = Inputs()
-        q, k, v, table, lengths, scale, layout = inputs.arguments()
-        invalid, one = moetune.InvalidArgument, torch.ones(1, device=DEVICE)
-        for kind, sentence, arguments, options in (
-                (invalid, "NHD or HND", (q, k, v, table, lengths, scale, "XYZ"), {}),
-                (invalid, "layout is 'NHD", (q, k, v, table, lengths, scale, "NHD\0"), {}),
-                (invalid, "max_context is 513", inputs.arguments(), {"max_context": 513}),
-                (invalid, "bf16 or fp16", (q.float(), k, v, table, lengths, scale), {}),
-                (invalid, "page_table", (q, k, v, table.long(), lengths, scale), {}),
-                (invalid, "scale", (q, k, v, table, lengths, -1.0), {}),
-                (invalid, "dimensions", (q[0], k, v, table, lengths, scale), {}),
-                (invalid, "heads", (q[:, :3], k.expand(-1, -1, 2, -1), v, table, lengths, scale), {}),
-                (invalid, "max_context is -5", inputs.arguments(), {"max_context": -5}),
-                (invalid, "'k_scale' is for keys and values in e4m3; 'k_cache' is bf16", inputs.arguments(),
-                 {"k_scale": one, "v_scale": one}),
-                (invalid, "'v_scale' is for keys and values in e4m3", inputs.arguments(), {"v_scale": one}),
-                (invalid, "'lse' is .8, 4.; it must be .4, 8.", inputs.arguments(), {"lse": one.expand(8, 4)}),
-                (invalid, "'lse' is .32.; it must be .4, 8.", inputs.arguments(),
-                 {"lse": one.repeat(32), "out": torch.empty_like(q)}),
-                (invalid, "'lse' is .4, 8.; it must be .4, 1, 8.", (q[:, None], *inputs.arguments()[1:]),
-                 {"lse": one.repeat(4, 8)}),
-                (invalid, "'seq_lens' is .2, 2.; it must be .4.", (q, k, v, table, lengths.reshape(2, 2), scale), {}),
-                (invalid, "'sinks' is .2, 4.; it must be .8.", inputs.arguments(), {"sinks": one.repeat(2, 4)}),
-                (invalid, "'out' is fp32; it must be bf16", inputs.arguments(), {"out": q.float()}),
-                (moetune.NotTuned, "moetune search", (q[:, :7], k, v, table, lengths, scale), {})):
-            with self.assertRaisesRegex(kind, sentence):
-                operators.decode_attention(*arguments, **options)
-            with self.assertRaisesRegex(RuntimeError, rf"^moetune\.{kind.__name__}: .*{sentence}"):
-                named = (operator.out if "out" in options else operator.lse if "lse" in options else operator)
-                named(*arguments, **options)
-        if DEVICE == "cuda":
-            with self.assertRaises(moetune.WrongDevice):
-                operators.decode_attention(q, k, v, table, lengths.cpu(), scale)
-        self.close_to(operator(*inputs.arguments()), inputs.right())
-
 
 @unittest.skipIf(NO_GPU, NO_GPU)
 class GraphTest(unittest.TestCase):

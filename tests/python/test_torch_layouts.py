@@ -96,30 +96,6 @@ class LayoutsTest(unittest.TestCase):
         ranks = operators.route_ranks(empty, 2, 4)
         self.assertEqual((ranks.tokens_per_rank.tolist(), ranks.in_rank.shape), ([0] * 4, (0, 4)))
 
-    def test_refused(self) -> None:
-        logits, invalid = Case().logits, moetune.InvalidArgument
-        mask = torch.zeros(63, 2, dtype=torch.bool, device=DEVICE)
-        for kind, sentence, work in (
-                (invalid, "segment is 0; it must be from 1", lambda: operators.route_masked(logits, 2, 0)),
-                (invalid, "ranks is 3; it must divide the 16 experts", lambda: operators.route_ranks(logits, 2, 3)),
-                (invalid, "ids_type is 'i8'; it must be i32 or i64",
-                 lambda: operators.route_rows(logits, 2, ids_type="i8")),
-                (invalid, "'dropped' is .63, 2.; it must be .64, 2.",
-                 lambda: operators.route(logits, 2, capacity=100, dropped=mask)),
-                (invalid, "without which nothing is dropped",
-                 lambda: operators.route(logits, 2, dropped=torch.zeros(64, 2, dtype=torch.bool, device=DEVICE))),
-                (moetune.NotTuned, "layout=masked,segment=9$", lambda: operators.route_masked(logits, 2, 9)),
-                (moetune.NotTuned, "outputs=ranks,ranks=2,ids=i64$", lambda: operators.route_ranks(logits, 2, 2))):
-            with self.assertRaisesRegex(kind, sentence):
-                work()
-
-    @if_tuned
-    def test_refused_by_the_family(self) -> None:
-        case, right, _ = masked_case()
-        mask = torch.zeros(64, 2, dtype=torch.int32, device=DEVICE)
-        with self.assertRaisesRegex(moetune.InvalidArgument, "'dropped' is i32; it must be bool"):
-            operators.route_masked(case.logits, 2, 7, dropped=mask)
-
     @if_tuned
     def test_schemas_and_fake_tensors(self) -> None:
         case, ends, dropped = ends_with_drops()

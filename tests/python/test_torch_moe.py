@@ -88,49 +88,6 @@ class RowsTest(unittest.TestCase):
         rows = operators.moe_dispatch(x, places, inverse)
         self.assertEqual((rows.shape, int(rows.count_nonzero())), ((128, HIDDEN), 0))
 
-    def test_refused(self) -> None:
-        inputs, invalid = Rows(), moetune.InvalidArgument
-        x, sorted_, inverse, weights, rows = inputs.x, inputs.sorted, inputs.inverse, inputs.weights, inputs.rows
-        for kind, sentence, work in (
-                (invalid, "'x' has 1 dimensions", lambda: operators.moe_dispatch(x[0], sorted_, inverse)),
-                (invalid, "'sorted' has 2 dimensions", lambda: operators.moe_dispatch(x, sorted_[None], inverse)),
-                (invalid, "'inverse' is .63, 2.; it must be .64, 2.",
-                 lambda: operators.moe_dispatch(x, sorted_, inverse[:63])),
-                (invalid, "'rows' is ", lambda: operators.moe_dispatch(x, sorted_, inverse, out=rows[1:])),
-                (invalid, "padding is 'ones'; it must be zeros or none",
-                 lambda: operators.moe_dispatch(x, sorted_, inverse, padding="ones")),
-                (invalid, "scale is 'row'", lambda: operators.moe_dispatch_e4m3(x, sorted_, inverse, scale="row")),
-                (invalid, "hidden=12", lambda: operators.moe_dispatch(x[:, :12], sorted_, inverse)),
-                (invalid, "'weights' is .64, 1.; it must be .64, 2.",
-                 lambda: operators.moe_combine(rows, inverse, weights[:, :1])),
-                (invalid, "'out' is .63, 256.; it must be .64, 256.",
-                 lambda: operators.moe_combine(rows, inverse, weights, out=x[:63])),
-                (moetune.NotTuned, "moetune search moe_dispatch --problem tokens=64,hidden=128,top_k=2$",
-                 lambda: operators.moe_dispatch(x[:, :128], sorted_, inverse)),
-                (moetune.NotTuned, "moe_dispatch --problem tokens=64,hidden=256,top_k=2,out=e4m3,scale=token,"
-                 "scale_layout=row,padding=none$",
-                 lambda: operators.moe_dispatch_e4m3(x, sorted_, inverse, scale="token", padding="none")),
-                (moetune.NotTuned, "moetune search moe_combine --problem tokens=64,hidden=128,top_k=2$",
-                 lambda: operators.moe_combine(rows[:, :128].contiguous(), inverse, weights))):
-            with self.assertRaisesRegex(kind, sentence):
-                work()
-
-    @if_tuned
-    def test_refused_by_the_family(self) -> None:
-        inputs = Rows()
-        x, sorted_, inverse, weights = inputs.x, inputs.sorted, inputs.inverse, inputs.weights
-        refused: list[tuple[str, Callable[[], Any]]] = [
-            ("'x' is fp32; it must be bf16", lambda: operators.moe_dispatch(x.float(), sorted_, inverse)),
-            ("'sorted' is i64; it must be i32", lambda: operators.moe_dispatch(x, sorted_.long(), inverse)),
-            ("side by side", lambda: operators.moe_dispatch(x.T.contiguous().T, sorted_, inverse)),
-            ("'weights' is bf16; it must be fp32",
-             lambda: operators.moe_combine(inputs.rows, inverse, weights.bfloat16())),
-            ("'inverse' is not contiguous",
-             lambda: operators.moe_combine(inputs.rows, inverse.T.contiguous().T, weights))]
-        for sentence, work in refused:
-            with self.assertRaisesRegex(moetune.InvalidArgument, sentence):
-                work()
-
 
 def moe(logits: Any, x: Any) -> Any:
     """An MoE layer whose experts double their rows."""

@@ -201,41 +201,6 @@ class PrefillTest(unittest.TestCase):
             torch.compiler.reset()
             self.close_to(torch.compile(functional, backend=backend, fullgraph=True)(*inputs.arguments()), right)
 
-    def test_refused(self) -> None:
-        inputs, invalid = Sequences(), moetune.InvalidArgument
-        q, k, v, q_offsets, kv_offsets, table, lengths, scale = inputs.arguments()
-        pages = inputs.paged()
-        cases: tuple[tuple[str, tuple[Any, ...], dict[str, Any]], ...] = (
-            ("'q' has 2 dimensions; it must be .tokens, heads, head_dim.", (q[0], *inputs.arguments()[1:]), {}),
-            ("paged k and v need page_table and seq_lens", (q, k, v, q_offsets, None, table, lengths, scale), {}),
-            ("paged k and v need", (q, *pages[1:4], kv_offsets, *pages[5:]), {}),
-            ("'k' has 3 dimensions; with page_table", (q, k, v, q_offsets, None, *pages[5:]), {}),
-            ("'q' has 8 heads, no multiple of the 58 of 'k'", (*inputs.arguments(), "HND"), {}),
-            ("'kv_offsets' is .3.; it must be .4.", (q, k, v, q_offsets, kv_offsets[:3], None, None, scale), {}),
-            ("window is 5; it needs causal=True", inputs.arguments(), {"window": 5, "causal": False}),
-            ("max_q is -1; it must be 0 or more", inputs.arguments(), {"max_q": -1}),
-            ("'q' is fp32; it must be bf16 or fp16", (q.float(), k, v, q_offsets, kv_offsets, None, None, scale), {}))
-        for sentence, given, options in cases:
-            with self.subTest(sentence=sentence), self.assertRaisesRegex(invalid, sentence):
-                operators.prefill_attention(*given, **options)
-        with self.assertRaisesRegex(
-                moetune.NotTuned, "run: moetune search prefill_attention --problem batch=3,q_heads=8,kv_heads=2,"
-                "seqlen_q=40,seqlen_kv=58,head_dim=64,page=0,dtype=bf16,window=7"):
-            operators.prefill_attention(*inputs.arguments(), window=7, max_q=40)
-
-    @if_tuned
-    def test_refused_by_the_family(self) -> None:
-        inputs = Sequences()
-        cases: tuple[tuple[str, dict[str, Any]], ...] = (
-            ("max_q is 59; q has 58 tokens", {"max_q": 59}),
-            ("max_kv is 100; page_table, k and v have room for 58", {"max_kv": 100}))
-        for sentence, options in cases:
-            with self.subTest(sentence=sentence), self.assertRaisesRegex(moetune.InvalidArgument, sentence):
-                operators.prefill_attention(*inputs.arguments(), **options)
-        inputs.q_offsets = inputs.q_offsets.long()
-        with self.assertRaisesRegex(moetune.InvalidArgument, "'q_offsets' is i64; it must be i32"):
-            operators.prefill_attention(*inputs.arguments())
-
 
 @unittest.skipIf(NO_GPU, NO_GPU)
 class PrefillGraphTest(unittest.TestCase):

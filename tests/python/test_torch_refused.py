@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 import unittest
-from typing import Any, Iterator
+from typing import Any, Callable, Iterator
 
 import moetune
 from moe_cases import Case, Rows, if_tuned
@@ -71,21 +71,33 @@ def decode(q: Any = None, k: Any = None, v: Any = None, page_table: Any = None, 
     inputs = Inputs()
     given = tuple(right if mine is None else mine for mine, right in zip(
         (q, k, v, page_table, seq_lens), (inputs.q, inputs.k, inputs.v, inputs.page_table, inputs.lengths)))
-    overload = ops.decode_attention.out if "out" in options else ops.decode_attention.default
-    return overload, (*given, scale, layout), options
+    overload = "out" if "out" in options else "lse" if "lse" in options else "default"
+    return getattr(ops.decode_attention, overload), (*given, scale, layout), options
 
 
-def bad_calls() -> Iterator[tuple[str, tuple[Any, tuple[Any, ...], dict[str, Any]]]]:
-    """What is said, and of what call. No family has most of the shapes."""
-    one, inputs, rows = torch.ones(1, device=DEVICE), Inputs(), Rows()
-    logits = Case(tokens=9, experts=24).logits
-    ids = torch.zeros(9, 3, dtype=torch.int32, device=DEVICE)
+Call = tuple[Any, tuple[Any, ...], dict[str, Any]]
 
-    def route(top_k: int = 3, **options: Any) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+
+def bad_routes() -> Iterator[tuple[str, Call]]:
+    """Likewise of the router's operators."""
+    one, case = torch.ones(1, device=DEVICE), Case(tokens=9, experts=24)
+    logits, ids = case.logits, torch.zeros(9, 3, dtype=torch.int32, device=DEVICE)
+    outs = operators.Routing(*(each.to(DEVICE) for each in Case(tokens=9, experts=24, top_k=3).right()))
+
+    def route(top_k: int = 3, **options: Any) -> Call:
         return ops.route.default, (logits, top_k), options
 
+    def into(**replaced: Any) -> Call:
+        return ops.route.out, (logits, 3), {**outs._asdict(), **replaced}
+
     yield "route: top_k is 25; it must be from 1 to the 24 experts", route(25)
+    yield "route: 'logits' has 3 dimensions; it must be .tokens, experts.", (ops.route.default, (logits[None], 3), {})
+    yield "route: logits must be fp32, bf16 or fp16", (ops.route.default, (logits.double(), 3), {})
+    yield "route: the elements of the last dimension of 'logits' must lie side by side", (
+        ops.route.default, (logits.T.contiguous().T, 3), {})
     yield "route: align is 3; it must be a power of two", route(align=3)
+    yield "route: scale is -1.0.*; it must be a positive number", route(scale=-1.0)
+    yield "route: 'bias' is .23.; it must be .24.", route(bias=logits[0, :23])
     yield "route: 'bias' is bf16; it must be fp32", route(bias=logits[0].bfloat16())
     yield "route: 'bias' is not contiguous", route(bias=logits.T.contiguous().T[0])
     yield "route: 'expert_map' is i64; it must be i32", route(expert_map=logits[0].long())
@@ -98,20 +110,92 @@ def bad_calls() -> Iterator[tuple[str, tuple[Any, tuple[Any, ...], dict[str, Any
     yield "route: top_k is 3; the groups that are kept have 2 experts", route(groups=12)
     yield "route: capacity is -1; it must be 0 or more", route(capacity=-1)
     yield "route: capacity is a share .* token_count", route(capacity=100, token_count=one.int())
-    yield "route_weights: score is 'max'", (ops.route_weights.default, (logits, 3), {"score": "max"})
+    yield "route: ids_type is 'i8'; it must be i32 or i64", route(ids_type="i8")
+    yield "route: 'ids' is .8, 3.; it must be .9, 3.", into(ids=ids[:8])
+    yield "route: 'sorted' is not contiguous", into(sorted=outs.sorted.repeat(2)[::2])
+    yield "route: 'dropped' is .8, 3.; it must be .9, 3.", into(capacity=100, dropped=ids[:8].bool())
+    yield "route: 'dropped' is i32; it must be bool", into(capacity=100, dropped=ids)
+    yield "route: 'dropped' needs a capacity, without which nothing is dropped", into(dropped=ids.bool())
+    yield "route_weights: score is 'max'; it must be softmax, topk_softmax, sigmoid or sqrt_softplus", (
+        ops.route_weights.default, (logits, 3), {"score": "max"})
     yield "route_weights: 'ids' is i64; it must be i32", (ops.route_weights.out, (logits, 3),
                                                            {"ids": ids.long(), "weights": ids.float()})
+    yield "route_weights: 'weights' is .8, 3.; it must be .9, 3.", (
+        ops.route_weights.out, (logits, 3), {"ids": ids, "weights": ids[:8].float()})
     yield "route_weights: 'weights' is not contiguous", (
         ops.route_weights.out, (logits, 3), {"ids": ids, "weights": ids.float().T.contiguous().T})
     yield "route_ranks: ranks is 7; it must divide", (ops.route_ranks.default, (logits, 3, 7), {})
     yield "route_masked: segment is 0", (ops.route_masked.default, (logits, 3, 0), {})
-    yield "moe_dispatch: 'x' is fp32; it must be bf16", (ops.moe_dispatch.default,
-                                                         (rows.x.float(), rows.sorted, rows.inverse), {})
+
+
+def bad_moves() -> Iterator[tuple[str, Call]]:
+    """Likewise of moe_dispatch, moe_dispatch_e4m3 and moe_combine."""
+    rows = Rows()
+
+    def dispatch(x: Any = rows.x, sorted: Any = rows.sorted, inverse: Any = rows.inverse, **options: Any) -> Call:
+        overload = ops.moe_dispatch.out if "rows" in options else ops.moe_dispatch.default
+        return overload, (x, sorted, inverse), options
+
+    def combine(inverse: Any = rows.inverse, weights: Any = rows.weights, **options: Any) -> Call:
+        return (ops.moe_combine.out if options else ops.moe_combine.default), (rows.rows, inverse, weights), options
+
+    yield "moe_dispatch: 'x' has 1 dimensions", dispatch(rows.x[0])
+    yield "moe_dispatch: 'x' is fp32; it must be bf16", dispatch(rows.x.float())
+    yield "dispatch: the elements of the last dimension of 'x' must lie side by side", dispatch(rows.x.T.contiguous().T)
+    yield "moe_dispatch: 'sorted' has 2 dimensions", dispatch(sorted=rows.sorted[None])
+    yield "moe_dispatch: 'sorted' is i64; it must be i32", dispatch(sorted=rows.sorted.long())
+    yield "moe_dispatch: 'rows' is .*; it must be .[0-9]+, 256.", dispatch(rows=rows.rows[1:])
+    yield "moe_dispatch: padding is 'ones'; it must be zeros or none", dispatch(padding="ones")
+    e4m3 = ops.moe_dispatch_e4m3.default
+    yield "moe_dispatch_e4m3: scale is 'row'", (e4m3, (rows.x, rows.sorted, rows.inverse), {"scale": "row"})
     yield "moe_dispatch_e4m3: 'inverse' is .63, 2.; it must be .64, 2.", (
-        ops.moe_dispatch_e4m3.default, (rows.x, rows.sorted, rows.inverse[:63]), {})
-    yield "moe_combine: 'weights' is fp16; it must be fp32", (ops.moe_combine.default,
-                                                              (rows.rows, rows.inverse, rows.weights.half()), {})
+        e4m3, (rows.x, rows.sorted, rows.inverse[:63]), {})
+    yield "moe_combine: 'weights' is fp16; it must be fp32", combine(weights=rows.weights.half())
+    yield "moe_combine: 'weights' is .64, 1.; it must be .64, 2.", combine(weights=rows.weights[:, :1])
+    yield "moe_combine: 'inverse' is not contiguous", combine(rows.inverse.T.contiguous().T)
+    yield "moe_combine: 'out' is .63, 256.; it must be .64, 256.", combine(out=rows.x[:63])
+
+
+def bad_prefills() -> Iterator[tuple[str, Call]]:
+    """Likewise of prefill_attention."""
+    sequences = Sequences()
+    right, pages = sequences.arguments(), sequences.paged()
+    names = ("q", "k", "v", "q_offsets", "kv_offsets", "page_table", "seq_lens", "scale", "layout")
+
+    def prefill(given: tuple[Any, ...] = right, options: Any = None, **replaced: Any) -> Call:
+        return (ops.prefill_attention.default,
+                tuple(replaced.get(name, value) for name, value in zip(names, (*given, "NHD"))), options or {})
+
+    q, k, v, q_offsets, kv_offsets = right[:5]
+    yield "'q' has 2 dimensions; it must be .tokens, heads, head_dim.", prefill(q=q[0])
+    yield "'q' is fp32; it must be bf16 or fp16", prefill(q=q.float())
+    yield "'q' has 8 heads, no multiple of the 58 of 'k'", prefill(layout="HND")
+    yield "paged k and v need page_table and seq_lens", prefill(kv_offsets=None)
+    yield "paged k and v need", prefill(pages[:8], kv_offsets=kv_offsets)
+    yield "'k' has 3 dimensions; with page_table", prefill(pages[:8], k=k, v=v)
+    yield "'v' is fp16; it must be bf16", prefill(v=v.half())
+    yield "'k' has room for no token", prefill(k=k[:0], v=v[:0])
+    yield "'q_offsets' is i64; it must be i32", prefill(q_offsets=q_offsets.long())
+    yield "'kv_offsets' is i64; it must be i32", prefill(kv_offsets=kv_offsets.long())
+    yield "'kv_offsets' is .3.; it must be .4.", prefill(kv_offsets=kv_offsets[:3])
+    yield "'sinks' is fp16; it must be fp32", prefill(options={"sinks": torch.zeros(8, device=DEVICE).half()})
+    yield "window is 5; it needs causal=True", prefill(options={"window": 5, "causal": False})
+    yield "max_q is -1; it must be 0 or more", prefill(options={"max_q": -1})
+    yield "max_q is 59; q has 58 tokens", prefill(options={"max_q": 59})
+    yield "max_kv is 100; page_table, k and v have room for 58", prefill(options={"max_kv": 100})
+
+
+def bad_calls() -> Iterator[tuple[str, Call]]:
+    """What is said, and of what call. No family has most of the shapes."""
+    yield from bad_routes()
+    yield from bad_moves()
+    yield from bad_prefills()
+    inputs, one = Inputs(), torch.ones(1, device=DEVICE)
     yield "layout is 'XYZ'; it must be NHD or HND", decode(layout="XYZ")
+    yield "'q' has 2 dimensions", decode(q=inputs.q[0])
+    yield "'q' is fp32; it must be bf16 or fp16", decode(q=inputs.q.float())
+    yield "'q' has 3 heads, no multiple of the 2 of 'k_cache'", decode(
+        q=inputs.q[:, :3], k=inputs.k.expand(-1, -1, 2, -1))
     yield "'k_cache' has 2 dimensions", decode(k=inputs.k[0, 0])
     yield "'k_cache' is fp32; it must be bf16 like 'q', or e4m3", decode(k=inputs.k.float())
     yield "'k_cache' has heads of 64 elements; those of 'q' have 128", decode(k=inputs.k[..., :64])
@@ -121,10 +205,19 @@ def bad_calls() -> Iterator[tuple[str, tuple[Any, tuple[Any, ...], dict[str, Any
     yield "'page_table' is .3, 32.; it must be .4, 32.", decode(page_table=inputs.page_table[:3])
     yield "last dimension of 'page_table' must lie side by side", decode(
         page_table=inputs.page_table.T.contiguous().T)
+    yield "'seq_lens' is .2, 2.; it must be .4.", decode(seq_lens=inputs.lengths.reshape(2, 2))
     yield "'seq_lens' is i64; it must be i32", decode(seq_lens=inputs.lengths.long())
     yield "'seq_lens' is not contiguous", decode(seq_lens=inputs.lengths.repeat(2)[::2])
     yield "'sinks' is bf16; it must be fp32", decode(sinks=inputs.q[0, :, 0].contiguous(), window=77)
+    yield "'sinks' is .2, 4.; it must be .8.", decode(sinks=one.repeat(2, 4))
+    yield "'k_scale' is for keys and values in e4m3; 'k_cache' is bf16", decode(k_scale=one, v_scale=one)
+    yield "'v_scale' is for keys and values in e4m3", decode(v_scale=one)
+    yield "'lse' is .8, 4.; it must be .4, 8.", decode(lse=one.expand(8, 4))
+    yield "'lse' is .32.; it must be .4, 8.", decode(lse=one.repeat(32), out=torch.empty_like(inputs.q))
+    yield "'lse' is .4, 8.; it must be .4, 1, 8.", decode(q=inputs.q[:, None], lse=one.repeat(4, 8))
+    yield "'out' is fp32; it must be bf16", decode(out=inputs.q.float())
     yield "'out' is .3, 8, 128.; it must be .4, 8, 128.", decode(out=torch.empty_like(inputs.q[:3]))
+    yield "max_context is -5; it must be 0 or more", decode(max_context=-5)
     yield "max_context is 513; page_table and cache have room for 512", decode(max_context=513)
     yield "min_context is 300; the longest context is 200", decode(max_context=200, min_context=300)
     yield "total_tokens is -1; it must be 0 or more", decode(total_tokens=-1)
@@ -135,16 +228,6 @@ def bad_calls() -> Iterator[tuple[str, tuple[Any, tuple[Any, ...], dict[str, Any
     table = torch.zeros(1, (1 << 23) + 1, dtype=torch.int32, device=DEVICE).expand(4, -1)
     yield "'k_cache' with 'page_table' has room for sequences of 1073741952 tokens", decode(
         k=pages, v=pages, page_table=table)
-    sequences = Sequences()
-    q, k, v, q_offsets, kv_offsets, _, _, scale = sequences.arguments()
-    prefill = ops.prefill_attention.default
-    yield "'sinks' is fp16; it must be fp32", (
-        prefill, sequences.arguments(), {"sinks": torch.zeros(8, device=DEVICE).half()})
-    yield "'kv_offsets' is i64; it must be i32", (
-        prefill, (q, k, v, q_offsets, kv_offsets.long(), None, None, scale), {})
-    yield "'v' is fp16; it must be bf16", (prefill, (q, k, v.half(), q_offsets, kv_offsets, None, None, scale), {})
-    yield "'k' has room for no token", (prefill, (q, k[:0], v[:0], q_offsets, kv_offsets, None, None, scale), {})
-    yield "max_kv is 100; page_table, k and v have room for 58", (prefill, sequences.arguments(), {"max_kv": 100})
 
 
 @unittest.skipIf(REASON, REASON)
@@ -154,6 +237,34 @@ class ArgumentsTest(unittest.TestCase):
             with self.subTest(sentence):
                 with self.assertRaisesRegex(RuntimeError, f"^moetune.InvalidArgument: .*{sentence}"):
                     overload(*given, **options)
+
+    def test_what_is_not_tuned(self) -> None:
+        """The sentence names the search that tunes this very call."""
+        inputs, rows, logits, search = Inputs(), Rows(), Case().logits, "nothing is tuned for .*; run: moetune search "
+        moved = rows.sorted, rows.inverse
+        calls: tuple[tuple[str, Callable[[], Any]], ...] = (
+            ("decode_attention: " + search + "decode_attention --problem batch=4,q_heads=7,kv_heads=1,context=512,",
+             lambda: operators.decode_attention(inputs.q[:, :7], *inputs.arguments()[1:])),
+            ("prefill_attention: " + search + "prefill_attention --problem batch=3,q_heads=8,kv_heads=2,seqlen_q=40,"
+             "seqlen_kv=58,head_dim=64,page=0,dtype=bf16,window=7$",
+             lambda: operators.prefill_attention(*Sequences().arguments(), window=7, max_q=40)),
+            ("route: " + search + "router --problem tokens=64,experts=16,top_k=3,score=softmax,dtype=fp32",
+             lambda: operators.route(logits, 3)),
+            ("top_k=2,score=topk_softmax,dtype=fp32$",
+             lambda: operators.route(logits, 2, score="topk_softmax", renormalize=False)),
+            ("layout=masked,segment=9$", lambda: operators.route_masked(logits, 2, 9)),
+            ("outputs=ranks,ranks=2,ids=i64$", lambda: operators.route_ranks(logits, 2, 2)),
+            (search + "moe_dispatch --problem tokens=64,hidden=128,top_k=2$",
+             lambda: operators.moe_dispatch(rows.x[:, :128], *moved)),
+            (search + "moe_dispatch --problem tokens=64,hidden=256,top_k=2,out=e4m3,scale=token,scale_layout=row,"
+             "padding=none$", lambda: operators.moe_dispatch_e4m3(rows.x, *moved, scale="token", padding="none")),
+            (search + "moe_combine --problem tokens=64,hidden=128,top_k=2$",
+             lambda: operators.moe_combine(rows.rows[:, :128].contiguous(), rows.inverse, rows.weights)))
+        for sentence, work in calls:
+            with self.subTest(sentence), self.assertRaisesRegex(moetune.NotTuned, sentence):
+                work()
+        with self.assertRaisesRegex(RuntimeError, "^moetune.NotTuned: route: nothing is tuned"):
+            ops.route(logits, 3)
 
     def test_fake_tensors_with_the_same_words(self) -> None:
         for sentence, (overload, given, options) in bad_calls():
@@ -197,6 +308,11 @@ class ArgumentsTest(unittest.TestCase):
             with self.subTest(sentence), self.assertRaisesRegex(
                     RuntimeError, f"^moetune.InvalidArgument: decode_attention: {sentence}"):
                 overload(*given, **options)
+
+    def test_a_name_with_a_null_is_no_other_name(self) -> None:
+        overload, given, _ = decode(layout="NHD\0")
+        with self.assertRaisesRegex(RuntimeError, "^moetune.InvalidArgument: decode_attention: layout is 'NHD"):
+            overload(*given)
 
     def test_names_in_sentences_of_a_family(self) -> None:
         for sentence, work in (

@@ -83,48 +83,6 @@ class RouteTest(unittest.TestCase):
         out = operators.Routing(*poisoned(each.to(DEVICE) for each in plan_of_nothing()))
         self.check_routing(operators.route(empty, 2, out=out), plan_of_nothing())
 
-    def test_refused(self) -> None:
-        case, invalid = Case(), moetune.InvalidArgument
-        logits = case.logits
-        short = operators.Routing(*poisoned(each.to(DEVICE) for each in Case(tokens=63).right()))
-        fit = short._replace(ids=torch.empty(64, 2, dtype=torch.int32, device=DEVICE))
-        for kind, sentence, given, options in (
-                (invalid, "'logits' has 3 dimensions; it must be .tokens, experts.", (logits[None], 2), {}),
-                (invalid, "fp32, bf16 or fp16", (logits.double(), 2), {}),
-                (invalid, "top_k is 17; it must be from 1 to the 16 experts", (logits, 17), {}),
-                (invalid, "align is 3; it must be a power of two", (logits, 2), {"align": 3}),
-                (invalid, "scale is -1", (logits, 2), {"scale": -1.0}),
-                (invalid, "score is 'max'; it must be softmax, topk_softmax, sigmoid or sqrt_softplus", (logits, 2),
-                 {"score": "max"}),
-                (invalid, "'bias' is .15.; it must be .16.", (logits, 2), {"bias": logits[0, :15]}),
-                (invalid, "'ids' is .63, 2.; it must be .64, 2.", (logits, 2), {"out": short}),
-                (invalid, "'weights' is .63, 2.; it must be .64, 2.", (logits, 2), {"out": fit}),
-                (invalid, "groups", (logits, 2), {"groups": 3}),
-                (moetune.NotTuned, "top_k=2,score=topk_softmax,dtype=fp32$", (logits, 2),
-                 {"score": "topk_softmax", "renormalize": False}),
-                (moetune.NotTuned, "moetune search router --problem tokens=64,experts=16,top_k=3,score=softmax,"
-                 "dtype=fp32", (logits, 3), {})):
-            with self.assertRaisesRegex(kind, sentence):
-                operators.route(*given, **options)
-        with self.assertRaisesRegex((moetune.NotTuned, RuntimeError), "^(moetune.NotTuned: )?route: nothing is tuned"):
-            ops.route(logits, 3)
-
-    @if_tuned
-    def test_refused_by_the_family(self) -> None:
-        case = Case()
-        right = [each.to(DEVICE) for each in case.right()]
-        out = operators.Routing(*right)
-        for sentence, logits, wrong in (
-                ("'ids' is i64; it must be i32", case.logits, out._replace(ids=out.ids.long())),
-                ("'sorted' is not contiguous", case.logits, out._replace(sorted=out.sorted.repeat(2)[::2])),
-                ("side by side", case.logits.T.contiguous().T, out)):
-            with self.assertRaisesRegex(moetune.InvalidArgument, sentence):
-                operators.route(logits, 2, out=wrong)
-        if DEVICE == "cuda":
-            with self.assertRaises(moetune.WrongDevice):
-                operators.route(case.logits, 2, out=out._replace(ids=out.ids.cpu()))
-        self.check_routing(operators.route(case.logits, 2, out=out), case.right())
-
 
 if __name__ == "__main__":
     unittest.main(verbosity=VERBOSITY)
