@@ -22,7 +22,7 @@
 #include "bench/stored_cubin.h"
 #include "cache/cache.h"
 #include "include/moetune.h"
-#include "jobs/gpu_session.h"
+#include "jobs/session/gpu_session.h"
 #include "kernels/kernel_space.h"
 #include "kernels/registry.h"
 #include "tuner/child_roles.h"

@@ -19,10 +19,10 @@
 #include "bench/bench_main.h"
 #include "cache/cache.h"
 #include "cache/ranges.h"
+#include "dispatch/dispatch_table.h"
 #include "kernels/kernel_space.h"
 #include "kernels/registry.h"
 #include "ranges/range_table.h"
-#include "runtime/dispatch_table.h"
 #include "runtime/family_defaults.h"
 #include "soundness/stored_key.h"
 

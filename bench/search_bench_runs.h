@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "cache/key.h"
 #include "kernels/limits.h"
+#include "keys/key.h"
 #include "search/legal_space.h"
 #include "search/searcher.h"
 

@@ -1,7 +1,7 @@
 // The part of Cache that keeps compiled cubins, within a bound.
 #include "base/digest.h"
-#include "cache/blob.h"
 #include "cache/cache_impl.h"
+#include "cache/file/blob.h"
 
 namespace moetune {
 namespace {

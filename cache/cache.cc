@@ -4,11 +4,11 @@
 
 #include "base/environment.h"
 #include "cache/cache_impl.h"
-#include "cache/companions.h"
-#include "cache/file_system.h"
-#include "cache/journal.h"
+#include "cache/file/companions.h"
+#include "cache/file/file_system.h"
+#include "cache/file/journal.h"
 #include "cache/pack_rows.h"
-#include "cache/schema.h"
+#include "cache/schema/schema.h"
 #include "cache/tallies.h"
 
 namespace moetune {

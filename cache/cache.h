@@ -18,8 +18,8 @@
 #include <vector>
 
 #include "base/error.h"
-#include "cache/key.h"
 #include "cache/pack_manifest.h"
+#include "keys/key.h"
 
 namespace moetune {
 

@@ -8,10 +8,10 @@
 #include <string>
 
 #include "cache/cache.h"
-#include "cache/database.h"
+#include "cache/file/database.h"
+#include "cache/file/search_locks.h"
+#include "cache/file/settled_file.h"
 #include "cache/log_keeper.h"
-#include "cache/search_locks.h"
-#include "cache/settled_file.h"
 
 namespace moetune {
 

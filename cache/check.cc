@@ -6,12 +6,12 @@
 #include "base/format.h"
 #include "base/stored_time.h"
 #include "base/utf8.h"
-#include "cache/blob.h"
 #include "cache/cache_impl.h"
+#include "cache/file/blob.h"
 #include "cache/pack_rows.h"
 #include "cache/ranges.h"
-#include "cache/schema.h"
-#include "cache/schema_check.h"
+#include "cache/schema/schema.h"
+#include "cache/schema/schema_check.h"
 #include "cache/tallies.h"
 
 namespace moetune {

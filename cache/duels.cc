@@ -5,7 +5,7 @@
 
 #include "cache/cache_impl.h"
 #include "cache/merge.h"
-#include "cache/schema.h"
+#include "cache/schema/schema.h"
 
 namespace moetune {
 namespace {

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "cache/cache_impl.h"
-#include "cache/schema.h"
+#include "cache/schema/schema.h"
 #include "cache/tallies.h"
 
 namespace moetune {
@@ -42,7 +42,7 @@ std::int64_t used_bytes(const Database& database) {
   return database.integer_pragma("page_count") * database.integer_pragma("page_size") - free_bytes(database);
 }
 
-// Statements are literals (cache/database.h).
+// Statements are literals (cache/file/database.h).
 #define MOETUNE_OLD_GENERATIONS(TABLE, OWNER)                                                    \
   " FROM " TABLE " AS y WHERE generation <= (SELECT max(generation) FROM " TABLE " WHERE " OWNER \
   " = y." OWNER ") - ?"

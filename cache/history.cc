@@ -1,11 +1,11 @@
 // The part of Cache that keeps replaced winners and goes back to them.
 #include "cache/history.h"
 
-#include "cache/blob.h"
 #include "cache/cache_impl.h"
 #include "cache/duels.h"
+#include "cache/file/blob.h"
 #include "cache/generations.h"
-#include "cache/schema.h"
+#include "cache/schema/schema.h"
 
 namespace moetune {
 namespace {

@@ -5,7 +5,7 @@
 #include <mutex>
 #include <optional>
 
-#include "cache/database.h"
+#include "cache/file/database.h"
 
 namespace moetune {
 namespace {

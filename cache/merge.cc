@@ -8,7 +8,7 @@
 #include "cache/duels.h"
 #include "cache/history.h"
 #include "cache/ranges.h"
-#include "cache/schema.h"
+#include "cache/schema/schema.h"
 
 namespace moetune {
 namespace {

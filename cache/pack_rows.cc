@@ -2,7 +2,7 @@
 
 #include "base/digest.h"
 #include "cache/cache_impl.h"
-#include "cache/schema.h"
+#include "cache/schema/schema.h"
 
 namespace moetune {
 

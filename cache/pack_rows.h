@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "cache/database.h"
+#include "cache/file/database.h"
 #include "cache/pack_manifest.h"
 
 namespace moetune {

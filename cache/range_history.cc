@@ -1,10 +1,10 @@
 // The part of Cache that keeps replaced range tables and goes back to them.
-#include "cache/blob.h"
 #include "cache/cache_impl.h"
+#include "cache/file/blob.h"
 #include "cache/generations.h"
 #include "cache/history.h"
 #include "cache/ranges.h"
-#include "cache/schema.h"
+#include "cache/schema/schema.h"
 
 namespace moetune {
 namespace {

@@ -9,7 +9,7 @@
 #include "cache/cache_impl.h"
 #include "cache/history.h"
 #include "cache/pack_rows.h"
-#include "cache/schema.h"
+#include "cache/schema/schema.h"
 
 namespace moetune {
 namespace {

@@ -1,8 +1,8 @@
 // The part of Cache that stores winners, and the cubins that they share.
 #include "base/digest.h"
-#include "cache/blob.h"
 #include "cache/cache_impl.h"
 #include "cache/duels.h"
+#include "cache/file/blob.h"
 #include "cache/history.h"
 #include "cache/pack_rows.h"
 

@@ -1,6 +1,6 @@
 // The part of Cache that keeps its main file up with its log while a search writes, and marks it meanwhile.
 #include "cache/cache_impl.h"
-#include "cache/schema.h"
+#include "cache/schema/schema.h"
 
 namespace moetune {
 namespace {

@@ -7,8 +7,8 @@
 #include "cache/merge.h"
 #include "cache/ranges.h"
 #include "cli/output.h"
-#include "jobs/documents.h"
-#include "jobs/stores.h"
+#include "jobs/session/documents.h"
+#include "jobs/session/stores.h"
 #include "report/selection.h"
 
 namespace moetune {

@@ -5,7 +5,7 @@
 #include "cli/cache_actions.h"
 #include "cli/command.h"
 #include "cli/options.h"
-#include "jobs/documents.h"
+#include "jobs/session/documents.h"
 
 namespace moetune {
 namespace {

@@ -2,7 +2,7 @@
 #include "cli/cache_actions.h"
 #include "cli/command.h"
 #include "cli/text.h"
-#include "jobs/documents.h"
+#include "jobs/session/documents.h"
 
 namespace moetune {
 

@@ -8,7 +8,7 @@
 #include "cli/cache_actions.h"
 #include "cli/command.h"
 #include "cli/text.h"
-#include "jobs/stored_results.h"
+#include "jobs/stored/stored_results.h"
 
 namespace moetune {
 namespace {

@@ -2,8 +2,8 @@
 #include "cli/cache_actions.h"
 #include "cli/command.h"
 #include "cli/text.h"
-#include "jobs/documents.h"
-#include "jobs/orphans.h"
+#include "jobs/session/documents.h"
+#include "jobs/stored/orphans.h"
 
 namespace moetune {
 namespace {

@@ -7,7 +7,7 @@
 #include "cli/cache_actions.h"
 #include "cli/command.h"
 #include "cli/text.h"
-#include "jobs/stored_results.h"
+#include "jobs/stored/stored_results.h"
 #include "ranges/range_table.h"
 
 namespace moetune {

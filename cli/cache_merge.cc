@@ -3,7 +3,7 @@
 #include "cli/cache_actions.h"
 #include "cli/command.h"
 #include "cli/text.h"
-#include "jobs/record_rules.h"
+#include "jobs/session/record_rules.h"
 
 namespace moetune {
 namespace {

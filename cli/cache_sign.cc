@@ -4,7 +4,7 @@
 #include "cache/pack_signature.h"
 #include "cli/cache_actions.h"
 #include "cli/command.h"
-#include "jobs/documents.h"
+#include "jobs/session/documents.h"
 
 namespace moetune {
 

@@ -7,8 +7,8 @@
 #include "cli/pager.h"
 #include "cli/search_text.h"
 #include "cli/text.h"
-#include "jobs/record_rules.h"
-#include "jobs/stored_results.h"
+#include "jobs/session/record_rules.h"
+#include "jobs/stored/stored_results.h"
 #include "report/staleness.h"
 #include "retune/ledger.h"
 

@@ -15,7 +15,7 @@
 #include "cli/interrupt.h"
 #include "cli/settings.h"
 #include "cli/text.h"
-#include "jobs/stored_candidate.h"
+#include "jobs/stored/stored_candidate.h"
 
 namespace moetune {
 namespace {

@@ -5,7 +5,7 @@
 #include "cli/text.h"
 #include "jobs/calibrate_job.h"
 #include "jobs/compile_job.h"
-#include "jobs/documents.h"
+#include "jobs/session/documents.h"
 #include "replay/shipped.h"
 #include "tuner/compile/compiler.h"
 #include "tuner/worker/cuda_device.h"

@@ -12,8 +12,8 @@
 #include "cli/options.h"
 #include "cli/settings.h"
 #include "cli/text.h"
-#include "jobs/documents.h"
-#include "jobs/record_rules.h"
+#include "jobs/session/documents.h"
+#include "jobs/session/record_rules.h"
 #include "tuner/compile/compile_processes.h"
 #include "tuner/worker/cuda_device.h"
 

@@ -2,8 +2,8 @@
 
 #include "cli/command.h"
 #include "cli/text.h"
-#include "jobs/documents.h"
-#include "jobs/kernel_files.h"
+#include "jobs/session/documents.h"
+#include "jobs/session/kernel_files.h"
 #include "kernels/kernel_space.h"
 #include "kernels/registry.h"
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "cli/option_table.h"
-#include "jobs/job.h"
+#include "jobs/session/job.h"
 #include "report/selection.h"
 
 namespace moetune {

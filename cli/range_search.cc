@@ -11,7 +11,7 @@
 #include "cli/progress.h"
 #include "cli/text.h"
 #include "jobs/range_job.h"
-#include "serve/job_request.h"
+#include "serve/run/job_request.h"
 
 namespace moetune {
 namespace {

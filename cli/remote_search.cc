@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "serve/token_file.h"
+#include "serve/api/token_file.h"
 
 namespace moetune {
 namespace {

@@ -4,14 +4,14 @@
 #include <string>
 
 #include "cli/option_table.h"
-#include "jobs/stores.h"
-#include "serve/job_client.h"
+#include "jobs/session/stores.h"
+#include "serve/client/job_client.h"
 
 namespace moetune {
 
 struct RemoteOptions {
   std::string server;      // "http://127.0.0.1:7878"; "" for a local search
-  std::string token_file;  // serve/token_file.h; "" for none
+  std::string token_file;  // serve/api/token_file.h; "" for none
   std::string ca_file;
 };
 

@@ -9,7 +9,7 @@
 #include "cli/options.h"
 #include "cli/report_text.h"
 #include "cli/text.h"
-#include "jobs/stored_results.h"
+#include "jobs/stored/stored_results.h"
 #include "kernels/registry.h"
 #include "replay/shipped.h"
 #include "report/page.h"

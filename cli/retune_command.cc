@@ -17,7 +17,7 @@
 #include "retune/deadline.h"
 #include "retune/host_night.h"
 #include "retune/member_process.h"
-#include "serve/job_request.h"
+#include "serve/run/job_request.h"
 
 namespace moetune {
 namespace {

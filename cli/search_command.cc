@@ -10,10 +10,10 @@
 #include "cli/range_search.h"
 #include "cli/remote_search.h"
 #include "cli/search_text.h"
-#include "jobs/misses.h"
 #include "jobs/search_job.h"
+#include "jobs/stored/misses.h"
 #include "search/searcher.h"
-#include "serve/job_request.h"
+#include "serve/run/job_request.h"
 
 namespace moetune {
 namespace {

@@ -1,9 +1,9 @@
 #include "base/error.h"
 #include "cli/command.h"
 #include "cli/text.h"
-#include "jobs/documents.h"
-#include "serve/http_client.h"
-#include "serve/token_file.h"
+#include "http/http_client.h"
+#include "jobs/session/documents.h"
+#include "serve/api/token_file.h"
 #include "sync/sync.h"
 
 namespace moetune {

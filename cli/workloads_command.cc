@@ -3,7 +3,7 @@
 #include "base/suggest.h"
 #include "cli/command.h"
 #include "cli/text.h"
-#include "jobs/stored_results.h"
+#include "jobs/stored/stored_results.h"
 #include "ranges/grid.h"
 #include "workloads/from_misses.h"
 #include "workloads/model_config.h"

@@ -1,7 +1,7 @@
 #include "jobs/bench_job.h"
 
-#include "jobs/gpu_session.h"
-#include "jobs/stored_candidate.h"
+#include "jobs/session/gpu_session.h"
+#include "jobs/stored/stored_candidate.h"
 #include "tuner/quiet_watch.h"
 
 namespace moetune {

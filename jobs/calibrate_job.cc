@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "jobs/session.h"
+#include "jobs/session/session.h"
 
 namespace moetune {
 namespace {

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-#include "jobs/job.h"
+#include "jobs/session/job.h"
 #include "launch/device_info.h"
 #include "tuner/ceilings.h"
 #include "tuner/tune.h"

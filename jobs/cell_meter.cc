@@ -5,7 +5,7 @@
 
 #include "base/digest.h"
 #include "base/error.h"
-#include "jobs/stored_space.h"
+#include "jobs/session/stored_space.h"
 #include "tuner/plausibility.h"
 #include "tuner/trial_record.h"
 

@@ -13,10 +13,10 @@
 #include <string>
 #include <vector>
 
-#include "jobs/job.h"
 #include "jobs/launch_steps.h"
 #include "jobs/range_state.h"
-#include "jobs/session.h"
+#include "jobs/session/job.h"
+#include "jobs/session/session.h"
 #include "tuner/circuit_breaker.h"
 #include "tuner/judgement.h"
 #include "tuner/quiet_watch.h"

@@ -1,8 +1,8 @@
 #include "jobs/compile_job.h"
 
 #include "base/error.h"
-#include "jobs/device_choice.h"
-#include "jobs/kernel_files.h"
+#include "jobs/session/device_choice.h"
+#include "jobs/session/kernel_files.h"
 #include "kernels/kernel_space.h"
 #include "kernels/registry.h"
 #include "tuner/compile/compiler.h"

@@ -4,8 +4,8 @@
 #include <optional>
 #include <string>
 
-#include "jobs/documents.h"
-#include "jobs/job.h"
+#include "jobs/session/documents.h"
+#include "jobs/session/job.h"
 #include "tuner/compile/build.h"
 
 namespace moetune {

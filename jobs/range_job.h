@@ -5,11 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "jobs/documents.h"
-#include "jobs/job.h"
 #include "jobs/range_contest.h"
 #include "jobs/range_state.h"
-#include "jobs/subject.h"
+#include "jobs/session/documents.h"
+#include "jobs/session/job.h"
+#include "jobs/session/subject.h"
 #include "tuner/timings.h"
 
 namespace moetune {

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "dispatch/dispatch_table.h"
 #include "kernels/kernel.h"
 #include "ranges/range_table.h"
-#include "runtime/dispatch_table.h"
 
 namespace moetune {
 

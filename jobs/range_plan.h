@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "jobs/session.h"
+#include "jobs/session/session.h"
 #include "ranges/grid.h"
 
 namespace moetune {

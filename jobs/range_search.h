@@ -20,7 +20,7 @@
 #include "jobs/range_solution.h"
 #include "jobs/range_store.h"
 #include "jobs/range_variants.h"
-#include "jobs/session.h"
+#include "jobs/session/session.h"
 
 namespace moetune {
 

@@ -9,7 +9,7 @@
 #include "cache/cache.h"
 #include "jobs/cell_meter.h"
 #include "jobs/range_picks.h"
-#include "jobs/session.h"
+#include "jobs/session/session.h"
 #include "ranges/range_table.h"
 
 namespace moetune {

@@ -10,7 +10,7 @@
 #include "base/format.h"
 #include "jobs/calibrate_job.h"
 #include "jobs/range_plan.h"
-#include "jobs/session.h"
+#include "jobs/session/session.h"
 #include "replay/recording.h"
 #include "tuner/trial_record.h"
 

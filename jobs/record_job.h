@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "jobs/documents.h"
-#include "jobs/job.h"
-#include "jobs/subject.h"
+#include "jobs/session/documents.h"
+#include "jobs/session/job.h"
+#include "jobs/session/subject.h"
 #include "tuner/ceilings.h"
 #include "tuner/tune.h"
 

@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "base/suggest.h"
-#include "jobs/session.h"
+#include "jobs/session/session.h"
 #include "search/searcher.h"
 #include "tuner/history.h"
 

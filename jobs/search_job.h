@@ -3,9 +3,9 @@
 
 #include <cstdint>
 
-#include "jobs/documents.h"
-#include "jobs/job.h"
-#include "jobs/subject.h"
+#include "jobs/session/documents.h"
+#include "jobs/session/job.h"
+#include "jobs/session/subject.h"
 #include "tuner/tune.h"
 
 namespace moetune {

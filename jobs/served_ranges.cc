@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "jobs/stored_space.h"
+#include "jobs/session/stored_space.h"
 #include "tuner/judgement.h"
 
 namespace moetune {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "cache/key.h"
 #include "kernels/kernel.h"
+#include "keys/key.h"
 #include "ranges/grid.h"
 #include "ranges/range_table.h"
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "base/random_text.h"
-#include "jobs/gpu_session.h"
-#include "jobs/stored_candidate.h"
+#include "jobs/session/gpu_session.h"
+#include "jobs/stored/stored_candidate.h"
 
 namespace moetune {
 namespace {

@@ -5,8 +5,8 @@
 #include <optional>
 #include <string>
 
-#include "cache/key.h"
 #include "kernels/limits.h"
+#include "keys/key.h"
 
 namespace moetune {
 

@@ -12,8 +12,8 @@
 #include <string_view>
 #include <vector>
 
-#include "cache/key.h"
 #include "kernels/limits.h"
+#include "keys/key.h"
 #include "search/legal_space.h"
 #include "search/objective.h"
 #include "search/outcome.h"

@@ -6,7 +6,7 @@
 
 #include "base/format.h"
 #include "base/utf8.h"
-#include "jobs/stored_results.h"
+#include "jobs/stored/stored_results.h"
 
 namespace moetune {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "jobs/stored_space.h"
+#include "jobs/session/stored_space.h"
 #include "search/assignment.h"
 
 namespace moetune {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "cache/ranges.h"
-#include "jobs/documents.h"
+#include "jobs/session/documents.h"
 #include "ranges/range_table.h"
 #include "report/problem_grid.h"
 #include "report/selection.h"

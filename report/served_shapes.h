@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "jobs/documents.h"
-#include "jobs/stored_results.h"
+#include "jobs/session/documents.h"
+#include "jobs/stored/stored_results.h"
 
 namespace moetune {
 

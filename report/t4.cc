@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "base/version.h"
-#include "jobs/stored_results.h"
+#include "jobs/stored/stored_results.h"
 #include "search/outcome.h"
 
 namespace moetune {

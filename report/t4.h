@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "cache/cache.h"
-#include "jobs/documents.h"
+#include "jobs/session/documents.h"
 
 namespace moetune {
 

@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "base/stored_time.h"
-#include "jobs/stored_results.h"
+#include "jobs/stored/stored_results.h"
 #include "search/outcome.h"
 
 namespace moetune {

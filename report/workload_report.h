@@ -1,4 +1,4 @@
-// One workload as a report shows it: what is stored (jobs/stored_results.h) with what a reader asks next: how sure,
+// One workload as a report shows it: what is stored (jobs/stored/stored_results.h) with what a reader asks next: how sure,
 // faster than before, how old, whose, stale? Plain data, read by report.cc; for the thread that owns the cache.
 #pragma once
 
@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "cache/history.h"
-#include "jobs/stored_results.h"
+#include "jobs/stored/stored_results.h"
 #include "report/trial_series.h"
 #include "tuner/timings.h"
 

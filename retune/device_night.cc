@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "jobs/gpu_speed.h"
+#include "jobs/session/gpu_speed.h"
 #include "kernels/registry.h"
 #include "retune/session_subject.h"
 #include "retune/stale_ranges.h"

@@ -9,9 +9,9 @@
 #include <optional>
 #include <string>
 
-#include "cache/search_locks.h"
-#include "jobs/device_choice.h"
-#include "jobs/key_finder.h"
+#include "cache/file/search_locks.h"
+#include "jobs/session/device_choice.h"
+#include "jobs/stored/key_finder.h"
 #include "retune/ledger.h"
 #include "retune/memory.h"
 #include "retune/night.h"

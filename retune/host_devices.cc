@@ -5,8 +5,8 @@
 
 #include "base/error.h"
 #include "base/statistics.h"
-#include "jobs/device_choice.h"
-#include "jobs/gpu_choice.h"
+#include "jobs/session/device_choice.h"
+#include "jobs/session/gpu_choice.h"
 
 namespace moetune {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "jobs/device_choice.h"
+#include "jobs/session/device_choice.h"
 
 namespace moetune {
 

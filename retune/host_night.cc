@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "base/format.h"
-#include "jobs/stores.h"
+#include "jobs/session/stores.h"
 #include "retune/device_night.h"
 #include "retune/member_process.h"
 

@@ -12,7 +12,7 @@
 #include <optional>
 #include <string>
 
-#include "cache/key.h"
+#include "keys/key.h"
 #include "retune/staleness.h"
 #include "retune/triage.h"
 

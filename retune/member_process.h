@@ -16,7 +16,7 @@
 #include <thread>
 #include <vector>
 
-#include "jobs/documents.h"
+#include "jobs/session/documents.h"
 #include "tuner/process/protocol.h"
 
 namespace moetune {

@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "base/error.h"
-#include "jobs/stores.h"
+#include "jobs/session/stores.h"
 #include "retune/device_night.h"
 #include "retune/stale_ranges.h"
 

@@ -2,7 +2,7 @@
 // ends. Nights of equal devices over one cache, a process each, share the work: each takes the most valuable workload
 // that no other one holds. host_night.h starts such processes.
 //
-// A job as in jobs/job.h. One night a GPU at a time (night_lock.h). Killed at any moment, the next night goes
+// A job as in jobs/session/job.h. One night a GPU at a time (night_lock.h). Killed at any moment, the next night goes
 // on: what is done is in the ledger, trials are in the cache. Throws BrokenEnvironment if another night goes on,
 // BadInput for a list or an option; what one workload throws is that workload's failure. What a listener throws ends
 // the night.
@@ -14,8 +14,8 @@
 #include <string>
 #include <vector>
 
-#include "jobs/documents.h"
 #include "jobs/search_job.h"
+#include "jobs/session/documents.h"
 #include "retune/ledger.h"
 #include "retune/plan.h"
 #include "retune/rework.h"

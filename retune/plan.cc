@@ -8,8 +8,8 @@
 #include "base/resources.h"
 #include "base/time_stamp.h"
 #include "cache/merge.h"
-#include "jobs/stored_results.h"
-#include "jobs/stored_space.h"
+#include "jobs/session/stored_space.h"
+#include "jobs/stored/stored_results.h"
 #include "kernels/registry.h"
 #include "tuner/judgement.h"
 

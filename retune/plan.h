@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "cache/cache.h"
-#include "jobs/key_finder.h"
+#include "jobs/stored/key_finder.h"
 #include "retune/ledger.h"
 #include "retune/shard.h"
 #include "retune/triage.h"

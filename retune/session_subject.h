@@ -5,8 +5,8 @@
 #include <optional>
 
 #include "jobs/search_job.h"
-#include "jobs/session.h"
-#include "jobs/stored_results.h"
+#include "jobs/session/session.h"
+#include "jobs/stored/stored_results.h"
 #include "retune/rework.h"
 
 namespace moetune {

@@ -6,7 +6,7 @@
 #include "base/format.h"
 #include "cache/ranges.h"
 #include "jobs/served_ranges.h"
-#include "jobs/stored_results.h"
+#include "jobs/stored/stored_results.h"
 #include "kernels/registry.h"
 
 namespace moetune {

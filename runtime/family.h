@@ -15,9 +15,9 @@
 #include <string>
 #include <vector>
 
+#include "dispatch/dispatch_table.h"
 #include "kernels/kernel.h"
 #include "launch/driver.h"
-#include "runtime/dispatch_table.h"
 #include "runtime/family_entries.h"
 #include "runtime/launch_cache.h"
 #include "runtime/layers.h"

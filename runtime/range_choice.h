@@ -11,7 +11,7 @@
 
 #include <span>
 
-#include "runtime/dispatch_table.h"
+#include "dispatch/dispatch_table.h"
 #include "runtime/family_entries.h"
 
 namespace moetune {

@@ -11,8 +11,8 @@
 #include <span>
 #include <vector>
 
+#include "dispatch/dispatch_table.h"
 #include "kernels/family_interface.h"
-#include "runtime/dispatch_table.h"
 
 namespace moetune {
 

@@ -17,8 +17,8 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "retune/night_lock.h"
-#include "serve/memory_watch.h"
-#include "serve/served_devices.h"
+#include "serve/run/memory_watch.h"
+#include "serve/run/served_devices.h"
 
 namespace moetune {
 namespace {

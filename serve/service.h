@@ -13,9 +13,9 @@
 #include <string>
 #include <vector>
 
-#include "jobs/stores.h"
-#include "serve/api.h"
-#include "serve/http_server.h"
+#include "http/http_server.h"
+#include "jobs/session/stores.h"
+#include "serve/api/api.h"
 
 namespace moetune {
 

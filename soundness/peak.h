@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <string>
 
-#include "cache/key.h"
 #include "kernels/cost.h"
+#include "keys/key.h"
 
 namespace moetune {
 

@@ -4,8 +4,8 @@
 
 #include <string>
 
-#include "cache/key.h"
 #include "kernels/kernel.h"
+#include "keys/key.h"
 
 namespace moetune {
 

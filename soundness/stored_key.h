@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "cache/key.h"
 #include "kernels/kernel.h"
+#include "keys/key.h"
 #include "search/space.h"
 
 namespace moetune {

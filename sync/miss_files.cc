@@ -9,7 +9,7 @@
 #include "base/json.h"
 #include "base/regular_file.h"
 #include "base/replace_file.h"
-#include "jobs/misses.h"
+#include "jobs/stored/misses.h"
 
 namespace moetune {
 namespace {

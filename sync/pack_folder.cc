@@ -11,7 +11,7 @@
 #include "base/json.h"
 #include "base/regular_file.h"
 #include "base/replace_file.h"
-#include "jobs/record_rules.h"
+#include "jobs/session/record_rules.h"
 #include "sync/miss_files.h"
 
 namespace moetune {

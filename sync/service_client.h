@@ -9,7 +9,7 @@
 #include <string>
 
 #include "base/error.h"
-#include "serve/http_client.h"
+#include "http/http_client.h"
 
 namespace moetune {
 

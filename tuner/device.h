@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "cache/timing.h"
 #include "kernels/kernel.h"
+#include "keys/timing.h"
 #include "launch/device_info.h"
 #include "search/outcome.h"
 #include "tuner/compile/build.h"

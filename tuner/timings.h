@@ -1,4 +1,4 @@
-// A winner's times under every timing (cache/timing.h), and whether another configuration would have won there. Stored
+// A winner's times under every timing (keys/timing.h), and whether another configuration would have won there. Stored
 // beside the winner as JSON. Plain values, pure functions.
 #pragma once
 
@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "cache/timing.h"
+#include "keys/timing.h"
 
 namespace moetune {
 

@@ -6,8 +6,8 @@
 
 #include "base/error.h"
 #include "base/utf8.h"
-#include "jobs/misses.h"
 #include "jobs/served_ranges.h"
+#include "jobs/stored/misses.h"
 #include "kernels/registry.h"
 #include "ranges/grid.h"
 

@@ -4,8 +4,8 @@
 #include <chrono>
 
 #include "base/error.h"
-#include "jobs/key_finder.h"
-#include "jobs/stores.h"
+#include "jobs/session/stores.h"
+#include "jobs/stored/key_finder.h"
 #include "tuner/trial_record.h"
 
 namespace moetune {

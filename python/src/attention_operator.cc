@@ -7,7 +7,7 @@
 namespace moetune::python {
 namespace {
 
-constexpr int64_t kMostRoom = int64_t{1} << 30;  // tokens of a sequence: kernels/attention_call.h
+constexpr int64_t kMostRoom = int64_t{1} << 30;  // tokens of a sequence: kernels/attention/call.h
 constexpr double kLeastScale = 0x1p-100;         // likewise
 
 struct AttentionFacts {

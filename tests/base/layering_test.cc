@@ -83,8 +83,8 @@ const std::vector<Vendor> kVendors = {
     {"NVML", std::regex("nvml\\.h"), "tuner/worker", true},
     {"SQLite", std::regex("sqlite3.*\\.h|SQLiteCpp/.*"), "cache", false},
     {"Boost.Program_options", std::regex("boost/program_options.*"), "cli", false},
-    {"the rest of Boost", std::regex("boost/(?!program_options).*"), "serve", false},
-    {"OpenSSL", std::regex("openssl/.*"), "serve", false},
+    {"the rest of Boost", std::regex("boost/(?!program_options).*"), "http", false},
+    {"OpenSSL", std::regex("openssl/.*"), "http", false},
     {"libsodium", std::regex("sodium(/.*)?\\.h"), "base", true},
 };
 
@@ -138,7 +138,7 @@ std::vector<std::string> homeless_vendors(const std::vector<Source>& sources) {
         return std::regex_match(header, vendor.header);
       });
       if (!uses) continue;
-      if (room_of(source.path) == vendor.home) {
+      if (room_of(source.path) == vendor.home || source.path.starts_with(vendor.home + "/")) {
         at_home.insert(source.path);
       } else {
         wrong.push_back(source.path + " includes " + vendor.name + ", whose home is " + vendor.home);
@@ -174,10 +174,10 @@ std::vector<std::string> readers_of_variables(const std::vector<Source>& sources
 // A file that a user names may be a pipe, which base/regular_file.h does not wait for.
 std::vector<std::string> openers_of_files(const std::vector<Source>& sources) {
   static const std::set<std::string> apart = {
-      "cache/companions.cc",                              // once its kind is known
-      "cli/cache_extract.cc",  "cli/compile_command.cc",  // in a folder, or of a name, that is new
-      "retune/memory.cc",      "retune/night_lock.cc",
-      "serve/memory_watch.cc", "tuner/compile/compile_child.cc"};  // /proc
+      "cache/file/companions.cc",                             // once its kind is known
+      "cli/cache_extract.cc",      "cli/compile_command.cc",  // in a folder, or of a name, that is new
+      "retune/memory.cc",          "retune/night_lock.cc",
+      "serve/run/memory_watch.cc", "tuner/compile/compile_child.cc"};  // /proc
   static const std::regex opens("std::[io]?fstream[ (]|fopen\\(");
   std::vector<std::string> wrong;
   for (const Source& source : sources) {

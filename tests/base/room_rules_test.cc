@@ -165,8 +165,8 @@ TEST_CASE("random bytes are the kernel's: std::random_device would want glibc 2.
 }
 
 TEST_CASE("no room but kernels knows a kernel by name") {
-  const std::set<std::string> yardsticks = {"jobs/calibrate_job.cc",  // by which ceilings are measured
-                                            "jobs/gpu_speed.cc"};     // and GPUs compared
+  const std::set<std::string> yardsticks = {"jobs/calibrate_job.cc",       // by which ceilings are measured
+                                            "jobs/session/gpu_speed.cc"};  // and GPUs compared
   CHECK(kernel_names().size() >= 3);
   CHECK(lines_naming_kernels(without(sources_of(rooms_but({"kernels"})), yardsticks)) == "");
   CHECK(lines_naming_kernels({{"cli/a.cc", "if (kernel == \"decode_attention\") {}\n"}}) == "cli/a.cc:1\n");
@@ -198,7 +198,7 @@ TEST_CASE("comments begin with a verb or the thing they name") {
   // Rooms join once all of theirs do.
   const std::set<std::string> rooms = {"base",   "cli",     "include", "kernels",   "launch", "replay",
                                        "report", "runtime", "search",  "soundness", "tuner",  "workloads"};
-  const std::set<std::string> later = {"runtime/dispatch_table.cc", "runtime/dispatch_table.h"};
+  const std::set<std::string> later = {"dispatch/dispatch_table.cc", "dispatch/dispatch_table.h"};
   CHECK(riddles(without(sources_of(rooms), later)) == "");
   CHECK(riddles({{"a.h", "// Of an object.\nint f();\n  // What it holds.\n"}}) == "a.h:1\na.h:3\n");
   CHECK(riddles({{"a.h", "// Holds words.\n// Of these, none.\nint of;  // What.\n"}}) == "");

@@ -6,12 +6,12 @@
 #include <vector>
 
 #include "base/digest.h"
-#include "cache/blob.h"
-#include "cache/database.h"
+#include "cache/file/blob.h"
+#include "cache/file/database.h"
 #include "cache/history.h"
 #include "cache/merge.h"
 #include "cache/ranges.h"
-#include "cache/schema.h"
+#include "cache/schema/schema.h"
 #include "tests/cache/support.h"
 
 using moetune::Cache;

@@ -8,7 +8,7 @@
 #include "cache/history.h"
 #include "cache/pack.h"
 #include "cache/ranges.h"
-#include "cache/schema.h"
+#include "cache/schema/schema.h"
 #include "tests/cache/support.h"
 
 using moetune::Cache;

@@ -9,7 +9,7 @@
 #include <chrono>
 #include <thread>
 
-#include "cache/database.h"
+#include "cache/file/database.h"
 #include "tests/cache/support.h"
 
 using moetune::Cache;

@@ -12,7 +12,7 @@
 #include <thread>
 
 #include "cache/cache.h"
-#include "cache/database.h"
+#include "cache/file/database.h"
 #include "tests/cache/support.h"
 #include "tests/within_a_while.h"
 

@@ -4,7 +4,7 @@
 #include "cache/gc.h"
 #include "cache/merge.h"
 #include "cache/pack.h"
-#include "cache/schema.h"
+#include "cache/schema/schema.h"
 #include "tests/cache/support.h"
 
 using namespace cache_test;

@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "cache/cache.h"
-#include "cache/settled_file.h"
+#include "cache/file/settled_file.h"
 #include "tests/cache/support.h"
 
 using moetune::Cache;

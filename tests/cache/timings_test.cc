@@ -3,12 +3,12 @@
 #include <doctest/doctest.h>
 
 #include "base/digest.h"
-#include "cache/blob.h"
+#include "cache/file/blob.h"
 #include "cache/history.h"
 #include "cache/merge.h"
 #include "cache/ranges.h"
-#include "cache/schema.h"
-#include "cache/timing.h"
+#include "cache/schema/schema.h"
+#include "keys/timing.h"
 #include "tests/cache/support.h"
 
 using moetune::Cache;

@@ -3,7 +3,7 @@
 #include <random>
 
 #include "cache/cache.h"
-#include "cache/database.h"
+#include "cache/file/database.h"
 #include "kernels/plan.h"
 #include "tests/cli/tool.h"
 

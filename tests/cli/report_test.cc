@@ -3,7 +3,7 @@
 #include <sys/stat.h>
 
 #include "cache/cache.h"
-#include "jobs/kernel_files.h"
+#include "jobs/session/kernel_files.h"
 #include "tests/cli/tool.h"
 
 using namespace moetune::testing;

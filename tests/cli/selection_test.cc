@@ -1,6 +1,6 @@
 // Which workloads `cache ls` and `report` show, in what order, and how a terminal shows many.
 #include "cache/cache.h"
-#include "jobs/kernel_files.h"
+#include "jobs/session/kernel_files.h"
 #include "tests/cli/tool.h"
 
 using namespace moetune::testing;

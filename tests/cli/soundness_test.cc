@@ -1,6 +1,6 @@
 // Every command says the same of a record that cannot be true, though its digests are right.
 #include "cache/cache.h"
-#include "jobs/kernel_files.h"
+#include "jobs/session/kernel_files.h"
 #include "tests/cli/tool.h"
 #include "tests/soundness/forgeries.h"
 

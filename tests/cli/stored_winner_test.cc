@@ -3,7 +3,7 @@
 #include <thread>
 
 #include "cache/cache.h"
-#include "cache/database.h"
+#include "cache/file/database.h"
 #include "tests/cli/tool.h"
 #include "tests/paths.h"
 

@@ -1,6 +1,6 @@
 // Workloads with trials and no stored winner: of a search that was killed, or that compiled nothing.
 #include "cache/cache.h"
-#include "jobs/kernel_files.h"
+#include "jobs/session/kernel_files.h"
 #include "tests/cli/tool.h"
 
 using namespace moetune::testing;

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "kernels/prefill_attention_reference.h"
+#include "kernels/prefill_attention/reference.h"
 #include "kernels/registry.h"
 #include "tests/fake_cuda/fake_cuda.h"
 

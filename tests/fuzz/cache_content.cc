@@ -6,7 +6,7 @@
 #include "base/digest.h"
 #include "base/format.h"
 #include "base/regular_file.h"
-#include "jobs/kernel_files.h"
+#include "jobs/session/kernel_files.h"
 #include "kernels/plan.h"
 #include "kernels/registry.h"
 #include "tests/fuzz/target.h"

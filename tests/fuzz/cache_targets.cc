@@ -2,7 +2,7 @@
 #include <fstream>
 
 #include "base/regular_file.h"
-#include "jobs/record_rules.h"
+#include "jobs/session/record_rules.h"
 #include "report/page.h"
 #include "report/report_document.h"
 #include "tests/fuzz/cache_content.h"

@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <string>
 
-#include "cache/database.h"
+#include "cache/file/database.h"
 #include "tests/fuzz/cache_content.h"
 #include "tests/fuzz/mutator.h"
 #include "tests/fuzz/target.h"

@@ -6,8 +6,8 @@
 
 #include <cstdlib>
 
+#include "http/http_client.h"
 #include "replay/recording.h"
-#include "serve/http_client.h"
 #include "serve/service.h"
 #include "tests/fuzz/mutator.h"
 #include "tests/fuzz/target.h"

@@ -3,7 +3,7 @@
 
 #include "base/error.h"
 #include "cache/pack_signature.h"
-#include "serve/http_client.h"
+#include "http/http_client.h"
 #include "sync/pack_folder.h"
 #include "tests/fuzz/mutator.h"
 #include "tests/fuzz/target.h"

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "jobs/device_choice.h"
+#include "jobs/session/device_choice.h"
 #include "tests/jobs/made_up_range.h"
 #include "tests/jobs/temporary_folder.h"
 #include "tuner/trial_record.h"

@@ -10,7 +10,7 @@
 #include "jobs/calibrate_job.h"
 #include "jobs/record_job.h"
 #include "jobs/search_job.h"
-#include "jobs/stored_results.h"
+#include "jobs/stored/stored_results.h"
 #include "jobs/verify_job.h"
 #include "tests/jobs/temporary_folder.h"
 #include "tests/paths.h"

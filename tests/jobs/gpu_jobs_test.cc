@@ -7,7 +7,7 @@
 #include "jobs/bench_job.h"
 #include "jobs/calibrate_job.h"
 #include "jobs/search_job.h"
-#include "jobs/stored_candidate.h"
+#include "jobs/stored/stored_candidate.h"
 #include "jobs/verify_job.h"
 #include "tests/jobs/temporary_folder.h"
 #include "tests/paths.h"

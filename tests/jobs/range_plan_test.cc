@@ -9,7 +9,7 @@
 #include <set>
 
 #include "base/error.h"
-#include "jobs/device_choice.h"
+#include "jobs/session/device_choice.h"
 #include "ranges/range_table.h"
 #include "tests/jobs/made_up_range.h"
 #include "tests/jobs/temporary_folder.h"

@@ -7,7 +7,7 @@
 #include <random>
 #include <string>
 
-#include "kernels/decode_attention_call.h"
+#include "kernels/decode_attention/call.h"
 #include "kernels/kernel.h"
 
 namespace moetune {

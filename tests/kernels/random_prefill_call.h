@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "kernels/prefill_attention_call.h"
+#include "kernels/prefill_attention/call.h"
 #include "tests/kernels/random_call.h"
 
 namespace moetune {

@@ -8,7 +8,7 @@
 
 #include "cache/cache.h"
 #include "cache/ranges.h"
-#include "jobs/kernel_files.h"
+#include "jobs/session/kernel_files.h"
 #include "ranges/range_table.h"
 #include "search/random.h"
 #include "tests/report/reported_cache.h"

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "cache/cache.h"
-#include "jobs/kernel_files.h"
+#include "jobs/session/kernel_files.h"
 #include "tests/jobs/temporary_folder.h"
 
 namespace moetune::testing {

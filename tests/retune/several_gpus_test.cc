@@ -8,8 +8,8 @@
 #include <sstream>
 #include <stdexcept>
 
-#include "jobs/gpu_speed.h"
-#include "jobs/session.h"
+#include "jobs/session/gpu_speed.h"
+#include "jobs/session/session.h"
 #include "kernels/registry.h"
 #include "retune/device_night.h"
 #include "retune/host_devices.h"

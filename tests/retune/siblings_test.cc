@@ -2,7 +2,7 @@
 #include <doctest/doctest.h>
 
 #include "base/error.h"
-#include "jobs/gpu_speed.h"
+#include "jobs/session/gpu_speed.h"
 #include "retune/host_devices.h"
 
 using namespace moetune;

@@ -9,7 +9,7 @@
 #include <optional>
 #include <vector>
 
-#include "cache/database.h"
+#include "cache/file/database.h"
 #include "cache/pack.h"
 #include "cache/pack_signature.h"
 #include "runtime/layers.h"

@@ -5,7 +5,7 @@
 #include <fstream>
 #include <limits>
 
-#include "cache/database.h"
+#include "cache/file/database.h"
 #include "cache/pack.h"
 #include "tests/cache/support.h"
 #include "tests/runtime/decode_tensors.h"

@@ -1,7 +1,7 @@
 // Which of a family's stored winners and defaults serve: those that are of the family, load, and beat the default.
 #include <doctest/doctest.h>
 
-#include "cache/database.h"
+#include "cache/file/database.h"
 #include "kernels/kernel_space.h"
 #include "kernels/registry.h"
 #include "tests/runtime/fake_cache.h"

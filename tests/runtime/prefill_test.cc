@@ -8,7 +8,7 @@
 
 #include "include/moetune.h"
 #include "kernels/buffer.h"
-#include "kernels/prefill_attention_call.h"
+#include "kernels/prefill_attention/call.h"
 #include "kernels/registry.h"
 #include "tests/runtime/decode_tensors.h"
 #include "tests/runtime/fake_cache.h"

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cache/cache_impl.h"
-#include "cache/database.h"
+#include "cache/file/database.h"
 #include "cache/pack.h"
 #include "kernels/registry.h"
 #include "ranges/range_table.h"

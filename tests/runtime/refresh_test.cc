@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "cache/database.h"
+#include "cache/file/database.h"
 #include "kernels/kernel_space.h"
 #include "kernels/registry.h"
 #include "runtime/runtime.h"

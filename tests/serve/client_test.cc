@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "serve/job_client.h"
+#include "serve/client/job_client.h"
 #include "tests/sync/scripted_server.h"
 
 using namespace moetune;

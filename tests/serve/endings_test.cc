@@ -4,8 +4,8 @@
 #include <ctime>
 #include <thread>
 
-#include "serve/job_queue.h"
-#include "serve/job_request.h"
+#include "serve/queue/job_queue.h"
+#include "serve/run/job_request.h"
 #include "tests/serve/running_service.h"
 #include "tests/serve/scripted_driver.h"
 

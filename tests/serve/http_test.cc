@@ -2,8 +2,8 @@
 #include <atomic>
 #include <limits>
 
-#include "cache/database.h"
-#include "serve/http_server.h"
+#include "cache/file/database.h"
+#include "http/http_server.h"
 #include "tests/serve/raw_http.h"
 #include "tests/serve/running_service.h"
 

@@ -1,8 +1,8 @@
 #include <ctime>
 
-#include "serve/job_client.h"
-#include "serve/job_queue.h"
-#include "serve/job_request.h"
+#include "serve/client/job_client.h"
+#include "serve/queue/job_queue.h"
+#include "serve/run/job_request.h"
 #include "tests/serve/running_service.h"
 
 using namespace moetune;

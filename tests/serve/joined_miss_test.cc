@@ -1,8 +1,8 @@
 // A missed shape that a client asks for too, and what is left of that once the client has withdrawn.
 #include <ctime>
 
-#include "cache/database.h"
-#include "serve/job_queue.h"
+#include "cache/file/database.h"
+#include "serve/queue/job_queue.h"
 #include "tests/serve/running_service.h"
 
 using namespace moetune;

@@ -1,8 +1,8 @@
 // Jobs of every kind: what a recording can do on recordings, the rest on the scripted GPU of tests/fake_cuda.
 #include <algorithm>
 
-#include "serve/job_client.h"
-#include "serve/job_request.h"
+#include "serve/client/job_client.h"
+#include "serve/run/job_request.h"
 #include "tests/jobs/made_up_range.h"
 #include "tests/serve/running_service.h"
 #include "tests/serve/scripted_driver.h"

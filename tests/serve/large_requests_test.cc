@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <chrono>
 
-#include "serve/job_document.h"
-#include "serve/job_queue.h"
+#include "serve/queue/job_document.h"
+#include "serve/queue/job_queue.h"
 #include "tests/serve/running_service.h"
 
 using namespace moetune;

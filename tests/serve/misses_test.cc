@@ -10,7 +10,7 @@
 #include <cstdlib>
 #include <mutex>
 
-#include "serve/memory_watch.h"
+#include "serve/run/memory_watch.h"
 #include "tests/paths.h"
 #include "tests/serve/running_service.h"
 #include "tests/serve/scripted_driver.h"

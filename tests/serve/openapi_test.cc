@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "base/resources.h"
-#include "serve/job_request.h"
+#include "serve/run/job_request.h"
 #include "tests/paths.h"
 #include "tests/serve/running_service.h"
 

@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "base/regular_file.h"
-#include "serve/pack_shelf.h"
+#include "serve/api/pack_shelf.h"
 #include "tests/paths.h"
 #include "tests/serve/running_service.h"
 #include "tests/serve/scripted_driver.h"

@@ -14,7 +14,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "serve/http_client.h"
+#include "http/http_client.h"
 #include "serve/service.h"
 #include "tests/within_a_while.h"
 

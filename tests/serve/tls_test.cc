@@ -4,8 +4,8 @@
 #include <cstdlib>
 
 #include "base/error.h"
-#include "serve/job_client.h"
-#include "serve/job_request.h"
+#include "serve/client/job_client.h"
+#include "serve/run/job_request.h"
 #include "tests/serve/running_service.h"
 
 using namespace moetune;

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "kernels/kernel_space.h"
-#include "kernels/moe_dispatch_problem.h"
+#include "kernels/moe/moe_dispatch_problem.h"
 #include "tests/simt/simt_problem.h"
 
 using namespace moetune;

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <limits>
 
-#include "kernels/router_reference.h"
+#include "kernels/moe/router_reference.h"
 #include "tests/simt/routed_problem.h"
 
 using namespace moetune;

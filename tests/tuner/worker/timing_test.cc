@@ -1,5 +1,5 @@
 // How launches follow each other while they are timed, by the real worker over a scripted stand-in for libcuda.
-#include "cache/timing.h"
+#include "keys/timing.h"
 
 #include <doctest/doctest.h>
 

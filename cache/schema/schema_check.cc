@@ -1,0 +1,122 @@
+#include "cache/schema/schema_check.h"
+
+#include <cctype>
+#include <map>
+
+#include "base/digest.h"
+#include "cache/schema/schema.h"
+
+namespace moetune {
+namespace {
+
+using Sentences = std::vector<std::string>;
+
+// What a statement says, however it is laid out.
+std::string normalize_whitespace(const std::string& sql) {
+  std::string text;
+  for (const char c : sql) {
+    if (!std::isspace(static_cast<unsigned char>(c))) {
+      text += c;
+    } else if (!text.empty() && text.back() != ' ') {
+      text += ' ';
+    }
+  }
+  return text;
+}
+
+struct Object {
+  std::string type;  // "table", "index", "trigger", "view"
+  std::string sql;
+};
+
+std::map<std::string, Object> objects_of(const Database& database) {
+  std::map<std::string, Object> objects;
+  Query row = database.query(
+      "SELECT name, type, coalesce(sql, '') FROM sqlite_schema WHERE name NOT LIKE 'sqlite\\_%' ESCAPE '\\'");
+  while (row.step()) objects[row.text(0)] = {row.text(1), normalize_whitespace(row.text(2))};
+  return objects;
+}
+
+// Each column with its declaration: "TEXT NOT NULL".
+std::map<std::string, std::string> columns_of(const Database& database, const std::string& table) {
+  std::map<std::string, std::string> columns;
+  Query row = database.query(
+      "SELECT name, type || iif(\"notnull\", ' NOT NULL', '') || iif(pk, ' PRIMARY KEY', '') ||"
+      " coalesce(' DEFAULT ' || dflt_value, '') FROM pragma_table_xinfo(?, 'main')",
+      table);
+  while (row.step()) columns[row.text(0)] = row.text(1);
+  return columns;
+}
+
+void compare_columns(const std::string& table, const std::map<std::string, std::string>& wanted,
+                     const std::map<std::string, std::string>& found, Sentences& differences) {
+  for (const auto& [name, declaration] : wanted) {
+    const auto column = found.find(name);
+    if (column == found.end()) {
+      differences.push_back("the table " + table + " has no column " + name);
+    } else if (column->second != declaration) {
+      differences.push_back("the column " + table + "." + name + " is " + column->second + " instead of " +
+                            declaration);
+    }
+  }
+  for (const auto& [name, ignored] : found) {
+    if (!wanted.contains(name)) differences.push_back("the table " + table + " has a strange column " + name);
+  }
+}
+
+}  // namespace
+
+std::string schema_digest(const Database& database) {
+  DigestBuilder builder;
+  for (const auto& [name, object] : objects_of(database)) builder.add(name).add(object.type).add(object.sql);
+  return builder.finish();
+}
+
+std::vector<std::string> schema_differences(const Database& database, std::span<const char* const> steps) {
+  const Database model(":memory:", Database::Access::create, std::chrono::milliseconds(0));
+  for (const char* const step : steps) model.execute(step);
+  const std::map<std::string, Object> wanted = objects_of(model), found = objects_of(database);
+
+  Sentences differences;
+  for (const auto& [name, object] : wanted) {
+    const auto it = found.find(name);
+    if (it == found.end() || it->second.type != object.type) {
+      differences.push_back("the " + object.type + " " + name + " is missing");
+      continue;
+    }
+    if (it->second.sql == object.sql) continue;
+    const std::size_t before = differences.size();
+    if (object.type == "table") {
+      compare_columns(name, columns_of(model, name), columns_of(database, name), differences);
+    }
+    if (differences.size() == before) {
+      differences.push_back("the " + object.type + " " + name + " is declared otherwise");
+    }
+  }
+  for (const auto& [name, object] : found) {
+    const auto it = wanted.find(name);
+    if (it == wanted.end() || it->second.type != object.type) {
+      differences.push_back("the " + object.type + " " + name + " is strange");
+    }
+  }
+  return differences;
+}
+
+void show_later_columns(const Database& database) {
+  const std::int64_t version = database.integer_pragma("user_version");
+  if (version >= kSchemaWithRangeHistory) return;
+  if (version >= kSchemaWithTimings) {
+    database.execute("CREATE TEMP VIEW ranges AS SELECT *, '' AS provenance FROM main.ranges");
+    return;
+  }
+  database.execute(
+      "CREATE TEMP VIEW workloads AS SELECT *, 'overlapped' AS timing FROM main.workloads;"
+      "CREATE TEMP VIEW winners AS SELECT *, '' AS timings FROM main.winners");
+  if (version >= kSchemaWithHistory)
+    database.execute("CREATE TEMP VIEW history AS SELECT *, '' AS timings FROM main.history");
+  if (version >= kSchemaWithRanges)
+    database.execute(
+        "CREATE TEMP VIEW ranges AS SELECT *, 'overlapped' AS timing, '' AS provenance FROM main.ranges");
+}
+
+}  // namespace moetune

@@ -1,0 +1,23 @@
+// What verify and bench open: a session on a GPU whose device ends with Stopped as soon as a stop is
+// requested.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "jobs/session/job.h"
+#include "jobs/session/session.h"
+
+namespace moetune {
+
+struct GpuSession {
+  // Reads `config`, if there is one, before a GPU is looked for: what is wrong with the text is wrong on
+  // every machine. `job` is for messages. Throws as choose_gpu and Session do.
+  GpuSession(const JobTarget& target, const std::optional<std::string>& config, std::string_view job,
+             const JobContext& context, Timing timing = Timing::overlapped);
+
+  Session session;
+};
+
+}  // namespace moetune

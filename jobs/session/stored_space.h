@@ -1,0 +1,43 @@
+// What this moetune makes of a stored workload: its kernel's space and default, and whether the workload is
+// of the templates that moetune has now. Reads embedded files once each; for the command's one thread.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+
+#include "kernels/kernel.h"
+#include "keys/key.h"
+#include "search/space.h"
+#include "soundness/stored_key.h"
+
+namespace moetune {
+
+class StoredSpaces {
+ public:
+  // Null where the kernel is not moetune's. Throws BadInput where its space file is broken.
+  const Space* space(const WorkloadKey& key);
+
+  // Whether the workload's sources are today's, a recording in progress included. Only then must its problem
+  // and its configurations be ones that moetune knows; a source digest covers no space file, so that an
+  // edited domain shows as unknown values.
+  bool is_current(const WorkloadKey& key);
+
+  // All of that, for soundness/. Valid as long as this object.
+  KnownKernel known(const WorkloadKey& key);
+
+  // What a search of the workload takes for the default; nullopt where that cannot be told: another's kernel,
+  // or a problem or an architecture that moetune does not know.
+  std::optional<Config> default_config(const WorkloadKey& key);
+
+ private:
+  struct Known {
+    Space space;
+    std::string source_digest;
+  };
+  Known* find(const std::string& kernel);
+
+  std::map<std::string, Known> known_;
+};
+
+}  // namespace moetune

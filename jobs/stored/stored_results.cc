@@ -1,0 +1,259 @@
+#include "jobs/stored/stored_results.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/stored_time.h"
+#include "kernels/registry.h"
+#include "soundness/soundness.h"
+#include "tuner/ceilings.h"
+#include "tuner/finals.h"
+#include "tuner/trial_record.h"
+
+namespace moetune {
+namespace {
+
+// Zero if this version does not know the kernel or the problem.
+Cost cost_of(const WorkloadKey& key) {
+  const Kernel* const kernel = known_kernel(key.kernel);
+  if (kernel == nullptr) return {};
+  try {
+    return kernel->cost(stored_problem(*kernel, key));
+  } catch (const BadInput&) {
+    return {};
+  }
+}
+
+// Of the stored winner's plan. Without one launches may overlap, which gives the lower floor.
+Launches launches_of(const std::optional<WinnerRecord>& winner) {
+  if (!winner) return Launches::overlapping;
+  try {
+    return launches_of(parse_json(winner->plan, "a stored plan").get<Plan>());
+  } catch (const std::exception&) {  // of another version
+    return Launches::overlapping;
+  }
+}
+
+// The positions of a stored configuration; nullopt where it is none of the space that the kernel has now.
+std::optional<std::vector<Position>> point_of(const LegalSpace& domains, const std::string& config) {
+  try {
+    return domains.point_of(config);
+  } catch (const BadInput&) {  // not even a list of values: `cache check` names it
+    return std::nullopt;
+  }
+}
+
+// With the ids that the rows of a space would have: the order of positions. nullopt where a configuration is
+// none of the space.
+std::optional<std::vector<Trial>> timed_trials(const std::vector<TrialRecord>& records, const Space& space) {
+  const LegalSpace domains(space.parameters(), {});
+  std::map<std::vector<Position>, TrialResult> by_position;
+  for (const TrialRecord& record : records) {
+    std::optional<TrialResult> result = from_record(record);
+    if (!result || !has_time(result->outcome)) continue;
+    const std::optional<std::vector<Position>> point = point_of(domains, record.config);
+    if (!point) return std::nullopt;
+    by_position.emplace(*point, *std::move(result));
+  }
+  std::vector<Trial> trials;
+  for (auto& [point, result] : by_position) {
+    Trial trial{.id = static_cast<ConfigId>(trials.size()), .result = std::move(result)};
+    for (std::size_t p = 0; p < point.size(); ++p)
+      trial.config.set(domains.parameters()[p].name, domains.parameters()[p].values[point[p]]);
+    trials.push_back(std::move(trial));
+  }
+  return trials;
+}
+
+// As many as meet in a duel, and the default with them.
+std::vector<Trial> best_trials(std::vector<Trial> trials, std::optional<ConfigId> default_id) {
+  const auto rank = [](const Trial& trial) {
+    return std::tuple(trial.result.outcome != Outcome::ok, trial.result.measurement.median_us, trial.id);
+  };
+  std::sort(trials.begin(), trials.end(), [&](const Trial& a, const Trial& b) { return rank(a) < rank(b); });
+  std::vector<Trial> best;
+  for (Trial& trial : trials) {
+    if (best.size() < TuneRequest().finalists || trial.id == default_id) best.push_back(std::move(trial));
+  }
+  return best;
+}
+
+void take(StoredResult& result, const std::string& config, double time_us, bool contended) {
+  result.best_config = config;
+  result.best_us = time_us;
+  result.contended = contended;
+}
+
+// Those to choose from: with times that can be, and contended ones only if no other is ok.
+std::vector<TrialRecord> trusted(std::vector<TrialRecord> records) {
+  std::erase_if(records, [](const TrialRecord& record) {
+    return record.outcome == outcome_name(Outcome::ok) && !is_stored_time(record.time_us);
+  });
+  const auto is_sound = [](const TrialRecord& record) {
+    return record.outcome == outcome_name(Outcome::ok) && !record.contended;
+  };
+  if (std::any_of(records.begin(), records.end(), is_sound))
+    std::erase_if(records, [](const TrialRecord& record) { return record.contended; });
+  return records;
+}
+
+// As a search's finals choose (tuner/finals.h), with the trials' times for the duel's. Of an
+// unknown space neither the default nor the order is known: there the fastest, as rank_recorded() has it.
+void choose_best(StoredResult& result, const std::vector<TrialRecord>& records, StoredSpaces& spaces) {
+  const WorkloadKey& key = result.workload.key;
+  const Space* const space = spaces.space(key);
+  std::optional<std::vector<Trial>> trials;
+  if (space != nullptr) trials = timed_trials(records, *space);
+  if (!trials) {
+    const auto rank = [](const TrialRecord& record) { return std::pair(record.time_us, record.config); };
+    const TrialRecord* best = nullptr;
+    for (const TrialRecord& record : records) {
+      if (record.outcome != outcome_name(Outcome::ok)) continue;
+      if (best == nullptr || rank(record) < rank(*best)) best = &record;
+    }
+    if (best != nullptr) take(result, best->config, best->time_us, best->contended);
+    return;
+  }
+  std::optional<ConfigId> default_id;
+  if (const std::optional<Config> config = spaces.default_config(key)) {
+    for (const Trial& trial : *trials) {
+      if (trial.config.text() == config->text()) default_id = trial.id;
+    }
+  }
+  if (default_id) result.default_us = (*trials)[*default_id].result.measurement.median_us;
+  const std::vector<Trial> finalists = best_trials(*std::move(trials), default_id);
+  if (finalists.empty()) return;
+  const Trial& best = finalists[rank_duel(finalists, default_id).front()];
+  if (best.result.outcome != Outcome::ok) return;
+  take(result, best.config.text(), best.result.measurement.median_us, best.result.contended);
+}
+
+// A cache with rules judges by itself.
+std::optional<WinnerRecord> true_winner(const Cache& cache, const Workload& workload, StoredSpaces& spaces,
+                                        WinnerParts parts) {
+  std::optional<WinnerRecord> winner = cache.winner(workload.id, parts);
+  if (!winner || cache.has_rules()) return winner;
+  const std::string wrong = why_unsound(workload, *winner, parts, spaces.known(workload.key));
+  if (wrong.empty()) return winner;
+  throw DamagedWinner("the winner of workload " + std::to_string(workload.id) + " in " +
+                      cache.path().string() + " cannot be true (" + wrong + "); search again to replace it");
+}
+
+}  // namespace
+
+StoredResult read_result(const Cache& cache, const Workload& workload, StoredSpaces& spaces,
+                         WinnerParts parts) {
+  return read_result(cache, workload, spaces, parts, cache.trials(workload.id));
+}
+
+StoredResult read_result(const Cache& cache, const Workload& workload, StoredSpaces& spaces,
+                         WinnerParts parts, const std::vector<TrialRecord>& trials) {
+  StoredResult result{.workload = workload};
+  try {
+    result.winner = true_winner(cache, workload, spaces, parts);
+  } catch (const DamagedWinner& error) {
+    result.damage = error.what();
+  }
+  for (const TrialRecord& trial : trials) {
+    ++result.outcomes[trial.outcome];
+    if (trial.outcome != outcome_name(Outcome::pruned)) ++result.trials;
+  }
+  if (result.winner) {
+    take(result, result.winner->config, result.winner->time_us, result.winner->contended);
+    result.default_us = result.winner->default_time_us;
+    result.roofline = result.winner->roofline;
+  } else {
+    choose_best(result, trusted(trials), spaces);
+  }
+  result.cost = cost_of(workload.key);
+  const std::optional<Floor> floor =
+      floor_of(result.cost, stored_ceilings(&cache, workload.key.hardware), launches_of(result.winner));
+  result.work = work_of(result.cost, floor);
+  if (floor && result.best_us > 0) {
+    result.roofline = floor->roofline_fraction(result.best_us);
+    result.bound = floor->bound;
+  }
+  return result;
+}
+
+std::optional<StoredResult> find_winner(const Cache& cache, const WorkloadKey& key) {
+  std::optional<StoredResult> found;
+  std::string damage;
+  StoredSpaces spaces;
+  for (const Workload& workload : cache.workloads()) {
+    const WorkloadKey& other = workload.key;
+    if (is_recording(other) || other.kernel != key.kernel || other.problem != key.problem ||
+        other.hardware.text() != key.hardware.text()) {
+      continue;
+    }
+    const bool made_alike = other.source_digest == key.source_digest && other.toolchain == key.toolchain;
+    const bool current = made_alike && other.timing == key.timing;
+    StoredResult result = read_result(cache, workload, spaces, WinnerParts::all);
+    if (!result.damage.empty()) {
+      if (current) throw DamagedWinner(result.damage);
+      damage = result.damage;
+    }
+    if (!result.winner) continue;
+    if (current) return result;
+    const auto rank = [&](const StoredResult& one) {
+      return std::pair(one.workload.key.timing == key.timing, one.winner->stored_at);
+    };
+    if (!found || rank(result) > rank(*found)) found = std::move(result);
+  }
+  if (!found && !damage.empty()) throw DamagedWinner(damage);
+  return found;
+}
+
+bool StoredResult::is_provisional() const { return winner && moetune::is_provisional(*winner); }
+
+std::string source_of(const std::string& provenance, const char* name) {
+  const Document source = parse_stored(provenance);
+  if (!source.is_object() || !source.contains(name) || !source[name].is_string()) return "";
+  return source[name].get<std::string>();
+}
+
+Document parse_stored(const std::string& text) {
+  Document parsed = parse_json_or_discard(text);
+  return parsed.is_discarded() ? Document(nullptr) : parsed;
+}
+
+Document result_document(const StoredResult& result) {
+  const WorkloadKey& key = result.workload.key;
+  Document document = {
+      {"id", result.workload.id},
+      {"kernel", key.kernel},
+      {"problem", key.problem},
+      {"hardware",
+       {{"name", key.hardware.name},
+        {"compute_capability", key.hardware.compute_capability},
+        {"origin", key.hardware.origin},
+        {"key", key.hardware.text()},
+        {"driver", key.hardware.driver}}},
+      {"source_digest", key.source_digest},
+      {"toolchain", key.toolchain},
+      {"timing", timing_name(key.timing)},
+      {"timings", result.winner ? timings_document(parse_timings(result.winner->timings), result.best_config)
+                                : Document(nullptr)},
+      {"recorded", key.hardware.origin != "gpu"},
+      {"recording", is_recording(key)},
+      {"winner", result.winner.has_value()},
+      {"damaged", !result.damage.empty()},
+      {"contended", result.contended},
+      {"provisional", result.is_provisional()},
+      {"config", result.best_config.empty() ? Document(nullptr) : Document(result.best_config)},
+      {"time_us", number_or_null(result.best_us)},
+      {"default_time_us", number_or_null(result.default_us)},
+      {"speedup", number_or_null(result.speedup())},
+      {"tb_s", result.work.unit == Unit::tb_s ? number_or_null(result.rate().value) : nullptr},
+      {"tflop_s", result.work.unit == Unit::tflop_s ? number_or_null(result.rate().value) : nullptr},
+      {"roofline", number_or_null(result.roofline)},
+      {"bound", result.bound.empty() ? Document(nullptr) : Document(result.bound)}};
+  document["trials"] = {{"total", result.trials}};
+  for (const auto& [outcome, count] : result.outcomes) document["trials"][outcome] = count;
+  document["stored_at"] = result.winner ? Document(result.winner->stored_at) : Document(nullptr);
+  return document;
+}
+
+}  // namespace moetune

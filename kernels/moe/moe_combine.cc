@@ -1,0 +1,103 @@
+// moe_combine: each token's output as the weighted sum of its experts' rows (docs/router.md).
+#include "kernels/moe/moe_combine_family.h"
+#include "kernels/moe/moe_combine_plan.h"
+#include "kernels/moe/moe_kernel.h"
+
+namespace moetune {
+namespace {
+
+// Rows that belong to no slot, as runs of elements.
+std::vector<Range> padding_of(const RoutingPlan& routing, const MoeShape& shape) {
+  std::vector<Range> ranges;
+  for (std::size_t place = 0; place < routing.sorted.size(); ++place) {
+    if (routing.sorted[place] < shape.slots()) continue;
+    const auto begin = static_cast<std::int64_t>(place) * shape.hidden;
+    const bool continues = !ranges.empty() && ranges.back().begin + ranges.back().count == begin;
+    if (continues) {
+      ranges.back().count += shape.hidden;
+    } else {
+      ranges.push_back({begin, shape.hidden});
+    }
+  }
+  return ranges;
+}
+
+class MoeCombine final : public MoeKernel {
+ public:
+  MoeCombine()
+      : MoeKernel("moe_combine", "each token's output as the weighted sum of its experts' rows, in fp32",
+                  {"hidden", "top_k"},
+                  {"out_row", "elements from a token's row of the output to the next token's"},
+                  {"places", "rows that are read from"}) {}
+
+  const ProblemSchema& schema() const override {
+    static const ProblemSchema schema = moe_schema();
+    return schema;
+  }
+  void check(const Problem& problem) const override { check_moe("moe_combine", problem); }
+
+  void check_call(const Problem& problem, const Call& call) const override {
+    check_moe_combine_call(MoeShape(problem), call);
+  }
+
+  std::unique_ptr<const FamilyInterface> family_interface(const Problem& problem) const override {
+    return moe_combine_family(MoeShape(problem));
+  }
+
+  std::vector<Buffer> buffers(const Problem& problem, const Call& call, std::uint64_t seed) const override {
+    const MoeShape shape(problem);
+    const std::int64_t places = call.integers[kMoePlaces], row = call.integers[kMoeRow];
+    RoutingPlan routing = shape.routing(places, seed);
+    Buffer rows{.name = "rows",
+                .dtype = DType::bf16,
+                .elements = places * shape.hidden,
+                .rotates = true,
+                .fresh = true};
+    rows.fill = {.kind = Fill::Kind::normal, .poison = padding_of(routing, shape)};
+    Buffer inverse{.name = "inverse", .dtype = DType::i32, .elements = shape.slots()};
+    inverse.fill = {.kind = Fill::Kind::integers, .integers = std::move(routing.inverse)};
+    Buffer weights{.name = "weights", .elements = shape.slots()};
+    const float share = 1 / static_cast<float>(shape.top_k);
+    weights.fill = {.kind = Fill::Kind::columns, .scale = share / 4, .shifts = {share}};
+    Buffer out{.name = "out",
+               .dtype = DType::bf16,
+               .elements = (shape.tokens - 1) * row + shape.hidden,
+               .role = Role::output};
+    out.check = OutputCheck::within(
+        {.dissimilarity = 1e-5, .baseline_factor = 2.0, .terms = static_cast<double>(shape.top_k)});
+    return {std::move(rows), std::move(inverse), std::move(weights), std::move(out)};
+  }
+
+  std::unique_ptr<const Launcher> launcher(const Config& config, const Problem& problem,
+                                           const DeviceLimits& limits) const override {
+    return moe_combine_launcher(config, MoeShape(problem), limits);
+  }
+
+  Plan reference(Reference which, const Problem& problem, const Call& call,
+                 const DeviceLimits&) const override {
+    return moe_combine_reference_plan(which, MoeShape(problem), call);
+  }
+
+  HostTensors reference_on_cpu(const Problem& problem, const Call& call,
+                               const HostTensors& inputs) const override {
+    return combine_on_cpu(MoeShape(problem), call, inputs);
+  }
+
+  // Rows of padding are not read; dropped slots, whose number depends on the routing, are counted.
+  Cost cost(const Problem& problem) const override {
+    const MoeShape shape(problem);
+    const auto slots = static_cast<double>(shape.slots()), hidden = static_cast<double>(shape.hidden);
+    return {.read_bytes = slots * (2 * hidden + 8),
+            .written_bytes = 2 * static_cast<double>(shape.tokens) * hidden,
+            .flops = {.fp32 = 2 * slots * hidden}};
+  }
+};
+
+}  // namespace
+
+const Kernel& moe_combine() {
+  static const MoeCombine kernel;
+  return kernel;
+}
+
+}  // namespace moetune

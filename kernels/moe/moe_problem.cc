@@ -1,0 +1,111 @@
+#include "kernels/moe/moe_problem.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/integers.h"
+#include "kernels/moe/tokens_family.h"
+
+namespace moetune {
+namespace {
+
+constexpr std::int64_t kMostPlaces = std::int64_t{1} << 26;  // of so many tokens, slots and alignments
+constexpr std::int64_t kVectorElements = 8;                  // 16 bytes of bf16
+
+Dimension moe_integer(const char* name, const char* doc, std::int64_t fallback, std::int64_t least,
+                      std::int64_t most) {
+  return {name, doc, Value::integer(fallback), least, most, {}};
+}
+
+[[noreturn]] void refuse_moe(const std::string& kernel, const std::string& rule) {
+  throw BadInput(kernel + ": " + rule);
+}
+
+Preset moe_preset(const char* name, const char* doc, const char* hidden, const char* experts,
+                  const char* top_k) {
+  return {name, doc, {{"hidden", hidden}, {"experts", experts}, {"top_k", top_k}}};
+}
+
+}  // namespace
+
+MoeShape::MoeShape(const Problem& problem)
+    : tokens(problem["tokens"]),
+      hidden(problem["hidden"]),
+      top_k(problem["top_k"]),
+      sizes{tokens, problem["experts"], top_k, problem["align"], problem["capacity"]},
+      skew(problem.dims.at("skew").text()) {}
+
+RoutingPlan MoeShape::routing(std::int64_t places, std::uint64_t seed) const {
+  RoutingPlan plan = plan_routing(sizes, draw_experts(sizes, skew, seed));
+  plan.sorted.resize(static_cast<std::size_t>(places), static_cast<std::int32_t>(slots()));
+  for (std::int32_t& place : plan.inverse) place = place < places ? place : -1;
+  return plan;
+}
+
+ProblemSchema moe_schema() {
+  Dimension skew{"skew",
+                 "how the inputs load the experts: evenly, by Zipf's law, or one of them with every token",
+                 Value::named("uniform", 0),
+                 0,
+                 0,
+                 {"uniform", "zipf", "one"}};
+  return {
+      moe_integer("tokens", "tokens that were routed", 64, 1, kMostTokens),
+      moe_integer("hidden", "values of a token, a multiple of 8", 7168, 8, 16384),
+      moe_integer("experts", "experts that were chosen from", 256, 8, 1024),
+      moe_integer("top_k", "experts that each token got", 8, 1, 32),
+      moe_integer("align", "each expert's segment begins at a multiple of it: a power of two", 16, 1, 256),
+      moe_integer("capacity", "slots that an expert took, in percent of the even share; 0 for all", 0, 0,
+                  100'000),
+      std::move(skew),
+  };
+}
+
+std::vector<Preset> moe_presets() {
+  return {moe_preset("gpt-oss-20b", "gpt-oss-20b", "2880", "32", "4"),
+          moe_preset("gpt-oss-120b", "gpt-oss-120b", "2880", "128", "4"),
+          moe_preset("qwen3-30b-a3b", "Qwen3-30B-A3B", "2048", "128", "8"),
+          moe_preset("qwen3-235b-a22b", "Qwen3-235B-A22B", "4096", "128", "8"),
+          moe_preset("deepseek-v3", "DeepSeek-V3 and R1", "7168", "256", "8"),
+          moe_preset("kimi-k2", "Kimi-K2", "7168", "384", "8"),
+          moe_preset("mixtral-8x7b", "Mixtral 8x7B", "4096", "8", "2")};
+}
+
+void check_moe(const std::string& kernel, const Problem& problem) {
+  const MoeShape shape(problem);
+  const auto text = [&](const char* name) { return name + ("=" + problem.dims.at(name).text()); };
+  if (shape.top_k > shape.sizes.experts)
+    refuse_moe(kernel, text("top_k") + " is more than there are experts");
+  if (shape.hidden % kVectorElements != 0) refuse_moe(kernel, text("hidden") + " is no multiple of 8");
+  if ((shape.sizes.align & (shape.sizes.align - 1)) != 0)
+    refuse_moe(kernel, text("align") + " is no power of two");
+}
+
+void check_moe_places(const std::string& kernel, std::int64_t places) {
+  if (places < 1 || places > kMostPlaces)
+    refuse_moe(kernel, "places=" + std::to_string(places) + " is out of range (from 1 to " +
+                           std::to_string(kMostPlaces) + ")");
+}
+
+void check_moe_row(const std::string& kernel, const char* name, std::int64_t row, std::int64_t hidden) {
+  if (row < hidden || row > (std::int64_t{1} << 20) || row % kVectorElements != 0)
+    refuse_moe(kernel, name + ("=" + std::to_string(row)) + " must be a multiple of 8 that holds " +
+                           std::to_string(hidden) + " values");
+}
+
+MoeTeams::MoeTeams(const Config& config)
+    : warps(config.number("warps")),
+      rows_of_block(config.is("team", "warp") ? warps : 1),
+      splits(config.number("splits")),
+      blocks_per_sm(config.number("blocks_per_sm")) {}
+
+void MoeTeams::shape(Launch& launch, std::int64_t rows, const DeviceLimits& limits) const {
+  std::int64_t blocks = ceil_div(rows, rows_of_block);
+  if (blocks_per_sm > 0) blocks = std::min(blocks, ceil_div(blocks_per_sm * limits.sm_count, splits));
+  launch.grid[0] = static_cast<std::uint32_t>(blocks);
+  launch.grid[1] = static_cast<std::uint32_t>(splits);
+  launch.block[0] = static_cast<std::uint32_t>(32 * warps);
+  launch.programmatic_dependent = limits.compute_capability >= 90;
+}
+
+}  // namespace moetune
