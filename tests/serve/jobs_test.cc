@@ -1,5 +1,3 @@
-#include <ctime>
-
 #include "serve/client/job_client.h"
 #include "serve/queue/job_queue.h"
 #include "serve/run/job_request.h"
@@ -260,28 +258,4 @@ TEST_CASE("equal open requests are one job, and who withdraws takes back its own
   const Json ended = running.ended(first["id"]);
   CHECK(ended["state"] == "cancelled");
   CHECK(ended["exit_code"] == 130);
-}
-
-TEST_CASE("a job that is put off waits until then, unless somebody waits for it") {
-  const RunningService unused;  // its folder
-  JobQueue queue(unused.folder / "jobs");
-  const std::int64_t later = static_cast<std::int64_t>(std::time(nullptr)) + 3600;
-  const JobRecord asked{.kind = "search", .request = "{}", .shown = {}, .device = {}};
-  JobRecord missed = asked;
-  missed.request = "[]";
-  missed.quiet = true;
-  const std::int64_t first = queue.submit(asked).job.id, second = queue.submit(missed).job.id;
-  REQUIRE(queue.start_next("any")->id == first);
-  CHECK(queue.put_off(first, later)->not_before == 0);
-  CHECK(queue.find(first)->starts == 0);
-  REQUIRE(queue.start_next("any")->id == first);
-  REQUIRE(queue.start_next("any")->id == second);
-  CHECK(queue.put_off(second, later)->not_before == later);
-  CHECK_FALSE(queue.start_next("any"));
-  CHECK_FALSE(queue.has_put_off_due(later - 1));
-  CHECK(queue.has_put_off_due(later));
-  CHECK(queue.submit(missed).job.not_before == later);
-  missed.quiet = false;
-  CHECK(queue.submit(missed).job.not_before == 0);
-  CHECK(queue.start_next("any")->id == second);
 }

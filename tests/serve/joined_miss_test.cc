@@ -38,6 +38,10 @@ TEST_CASE("a miss is as quiet and as late as before once the client that joined 
   REQUIRE(queue.start_next("any"));
   const std::int64_t later = static_cast<std::int64_t>(std::time(nullptr)) + 3600;
   REQUIRE(queue.put_off(id, later)->not_before == later);
+  CHECK_FALSE(queue.start_next("any"));
+  CHECK_FALSE(queue.has_put_off_due(later - 1));
+  CHECK(queue.has_put_off_due(later));
+  CHECK(queue.submit(kMissed).job.not_before == later);
   const JobQueue::Submitted first = queue.submit(asked_for(5, 6'000'000'000)),
                             second = queue.submit(asked_for(2, 0));
   CHECK(second.job.id == id);
@@ -57,7 +61,7 @@ TEST_CASE("a miss is as quiet and as late as before once the client that joined 
   left = ending.job.value();
   CHECK(left.state == JobState::queued);
   CHECK(left.requests == 1);
-  CHECK(left.weight == 6);
+  CHECK(left.weight == 9);
   CHECK(left.quiet);
   CHECK(left.priority == -10);
   CHECK(left.deadline == 5'000'000'000);
@@ -68,6 +72,8 @@ TEST_CASE("a miss is as quiet and as late as before once the client that joined 
 
   queue.submit(asked_for(0, 0));
   CHECK(queue.start_next("any")->id == id);  // somebody waits again
+  CHECK(queue.put_off(id, later)->not_before == 0);
+  CHECK(queue.start_next("any")->starts == 1);  // put off is no crash
 }
 
 TEST_CASE("a job of a missed shape alone has no ticket, and a DELETE says so") {

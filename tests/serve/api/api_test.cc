@@ -226,12 +226,6 @@ TEST_CASE("a recording that is not there is named when the service starts, not b
   }
 }
 
-TEST_CASE("one service a cache and GPU") {
-  RunningService running;
-  running.start();
-  CHECK_THROWS_AS(Service(running.options), BrokenEnvironment);
-}
-
 TEST_CASE("a token's file is its owner's alone, for a service and for its clients") {
   const RunningService unused;  // its folder
   const std::filesystem::path file = unused.folder / "token";
