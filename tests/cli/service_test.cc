@@ -4,6 +4,7 @@
 #include "tests/cli/scripted_gpu.h"
 #include "tests/cli/served.h"
 #include "tests/jobs/made_up_range.h"
+#include "tests/sync/scripted_server.h"
 
 using namespace moetune::testing;
 
@@ -205,4 +206,41 @@ TEST_CASE("retune --server prints the night as the local command does, and refus
   CHECK(contains(with({"--server", served.url, "--cache", "x.db"}).err, "leave out --cache"));
   CHECK(contains(with({"--server", served.url, "--threads", "2"}).err, "leave out --threads"));
   CHECK(contains(tool.run({"search", "--server", served.url, "--threads", "2"}).err, "leave out --threads"));
+}
+
+TEST_CASE(
+    "what a service's result has of another type prints as unknown, and a result that is none is refused") {
+  Tool tool;
+  const auto searched = [&](const std::string& result, const std::vector<std::string>& more) {
+    const ScriptedServer server([&](const ScriptedServer::Request& request) {
+      if (request.method == "POST") return http_answer(201, R"({"id": 1, "ticket": "t"})");
+      if (request.path.starts_with("/v1/events"))
+        return http_answer(200, "event: job\ndata: {\"state\": \"done\"}\n\n");
+      return http_answer(200, R"({"id": 1, "state": "done", "exit_code": 0, "result": )" + result + "}");
+    });
+    std::vector<std::string> command = {"search", "router", "--server", server.url()};
+    command.insert(command.end(), more.begin(), more.end());
+    return tool.run(command);
+  };
+  const std::vector<std::string> over = {"--over", "tokens=1..8"};
+  const Ended search = searched(
+      R"({"kernel": "router", "device": [7], "best": {"time_us": "x", "interval_us": [1, "y"]}, "tied_us": {"a": 1},
+          "trials": -3, "timings": {"differs": 4, "chained": 5}, "time": null, "cache": {}, "default": {"outcome": 2}})",
+      {});
+  CAPTURE(search.err);
+  CHECK(search.code == 0);
+  CHECK(std::regex_search(search.out, std::regex("\n  best +-\n")));
+  CHECK(std::regex_search(search.out, std::regex("\n  trials +0\n")));
+  const Ended range = searched(
+      R"({"kernel": "router", "cells": 3, "cubins": {"a": 1}, "winners": [4, {"timings": {"differs": [5]}}],
+                   "certificate": "none", "left_out": [6], "planned": -1})",
+      over);
+  CAPTURE(range.err);
+  CHECK(range.code == 0);
+  CHECK(contains(range.out, "no shape outside of the grid was measured"));
+  for (const std::vector<std::string>& more : {std::vector<std::string>(), over}) {
+    const Ended none = searched("[1]", more);
+    CHECK(none.code == 3);
+    CHECK(contains(none.err, "is no service of this moetune's version: the result of job 1 is no object"));
+  }
 }
