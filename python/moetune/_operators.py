@@ -87,77 +87,34 @@ def _sums(rows: torch.Tensor, inverse: torch.Tensor, *_: Any) -> torch.Tensor:
 
 
 class _Overload(NamedTuple):
+    number: int  # the library's
     schema: str
     make: Optional[Callable[..., Any]]  # the outputs, uninitialized; None: the caller has them
 
 
-def _with_out(name: str, inputs: str, outputs: tuple[str, ...], options: str, make: Callable[..., Any],
-              optional: tuple[str, ...] = ()) -> dict[str, _Overload]:
-    """An operator that returns its outputs, and its overload `.out`, which writes `optional` ones too if given."""
-    returned = f"({', '.join(f'Tensor {each}' for each in outputs)})" if len(outputs) > 1 else "Tensor"
-    arguments = [(each, "") for each in outputs] + [(each, "?") for each in optional]
-    written = ", ".join(f"Tensor({chr(97 + i)}!){mark} {each}{'=None' if mark else ''}"
-                        for i, (each, mark) in enumerate(arguments))
-    others = f", {options}" if options else ""
-    return {name: _Overload(f"({inputs}{', *' if options else ''}{others}) -> {returned}", make),
-            f"{name}.out": _Overload(f"({inputs}, *, {written}{others}) -> ()", None)}
-
-
-_DECODE = ("Tensor q, Tensor k_cache, Tensor v_cache, Tensor? page_table, Tensor seq_lens, float scale, "
-           "str layout='NHD', *, ")
-_DECODE_OPTIONS = ("SymInt max_context=0, SymInt min_context=0, SymInt total_tokens=0, int window=0, "
-                   "Tensor? sinks=None, Tensor? k_scale=None, Tensor? v_scale=None")
-_PREFILL = ("Tensor q, Tensor k, Tensor v, Tensor q_offsets, Tensor? kv_offsets, Tensor? page_table, Tensor? seq_lens, "
-            "float scale, str layout='NHD', *, ")
-_PREFILL_OPTIONS = ("SymInt max_q=0, SymInt max_kv=0, SymInt min_kv=0, bool causal=True, int window=0, "
-                    "Tensor? sinks=None, Tensor? k_scale=None, Tensor? v_scale=None")
-_ROUTE = "Tensor logits, int top_k"
-_ROUTE_OPTIONS = ("str score='softmax', Tensor? bias=None, int groups=1, int groups_kept=1, bool renormalize=True, "
-                  "float scale=1.0, Tensor? token_count=None")
-_PLAN_OPTIONS = "int capacity=0, Tensor? expert_map=None"
-_IDS = "str ids_type='i32'"
-_PADDED_OPTIONS = f"{_ROUTE_OPTIONS}, int align=16, {_PLAN_OPTIONS}, {_IDS}"
-_DISPATCH = "Tensor x, Tensor sorted, Tensor inverse"
-_PADDING = "str padding='zeros'"
-_PADDED = ("ids", "weights", "counts", "offsets", "sorted", "inverse")
-# The results of each operator of the router.
-ROUTINGS = {
-    "route": (*_PADDED, "block_experts"),
-    "route_rows": (*_PADDED, "row_experts"),
-    "route_ends": (*_PADDED, "ends"),
-    "route_masked": ("ids", "weights", "counts", "sorted", "inverse"),
-    "route_ranks": ("ids", "weights", "counts", "tokens_per_rank", "in_rank"),
-    "route_weights": ("ids", "weights"),
+_MAKES: dict[str, Callable[..., Any]] = {
+    "decode_attention": _like_q,
+    "prefill_attention": _like_q,
+    "route": _routing,
+    "route_rows": _row_routing,
+    "route_ends": _end_routing,
+    "route_masked": _masked_routing,
+    "route_ranks": _rank_routing,
+    "route_weights": _ids_and_weights,
+    "moe_dispatch": _rows,
+    "moe_dispatch_e4m3": _rows_and_scales,
+    "moe_combine": _sums,
 }
 
 
-def _routes(name: str, options: str, make: Callable[..., Any], inputs: str = "",
-            optional: tuple[str, ...] = ()) -> dict[str, _Overload]:
-    return _with_out(name, _ROUTE + inputs, ROUTINGS[name], options, make, optional)
+def _overload_of(number: int, text: str) -> tuple[str, _Overload]:
+    """Of a text of the library: "route.out(Tensor logits, int top_k, ...) -> ()"."""
+    name, parenthesis, schema = text.partition("(")
+    operator, _, kind = name.partition(".")
+    return name, _Overload(number, parenthesis + schema, None if kind == "out" else _MAKES[operator])
 
 
-# python/src/overloads.cc has the same arguments in the same order.
-_OVERLOADS: dict[str, _Overload] = {
-    "decode_attention": _Overload(f"({_DECODE}{_DECODE_OPTIONS}) -> Tensor", _like_q),
-    "decode_attention.out":
-        _Overload(f"({_DECODE}Tensor(a!) out, Tensor(b!)? lse=None, {_DECODE_OPTIONS}) -> ()", None),
-    "decode_attention.lse": _Overload(f"({_DECODE}Tensor(a!) lse, {_DECODE_OPTIONS}) -> Tensor", _like_q),
-    "prefill_attention": _Overload(f"({_PREFILL}{_PREFILL_OPTIONS}) -> Tensor", _like_q),
-    "prefill_attention.out":
-        _Overload(f"({_PREFILL}Tensor(a!) out, Tensor(b!)? lse=None, {_PREFILL_OPTIONS}) -> ()", None),
-    "prefill_attention.lse": _Overload(f"({_PREFILL}Tensor(a!) lse, {_PREFILL_OPTIONS}) -> Tensor", _like_q),
-    **_routes("route", _PADDED_OPTIONS, _routing, optional=("dropped",)),
-    **_routes("route_rows", _PADDED_OPTIONS, _row_routing, optional=("dropped",)),
-    **_routes("route_ends", _PADDED_OPTIONS, _end_routing, optional=("dropped",)),
-    **_routes("route_masked", f"{_ROUTE_OPTIONS}, {_PLAN_OPTIONS}, {_IDS}", _masked_routing, ", int segment",
-              optional=("dropped",)),
-    **_routes("route_ranks", f"{_ROUTE_OPTIONS}, str ids_type='i64'", _rank_routing, ", int ranks"),
-    **_routes("route_weights", f"{_ROUTE_OPTIONS}, {_IDS}", _ids_and_weights),
-    **_with_out("moe_dispatch", _DISPATCH, ("rows",), _PADDING, _rows),
-    **_with_out("moe_dispatch_e4m3", _DISPATCH, ("rows", "scales"),
-                f"str scale='group', str scale_layout='row', {_PADDING}", _rows_and_scales),
-    **_with_out("moe_combine", "Tensor rows, Tensor inverse, Tensor weights", ("out",), "", _sums),
-}
+_OVERLOADS = dict(_overload_of(number, str(text)) for number, text in enumerate(_overload_texts()))
 
 _registered: list[Any] = []
 _Library: Any = torch.library.Library
@@ -194,7 +151,7 @@ class _Kernel:
     def __init__(self, name: str) -> None:
         operator, _, overload = name.partition(".")
         arguments = getattr(getattr(torch.ops.moetune, operator), overload or "default")._schema.arguments
-        self.index = [text.partition("(")[0] for text in signatures()].index(name)
+        self.index = _OVERLOADS[name].number
         self.places = {argument.name: place for place, argument in enumerate(arguments)}
         self.defaults = [argument.default_value for argument in arguments]
         self.written = [argument.name for argument in arguments
@@ -276,11 +233,6 @@ def outputs_for(name: str, *given: Any, **options: Any) -> Any:
     return make(*given, **options)
 
 
-def signatures() -> list[str]:
-    """What the library takes: "route.out(logits, top_k, ...)" of each overload."""
-    return [str(text) for text in _overload_texts()]
-
-
 def _register(key: str) -> None:
     """Kernels of the library if this PyTorch's stable C interface has what they need (2.10), else Python's."""
     folder = os.path.join(os.path.dirname(torch.__file__), "lib")
@@ -288,14 +240,14 @@ def _register(key: str) -> None:
     if wanted and _register_kernels(folder, key, bool(_serving.host_is_device)):
         return
     library = _Library("moetune", "FRAGMENT")
-    for name, (_, make) in _OVERLOADS.items():
+    for name, (_, _, make) in _OVERLOADS.items():
         library.impl(name, _with_one_error(_Kernel(name) if make is None else _functional(name, make)), key)
     _registered.append(library)
 
 
 def _define() -> None:
     library = _Library("moetune", "DEF")
-    for name, (schema, make) in _OVERLOADS.items():
+    for name, (_, schema, make) in _OVERLOADS.items():
         library.define(name + schema, tags=(torch.Tag.needs_fixed_stride_order,))
         torch.library.register_fake(f"moetune::{name}", _with_one_error(_fake(name, make)), lib=library)
     _registered.append(library)

@@ -108,10 +108,6 @@ class RankRouting(NamedTuple):
 
 _Routed = TypeVar("_Routed", Routing, RowRouting, EndRouting, MaskedRouting, RankRouting)
 
-for _kind, _name in ((Routing, "route"), (RowRouting, "route_rows"), (EndRouting, "route_ends"),
-                     (MaskedRouting, "route_masked"), (RankRouting, "route_ranks")):
-    assert _kind._fields == _operators.ROUTINGS[_name]
-
 
 def _error_of(error: RuntimeError) -> Exception:
     """The class that a kernel's error names; PyTorch has one class for all."""

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "handles.h"
 
@@ -18,11 +19,12 @@ inline constexpr DLDataType kI32{kDLInt, 32, 1}, kI64{kDLInt, 64, 1}, kF32{kDLFl
 
 // An argument of a schema, and where a call keeps it.
 struct Parameter {
-  enum Kind { kTensor, kOptionalTensor, kInteger, kFlag, kScale, kChoice };
+  enum Kind { kTensor, kOptionalTensor, kInteger, kSymbolicInteger, kFlag, kScale, kChoice };
 
   const char* name;
   Kind kind;
   int place = 0;                           // a tensor's slot, or an index of Given::integers
+  const char* initial = "";                // the default as a schema writes it; "" for none
   std::span<const char* const> choices{};  // of kChoice: the names that become 0, 1, ...
 
   bool is_tensor() const { return kind == kTensor || kind == kOptionalTensor; }
@@ -150,14 +152,15 @@ std::string type_text(DLDataType type);
 
 // One schema of an operator.
 struct Overload {
-  const char* name;  // "route.out"
+  std::string name;  // "route.out"
   const Operator& of;
-  std::span<const Parameter> parameters;  // in the schema's order; the first is a tensor
+  std::vector<Parameter> parameters;  // in the schema's order; the first is a tensor
   bool makes_outputs;
+  std::string schema;  // "(Tensor logits, int top_k, ...) -> ()"
 };
 
 constexpr size_t kOverloads = 24;
-const std::array<Overload, kOverloads>& overloads();
+const std::vector<Overload>& overloads();  // as many
 
 // The family of a call. Throws WrongDevice unless its tensors are in the memory of one GPU.
 FamilyKey key_of(const Overload& overload, const Given& given);

@@ -7,15 +7,10 @@
 namespace moetune::python {
 namespace {
 
-// "route.out(logits, top_k, ...)" of each overload; operate() takes their places in this list.
+// "route.out(Tensor logits, int top_k, ...) -> ()" of each overload; operate() takes their places in this list.
 ffi::Array<ffi::String> operator_overloads() {
   ffi::Array<ffi::String> texts;
-  for (const Overload& overload : overloads()) {
-    std::string text = overload.name;
-    for (const Parameter& parameter : overload.parameters)
-      text += (&parameter == overload.parameters.data() ? "(" : ", ") + std::string(parameter.name);
-    texts.push_back(text + ")");
-  }
+  for (const Overload& overload : overloads()) texts.push_back(overload.name + overload.schema);
   return texts;
 }
 
@@ -63,6 +58,7 @@ class PythonCall {
         given_.tensors[place] = &relabelled_[place];
         break;
       case Parameter::kInteger:
+      case Parameter::kSymbolicInteger:
       case Parameter::kFlag:
         given_.integers[place] = args.integer(at, parameter.name);
         break;

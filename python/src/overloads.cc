@@ -1,172 +1,169 @@
-// The schemas of moetune/torch.py's operators, argument by argument.
+// The one list of the operators' arguments, which torch.ops.moetune's schemas are made of.
 #include "operators.h"
 
 namespace moetune::python {
 namespace {
 
 using enum Parameter::Kind;
+using Parameters = std::vector<Parameter>;
 
-template <size_t... counts>
-constexpr auto joined(const std::array<Parameter, counts>&... parts) {
-  std::array<Parameter, (counts + ...)> all{};
-  size_t next = 0;
-  const auto append = [&](const auto& part) {
-    for (const Parameter& parameter : part) all[next++] = parameter;
-  };
-  (append(parts), ...);
-  return all;
-}
+struct Schemas {
+  const Operator& of;
+  Parameters inputs, outputs, optional_outputs, options;
+  Parameters also_written = {};  // by an overload of its own, which returns the outputs
+};
 
 constexpr const char* kLayouts[] = {"NHD", "HND"};
 
-constexpr std::array kDecodeInputs = {
-    Parameter{"q", kTensor, MOETUNE_DECODE_Q},
-    Parameter{"k_cache", kTensor, MOETUNE_DECODE_K},
-    Parameter{"v_cache", kTensor, MOETUNE_DECODE_V},
-    Parameter{"page_table", kOptionalTensor, MOETUNE_DECODE_PAGE_TABLE},
-    Parameter{"seq_lens", kTensor, MOETUNE_DECODE_LENGTHS},
-    Parameter{"scale", kScale},
-    Parameter{"layout", kChoice, kHeadsFirst, kLayouts},
-};
-constexpr std::array kDecodeOut = {Parameter{"out", kTensor, MOETUNE_DECODE_O},
-                                   Parameter{"lse", kOptionalTensor, MOETUNE_DECODE_LSE}};
-constexpr std::array kDecodeLse = {Parameter{"lse", kTensor, MOETUNE_DECODE_LSE}};
-constexpr std::array kDecodeOptions = {
-    Parameter{"max_context", kInteger, kMaxContext},
-    Parameter{"min_context", kInteger, kMinContext},
-    Parameter{"total_tokens", kInteger, kTotalTokens},
-    Parameter{"window", kInteger, kWindow},
-    Parameter{"sinks", kOptionalTensor, MOETUNE_DECODE_SINKS},
-    Parameter{"k_scale", kOptionalTensor, MOETUNE_DECODE_K_SCALE},
-    Parameter{"v_scale", kOptionalTensor, MOETUNE_DECODE_V_SCALE},
-};
-constexpr auto kDecode = joined(kDecodeInputs, kDecodeOptions);
-constexpr auto kDecodeOutAll = joined(kDecodeInputs, kDecodeOut, kDecodeOptions);
-constexpr auto kDecodeLseAll = joined(kDecodeInputs, kDecodeLse, kDecodeOptions);
+Parameters operator+(Parameters all, const Parameters& more) {
+  all.insert(all.end(), more.begin(), more.end());
+  return all;
+}
 
-constexpr std::array kPrefillInputs = {
-    Parameter{"q", kTensor, MOETUNE_PREFILL_Q},
-    Parameter{"k", kTensor, MOETUNE_PREFILL_K},
-    Parameter{"v", kTensor, MOETUNE_PREFILL_V},
-    Parameter{"q_offsets", kTensor, MOETUNE_PREFILL_Q_OFFSETS},
-    Parameter{"kv_offsets", kOptionalTensor, MOETUNE_PREFILL_KV_OFFSETS},
-    Parameter{"page_table", kOptionalTensor, MOETUNE_PREFILL_PAGE_TABLE},
-    Parameter{"seq_lens", kOptionalTensor, MOETUNE_PREFILL_KV_LENGTHS},
-    Parameter{"scale", kScale},
-    Parameter{"layout", kChoice, kHeadsFirst, kLayouts},
-};
-constexpr std::array kPrefillOut = {Parameter{"out", kTensor, MOETUNE_PREFILL_O},
-                                    Parameter{"lse", kOptionalTensor, MOETUNE_PREFILL_LSE}};
-constexpr std::array kPrefillLse = {Parameter{"lse", kTensor, MOETUNE_PREFILL_LSE}};
-constexpr std::array kPrefillOptions = {
-    Parameter{"max_q", kInteger, kPrefillMaxQ},
-    Parameter{"max_kv", kInteger, kPrefillMaxKv},
-    Parameter{"min_kv", kInteger, kPrefillMinKv},
-    Parameter{"causal", kFlag, kPrefillCausal},
-    Parameter{"window", kInteger, kWindow},
-    Parameter{"sinks", kOptionalTensor, MOETUNE_PREFILL_SINKS},
-    Parameter{"k_scale", kOptionalTensor, MOETUNE_PREFILL_K_SCALE},
-    Parameter{"v_scale", kOptionalTensor, MOETUNE_PREFILL_V_SCALE},
-};
-constexpr auto kPrefill = joined(kPrefillInputs, kPrefillOptions);
-constexpr auto kPrefillOutAll = joined(kPrefillInputs, kPrefillOut, kPrefillOptions);
-constexpr auto kPrefillLseAll = joined(kPrefillInputs, kPrefillLse, kPrefillOptions);
+Schemas decode_schemas() {
+  return {decode_operator(),
+          {{"q", kTensor, MOETUNE_DECODE_Q},
+           {"k_cache", kTensor, MOETUNE_DECODE_K},
+           {"v_cache", kTensor, MOETUNE_DECODE_V},
+           {"page_table", kOptionalTensor, MOETUNE_DECODE_PAGE_TABLE},
+           {"seq_lens", kTensor, MOETUNE_DECODE_LENGTHS},
+           {"scale", kScale},
+           {"layout", kChoice, kHeadsFirst, "'NHD'", kLayouts}},
+          {{"out", kTensor, MOETUNE_DECODE_O}},
+          {{"lse", kOptionalTensor, MOETUNE_DECODE_LSE, "None"}},
+          {{"max_context", kSymbolicInteger, kMaxContext, "0"},
+           {"min_context", kSymbolicInteger, kMinContext, "0"},
+           {"total_tokens", kSymbolicInteger, kTotalTokens, "0"},
+           {"window", kInteger, kWindow, "0"},
+           {"sinks", kOptionalTensor, MOETUNE_DECODE_SINKS, "None"},
+           {"k_scale", kOptionalTensor, MOETUNE_DECODE_K_SCALE, "None"},
+           {"v_scale", kOptionalTensor, MOETUNE_DECODE_V_SCALE, "None"}},
+          {{"lse", kTensor, MOETUNE_DECODE_LSE}}};
+}
 
-constexpr std::array kRouteInputs = {Parameter{"logits", kTensor, MOETUNE_ROUTER_LOGITS},
-                                     Parameter{"top_k", kInteger, kTopK}};
-constexpr std::array kRouteWeightsOut = {Parameter{"ids", kTensor, MOETUNE_ROUTER_IDS},
-                                         Parameter{"weights", kTensor, MOETUNE_ROUTER_WEIGHTS}};
-constexpr std::array kCountsOut = {Parameter{"counts", kTensor, MOETUNE_ROUTER_COUNTS}};
-constexpr std::array kOffsetsOut = {Parameter{"offsets", kTensor, MOETUNE_ROUTER_OFFSETS}};
-constexpr std::array kPlacesOut = {Parameter{"sorted", kTensor, MOETUNE_ROUTER_SORTED},
-                                   Parameter{"inverse", kTensor, MOETUNE_ROUTER_INVERSE}};
-constexpr auto kPaddedOut = joined(kRouteWeightsOut, kCountsOut, kOffsetsOut, kPlacesOut);
-constexpr std::array kBlocksOut = {Parameter{"block_experts", kTensor, MOETUNE_ROUTER_BLOCK_EXPERTS}};
-constexpr std::array kRowsExpertsOut = {Parameter{"row_experts", kTensor, MOETUNE_ROUTER_ROW_EXPERTS}};
-constexpr std::array kEndsOut = {Parameter{"ends", kTensor, MOETUNE_ROUTER_ENDS}};
-constexpr std::array kDroppedOut = {Parameter{"dropped", kOptionalTensor, MOETUNE_ROUTER_DROPPED}};
-constexpr std::array kRanksOut = {Parameter{"tokens_per_rank", kTensor, MOETUNE_ROUTER_TOKENS_PER_RANK},
-                                  Parameter{"in_rank", kTensor, MOETUNE_ROUTER_IN_RANK}};
-constexpr std::array kRouteOptions = {
-    Parameter{"score", kChoice, kScore, kScores},
-    Parameter{"bias", kOptionalTensor, MOETUNE_ROUTER_BIAS},
-    Parameter{"groups", kInteger, kGroups},
-    Parameter{"groups_kept", kInteger, kGroupsKept},
-    Parameter{"renormalize", kFlag, kRenormalize},
-    Parameter{"scale", kScale},
-    Parameter{"token_count", kOptionalTensor, MOETUNE_ROUTER_TOKEN_COUNT},
-};
-constexpr std::array kAlignOption = {Parameter{"align", kInteger, kAlign}};
-constexpr std::array kPlanOptions = {
-    Parameter{"capacity", kInteger, kCapacity},
-    Parameter{"expert_map", kOptionalTensor, MOETUNE_ROUTER_EXPERT_MAP},
-};
-constexpr std::array kIdsOption = {Parameter{"ids_type", kChoice, kIdsType, kIdsTypes}};
-constexpr auto kPaddedOptions = joined(kRouteOptions, kAlignOption, kPlanOptions, kIdsOption);
-constexpr auto kRoute = joined(kRouteInputs, kPaddedOptions);
-constexpr auto kRouteOut = joined(kRouteInputs, kPaddedOut, kBlocksOut, kDroppedOut, kPaddedOptions);
-constexpr auto kRouteRowsOut = joined(kRouteInputs, kPaddedOut, kRowsExpertsOut, kDroppedOut, kPaddedOptions);
-constexpr auto kRouteEndsOut = joined(kRouteInputs, kPaddedOut, kEndsOut, kDroppedOut, kPaddedOptions);
-constexpr std::array kSegmentInput = {Parameter{"segment", kInteger, kSegment}};
-constexpr auto kMasked = joined(kRouteInputs, kSegmentInput, kRouteOptions, kPlanOptions, kIdsOption);
-constexpr auto kMaskedOut = joined(kRouteInputs, kSegmentInput, kRouteWeightsOut, kCountsOut, kPlacesOut,
-                                   kDroppedOut, kRouteOptions, kPlanOptions, kIdsOption);
-constexpr std::array kRanksInput = {Parameter{"ranks", kInteger, kRanks}};
-constexpr auto kForRanks = joined(kRouteInputs, kRanksInput, kRouteOptions, kIdsOption);
-constexpr auto kForRanksOut =
-    joined(kRouteInputs, kRanksInput, kRouteWeightsOut, kCountsOut, kRanksOut, kRouteOptions, kIdsOption);
-constexpr auto kWeights = joined(kRouteInputs, kRouteOptions, kIdsOption);
-constexpr auto kWeightsOut = joined(kRouteInputs, kRouteWeightsOut, kRouteOptions, kIdsOption);
+Schemas prefill_schemas() {
+  return {prefill_operator(),
+          {{"q", kTensor, MOETUNE_PREFILL_Q},
+           {"k", kTensor, MOETUNE_PREFILL_K},
+           {"v", kTensor, MOETUNE_PREFILL_V},
+           {"q_offsets", kTensor, MOETUNE_PREFILL_Q_OFFSETS},
+           {"kv_offsets", kOptionalTensor, MOETUNE_PREFILL_KV_OFFSETS},
+           {"page_table", kOptionalTensor, MOETUNE_PREFILL_PAGE_TABLE},
+           {"seq_lens", kOptionalTensor, MOETUNE_PREFILL_KV_LENGTHS},
+           {"scale", kScale},
+           {"layout", kChoice, kHeadsFirst, "'NHD'", kLayouts}},
+          {{"out", kTensor, MOETUNE_PREFILL_O}},
+          {{"lse", kOptionalTensor, MOETUNE_PREFILL_LSE, "None"}},
+          {{"max_q", kSymbolicInteger, kPrefillMaxQ, "0"},
+           {"max_kv", kSymbolicInteger, kPrefillMaxKv, "0"},
+           {"min_kv", kSymbolicInteger, kPrefillMinKv, "0"},
+           {"causal", kFlag, kPrefillCausal, "True"},
+           {"window", kInteger, kWindow, "0"},
+           {"sinks", kOptionalTensor, MOETUNE_PREFILL_SINKS, "None"},
+           {"k_scale", kOptionalTensor, MOETUNE_PREFILL_K_SCALE, "None"},
+           {"v_scale", kOptionalTensor, MOETUNE_PREFILL_V_SCALE, "None"}},
+          {{"lse", kTensor, MOETUNE_PREFILL_LSE}}};
+}
 
-constexpr std::array kDispatchInputs = {Parameter{"x", kTensor, MOETUNE_MOE_DISPATCH_X},
-                                        Parameter{"sorted", kTensor, MOETUNE_MOE_DISPATCH_SORTED},
-                                        Parameter{"inverse", kTensor, MOETUNE_MOE_DISPATCH_INVERSE}};
-constexpr std::array kRowsOut = {Parameter{"rows", kTensor, MOETUNE_MOE_DISPATCH_ROWS}};
-constexpr std::array kScalesOut = {Parameter{"scales", kTensor, MOETUNE_MOE_DISPATCH_SCALES}};
-constexpr std::array kScaleOptions = {Parameter{"scale", kChoice, kScaleOf, kScalesOf},
-                                      Parameter{"scale_layout", kChoice, kScaleLayout, kScaleLayouts}};
-constexpr std::array kPaddingOption = {Parameter{"padding", kChoice, kPadding, kPaddings}};
-constexpr auto kDispatch = joined(kDispatchInputs, kPaddingOption);
-constexpr auto kDispatchOut = joined(kDispatchInputs, kRowsOut, kPaddingOption);
-constexpr auto kDispatchE4m3 = joined(kDispatchInputs, kScaleOptions, kPaddingOption);
-constexpr auto kDispatchE4m3Out =
-    joined(kDispatchInputs, kRowsOut, kScalesOut, kScaleOptions, kPaddingOption);
+std::vector<Schemas> route_schemas() {
+  const Parameters inputs = {{"logits", kTensor, MOETUNE_ROUTER_LOGITS}, {"top_k", kInteger, kTopK}};
+  const Parameters chosen = {{"ids", kTensor, MOETUNE_ROUTER_IDS},
+                             {"weights", kTensor, MOETUNE_ROUTER_WEIGHTS}};
+  const Parameters counts = {{"counts", kTensor, MOETUNE_ROUTER_COUNTS}};
+  const Parameters places = {{"sorted", kTensor, MOETUNE_ROUTER_SORTED},
+                             {"inverse", kTensor, MOETUNE_ROUTER_INVERSE}};
+  const Parameters padded =
+      chosen + counts + Parameters{{"offsets", kTensor, MOETUNE_ROUTER_OFFSETS}} + places;
+  const Parameters dropped = {{"dropped", kOptionalTensor, MOETUNE_ROUTER_DROPPED, "None"}};
+  const Parameters options = {{"score", kChoice, kScore, "'softmax'", kScores},
+                              {"bias", kOptionalTensor, MOETUNE_ROUTER_BIAS, "None"},
+                              {"groups", kInteger, kGroups, "1"},
+                              {"groups_kept", kInteger, kGroupsKept, "1"},
+                              {"renormalize", kFlag, kRenormalize, "True"},
+                              {"scale", kScale, 0, "1.0"},
+                              {"token_count", kOptionalTensor, MOETUNE_ROUTER_TOKEN_COUNT, "None"}};
+  const Parameters plan = {{"capacity", kInteger, kCapacity, "0"},
+                           {"expert_map", kOptionalTensor, MOETUNE_ROUTER_EXPERT_MAP, "None"}};
+  const Parameters ids = {{"ids_type", kChoice, kIdsType, "'i32'", kIdsTypes}};
+  const Parameters padded_options = options + Parameters{{"align", kInteger, kAlign, "16"}} + plan + ids;
+  const auto with_plan = [&](Routed routed, const Parameter& last) {
+    return Schemas{route_operator(routed), inputs, padded + Parameters{last}, dropped, padded_options};
+  };
+  return {with_plan(Routed::blocks, {"block_experts", kTensor, MOETUNE_ROUTER_BLOCK_EXPERTS}),
+          with_plan(Routed::rows, {"row_experts", kTensor, MOETUNE_ROUTER_ROW_EXPERTS}),
+          with_plan(Routed::ends, {"ends", kTensor, MOETUNE_ROUTER_ENDS}),
+          {route_operator(Routed::masked), inputs + Parameters{{"segment", kInteger, kSegment}},
+           chosen + counts + places, dropped, options + plan + ids},
+          {route_operator(Routed::ranks),
+           inputs + Parameters{{"ranks", kInteger, kRanks}},
+           chosen + counts +
+               Parameters{{"tokens_per_rank", kTensor, MOETUNE_ROUTER_TOKENS_PER_RANK},
+                          {"in_rank", kTensor, MOETUNE_ROUTER_IN_RANK}},
+           {},
+           options + Parameters{{"ids_type", kChoice, kIdsType, "'i64'", kIdsTypes}}},
+          {route_operator(Routed::weights), inputs, chosen, {}, options + ids}};
+}
 
-constexpr std::array kCombine = {Parameter{"rows", kTensor, MOETUNE_MOE_COMBINE_ROWS},
-                                 Parameter{"inverse", kTensor, MOETUNE_MOE_COMBINE_INVERSE},
-                                 Parameter{"weights", kTensor, MOETUNE_MOE_COMBINE_WEIGHTS}};
-constexpr std::array kOut = {Parameter{"out", kTensor, MOETUNE_MOE_COMBINE_OUT}};
-constexpr auto kCombineOut = joined(kCombine, kOut);
+std::vector<Schemas> move_schemas() {
+  const Parameters inputs = {{"x", kTensor, MOETUNE_MOE_DISPATCH_X},
+                             {"sorted", kTensor, MOETUNE_MOE_DISPATCH_SORTED},
+                             {"inverse", kTensor, MOETUNE_MOE_DISPATCH_INVERSE}};
+  const Parameters rows = {{"rows", kTensor, MOETUNE_MOE_DISPATCH_ROWS}};
+  const Parameters scales = {{"scales", kTensor, MOETUNE_MOE_DISPATCH_SCALES}};
+  const Parameters padding = {{"padding", kChoice, kPadding, "'zeros'", kPaddings}};
+  const Parameters scaling = {{"scale", kChoice, kScaleOf, "'group'", kScalesOf},
+                              {"scale_layout", kChoice, kScaleLayout, "'row'", kScaleLayouts}};
+  return {{dispatch_operator(), inputs, rows, {}, padding},
+          {dispatch_e4m3_operator(), inputs, rows + scales, {}, scaling + padding},
+          {combine_operator(),
+           {{"rows", kTensor, MOETUNE_MOE_COMBINE_ROWS},
+            {"inverse", kTensor, MOETUNE_MOE_COMBINE_INVERSE},
+            {"weights", kTensor, MOETUNE_MOE_COMBINE_WEIGHTS}},
+           {{"out", kTensor, MOETUNE_MOE_COMBINE_OUT}},
+           {},
+           {}}};
+}
+
+// "Tensor(a!)? lse=None"
+std::string text_of(const Parameter& parameter, const std::string& alias = "") {
+  static constexpr const char* kTypes[] = {"Tensor", "Tensor", "int", "SymInt", "bool", "float", "str"};
+  std::string text = kTypes[parameter.kind] + alias + (parameter.kind == kOptionalTensor ? "? " : " ");
+  text += parameter.name;
+  return *parameter.initial != '\0' ? text + "=" + parameter.initial : text;
+}
+
+Overload overload_of(const char* kind, const Schemas& schemas, const Parameters& written,
+                     const Parameters& returned) {
+  std::string text;
+  for (const Parameter& parameter : schemas.inputs) text += (text.empty() ? "(" : ", ") + text_of(parameter);
+  if (!written.empty() || !schemas.options.empty()) text += ", *";
+  for (char letter = 'a'; const Parameter& parameter : written)
+    text += ", " + text_of(parameter, std::string("(") + letter++ + "!)");
+  for (const Parameter& parameter : schemas.options) text += ", " + text_of(parameter);
+  std::string results;
+  for (const Parameter& parameter : returned) results += (results.empty() ? "" : ", ") + text_of(parameter);
+  text += ") -> " + (returned.size() == 1 ? "Tensor" : "(" + results + ")");
+  return {schemas.of.name() + std::string(kind), schemas.of, schemas.inputs + written + schemas.options,
+          !returned.empty(), text};
+}
 
 }  // namespace
 
-const std::array<Overload, kOverloads>& overloads() {
-  static const std::array<Overload, kOverloads> all = {{
-      {"decode_attention", decode_operator(), kDecode, true},
-      {"decode_attention.out", decode_operator(), kDecodeOutAll, false},
-      {"decode_attention.lse", decode_operator(), kDecodeLseAll, true},
-      {"prefill_attention", prefill_operator(), kPrefill, true},
-      {"prefill_attention.out", prefill_operator(), kPrefillOutAll, false},
-      {"prefill_attention.lse", prefill_operator(), kPrefillLseAll, true},
-      {"route", route_operator(Routed::blocks), kRoute, true},
-      {"route.out", route_operator(Routed::blocks), kRouteOut, false},
-      {"route_rows", route_operator(Routed::rows), kRoute, true},
-      {"route_rows.out", route_operator(Routed::rows), kRouteRowsOut, false},
-      {"route_ends", route_operator(Routed::ends), kRoute, true},
-      {"route_ends.out", route_operator(Routed::ends), kRouteEndsOut, false},
-      {"route_masked", route_operator(Routed::masked), kMasked, true},
-      {"route_masked.out", route_operator(Routed::masked), kMaskedOut, false},
-      {"route_ranks", route_operator(Routed::ranks), kForRanks, true},
-      {"route_ranks.out", route_operator(Routed::ranks), kForRanksOut, false},
-      {"route_weights", route_operator(Routed::weights), kWeights, true},
-      {"route_weights.out", route_operator(Routed::weights), kWeightsOut, false},
-      {"moe_dispatch", dispatch_operator(), kDispatch, true},
-      {"moe_dispatch.out", dispatch_operator(), kDispatchOut, false},
-      {"moe_dispatch_e4m3", dispatch_e4m3_operator(), kDispatchE4m3, true},
-      {"moe_dispatch_e4m3.out", dispatch_e4m3_operator(), kDispatchE4m3Out, false},
-      {"moe_combine", combine_operator(), kCombine, true},
-      {"moe_combine.out", combine_operator(), kCombineOut, false},
-  }};
+const std::vector<Overload>& overloads() {
+  static const std::vector<Overload> all = [] {
+    std::vector<Overload> made;
+    const auto add = [&](const Schemas& each) {
+      made.push_back(overload_of("", each, {}, each.outputs));
+      made.push_back(overload_of(".out", each, each.outputs + each.optional_outputs, {}));
+      if (!each.also_written.empty())
+        made.push_back(overload_of(".lse", each, each.also_written, each.outputs));
+    };
+    add(decode_schemas());
+    add(prefill_schemas());
+    for (const Schemas& each : route_schemas()) add(each);
+    for (const Schemas& each : move_schemas()) add(each);
+    return made;
+  }();
   return all;
 }
 

@@ -202,6 +202,7 @@ class StackCall {
           tensors_[parameter.place].take_optional(value);
           break;
         case Parameter::kInteger:
+        case Parameter::kSymbolicInteger:
           integer(parameter) = static_cast<int64_t>(value);
           break;
         case Parameter::kFlag:
@@ -303,7 +304,7 @@ template <size_t index>
 void kernel(StackValue* stack, uint64_t, uint64_t) {
   const Overload& overload = overloads()[index];
   if (!succeeds(overload, stack))
-    torch.aoti_torch_check(false, overload.name, "moetune", 0, sentence.c_str());
+    torch.aoti_torch_check(false, overload.name.c_str(), "moetune", 0, sentence.c_str());
 }
 
 template <size_t... indices>
@@ -380,7 +381,8 @@ bool torch_register(const ffi::String& folder, const ffi::String& key, bool host
           "make a library");
   constexpr auto kernels = kernels_of(std::make_index_sequence<kOverloads>());
   for (size_t i = 0; i < kOverloads; ++i)
-    require(torch.torch_library_impl(library, overloads()[i].name, kernels[i], kBuiltFor), "take a kernel");
+    require(torch.torch_library_impl(library, overloads()[i].name.c_str(), kernels[i], kBuiltFor),
+            "take a kernel");
   return true;
 }
 

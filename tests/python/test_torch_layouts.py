@@ -3,7 +3,6 @@
 import unittest
 from typing import Any
 
-import moetune
 from moe_cases import Case, if_tuned, poisoned
 from torch_support import DEVICE, REASON, VERBOSITY
 

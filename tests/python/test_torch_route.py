@@ -3,7 +3,6 @@
 import unittest
 from typing import Any
 
-import moetune
 from moe_cases import Case, if_tuned, plan_of_nothing, poisoned
 from torch_support import DEVICE, REASON, VERBOSITY
 
@@ -11,8 +10,6 @@ if not REASON:
     import torch
 
     import moetune.torch as operators
-
-    ops = torch.ops.moetune
 
 
 @unittest.skipIf(REASON, REASON)
