@@ -71,7 +71,7 @@ void RetuneCommand::declare(OptionTable& table) {
   declare_remote(table, remote_);
   table.text(
       "device", "DEVICES", search.target.device,
-      "all or auto (every GPU of the host at once, a process each), cuda:0,cuda:1 ..., or replay:FILE; the file may be a folder of "
+      "all or auto (every GPU of the host at once), cuda:0,cuda:1 ..., or replay:FILE; the file may be a folder of "
       "recordings");
   declare_cache(table, search.target.cache);
   table.flag("no-compile", search.no_compile, "recordings only: do not compile what is replayed");
@@ -213,19 +213,13 @@ std::vector<std::string> RetuneCommand::member_arguments(const std::string& devi
   const std::uint64_t cores = std::thread::hardware_concurrency();
   const std::uint64_t threads =
       search.threads > 0 ? search.threads : std::max<std::uint64_t>(1, cores / devices);
-  std::vector<std::string> arguments = {"retune",
-                                        "--workloads",
-                                        workloads_,
-                                        "--device",
-                                        device,
-                                        "--cache",
-                                        search.target.cache.file().string(),
-                                        "--budget",
-                                        std::to_string(search.settings.budget),
-                                        "--threads",
-                                        std::to_string(threads),
-                                        "--quiet-wait",
-                                        std::to_string(request_.rework.quiet_wait_s)};
+  std::vector<std::string> arguments = {"retune",       "--no-config",
+                                        "--workloads",  workloads_,
+                                        "--device",     device,
+                                        "--cache",      search.target.cache.file().string(),
+                                        "--budget",     std::to_string(search.settings.budget),
+                                        "--threads",    std::to_string(threads),
+                                        "--quiet-wait", std::to_string(request_.rework.quiet_wait_s)};
   const auto add = [&](bool is_given, std::initializer_list<std::string> words) {
     if (is_given) arguments.insert(arguments.end(), words);
   };

@@ -1,6 +1,7 @@
 #include "retune/ledger.h"
 
 #include <nlohmann/json.hpp>
+#include <tuple>
 
 #include "base/error.h"
 #include "base/json.h"
@@ -81,7 +82,10 @@ void Ledger::put(const WorkloadKey& key, const LedgerEntry& entry) {
 void Ledger::take_newer(const Ledger& other) {
   for (const auto& [id, entry] : other.entries_) {
     const auto [mine, is_new] = entries_.try_emplace(id, entry);
-    if (!is_new && entry.at > mine->second.at) mine->second = entry;
+    const LedgerEntry& known = mine->second;  // ties are decided too, whatever the order of files
+    if (!is_new &&
+        std::tie(entry.at, entry.verdict, entry.config) > std::tie(known.at, known.verdict, known.config))
+      mine->second = entry;
   }
 }
 

@@ -15,6 +15,7 @@
 
 #include "base/environment.h"
 #include "base/error.h"
+#include "base/json.h"
 
 extern char** environ;
 
@@ -22,7 +23,7 @@ namespace moetune {
 namespace {
 
 constexpr std::string_view kVariable = "MOETUNE_NIGHT_MEMBER=";  // PARENT:TWIN
-constexpr int kLook_ms = 200;
+constexpr int kLookAtParent_ms = 200;
 
 [[noreturn]] void cannot_start(const std::string& call, int error) {
   throw BrokenEnvironment("cannot start a process for a GPU: " + call + ": " + std::strerror(error));
@@ -106,8 +107,7 @@ std::vector<Document> MemberProcess::read() {
   }
   std::size_t begin = 0;
   for (std::size_t end = 0; (end = unread_.find('\n', begin)) != std::string::npos; begin = end + 1) {
-    Document event = Document::parse(unread_.begin() + static_cast<std::ptrdiff_t>(begin),
-                                     unread_.begin() + static_cast<std::ptrdiff_t>(end), nullptr, false);
+    Document event = parse_json_or_discard(std::string_view(unread_).substr(begin, end - begin));
     if (event.is_object() && event.contains("event")) events.push_back(std::move(event));
   }
   unread_.erase(0, begin);
@@ -145,7 +145,7 @@ NightParent::NightParent(const std::stop_token& stop)
 void NightParent::listen(const std::stop_token& ended) {
   while (!ended.stop_requested()) {
     pollfd orders{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
-    if (poll(&orders, 1, kLook_ms) <= 0) continue;
+    if (poll(&orders, 1, kLookAtParent_ms) <= 0) continue;
     std::array<char, 64> bytes{};
     if (::read(STDIN_FILENO, bytes.data(), bytes.size()) <= 0) {
       stop_.request_stop();

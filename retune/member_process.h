@@ -1,6 +1,6 @@
 // One night of several on a host as a process of its own: this executable again, with the arguments of `moetune retune`
-// for one device. It writes its events to stdout, a line of JSON each, and waits on stdin for the word to begin. The end
-// of stdin asks it to stop, in good order; the kernel kills it if its parent dies.
+// for one device. It writes its events to stdout, a line of JSON each, and waits on stdin for the word to begin. When
+// stdin ends it stops in good order; the kernel kills it if its parent dies.
 //
 // Each object belongs to the thread that made it. Errors: BrokenEnvironment if no process can be started.
 #pragma once

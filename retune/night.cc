@@ -61,7 +61,7 @@ class Night {
       emit("compared", {{"rate", rate ? Document(*rate) : Document(nullptr)}});
     } catch (const Stopped&) {  // which is no device's fault
     }
-    return request_.member->may_begin() && !is_over();
+    return request_.member->may_begin();
   }
 
   void work_all() {
