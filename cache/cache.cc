@@ -57,9 +57,9 @@ Database::Access access_for(Cache::Mode mode) {
   throw std::logic_error("an enumerator without a meaning");
 }
 
-// Before a migration, for a pack is never changed.
+// A pack is never changed.
 void refuse_pack(const Database& database) {
-  if (database.integer_pragma("user_version") < kOldestReadable) return;
+  if (database.integer_pragma("user_version") == 0) return;  // a new file
   require_readable(database);
   if (read_manifest(database))
     throw BrokenEnvironment(database.path().string() +
@@ -104,7 +104,7 @@ Cache Cache::open(const fs::path& given, Mode mode, const CacheOptions& options)
     require_readable(impl->database);
   } else {
     refuse_pack(impl->database);
-    migrate(impl->database);
+    make_schema(impl->database);
     impl->warning = choose_journal(impl->database, network_file_system(path));
     impl->has_log = impl->warning.empty();
     keep_tallies(impl->database);
@@ -113,8 +113,6 @@ Cache Cache::open(const fs::path& given, Mode mode, const CacheOptions& options)
   if (const std::string& why = impl->database.missing_locks(); !why.empty())
     impl->warning = "locks do not work where " + path.string() + " lies (" + why +
                     "): it is read as it is, and what a search writes meanwhile may show as damage";
-  impl->schema = impl->database.integer_pragma("user_version");
-  if (impl->read_only) show_later_columns(impl->database);
   if (mode == Mode::read_only) impl->pack = read_manifest(impl->database);  // check() reads it in its turn
   return Cache(std::move(impl));
 }
@@ -123,9 +121,8 @@ Cache Cache::in_memory() {
   const fs::path nowhere = ":memory:";
   auto impl = std::make_unique<Impl>(
       Database(nowhere, Database::Access::create, std::chrono::milliseconds(0)), false);
-  migrate(impl->database);
+  make_schema(impl->database);
   keep_tallies(impl->database);
-  impl->schema = impl->database.integer_pragma("user_version");
   return Cache(std::move(impl));
 }
 
@@ -138,8 +135,6 @@ bool Cache::has_rules() const { return static_cast<bool>(impl_->rules.winner); }
 Cache Cache::open_content(const fs::path& path, std::string content, Mode mode) {
   auto impl = std::make_unique<Impl>(Database(path, std::move(content)), true);
   mode == Mode::inspect ? require_version(impl->database) : require_readable(impl->database);
-  impl->schema = impl->database.integer_pragma("user_version");
-  show_later_columns(impl->database);
   if (mode == Mode::read_only) impl->pack = read_manifest(impl->database);
   return Cache(std::move(impl));
 }
@@ -153,8 +148,6 @@ std::optional<Cache> Cache::open_settled(const fs::path& given, std::chrono::mil
     auto impl = std::make_unique<Impl>(
         Database(path, Database::Access::immutable, std::chrono::milliseconds(0)), true);
     require_readable(impl->database);
-    impl->schema = impl->database.integer_pragma("user_version");
-    show_later_columns(impl->database);
     impl->pack = read_manifest(impl->database);
     impl->settled = state;
     if (Cache cache(std::move(impl)); cache.is_unchanged()) return cache;

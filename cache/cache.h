@@ -53,8 +53,8 @@ struct WinnerRecord : StoredLaunch {
   double roofline = 0;         // fraction of the device's measured ceiling; 0 if unknown
   StoredLaunch fallback;       // the space's default, if it was built and right; may be the winner itself
   std::string provenance;      // JSON: strategy, seed, trials, driver, date, moetune version
-  std::string stored_at;  // UTC, ISO 8601, of its search or its last duel with a rival; "": when it is stored
-  std::string timings;    // JSON: its times by how launches follow each other; "" if only its own is known
+  std::string stored_at;       // UTC, ISO 8601, of its search; "": when it is stored
+  std::string timings;     // JSON: its times by how launches follow each other; "" if only its own is known
   bool contended = false;  // measured while somebody else used the GPU: not for serving
 };
 
@@ -138,7 +138,6 @@ class DamagedWinner : public BrokenEnvironment {
 struct DamagedRange;
 struct GcRequest;
 struct GcResult;
-struct Duel;
 struct Generation;
 struct MergeResult;
 struct RangeGeneration;
@@ -154,7 +153,7 @@ class Cache {
     inspect,  // read-only, whatever was done to the tables: for check() alone
   };
 
-  // Opens, creating file and folders for Mode::create, and migrates an older schema in one transaction.
+  // Opens, creating file and folders for Mode::create, and makes the tables in an empty one.
   // Throws BadInput where there is no file to open (but for Mode::create) or the path cannot be one, and
   // BrokenEnvironment for a pack that is to be written to, or whose manifest is damaged or of a newer moetune.
   static Cache open(const std::filesystem::path& path, Mode mode, const CacheOptions& options = {});
@@ -271,11 +270,6 @@ class Cache {
   static MergeResult merge(const std::filesystem::path& into, const std::vector<std::filesystem::path>& files,
                            const RecordRules& rules, MergeOrder order = MergeOrder::faster,
                            const CacheOptions& options = {});
-  // The pairs that merges left to a duel, in order of workload.
-  std::vector<Duel> duels() const;
-  // A duel of the workload's winner with its rivals has been held: whoever won it is the winner now, as of today, so
-  // that a merge by date takes this result rather than the rivals' older records.
-  void settle_duels(std::int64_t workload);
 
   // Compiled cubins by content digest of (source, headers, options, compiler version). The builds unused for
   // longest are dropped past CacheOptions::max_build_bytes.
@@ -305,8 +299,13 @@ class Cache {
  private:
   struct Impl;
   explicit Cache(std::unique_ptr<Impl> impl);
+  // What one of the files of a merge has for a workload.
+  struct Candidate {
+    const Cache* from;
+    std::int64_t workload;  // there
+  };
   // Within a transaction of this cache.
-  void take_winner(const Cache& from, std::int64_t source, std::int64_t workload, MergeOrder order,
+  void take_winner(std::int64_t workload, const std::vector<Candidate>& candidates, MergeOrder order,
                    MergeResult& result);
   // As cache/merge.h says. Returns how many were taken.
   std::int64_t take_ranges(const Cache& from, const RecordRules& rules, MergeOrder order);

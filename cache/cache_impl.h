@@ -22,7 +22,6 @@ struct Cache::Impl {
   std::string warning;
   SearchLocks searches;
   std::optional<PackManifest> pack;
-  std::int64_t schema = 0;           // of the file
   std::optional<FileState> settled;  // if it is read without locks
   // Tables that this object has stored, by range: a search that stores a better one of its own every few minutes
   // leaves the history the one before it, and not each of its steps.
@@ -117,9 +116,6 @@ inline constexpr const char* kDropUnusedCubins =
 #define MOETUNE_WINNER_DIGEST                                                                                \
   MOETUNE_WINNER_DIGEST_OF(MOETUNE_IDENTITY("v.workload"), "(SELECT digest FROM cubins WHERE id = v.cubin)", \
                            "(SELECT digest FROM cubins WHERE id = v.fallback_cubin)")
-#define MOETUNE_RIVAL_DIGEST \
-  "moetune_digest(" MOETUNE_IDENTITY("r.workload") ", r.config, r.time_us, r.interval_low_us,"              \
-  " r.interval_high_us, r.contended, r.provenance, r.stored_at, r.record)"
 #define MOETUNE_HISTORY_DIGEST \
   "moetune_digest(" MOETUNE_IDENTITY("y.workload") ", y.generation, y.reason, y.replaced_at, y.config, y.time_us," \
   " y.interval_low_us, y.interval_high_us, y.default_time_us, y.roofline, y.plan, y.interface," \
@@ -144,6 +140,16 @@ inline constexpr const char* kDropUnusedCubins =
 
 // Whether a file may claim such a measurement of a device, in its own unit: tera-somethings a second, microseconds.
 inline bool is_calibration(double value) { return value >= 1e-9 && value <= 1e9; }
+
+// What a merge compares of a winner.
+struct WinnerTimes {
+  std::string config;
+  double time_us = 0, low_us = 0, high_us = 0;
+  bool contended = false;
+  std::string stored_at, record;  // `record`: the digest of its row
+};
+// The workload's winner, unless its row or its key is damaged.
+std::optional<WinnerTimes> find_winner_times(const Database& database, std::int64_t workload);
 
 // Removes the builds past the `limit` bytes that were used last.
 void drop_unused_builds(const Database& database, std::int64_t limit);

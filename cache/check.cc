@@ -29,10 +29,8 @@ void check_pages(const Database& database, Problems& problems) {
 }
 
 void check_schema(const Database& database, Problems& problems) {
-  const auto version = static_cast<std::size_t>(database.integer_pragma("user_version"));
-  for (std::string& difference : schema_differences(database, migrations().first(version))) {
+  for (std::string& difference : schema_differences(database))
     problems.push_back({"schema", std::move(difference)});
-  }
 }
 
 void check_references(const Database& database, Problems& problems) {
@@ -194,20 +192,6 @@ std::string wrong_times(double time_us, double low_us, double high_us) {
              : format("its time is %g µs, within %g to %g µs", time_us, low_us, high_us);
 }
 
-void check_rivals(const Database& database, const Keys& keys, Problems& problems) {
-  Query row =
-      database.query("SELECT workload, config, provenance, stored_at, record, digest = " MOETUNE_RIVAL_DIGEST
-                     ", time_us, interval_low_us, interval_high_us FROM rivals r ORDER BY workload, config");
-  while (row.step()) {
-    const std::string where =
-        place("rival " + to_utf8(row.text(1)) + " of workload", row.text(0), key_of(keys, row.integer(0)));
-    if (!check_texts(row, where, problems)) continue;
-    const std::string wrong =
-        row.integer(5) == 0 ? kMismatch : wrong_times(row.real(6), row.real(7), row.real(8));
-    if (!wrong.empty()) problems.push_back({where, wrong});
-  }
-}
-
 void check_history(const Database& database, const Keys& keys, Problems& problems) {
   Query row = database.query(
       "SELECT workload, generation, reason, replaced_at, config, plan, interface, fallback_config, fallback_plan,"
@@ -332,17 +316,13 @@ std::vector<CacheProblem> Cache::check(const RecordRules& rules) const {
   attempt([&] { check_trials(database, keys, rules, problems); });
   const auto read = [&](std::int64_t workload) { return impl_->read_winner(workload, WinnerParts::all); };
   attempt([&] { check_winners(read, database, keys, named, rules, problems); });
-  if (impl_->schema >= kSchemaWithHistory) {
-    attempt([&] { check_rivals(database, keys, problems); });
-    attempt([&] { check_history(database, keys, problems); });
-  }
-  if (impl_->schema >= kSchemaWithRanges)
-    attempt([&] { check_ranges(database, impl_->read_ranges(), rules, problems); });
-  if (impl_->schema >= kSchemaWithRangeHistory) attempt([&] { check_range_history(database, problems); });
+  attempt([&] { check_history(database, keys, problems); });
+  attempt([&] { check_ranges(database, impl_->read_ranges(), rules, problems); });
+  attempt([&] { check_range_history(database, problems); });
   attempt([&] { check_cubins(database, problems); });
   attempt([&] { check_builds(database, problems); });
   attempt([&] { check_pack(database, problems); });
-  if (impl_->schema >= kSchemaWithTallies) attempt([&] { check_tallies(database, problems); });
+  attempt([&] { check_tallies(database, problems); });
   return problems;
 }
 

@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "cache/cache_impl.h"
-#include "cache/schema/schema.h"
 #include "cache/tallies.h"
 
 namespace moetune {
@@ -103,10 +102,8 @@ GcResult Cache::collect_garbage(const GcRequest& request) {
     result.trial_bytes += trials.bytes;
   }
 
-  if (impl_->schema >= kSchemaWithHistory)
-    result.generations = drop_generations(database, kOfWinners, request.keep_generations, request.dry_run);
-  if (impl_->schema >= kSchemaWithRangeHistory)
-    result.generations += drop_generations(database, kOfRanges, request.keep_generations, request.dry_run);
+  result.generations = drop_generations(database, kOfWinners, request.keep_generations, request.dry_run);
+  result.generations += drop_generations(database, kOfRanges, request.keep_generations, request.dry_run);
 
   const auto drop_builds = [&](std::int64_t limit) {
     const Size unused = unused_builds(database, limit);

@@ -2,10 +2,8 @@
 #include "cache/history.h"
 
 #include "cache/cache_impl.h"
-#include "cache/duels.h"
 #include "cache/file/blob.h"
 #include "cache/generations.h"
-#include "cache/schema/schema.h"
 
 namespace moetune {
 namespace {
@@ -53,7 +51,6 @@ void Cache::Impl::keep_winner(std::int64_t workload, const std::string& reason) 
 
 std::vector<Generation> Cache::history(std::int64_t workload) const {
   std::vector<Generation> all;
-  if (impl_->schema < kSchemaWithHistory) return all;
   Query row = impl_->database.query(
       "SELECT generation, reason, replaced_at, config, time_us, interval_low_us, interval_high_us, default_time_us,"
       " contended, provenance, stored_at FROM history y WHERE workload = ? AND digest = " MOETUNE_HISTORY_DIGEST
@@ -79,7 +76,6 @@ Generation Cache::roll_back(std::int64_t workload, std::optional<std::int64_t> n
                ") SELECT '', " MOETUNE_WINNER_COLUMNS " FROM history WHERE workload = ? AND generation = ?",
                workload, chosen.number);
   database.run("UPDATE winners AS v SET digest = " MOETUNE_WINNER_DIGEST " WHERE workload = ?", workload);
-  drop_settled_rivals(database, workload, chosen.contended, chosen.interval_high_us);
   database.run(kDropUnusedCubins);
   transaction.commit();
   return chosen;

@@ -1,14 +1,13 @@
 // The part of Cache that takes in what other files hold.
 #include "cache/merge.h"
 
-#include <set>
+#include <algorithm>
+#include <map>
 #include <tuple>
 
 #include "cache/cache_impl.h"
-#include "cache/duels.h"
 #include "cache/history.h"
 #include "cache/ranges.h"
-#include "cache/schema/schema.h"
 
 namespace moetune {
 namespace {
@@ -67,42 +66,58 @@ std::int64_t take_trials(const Database& from, std::int64_t source, const Databa
   return taken;
 }
 
-std::tuple<std::int64_t, std::string, std::string> pair_of(const Duel& duel) {
-  return {duel.workload.id, duel.winner_config, duel.rival_config};
+bool is_better(const WinnerTimes& a, const WinnerTimes& b) {
+  return std::tie(a.contended, a.high_us, a.record) < std::tie(b.contended, b.high_us, b.record);
+}
+
+bool is_later(const WinnerTimes& a, const WinnerTimes& b) {
+  return a.stored_at != b.stored_at ? a.stored_at > b.stored_at : is_better(a, b);
+}
+
+// The one that stays of all that the destination and the files have, in whatever order they come.
+const WinnerTimes& choose(const std::vector<WinnerTimes>& all, MergeOrder order) {
+  const WinnerTimes& best = *std::ranges::min_element(all, is_better);
+  const WinnerTimes* chosen = &best;
+  for (const WinnerTimes& one : all) {
+    const bool may_be_as_good =
+        one.contended == best.contended && (order == MergeOrder::later || one.low_us <= best.high_us);
+    if (may_be_as_good && is_later(one, *chosen)) chosen = &one;
+  }
+  return *chosen;
 }
 
 }  // namespace
 
-void Cache::take_winner(const Cache& from, std::int64_t source, std::int64_t workload, MergeOrder order,
+void Cache::take_winner(std::int64_t workload, const std::vector<Candidate>& candidates, MergeOrder order,
                         MergeResult& result) {
-  const std::optional<Contender> theirs = find_contender(from.impl_->database, source);
-  if (!theirs) return;
-  const Database& database = impl_->database;
-  std::optional<Contender> ours = find_contender(database, workload);
+  std::optional<WinnerTimes> ours = find_winner_times(impl_->database, workload);
   if (ours && !impl_->is_true(workload)) ours.reset();
-  std::vector<Contender> known = find_rivals(database, workload);
-  if (from.impl_->schema >= kSchemaWithHistory) {
-    const std::vector<Contender> rivals = find_rivals(from.impl_->database, source);
-    known.insert(known.end(), rivals.begin(), rivals.end());
+  std::vector<WinnerTimes> all;
+  std::vector<const Candidate*> whose;
+  for (const Candidate& one : candidates) {
+    if (const auto theirs = find_winner_times(one.from->impl_->database, one.workload)) {
+      all.push_back(*theirs);
+      whose.push_back(&one);
+    }
   }
-  known.push_back(*theirs);
-  if (ours) known.push_back(*ours);
-  const bool same = ours && ours->record == theirs->record;
-  const bool better = !ours || theirs->beats(*ours, order);
-  if (better) {
-    const WinnerRecord winner = from.winner(source).value();
-    if (!impl_->launches_same(workload, winner)) impl_->keep_winner(workload, kReplacedMerge);
-    impl_->store_winner(workload, winner);
+  if (all.empty()) return;
+  const std::size_t files = all.size();
+  if (ours) all.push_back(*ours);
+  const std::string record = choose(all, order).record;
+  bool is_there = ours && ours->record == record;
+  for (std::size_t i = 0; i < files; ++i) {
+    if (all[i].record != record) {
+      ++result.winners_kept;
+    } else if (is_there) {
+      ++result.winners_equal;
+    } else {
+      const WinnerRecord winner = whose[i]->from->winner(whose[i]->workload).value();
+      if (!impl_->launches_same(workload, winner)) impl_->keep_winner(workload, kReplacedMerge);
+      impl_->store_winner(workload, winner);
+      ++(ours ? result.winners_replaced : result.winners_added);
+      is_there = true;
+    }
   }
-  ++(same     ? result.winners_equal
-     : !ours  ? result.winners_added
-     : better ? result.winners_replaced
-              : result.winners_kept);
-  const Contender& stays = better ? *theirs : *ours;
-  // By date: what is older than the winner has lost to it already.
-  if (order == MergeOrder::later)
-    std::erase_if(known, [&](const Contender& one) { return one.stored_at < stays.stored_at; });
-  store_rivals(database, workload, stays, known);
 }
 
 MergeResult Cache::merge(const std::filesystem::path& into, const std::vector<std::filesystem::path>& files,
@@ -120,20 +135,17 @@ MergeResult Cache::merge(const std::filesystem::path& into, const std::vector<st
   const Database& database = cache.impl_->database;
   WriteTransaction transaction(database);
   MergeResult result{.files = static_cast<std::int64_t>(sources.size())};
-  std::set<std::tuple<std::int64_t, std::string, std::string>> pending;
-  for (const Duel& duel : cache.duels()) pending.insert(pair_of(duel));
+  std::map<std::int64_t, std::vector<Candidate>> candidates;
   for (const Cache& source : sources) {
     for (const Workload& workload : source.workloads()) {
       const std::int64_t id = cache.impl_->insert_workload(workload.key, workload.family);
       result.trials_taken += take_trials(source.impl_->database, workload.id, database, id);
-      cache.take_winner(source, workload.id, id, order, result);
+      candidates[id].push_back({&source, workload.id});
     }
     result.ranges_taken += cache.take_ranges(source, rules, order);
   }
+  for (const auto& [workload, found] : candidates) cache.take_winner(workload, found, order, result);
   database.run(kDropUnusedCubins);
-  for (Duel& duel : cache.duels()) {
-    if (!pending.contains(pair_of(duel))) result.duels.push_back(std::move(duel));
-  }
   transaction.commit();
   return result;
 }

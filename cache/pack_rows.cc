@@ -2,7 +2,6 @@
 
 #include "base/digest.h"
 #include "cache/cache_impl.h"
-#include "cache/schema/schema.h"
 
 namespace moetune {
 
@@ -29,13 +28,11 @@ PackFamily family_of(const Database& database, const std::string& kernel, const 
     builder.add(row.text(0));
     ++found.winners;
   }
-  if (database.integer_pragma("user_version") >= kSchemaWithRanges) {
-    Query range = database.query("SELECT digest FROM ranges WHERE kernel = ? AND family = ? ORDER BY digest",
-                                 kernel, family);
-    while (range.step()) {
-      builder.add("range").add(range.text(0));
-      ++found.ranges;
-    }
+  Query range = database.query("SELECT digest FROM ranges WHERE kernel = ? AND family = ? ORDER BY digest",
+                               kernel, family);
+  while (range.step()) {
+    builder.add("range").add(range.text(0));
+    ++found.ranges;
   }
   found.digest = builder.finish();
   return found;
@@ -43,16 +40,10 @@ PackFamily family_of(const Database& database, const std::string& kernel, const 
 
 std::vector<PackFamily> families_of(const Database& database) {
   std::vector<PackFamily> families;
-  const bool has_ranges = database.integer_pragma("user_version") >= kSchemaWithRanges;
   {
-    Query row =
-        has_ranges
-            ? database.query(
-                  "SELECT w.kernel, w.family FROM workloads w JOIN winners v ON v.workload = w.id"
-                  " UNION SELECT kernel, family FROM ranges ORDER BY 1, 2")
-            : database.query(
-                  "SELECT DISTINCT w.kernel, w.family FROM workloads w JOIN winners v ON v.workload = w.id"
-                  " ORDER BY w.kernel, w.family");
+    Query row = database.query(
+        "SELECT w.kernel, w.family FROM workloads w JOIN winners v ON v.workload = w.id"
+        " UNION SELECT kernel, family FROM ranges ORDER BY 1, 2");
     while (row.step()) families.push_back({row.text(0), row.text(1)});
   }
   for (PackFamily& family : families) family = family_of(database, family.kernel, family.family);
@@ -92,7 +83,6 @@ void Cache::seal(const std::string& made_by) {
     WriteTransaction transaction(database);
     database.run("DELETE FROM trials");
     database.run("DELETE FROM builds");
-    database.run("DELETE FROM rivals");
     database.run("DELETE FROM history");
     database.run("DELETE FROM range_history_cubins");
     database.run("DELETE FROM range_history");

@@ -4,7 +4,6 @@
 #include "cache/generations.h"
 #include "cache/history.h"
 #include "cache/ranges.h"
-#include "cache/schema/schema.h"
 
 namespace moetune {
 namespace {
@@ -45,7 +44,6 @@ void Cache::Impl::keep_range(std::int64_t range, const std::string& reason) cons
 
 std::vector<RangeGeneration> Cache::range_history(std::int64_t range) const {
   std::vector<RangeGeneration> all;
-  if (impl_->schema < kSchemaWithRangeHistory) return all;
   Query row = impl_->database.query(
       "SELECT generation, reason, replaced_at, plan, provenance, stored_at FROM range_history y WHERE range = ?"
       " AND digest = " MOETUNE_RANGE_HISTORY_DIGEST " ORDER BY generation DESC",

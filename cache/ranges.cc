@@ -9,7 +9,6 @@
 #include "cache/cache_impl.h"
 #include "cache/history.h"
 #include "cache/pack_rows.h"
-#include "cache/schema/schema.h"
 
 namespace moetune {
 namespace {
@@ -126,7 +125,7 @@ void Cache::put_range(const RangeKey& key, const RangeRecord& record) {
 
 std::string Cache::range_progress(const RangeKey& key) const {
   const std::optional<std::int64_t> hardware = impl_->find_hardware(key.hardware);
-  if (impl_->schema < kSchemaWithRanges || !hardware) return "";
+  if (!hardware) return "";
   Query row =
       impl_->database.query("SELECT progress FROM ranges g WHERE id = ? AND digest = " MOETUNE_RANGE_DIGEST,
                             find_range(impl_->database, key, *hardware));
@@ -135,7 +134,7 @@ std::string Cache::range_progress(const RangeKey& key) const {
 
 bool Cache::is_range_damaged(const RangeKey& key) const {
   const std::optional<std::int64_t> hardware = impl_->find_hardware(key.hardware);
-  if (impl_->schema < kSchemaWithRanges || !hardware) return false;
+  if (!hardware) return false;
   Query row = impl_->database.query("SELECT g.digest = " MOETUNE_RANGE_DIGEST " FROM ranges g WHERE id = ?",
                                     find_range(impl_->database, key, *hardware));
   return row.step() && row.integer(0) == 0;
@@ -143,7 +142,6 @@ bool Cache::is_range_damaged(const RangeKey& key) const {
 
 std::vector<FamilyRange> Cache::family_ranges(const std::string& kernel, const std::string& family) const {
   std::vector<FamilyRange> all;
-  if (impl_->schema < kSchemaWithRanges) return all;
   Query row = impl_->database.query(SELECT_RANGES
                                     "WHERE g.kernel = ? AND g.family = ? AND " SOUND_RANGE LATEST_RANGE_FIRST,
                                     kernel, family);
@@ -157,7 +155,6 @@ std::vector<FamilyRange> Cache::family_ranges(const std::string& kernel, const s
 
 std::vector<FamilyRange> Cache::Impl::read_ranges() const {
   std::vector<FamilyRange> all;
-  if (schema < kSchemaWithRanges) return all;
   Query row = database.query(SELECT_RANGES "WHERE g.plan <> '' AND " SOUND_RANGE LATEST_RANGE_FIRST);
   while (row.step()) all.push_back(range_of(database, row));
   return all;
@@ -171,7 +168,6 @@ std::vector<FamilyRange> Cache::ranges() const {
 
 std::vector<DamagedRange> Cache::damaged_ranges() const {
   std::vector<DamagedRange> damaged;
-  if (impl_->schema < kSchemaWithRanges) return damaged;
   Query row =
       impl_->database.query(SELECT_RANGES "WHERE g.plan <> '' AND NOT (" SOUND_RANGE ")" LATEST_RANGE_FIRST);
   while (row.step()) damaged.push_back({range_of(impl_->database, row), "it does not match its digest"});

@@ -8,7 +8,7 @@
 namespace moetune {
 namespace {
 
-constexpr std::array kTallied = {"hardware", "workloads",     "trials", "winners", "rivals",      "history",
+constexpr std::array kTallied = {"hardware", "workloads",     "trials", "winners", "history",
                                  "ranges",   "range_history", "cubins", "builds",  "calibrations"};
 
 std::string rows_text(std::int64_t rows) { return std::to_string(rows) + (rows == 1 ? " row" : " rows"); }

@@ -1,7 +1,6 @@
 // The part of Cache that stores winners, and the cubins that they share.
 #include "base/digest.h"
 #include "cache/cache_impl.h"
-#include "cache/duels.h"
 #include "cache/file/blob.h"
 #include "cache/history.h"
 #include "cache/pack_rows.h"
@@ -20,7 +19,7 @@ bool holds_sound_winner(const Database& database, std::int64_t workload) {
   return row.step();
 }
 
-const char* reason_to_replace(const Contender& old, const WinnerRecord& winner) {
+const char* reason_to_replace(const WinnerTimes& old, const WinnerRecord& winner) {
   if (old.contended && !winner.contended) return kReplacedContended;
   return old.config != winner.config && winner.time_us < old.time_us ? kReplacedFaster : kReplacedSearch;
 }
@@ -75,16 +74,27 @@ bool Cache::Impl::launches_same(std::int64_t workload, const WinnerRecord& winne
   return row.step() && row.text(0) == winner.config && row.text(1) == digest(winner.cubin);
 }
 
+std::optional<WinnerTimes> find_winner_times(const Database& database, std::int64_t workload) {
+  Query row = database.query(
+      "SELECT v.config, v.time_us, v.interval_low_us, v.interval_high_us, v.contended, v.stored_at, v.digest"
+      " FROM winners v JOIN workloads w ON w.id = v.workload JOIN hardware h ON h.id = w.hardware"
+      " WHERE v.workload = ? AND v.digest = " MOETUNE_WINNER_DIGEST " AND h.digest = " MOETUNE_HARDWARE_DIGEST
+      " AND w.digest = " MOETUNE_WORKLOAD_DIGEST,
+      workload);
+  if (!row.step()) return std::nullopt;
+  return WinnerTimes{row.text(0),         row.real(1), row.real(2), row.real(3),
+                     row.integer(4) != 0, row.text(5), row.text(6)};
+}
+
 void Cache::put_winner(std::int64_t workload, const WinnerRecord& winner) {
   const Database& database = impl_->database;
   WriteTransaction transaction(database);
   if (winner.contended && holds_sound_winner(database, workload) && impl_->is_true(workload)) return;
   const bool replaces = has_winner(database, workload);
-  const std::optional<Contender> old = find_contender(database, workload);
+  const std::optional<WinnerTimes> old = find_winner_times(database, workload);
   if (old && !impl_->launches_same(workload, winner))
     impl_->keep_winner(workload, reason_to_replace(*old, winner));
   impl_->store_winner(workload, winner);
-  drop_settled_rivals(database, workload, winner.contended, winner.interval_high_us);
   if (replaces) database.run(kDropUnusedCubins);
   transaction.commit();
 }

@@ -1,6 +1,5 @@
 // The part of Cache that keeps its main file up with its log while a search writes, and marks it meanwhile.
 #include "cache/cache_impl.h"
-#include "cache/schema/schema.h"
 
 namespace moetune {
 namespace {
@@ -37,7 +36,7 @@ void Cache::Impl::end_writing() {
 }
 
 bool Cache::lacks_log() const {
-  if (impl_->schema < kSchemaWithTallies || !is_marked(impl_->database)) return false;
+  if (!is_marked(impl_->database)) return false;
   std::error_code absent;
   const std::filesystem::path file =
       std::filesystem::weakly_canonical(path(), absent);  // SQLite resolves links, too

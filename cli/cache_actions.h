@@ -47,9 +47,6 @@ int make_key(const CacheArguments& arguments, Output& output);
 // For a cache that is not there.
 int print_nothing_tuned(const CacheChoice& cache, Output& output);
 
-// The pairs that merges left to a duel, for --json.
-Document duels_document(const std::vector<Duel>& duels);
-
 // Whether a key names a range table: "table:3".
 std::optional<FamilyRange> find_range_table(const Cache& cache, const std::string& key);
 

@@ -48,9 +48,8 @@ constexpr CacheAction kActions[] = {
      "makes that one, else the last, the winner again; a second rollback undoes the first"},
     {"merge", "INTO", "FILE", 1, kAnyNumber, Cache::Mode::create, nullptr, merge_caches, "INTO FILE...",
      "takes the winners and trials of other caches and packs into the cache INTO, which is made if it is new; of two "
-     "winners of one problem the sound one stays, then the one whose interval ends lower; pairs whose "
-     "intervals overlap "
-     "are listed for a duel; an unsound file changes nothing; with --later the one that was stored last stays, for a "
+     "winners of one problem the sound one stays, then the one whose interval ends lower, or if intervals overlap the "
+     "later one; an unsound file changes nothing; with --later the one that was stored last stays, for a "
      "file that began with what INTO has"},
     {"import", "FILE", "FILE", 0, kAnyNumber, Cache::Mode::create, nullptr, import_into_cache, "FILE...",
      "the same into the cache of --cache"},

@@ -164,12 +164,7 @@ int list_cache(const CacheArguments& arguments, Cache& cache, Output& output) {
   }
   note_damaged_ranges(cache, output);
   const Cache::Summary summary = cache.summary();
-  const std::vector<Duel> duels = cache.duels();
   print_listed(listed, arguments.selection, summary, cache, output);
-  if (!duels.empty()) {
-    output.note(counted_text(static_cast<std::int64_t>(duels.size()), "pair") +
-                " of winner and rival wait for a duel; cache show KEY names them");
-  }
   output.document({{"cache", cache.path().string()},
                    {"schema_version", summary.schema_version},
                    {"file_bytes", summary.file_bytes},
@@ -178,8 +173,7 @@ int list_cache(const CacheArguments& arguments, Cache& cache, Output& output) {
                    {"winners", summary.winners},
                    {"builds", summary.builds},
                    {"workloads", workloads},
-                   {"ranges", range_list(listed.ranges)},
-                   {"duels", duels_document(duels)}});
+                   {"ranges", range_list(listed.ranges)}});
   return kDone;
 }
 
@@ -231,13 +225,6 @@ int show_cache(const CacheArguments& arguments, Cache& cache, Output& output) {
     document["provenance"] = parse_stored(r.winner->provenance);
     document["plan"] = parse_stored(r.winner->plan);
   }
-  std::vector<Duel> duels = cache.duels();
-  std::erase_if(duels, [&](const Duel& duel) { return duel.workload.id != r.workload.id; });
-  for (const Duel& duel : duels) {
-    table.add({"rival", format("%s to %s, waits for a duel: %s", time_text(duel.rival_low_us).c_str(),
-                               time_text(duel.rival_high_us).c_str(), duel.rival_config.c_str())});
-  }
-  document["duels"] = duels_document(duels);
   output.result() << table.text("", output.columns());
   output.document(document);
   return kDone;

@@ -76,9 +76,6 @@ std::vector<Advice> advise(const Report& report) {
       report, [](const WorkloadReport& one) { return has_winner(one) && !one.stale.empty(); }, "is stale", "",
       advice);
   advise_search(
-      report, [](const WorkloadReport& one) { return one.rivals > 0; }, "is undecided after a merge", "",
-      advice);
-  advise_search(
       report,
       [](const WorkloadReport& one) {
         return has_winner(one) && one.stored.roofline > 0 && one.stored.roofline < kLowRoofline &&

@@ -23,12 +23,6 @@ void read_workloads(const Cache& cache, const ReportRequest& request, const std:
     const bool says_something = one.stored.best_us > 0 || one.stored.trials > 0 || !one.stored.damage.empty();
     if (says_something) report.workloads.push_back(std::move(one));
   }
-  std::map<std::int64_t, std::size_t> rivals;
-  for (const Duel& duel : cache.duels()) ++rivals[duel.workload.id];
-  for (WorkloadReport& one : report.workloads) {
-    const auto found = rivals.find(one.stored.workload.id);
-    if (found != rivals.end()) one.rivals = found->second;
-  }
 }
 
 void read_sections(const Cache& cache, const ReportRequest& request, Report& report) {

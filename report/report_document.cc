@@ -43,7 +43,6 @@ Document workload_document(const WorkloadReport& report) {
   document["provenance"] = report.stored.winner ? origin_document(report.origin) : Document(nullptr);
   document["before"] = before_document(report);
   document["stale"] = report.stale;
-  document["rivals"] = report.rivals;
   document["inherited_by"] = report.inherited_by;
   document["folded_into"] =
       report.folded_into > 0 ? Document("table:" + std::to_string(report.folded_into)) : Document(nullptr);

@@ -55,7 +55,6 @@ std::vector<std::string> workload_notes(const WorkloadReport& report) {
   note(report.stored.contended, "contended");
   note(report.stored.is_provisional(), "provisional");
   note(!report.stale.empty(), "stale");
-  note(report.rivals > 0, "rival");
   note(!report.inherited_by.empty(), "inherited");
   note(!built && report.kept != 0, "lost duel");
   note(!built && report.kept == 0, "no cubin");

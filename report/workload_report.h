@@ -43,8 +43,7 @@ struct WorkloadReport {
   std::int64_t folded_into = 0;
   std::int64_t kept = 0;  // of a search that stored no winner: the workload whose winner won the duel with it
   std::vector<std::string>
-      inherited_by;        // GPUs of the cache that are served by this winner for want of their own
-  std::size_t rivals = 0;  // configurations that wait for a duel with the winner
+      inherited_by;  // GPUs of the cache that are served by this winner for want of their own
   TrialSeries trials;
 
   const WorkloadKey& key() const { return stored.workload.key; }
@@ -53,7 +52,7 @@ struct WorkloadReport {
   double gain() const { return before && stored.best_us > 0 ? before->time_us / stored.best_us : 0; }
 };
 
-// "damaged", "contended", "provisional", "stale", "rival", "inherited", "lost duel", "no cubin": what a reader should
+// "damaged", "contended", "provisional", "stale", "inherited", "lost duel", "no cubin": what a reader should
 // know of it.
 std::vector<std::string> workload_notes(const WorkloadReport& report);
 

@@ -171,7 +171,6 @@ ReworkResult DeviceNight::rework_now(const PlanItem& item) {
                          std::exchange(opened_, std::nullopt));
   ReworkSettings settings = shared_.rework_settings();
   settings.resumed = item.begun;
-  settings.duels_only = item.causes == std::vector{StaleCause::rival} && !item.begun;
   const RemedyListener chosen = [&](const Triage& triage) {
     shared_.emit("triaged", {{"device", name_},
                              {"kernel", item.point.kernel},

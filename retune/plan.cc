@@ -7,7 +7,6 @@
 #include "base/error.h"
 #include "base/resources.h"
 #include "base/time_stamp.h"
-#include "cache/merge.h"
 #include "jobs/session/stored_space.h"
 #include "jobs/stored/stored_results.h"
 #include "kernels/registry.h"
@@ -99,12 +98,6 @@ std::string judged_today(const WorkloadKey& key) {
   }
 }
 
-Rivals find_rivals(const Cache& cache) {
-  Rivals rivals;
-  for (const Duel& duel : cache.duels()) rivals[duel.workload.id].push_back(duel.rival_config);
-  return rivals;
-}
-
 Timing served_timing(const Cache* cache, const WorkloadKey& key) {
   Timing served = Timing::overlapped;
   bool any = false;
@@ -124,8 +117,7 @@ Timing served_timing(const Cache* cache, const WorkloadKey& key) {
   return served;
 }
 
-std::optional<Incumbent> find_incumbent(const Cache& cache, const Ledger& ledger, const WorkloadKey& key,
-                                        const Rivals& rivals) {
+std::optional<Incumbent> find_incumbent(const Cache& cache, const Ledger& ledger, const WorkloadKey& key) {
   std::optional<StoredResult> stored;
   try {
     stored = find_winner(cache, key);
@@ -138,8 +130,6 @@ std::optional<Incumbent> find_incumbent(const Cache& cache, const Ledger& ledger
   incumbent.made_with = {stored->workload.key.source_digest, "", stored->workload.key.toolchain,
                          source_of(stored->winner->provenance, "driver"),
                          source_of(stored->winner->provenance, "judged")};
-  if (const auto found = rivals.find(stored->workload.id); found != rivals.end())
-    incumbent.rivals = found->second;
   const std::optional<LedgerEntry> examined = ledger.find(key);
   // What a night found to be the best still is of that night, whatever it was made with.
   if (examined && examined->is_done() && examined->at >= incumbent.examined_at &&
@@ -160,7 +150,6 @@ NightPlan make_plan(const std::vector<TuningPoint>& points, KeyFinder& keys, con
                     const Ledger& ledger, const PlanSettings& settings, std::int64_t now) {
   NightPlan plan;
   GainsElsewhere gains(cache);
-  const Rivals rivals = cache != nullptr ? find_rivals(*cache) : Rivals();
   for (const TuningPoint& point : points) {
     PlanItem item{.point = point};
     try {
@@ -173,7 +162,7 @@ NightPlan make_plan(const std::vector<TuningPoint>& points, KeyFinder& keys, con
     item.today = made_today(item.key);
     item.today.judged = judged_today(item.key);
     const std::optional<Incumbent> incumbent =
-        cache != nullptr ? find_incumbent(*cache, ledger, item.key, rivals) : std::nullopt;
+        cache != nullptr ? find_incumbent(*cache, ledger, item.key) : std::nullopt;
     item.causes = stale_causes(incumbent, item.today, now, settings.max_age_s);
     const std::optional<LedgerEntry> examined = ledger.find(item.key);
     if (examined && examined->made_with == item.today) item.begun = examined->begun();

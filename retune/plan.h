@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -67,11 +66,7 @@ std::string judged_today(const WorkloadKey& key);
 Timing served_timing(const Cache* cache, const WorkloadKey& key);
 
 // The stored winner and what the ledger knows of it; nullopt if nothing is stored that is sound.
-// `rivals`: of the cache, by workload.
-using Rivals = std::map<std::int64_t, std::vector<std::string>>;
-Rivals find_rivals(const Cache& cache);
-std::optional<Incumbent> find_incumbent(const Cache& cache, const Ledger& ledger, const WorkloadKey& key,
-                                        const Rivals& rivals);
+std::optional<Incumbent> find_incumbent(const Cache& cache, const Ledger& ledger, const WorkloadKey& key);
 
 // `cache` may be null: nothing was ever tuned.
 NightPlan make_plan(const std::vector<TuningPoint>& points, KeyFinder& keys, const Cache* cache,

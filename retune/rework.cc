@@ -66,16 +66,9 @@ class Rework {
       : subject_(subject), settings_(settings), events_(events), stop_(std::move(stop)) {}
 
   ReworkResult run(const RemedyListener& chosen) {
-    std::optional<Candidate> incumbent = subject_.incumbent();
+    const std::optional<Candidate> incumbent = subject_.incumbent();
     if (!incumbent) return tune_missing();
     if (std::optional<ReworkResult> end = replace_wrong(*incumbent)) return *std::move(end);
-    if (const std::vector<std::string> rivals = subject_.rivals(); !rivals.empty()) {
-      if (!hold_duels(*incumbent, rivals))
-        return ended(ReworkVerdict::postponed, "somebody else used the GPU during a duel");
-      if (settings_.duels_only) return ended(ReworkVerdict::kept, duels_words(rivals.size()));
-      incumbent = subject_.incumbent();
-      if (!incumbent) return tune_missing();
-    }
     if (settings_.resumed) {
       result_.triage = Triage{*settings_.resumed, 0, "an earlier night was stopped in this search"};
       if (chosen) chosen(*result_.triage);
@@ -105,46 +98,10 @@ class Rework {
   }
 
   ReworkResult ended(ReworkVerdict verdict, std::string reason) {
-    // A rival that has won is an improvement, whatever comes after it.
-    result_.verdict = rival_won_ && verdict == ReworkVerdict::kept ? ReworkVerdict::improved : verdict;
+    result_.verdict = verdict;
     result_.reason = std::move(reason);
     if (result_.unfinished) result_.reason += "; the time was up, and the next night goes on with the search";
     return std::move(result_);
-  }
-
-  std::string duels_words(std::size_t rivals) const {
-    return rival_won_ ? "a rival from a merge won its duel: " + result_.contest->reason
-                      : format("%zu left by a merge: the winner stays", rivals);
-  }
-
-  // Of the incumbent with what a merge left; whoever wins is stored. False if somebody else used the GPU.
-  bool hold_duels(Candidate present, const std::vector<std::string>& rivals) {
-    std::optional<Trial> champion;
-    QuietWatch watch = watch_of(subject_.device(), settings_, events_, stop_);
-    subject_.open_device();
-    for (const std::string& config : rivals) {
-      const std::optional<ConfigId> id = subject_.space().find_text(config);
-      std::optional<Candidate> rival = id ? subject_.prepare(*id) : std::nullopt;
-      if (!rival) continue;  // today's space does not know it, or it does not compile any more
-      Trial trial{.id = *id, .config = rival->config, .result = measure(*rival)};
-      if (trial.result.outcome != Outcome::ok) continue;
-      Contest contest = hold_contest_of(present, *rival, watch);
-      if (contest.contended) return false;
-      if (contest.won || !rival_won_) result_.contest = contest;
-      if (!contest.won) continue;
-      rival_won_ = true;
-      present = *std::move(rival);
-      champion = std::move(trial);
-    }
-    if (champion) {
-      result_.best_us = champion->result.measurement.median_us;
-      TuneResult found;
-      found.best = std::move(champion);
-      found.winner = std::move(present);
-      subject_.store(found);
-    }
-    subject_.settle_duels();
-    return true;
   }
 
   // An incumbent that today's judge refuses meets nobody: whatever is right takes its place, however fast it is.
@@ -236,7 +193,6 @@ class Rework {
   const Events& events_;
   std::stop_token stop_;
   ReworkResult result_;
-  bool rival_won_ = false;
 };
 
 }  // namespace

@@ -44,9 +44,6 @@ class ReworkSubject {
   virtual void open_device() = 0;
   virtual TuneResult search(Remedy remedy) = 0;  // stores trials, and no winner
   virtual void store(const TuneResult& result) = 0;
-  // Configurations that a merge left to a duel with the incumbent, and that the duels are held.
-  virtual std::vector<std::string> rivals() { return {}; }
-  virtual void settle_duels() {}
   // Whether a search's best is the incumbent itself, built from the same sources by the same compiler.
   virtual bool is_incumbent(const TuneResult& result) = 0;
 };
@@ -79,7 +76,6 @@ struct ReworkSettings {
   int contest_rounds = kContestRounds;
   // The remedy of a search that was stopped: it goes on without a probe, whose old times are forgotten.
   std::optional<Remedy> resumed;
-  bool duels_only = false;  // nothing is stale but what a merge left to a duel
 };
 
 using RemedyListener = std::function<void(const Triage&)>;

@@ -4,7 +4,6 @@
 
 #include "base/error.h"
 #include "cache/history.h"
-#include "cache/merge.h"
 #include "retune/neighbourhood.h"
 #include "search/assignment.h"
 #include "tuner/history.h"
@@ -139,17 +138,6 @@ void SessionSubject::store(const TuneResult& result) {
   session_.store_winner(session_.request(request_.settings), result);
   find_stored();
 }
-
-std::vector<std::string> SessionSubject::rivals() {
-  std::vector<std::string> configs;
-  if (!stored_) return configs;
-  for (const Duel& duel : session_.cache()->duels())
-    if (duel.workload.id == stored_->workload.id) configs.push_back(duel.rival_config);
-  duels_of_ = stored_->workload.id;
-  return configs;
-}
-
-void SessionSubject::settle_duels() { session_.cache()->settle_duels(duels_of_); }
 
 bool SessionSubject::is_incumbent(const TuneResult& result) {
   if (!stored_) return false;

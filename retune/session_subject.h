@@ -34,8 +34,6 @@ class SessionSubject : public ReworkSubject {
   TuneResult search(Remedy remedy) override;
   void store(const TuneResult& result) override;
   bool is_incumbent(const TuneResult& result) override;
-  std::vector<std::string> rivals() override;
-  void settle_duels() override;
   // The winner's configuration; "" if there is none.
   std::string served() const { return stored_ ? stored_->winner->config : ""; }
 
@@ -49,7 +47,6 @@ class SessionSubject : public ReworkSubject {
   JobContext context_;
   Session session_;
   std::optional<StoredResult> stored_;
-  std::int64_t duels_of_ = 0;  // the workload of rivals()
 };
 
 }  // namespace moetune

@@ -19,7 +19,6 @@ constexpr CauseFacts kCauses[] = {
     {"driver", "the driver has changed", 0.02},
     {"judge", "its inputs, checks or references have changed", 0.05},
     {"age", "it is older than asked", 0.01},
-    {"rival", "a merge left it to a duel", 0.02},
     {"regret", "its table loses much more at unseen shapes than its bound", 0.03},
 };
 
@@ -51,7 +50,6 @@ std::vector<StaleCause> stale_causes(const std::optional<Incumbent>& incumbent, 
   add(StaleCause::judge, changed(then.judged, today.judged));
   const auto age_s = static_cast<double>(now - incumbent->examined_at);
   add(StaleCause::age, max_age_s > 0 && incumbent->examined_at > 0 && age_s >= max_age_s);
-  add(StaleCause::rival, !incumbent->rivals.empty());
   return causes;
 }
 

@@ -18,7 +18,6 @@ enum class StaleCause {
   driver,     // the driver has changed
   judge,      // what it was found to be right by has changed: inputs, checks or references
   age,        // older than was asked for
-  rival,      // a merge found another configuration that may be as fast
   regret,     // of a range table: its certificate saw much more loss than its bound
 };
 
@@ -38,7 +37,6 @@ struct Incumbent {
   bool contended = false;
   std::int64_t examined_at =
       0;  // seconds since 1970; when it was stored, or found to be the best again; 0: unknown
-  std::vector<std::string> rivals = {};  // configurations that wait for a duel with it
 };
 
 // In the order of the enumeration. `max_age_s` of 0: age is no cause.

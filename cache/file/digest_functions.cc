@@ -71,14 +71,6 @@ void digest_values(sqlite3_context* context, int count, sqlite3_value** values) 
   });
 }
 
-void digest_texts(sqlite3_context* context, int count, sqlite3_value** values) {
-  guarded(context, [&] {
-    DigestBuilder builder;
-    for (int i = 0; i < count; ++i) builder.add(bytes_of(values[i]));
-    give(context, builder.finish());
-  });
-}
-
 void digest_unpacked(sqlite3_context* context, int, sqlite3_value** values) {
   guarded(context, [&] {
     const std::string_view frame = bytes_of(values[0]);
@@ -119,7 +111,6 @@ void change_tally(sqlite3_context* context, int, sqlite3_value** values) {
 
 void add_digest_functions(SQLite::Database& connection) {
   connection.createFunction("moetune_digest", -1, true, nullptr, digest_values);
-  connection.createFunction("moetune_joined_digest", -1, true, nullptr, digest_texts);
   connection.createFunction("moetune_tally", 1, true, nullptr, nullptr, add_to_tally, finish_tally);
   connection.createFunction("moetune_tallied", 3, true, nullptr, change_tally);
   connection.createFunction("moetune_unpacked_digest", 2, true, nullptr, digest_unpacked);

@@ -2,7 +2,6 @@
 // reads whether they agree. Stateless.
 //
 //   moetune_digest(value, ...)          32 hexadecimal digits over the values, with their types
-//   moetune_joined_digest(text, ...)    as DigestBuilder makes it of the texts: what the first schema stored
 //   moetune_tally(digest)               over the rows of a table: one number, whatever their order
 //   moetune_tallied(tally, added, removed)  the same with one row's digest more and one less; either may be NULL
 //   moetune_unpacked_digest(frame, n)   of the n bytes that a zstd frame holds; NULL if it does not hold them

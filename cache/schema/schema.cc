@@ -5,26 +5,6 @@
 namespace moetune {
 namespace {
 
-// References between rows are not kept up for a while: dropping a table would drop what refers to it as well. Nothing
-// within a transaction.
-class SuspendedReferences {
- public:
-  explicit SuspendedReferences(const Database& database) : database_(database) {
-    database_.execute("PRAGMA foreign_keys = OFF");
-  }
-  ~SuspendedReferences() {
-    try {
-      database_.execute("PRAGMA foreign_keys = ON");
-    } catch (const BrokenEnvironment&) {  // the connection is beyond use, as its next statement will say
-    }
-  }
-  SuspendedReferences(const SuspendedReferences&) = delete;
-  SuspendedReferences& operator=(const SuspendedReferences&) = delete;
-
- private:
-  const Database& database_;
-};
-
 constexpr std::uintmax_t kSmallestPage = 512;
 
 struct Identity {
@@ -40,29 +20,32 @@ Identity identity(const Database& database) {
   return found;
 }
 
-void refuse(const std::filesystem::path& path, const Identity& found, std::size_t newest) {
-  if (found.application != kApplicationId && !(found.application == 0 && found.version == 0 && found.empty)) {
+bool is_blank(const Identity& found) { return found.application == 0 && found.version == 0 && found.empty; }
+
+// Blank files pass.
+void refuse(const std::filesystem::path& path, const Identity& found) {
+  if (is_blank(found)) return;
+  const std::string has = path.string() + " has schema " + std::to_string(found.version);
+  const std::string ours = std::to_string(kSchemaVersion);
+  if (found.application != kApplicationId)
     throw BrokenEnvironment(path.string() + " is another application's SQLite database; name another file");
-  }
-  if (found.version > static_cast<std::int64_t>(newest)) {
-    throw BrokenEnvironment(path.string() + " has schema " + std::to_string(found.version) +
-                            ", of a newer moetune; this one knows up to " + std::to_string(newest) +
+  if (found.version > kSchemaVersion)
+    throw BrokenEnvironment(has + ", of a newer moetune; this one knows " + ours +
                             ": update moetune, or name another file");
-  }
-  if (found.version < 0) {
-    throw BrokenEnvironment(path.string() + " has schema " + std::to_string(found.version) +
+  if (found.version < 1)
+    throw BrokenEnvironment(has +
                             ", which no moetune makes: it was altered; move it away, or name another file");
-  }
+  if (found.version < kSchemaVersion)
+    throw BrokenEnvironment(
+        has + ", of a moetune before 0.1.0, and this one reads " + ours +
+        " alone; a build of 2026-11-27 brings its winners over: with that `moetune cache export"
+        " NEW.pack --cache OLD`, with this one `moetune cache import NEW.pack`");
 }
 
-// For a file whose version is known and not refused.
-void require_unaltered(const Database& database, std::int64_t version, std::span<const char* const> steps) {
-  // Spares making the tables that the file is compared with.
-  if (const std::string_view known = known_schema_digest(version);
-      steps.data() == migrations().data() && !known.empty() && schema_digest(database) == known)
-    return;
-  const std::vector<std::string> differences =
-      schema_differences(database, steps.first(static_cast<std::size_t>(version)));
+// For a file whose version is today's.
+void require_unaltered(const Database& database) {
+  if (schema_digest(database) == kSchemaDigest) return;  // spares making the tables to compare with
+  const std::vector<std::string> differences = schema_differences(database);
   if (differences.empty()) return;
   std::string text;
   for (const std::string& difference : differences) text += (text.empty() ? "" : "; ") + difference;
@@ -88,37 +71,226 @@ void refuse_foreign(const std::filesystem::path& path) {
   } catch (const BrokenEnvironment&) {
     return;  // not a database, or caught in the middle of a write; under locks the sentence will be right
   }
-  refuse(path, found, migrations().size());
+  refuse(path, found);
 }
 
-void migrate(const Database& database, std::span<const char* const> steps) {
-  if (const Identity found = identity(database);
-      found.application == kApplicationId && found.version == static_cast<std::int64_t>(steps.size())) {
-    return require_unaltered(database, found.version, steps);
-  }
-  const SuspendedReferences suspended(database);
+void make_schema(const Database& database) {
+  if (!is_blank(identity(database))) return require_readable(database);
   WriteTransaction transaction(database);
-  const Identity found = identity(database);  // another process may have been first
-  refuse(database.path(), found, steps.size());
-  require_unaltered(database, found.version, steps);
-  for (std::size_t i = static_cast<std::size_t>(found.version); i < steps.size(); ++i)
-    database.execute(steps[i]);
+  if (!is_blank(identity(database))) return require_readable(database);  // another process was first
+  database.execute(kSchema);
   database.execute("PRAGMA application_id = " + std::to_string(kApplicationId));
-  database.execute("PRAGMA user_version = " + std::to_string(steps.size()));
+  database.execute("PRAGMA user_version = " + std::to_string(kSchemaVersion));
   transaction.commit();
 }
 
 void require_version(const Database& database) {
   const Identity found = identity(database);
-  refuse(database.path(), found, migrations().size());
-  if (found.version >= kOldestReadable) return;
-  throw BrokenEnvironment(database.path().string() + (found.empty ? " is empty" : " has an older schema") +
-                          "; open it for writing once, with any command that stores results");
+  refuse(database.path(), found);
+  if (found.empty)
+    throw BrokenEnvironment(database.path().string() +
+                            " is empty; open it for writing once, with any command that stores results");
 }
 
 void require_readable(const Database& database) {
   require_version(database);
-  require_unaltered(database, database.integer_pragma("user_version"), migrations());
+  require_unaltered(database);
 }
+
+// As SQLite keeps the statements. The hardware's canonical text is its identity; the columns beside it are for people
+// with a SQL prompt. Blobs are zstd frames. Every row has a digest over all that it says, and those of trials and
+// winners cover their workload too, so that none can be changed or moved unnoticed (cache/digest_functions.h). Cubins
+// stand apart, because winners of one variant share theirs.
+const char* const kSchema = R"sql(
+  CREATE TABLE hardware (
+    id INTEGER PRIMARY KEY,
+    key TEXT NOT NULL UNIQUE,
+    name TEXT NOT NULL,
+    compute_capability INTEGER NOT NULL,
+    sm_count INTEGER NOT NULL,
+    l2_bytes INTEGER NOT NULL,
+    memory_bytes INTEGER NOT NULL,
+    sm_clock_khz INTEGER NOT NULL,
+    memory_clock_khz INTEGER NOT NULL,
+    origin TEXT NOT NULL,
+    driver TEXT NOT NULL
+  , digest TEXT NOT NULL DEFAULT '') STRICT;
+
+  -- `timing`: how launches followed each other while they were timed (cache/timing.h).
+  CREATE TABLE "workloads" (
+    id INTEGER PRIMARY KEY,
+    kernel TEXT NOT NULL,
+    problem TEXT NOT NULL,
+    hardware INTEGER NOT NULL REFERENCES hardware(id),
+    source_digest TEXT NOT NULL,
+    toolchain TEXT NOT NULL,
+    timing TEXT NOT NULL DEFAULT 'overlapped',
+    family TEXT NOT NULL DEFAULT '',
+    digest TEXT NOT NULL DEFAULT '',
+    UNIQUE (kernel, problem, hardware, source_digest, toolchain, timing)
+  ) STRICT;
+  CREATE INDEX workloads_by_family ON workloads (kernel, family);
+
+  CREATE TABLE trials (
+    id INTEGER PRIMARY KEY,
+    workload INTEGER NOT NULL REFERENCES workloads(id) ON DELETE CASCADE,
+    config TEXT NOT NULL,
+    outcome TEXT NOT NULL,
+    message TEXT NOT NULL,
+    time_us REAL NOT NULL,
+    interval_low_us REAL NOT NULL,
+    interval_high_us REAL NOT NULL,
+    samples INTEGER NOT NULL,
+    facts TEXT NOT NULL,
+    provenance TEXT NOT NULL, contended INTEGER NOT NULL DEFAULT 0, digest TEXT NOT NULL DEFAULT '',
+    UNIQUE (workload, config)
+  ) STRICT;
+
+  CREATE TABLE cubins (
+    id INTEGER PRIMARY KEY,
+    digest TEXT NOT NULL UNIQUE,
+    frame BLOB NOT NULL,
+    bytes INTEGER NOT NULL
+  ) STRICT;
+
+  CREATE TABLE "winners" (
+    workload INTEGER PRIMARY KEY REFERENCES workloads(id) ON DELETE CASCADE,
+    config TEXT NOT NULL,
+    time_us REAL NOT NULL,
+    interval_low_us REAL NOT NULL,
+    interval_high_us REAL NOT NULL,
+    default_time_us REAL NOT NULL,
+    roofline REAL NOT NULL,
+    plan TEXT NOT NULL,
+    interface TEXT NOT NULL,
+    cubin INTEGER NOT NULL REFERENCES cubins(id),
+    fallback_config TEXT NOT NULL,
+    fallback_plan TEXT NOT NULL,
+    fallback_interface TEXT NOT NULL,
+    fallback_cubin INTEGER REFERENCES cubins(id),
+    contended INTEGER NOT NULL,
+    provenance TEXT NOT NULL,
+    stored_at TEXT NOT NULL,
+    digest TEXT NOT NULL
+  , timings TEXT NOT NULL DEFAULT '') STRICT;
+
+  -- Winners that others replaced (cache/history.h).
+  CREATE TABLE history (
+    workload INTEGER NOT NULL REFERENCES workloads(id) ON DELETE CASCADE,
+    generation INTEGER NOT NULL,
+    reason TEXT NOT NULL,
+    replaced_at TEXT NOT NULL,
+    config TEXT NOT NULL,
+    time_us REAL NOT NULL,
+    interval_low_us REAL NOT NULL,
+    interval_high_us REAL NOT NULL,
+    default_time_us REAL NOT NULL,
+    roofline REAL NOT NULL,
+    plan TEXT NOT NULL,
+    interface TEXT NOT NULL,
+    cubin INTEGER NOT NULL REFERENCES cubins(id),
+    fallback_config TEXT NOT NULL,
+    fallback_plan TEXT NOT NULL,
+    fallback_interface TEXT NOT NULL,
+    fallback_cubin INTEGER REFERENCES cubins(id),
+    contended INTEGER NOT NULL,
+    provenance TEXT NOT NULL,
+    stored_at TEXT NOT NULL,
+    digest TEXT NOT NULL, timings TEXT NOT NULL DEFAULT '',
+    PRIMARY KEY (workload, generation)
+  ) STRICT, WITHOUT ROWID;
+
+  -- Tables of whole ranges of problems (cache/ranges.h). `plan` and `progress` are documents.
+  CREATE TABLE "ranges" (
+    id INTEGER PRIMARY KEY,
+    kernel TEXT NOT NULL,
+    family TEXT NOT NULL,
+    hardware INTEGER NOT NULL REFERENCES hardware(id),
+    source_digest TEXT NOT NULL,
+    toolchain TEXT NOT NULL,
+    timing TEXT NOT NULL DEFAULT 'overlapped',
+    plan TEXT NOT NULL,
+    progress TEXT NOT NULL,
+    stored_at TEXT NOT NULL,
+    digest TEXT NOT NULL, provenance TEXT NOT NULL DEFAULT '',
+    UNIQUE (kernel, family, hardware, source_digest, toolchain, timing)
+  ) STRICT;
+
+  CREATE TABLE range_cubins (
+    range INTEGER NOT NULL REFERENCES ranges(id) ON DELETE CASCADE,
+    number INTEGER NOT NULL,
+    config TEXT NOT NULL,
+    interface TEXT NOT NULL,
+    cubin INTEGER NOT NULL REFERENCES cubins(id),
+    PRIMARY KEY (range, number)
+  ) STRICT, WITHOUT ROWID;
+
+  CREATE TABLE range_history (
+    range INTEGER NOT NULL REFERENCES ranges(id) ON DELETE CASCADE,
+    generation INTEGER NOT NULL,
+    reason TEXT NOT NULL,
+    replaced_at TEXT NOT NULL,
+    plan TEXT NOT NULL,
+    provenance TEXT NOT NULL,
+    stored_at TEXT NOT NULL,
+    digest TEXT NOT NULL,
+    PRIMARY KEY (range, generation)
+  ) STRICT, WITHOUT ROWID;
+
+  CREATE TABLE range_history_cubins (
+    range INTEGER NOT NULL,
+    generation INTEGER NOT NULL,
+    number INTEGER NOT NULL,
+    config TEXT NOT NULL,
+    interface TEXT NOT NULL,
+    cubin INTEGER NOT NULL REFERENCES cubins(id),
+    PRIMARY KEY (range, generation, number),
+    FOREIGN KEY (range, generation) REFERENCES range_history(range, generation) ON DELETE CASCADE
+  ) STRICT, WITHOUT ROWID;
+
+  CREATE TABLE builds (
+    id INTEGER PRIMARY KEY,
+    name TEXT NOT NULL UNIQUE,
+    outcome TEXT NOT NULL,
+    facts TEXT NOT NULL,
+    log TEXT NOT NULL,
+    cubin BLOB NOT NULL,
+    cubin_bytes INTEGER NOT NULL,
+    digest TEXT NOT NULL,
+    stored_bytes INTEGER NOT NULL,
+    used INTEGER NOT NULL
+  ) STRICT;
+  CREATE INDEX builds_by_use ON builds (used, stored_bytes);
+
+  CREATE TABLE calibrations (
+    hardware INTEGER NOT NULL REFERENCES hardware(id) ON DELETE CASCADE,
+    name TEXT NOT NULL,
+    value REAL NOT NULL, digest TEXT NOT NULL DEFAULT '',
+    PRIMARY KEY (hardware, name)
+  ) STRICT, WITHOUT ROWID;
+
+  -- One row in a pack (cache/pack.h), none in a cache.
+  CREATE TABLE pack (
+    id INTEGER PRIMARY KEY CHECK (id = 1),
+    manifest TEXT NOT NULL,
+    digest TEXT NOT NULL
+  ) STRICT;
+
+  -- How many rows each table has, with a digest over them (cache/tallies.h).
+  CREATE TABLE tallies (
+    name TEXT PRIMARY KEY,
+    rows INTEGER NOT NULL,
+    digest INTEGER NOT NULL
+  ) STRICT, WITHOUT ROWID;
+  INSERT INTO tallies VALUES ('hardware', 0, 0), ('workloads', 0, 0), ('trials', 0, 0), ('winners', 0, 0),
+    ('history', 0, 0), ('ranges', 0, 0), ('range_history', 0, 0), ('cubins', 0, 0), ('builds', 0, 0),
+    ('calibrations', 0, 0);
+
+  -- One row while a search writes to the file and its log, which a copy of the file alone lacks (Cache::lacks_log).
+  CREATE TABLE writing (
+    id INTEGER PRIMARY KEY CHECK (id = 1),
+    since TEXT NOT NULL
+  ) STRICT;
+)sql";
 
 }  // namespace moetune

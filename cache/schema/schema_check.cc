@@ -31,8 +31,10 @@ struct Object {
 
 std::map<std::string, Object> objects_of(const Database& database) {
   std::map<std::string, Object> objects;
+  // Builds before 0.1.0 made a table `rivals`, which nothing reads.
   Query row = database.query(
-      "SELECT name, type, coalesce(sql, '') FROM sqlite_schema WHERE name NOT LIKE 'sqlite\\_%' ESCAPE '\\'");
+      "SELECT name, type, coalesce(sql, '') FROM sqlite_schema WHERE name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
+      " AND tbl_name <> 'rivals'");
   while (row.step()) objects[row.text(0)] = {row.text(1), normalize_whitespace(row.text(2))};
   return objects;
 }
@@ -72,9 +74,9 @@ std::string schema_digest(const Database& database) {
   return builder.finish();
 }
 
-std::vector<std::string> schema_differences(const Database& database, std::span<const char* const> steps) {
+std::vector<std::string> schema_differences(const Database& database) {
   const Database model(":memory:", Database::Access::create, std::chrono::milliseconds(0));
-  for (const char* const step : steps) model.execute(step);
+  model.execute(kSchema);
   const std::map<std::string, Object> wanted = objects_of(model), found = objects_of(database);
 
   Sentences differences;
@@ -100,23 +102,6 @@ std::vector<std::string> schema_differences(const Database& database, std::span<
     }
   }
   return differences;
-}
-
-void show_later_columns(const Database& database) {
-  const std::int64_t version = database.integer_pragma("user_version");
-  if (version >= kSchemaWithRangeHistory) return;
-  if (version >= kSchemaWithTimings) {
-    database.execute("CREATE TEMP VIEW ranges AS SELECT *, '' AS provenance FROM main.ranges");
-    return;
-  }
-  database.execute(
-      "CREATE TEMP VIEW workloads AS SELECT *, 'overlapped' AS timing FROM main.workloads;"
-      "CREATE TEMP VIEW winners AS SELECT *, '' AS timings FROM main.winners");
-  if (version >= kSchemaWithHistory)
-    database.execute("CREATE TEMP VIEW history AS SELECT *, '' AS timings FROM main.history");
-  if (version >= kSchemaWithRanges)
-    database.execute(
-        "CREATE TEMP VIEW ranges AS SELECT *, 'overlapped' AS timing, '' AS provenance FROM main.ranges");
 }
 
 }  // namespace moetune

@@ -1,7 +1,6 @@
 // Whether the tables of a file are those that moetune makes. Stateless.
 #pragma once
 
-#include <span>
 #include <string>
 #include <vector>
 
@@ -10,9 +9,9 @@
 namespace moetune {
 
 // A sentence for every table, column, index, trigger or view that is missing, altered or strange, compared
-// with what `steps` make of an empty file; none where all is as it should be. What SQLite keeps for itself
+// with what kSchema makes of an empty file; none where all is as it should be. What SQLite keeps for itself
 // (ANALYZE) does not count. Throws BrokenEnvironment where the schema cannot be read.
-std::vector<std::string> schema_differences(const Database& database, std::span<const char* const> steps);
+std::vector<std::string> schema_differences(const Database& database);
 
 // 32 hexadecimal digits over all that the comparison looks at, but for how it is laid out.
 std::string schema_digest(const Database& database);

@@ -18,7 +18,7 @@ function choice(name, title, options, also) {
   return element('label', {}, title, select);
 }
 
-const stateNames = ['stale', 'contended', 'damaged', 'no cubin', 'lost duel', 'rival', 'inherited', 'recorded'];
+const stateNames = ['stale', 'contended', 'damaged', 'no cubin', 'lost duel', 'inherited', 'recorded'];
 
 function chosenWorkloads() {
   const words = state.get('q').toLowerCase().split(/\s+/).filter(Boolean);

@@ -27,19 +27,6 @@ moetune::WinnerRecord with_fallback(int number) {
   return record;
 }
 
-// As a merge does with another's winner that may be as fast.
-void add_rival(const fs::path& file) {
-  const fs::path other = file.string() + ".other";
-  fs::remove(other);
-  {
-    Cache cache = Cache::open(other, Cache::Mode::create);
-    moetune::WinnerRecord rival = with_fallback(3);
-    rival.interval_high_us += 1;  // never the winner
-    cache.put_winner(cache.workload(workload_key(), "head_dim=128"), rival);
-  }
-  Cache::merge(file, {other}, {});
-}
-
 std::int64_t fill_records(const fs::path& file) {
   const moetune::RangeKey range{"decode_attention", "head_dim=128", h200(), "sources", "nvrtc"};
   Cache::open(file, Cache::Mode::create)  // an earlier search's table, which goes into the history
@@ -50,7 +37,6 @@ std::int64_t fill_records(const fs::path& file) {
   cache.put_trial(cache.workload(workload_key("batch=1"), "head_dim=128"), trial(9));
   cache.put_winner(id, with_fallback(5));
   cache.put_winner(id, with_fallback(1));
-  add_rival(file);
   cache.put_calibration(h200(), "read_tb_s", 4.6);
   cache.put_range(range, {.table = "{}",
                           .progress = "so far",
@@ -218,45 +204,4 @@ TEST_CASE("a family is filled in once and then stays") {
   CHECK(cache.family_winners("decode_attention", "f").size() == 1);
   CHECK(cache.winner(id));
   CHECK(cache.check().empty());
-}
-
-TEST_CASE("a file of the first schema keeps its sound winners and trials") {
-  const TempDir dir;
-  const moetune::Blob cubin = random_bytes(3'000, 1), frame = moetune::compress(cubin);
-  {
-    const Database database(dir / "old.db", Database::Access::create, std::chrono::seconds(5));
-    moetune::migrate(database, moetune::migrations().first(1));
-    const moetune::HardwareKey h = h200();
-    database.run("INSERT INTO hardware VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", h.text(), h.name,
-                 h.compute_capability, h.sm_count, h.l2_bytes, h.memory_bytes, h.sm_clock_khz,
-                 h.memory_clock_khz, h.origin, h.driver);
-    const moetune::WorkloadKey key = workload_key();
-    for (const char* problem : {"batch=64", "batch=1", "batch=2"}) {
-      database.run(
-          "INSERT INTO workloads (kernel, problem, hardware, source_digest, toolchain) VALUES (?, ?, 1, ?, "
-          "?)",
-          key.kernel, std::string(problem), key.source_digest, key.toolchain);
-    }
-    database.run(
-        "INSERT INTO trials (workload, config, outcome, message, time_us, interval_low_us,"
-        " interval_high_us, samples, facts, provenance) VALUES (1, 'tile=1', 'ok', '', 10, 9, 11, 5, '{}', "
-        "'{}')");
-    const std::string digest =
-        moetune::DigestBuilder().add("tile=1").add("{}").add(moetune::digest(cubin)).finish();
-    for (const auto& [workload, blob, sealed] :
-         {std::tuple{1, frame, digest}, std::tuple{2, frame, std::string("no digest of it")},
-          std::tuple{3, moetune::Blob{1, 2, 3}, digest}}) {
-      database.run(
-          "INSERT INTO winners VALUES (?, 'tile=1', 10, 9, 11, 20, 0.5, '{}', ?, 3000, ?, '{}', '2026')",
-          workload, blob, sealed);
-    }
-  }
-  Cache cache = Cache::open(dir / "old.db", Cache::Mode::create);
-  CHECK(cache.trials(1).size() == 1);
-  REQUIRE(cache.winner(1));
-  CHECK(cache.winner(1)->cubin == cubin);
-  CHECK(cache.winner(1)->time_us == 10);
-  CHECK_THROWS_AS(cache.winner(2), moetune::DamagedWinner);
-  CHECK_THROWS_AS(cache.winner(3), moetune::DamagedWinner);
-  CHECK(cache.check().size() == 3);  // two winners and a cubin
 }

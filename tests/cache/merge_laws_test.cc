@@ -1,8 +1,7 @@
-// Random caches, merged in every order and grouping, end with the same records.
+// Random caches, merged in every order, end with the same records; by date in every grouping too.
 #include <doctest/doctest.h>
 
 #include <random>
-#include <set>
 
 #include "cache/cache_impl.h"
 #include "cache/merge.h"
@@ -88,7 +87,7 @@ const moetune::RecordRules kMerits{.range_merit = [](const std::string& table) {
                              .regret = static_cast<double>(figure / 2)};  // ties too
 }};
 
-// Winners, trials, rivals and tables by key and content, whatever the numbers of their rows are. The progress of a
+// Winners, trials and tables by key and content, whatever the numbers of their rows are. The progress of a
 // range search is its file's own.
 std::string state(const fs::path& file) {
   const Database database(file, Database::Access::read_only, std::chrono::seconds(5));
@@ -96,8 +95,7 @@ std::string state(const fs::path& file) {
   Query row = database.query("SELECT " MOETUNE_IDENTITY(
       "x.workload") " || x.what FROM ("
                     "SELECT workload, 'winner ' || config || digest AS what FROM winners UNION ALL"
-                    " SELECT workload, 'trial ' || config || digest FROM trials UNION ALL"
-                    " SELECT workload, 'rival ' || config || digest FROM rivals) x ORDER BY 1");
+                    " SELECT workload, 'trial ' || config || digest FROM trials) x ORDER BY 1");
   while (row.step()) text += row.text(0) + "\n";
   Query range = database.query(
       "SELECT 'range ' || g.family || g.plan || g.stored_at || (SELECT group_concat(c.digest) FROM range_cubins v"
@@ -139,18 +137,22 @@ void check_laws(moetune::MergeOrder order) {
   const TempDir dir(TempDir::Place::memory);
   RandomCaches caches(dir.path(), 7);
   Merges merged(caches, order);
-  int overlapping = 0, replaced = 0, tables = 0;
+  int replaced = 0, tables = 0;
   const int triples = kSanitized ? 20 : 100;
   for (int round = 0; round < triples; ++round) {
     CAPTURE(round);
     merged.start_again();
     const fs::path a = caches.make("a.db"), b = caches.make("b.db"), c = caches.make("c.db");
-    const fs::path all = merged({merged({a, b}), c});
+    const fs::path all = merged({a, b, c});
     const std::string expected = state(all);
-    REQUIRE(state(merged({a, merged({c, b})})) == expected);
-    const moetune::MergeResult again = Cache::merge(all, {b, a}, kMerits, order);
+    REQUIRE(state(merged({c, a, b})) == expected);
+    // Three records may reach into each other in a chain, so that grouping matters where dates do not decide.
+    if (order == moetune::MergeOrder::later) {
+      REQUIRE(state(merged({merged({a, b}), c})) == expected);
+      REQUIRE(state(merged({a, merged({c, b})})) == expected);
+    }
+    const moetune::MergeResult again = Cache::merge(all, {b, a, c}, kMerits, order);
     REQUIRE(state(all) == expected);
-    REQUIRE(again.duels.empty());
     REQUIRE(again.winners_added + again.winners_replaced + again.trials_taken + again.ranges_taken == 0);
     const std::string progress = progress_of(a);
     const moetune::MergeResult in_place = Cache::merge(a, {c, b}, kMerits, order);  // into one of them
@@ -158,48 +160,16 @@ void check_laws(moetune::MergeOrder order) {
       REQUIRE(progress_of(a).find(progress.substr(at, 2)) != std::string::npos);
     REQUIRE(state(a) == expected);
     REQUIRE(Cache::open(a, Cache::Mode::read_only).check().empty());
-    overlapping += static_cast<int>(in_place.duels.size());
     replaced += static_cast<int>(in_place.winners_replaced);
     tables += static_cast<int>(in_place.ranges_taken);
   }
-  CHECK(overlapping >
-        (order == moetune::MergeOrder::faster ? triples / 2 : triples / 4));  // fewer wait by date
   CHECK(replaced > triples / 2);
   CHECK(tables > triples / 2);
 }
 
 }  // namespace
 
-TEST_CASE("merging is commutative, associative and idempotent, by time and by date") {
+TEST_CASE("merging is commutative and idempotent, by time and by date, and by date associative") {
   check_laws(moetune::MergeOrder::faster);
   check_laws(moetune::MergeOrder::later);
-}
-
-TEST_CASE("no rival's interval lies apart from its winner's, and none that overlaps is lost") {
-  const TempDir dir(TempDir::Place::memory);
-  RandomCaches caches(dir.path(), 8);
-  Merges merged(caches);
-  for (int round = 0; round < 20; ++round) {
-    merged.start_again();
-    std::vector<fs::path> files;
-    for (const char* name : {"a.db", "b.db", "c.db", "d.db"}) files.push_back(caches.make(name));
-    const Cache cache = Cache::open(merged(files), Cache::Mode::read_only);
-    std::set<std::pair<std::string, std::string>> expected, found;
-    for (const moetune::Duel& duel : cache.duels())
-      found.emplace(duel.workload.key.problem, duel.rival_config);
-    for (const fs::path& file : files) {
-      const Cache source = Cache::open(file, Cache::Mode::read_only);
-      for (const moetune::Workload& workload : source.workloads()) {
-        const auto one = source.winner(workload.id);
-        if (!one) continue;
-        const auto best = cache.winner(cache.find_workload(workload.key).value()).value();
-        REQUIRE((best.contended <= one->contended));
-        if (best.contended != one->contended) continue;
-        REQUIRE(best.interval_high_us <= one->interval_high_us);
-        if (one->config != best.config && one->interval_low_us <= best.interval_high_us)
-          expected.emplace(workload.key.problem, one->config);
-      }
-    }
-    CHECK(found == expected);
-  }
 }

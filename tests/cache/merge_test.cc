@@ -1,4 +1,4 @@
-// Merging cache files: which record of a key stays, what is left to a duel, and what a merge must never do.
+// Merging cache files: which record of a key stays, and what a merge must never do.
 #include "cache/merge.h"
 
 #include <doctest/doctest.h>
@@ -8,7 +8,6 @@
 #include "cache/history.h"
 #include "cache/pack.h"
 #include "cache/ranges.h"
-#include "cache/schema/schema.h"
 #include "tests/cache/support.h"
 
 using moetune::Cache;
@@ -64,7 +63,6 @@ TEST_CASE("a merge takes winners whole, with both cubins, and trials") {
   CHECK(result.files == 1);
   CHECK(result.winners_added == 1);
   CHECK(result.trials_taken == 1);
-  CHECK(result.duels.empty());
   const Cache into = Cache::open(dir / "new" / "into.db", Cache::Mode::read_only);
   const moetune::WinnerRecord taken = into.winner(1).value(), original = timed_winner(1, 9, 10);
   CHECK(taken.cubin == original.cubin);
@@ -79,37 +77,35 @@ TEST_CASE("a merge takes winners whole, with both cubins, and trials") {
   CHECK(into.check().empty());
 }
 
-TEST_CASE("of two winners the sound one stays, then the one whose interval ends lower") {
+TEST_CASE(
+    "of two winners the sound one stays, then the one whose interval ends lower, or the later of equals") {
+  const auto dated = [](moetune::WinnerRecord record, const std::string& date) {
+    record.stored_at = date;
+    return record;
+  };
+  const std::string later = "2026-01-03T00:00:00Z";
   struct Pair {
     moetune::WinnerRecord better, worse;
-    std::size_t duels;
   };
-  for (const Pair& pair :
-       {Pair{timed_winner(1, 9, 10), timed_winner(2, 11, 12), 0},
-        Pair{timed_winner(1, 9.9, 10), timed_winner(2, 5, 12), 1},  // a lower time, by luck
-        Pair{timed_winner(1, 20, 30), timed_winner(2, 5, 6, true), 0},
-        Pair{timed_winner(1, 5, 6, true), timed_winner(2, 5, 7, true), 1},
-        Pair{timed_winner(1, 5, 6), timed_winner(1, 5, 7), 0}}) {  // one configuration
+  for (const Pair& pair : {Pair{timed_winner(1, 9, 10), dated(timed_winner(2, 11, 12), later)},
+                           Pair{timed_winner(1, 9.9, 10), timed_winner(2, 5, 12)},  // of one second
+                           Pair{dated(timed_winner(1, 5, 12), later), timed_winner(2, 9.9, 10)},
+                           Pair{dated(timed_winner(1, 10, 12), later), timed_winner(2, 9, 10)},  // they touch
+                           Pair{timed_winner(1, 20, 30), dated(timed_winner(2, 5, 6, true), later)},
+                           Pair{dated(timed_winner(1, 5, 7, true), later), timed_winner(2, 5, 6, true)},
+                           Pair{timed_winner(1, 5, 6), timed_winner(1, 5, 7)}}) {  // one configuration
     const TempDir dir;
+    CAPTURE(pair.better.interval_high_us);
     cache_of(dir / "better.db", pair.better);
     cache_of(dir / "worse.db", pair.worse);
     fs::copy_file(dir / "better.db", dir / "one.db");
     fs::copy_file(dir / "worse.db", dir / "two.db");
-    const MergeResult kept = merged(dir / "one.db", {dir / "worse.db"});
-    const MergeResult replaced = merged(dir / "two.db", {dir / "better.db"});
-    CHECK(kept.winners_kept == 1);
-    CHECK(replaced.winners_replaced == 1);
-    for (const auto& [file, result] : {std::pair("one.db", kept), {"two.db", replaced}}) {
-      CHECK(result.duels.size() == pair.duels);
+    CHECK(merged(dir / "one.db", {dir / "worse.db"}).winners_kept == 1);
+    CHECK(merged(dir / "two.db", {dir / "better.db"}).winners_replaced == 1);
+    for (const char* file : {"one.db", "two.db"}) {
       const Cache cache = Cache::open(dir / file, Cache::Mode::read_only);
       CHECK(cache.winner(1)->interval_high_us == pair.better.interval_high_us);
-      CHECK(cache.duels().size() == pair.duels);
       CHECK(cache.check().empty());
-      if (pair.duels == 0) continue;
-      CHECK(result.duels[0].winner_config == "tile=1");
-      CHECK(result.duels[0].rival_config == "tile=2");
-      CHECK(result.duels[0].rival_high_us == pair.worse.interval_high_us);
-      CHECK(result.duels[0].rival_provenance == pair.worse.provenance);
     }
     CHECK(merged(dir / "two.db", {dir / "better.db"}).winners_equal == 1);
     CHECK(Cache::open(dir / "one.db", Cache::Mode::read_only).history(1).empty());
@@ -122,6 +118,28 @@ TEST_CASE("of two winners the sound one stays, then the one whose interval ends 
     CHECK(history[0].reason == "merge");
     CHECK(history[0].interval_high_us == pair.worse.interval_high_us);
   }
+}
+
+TEST_CASE("what reaches into the best interval counts, and not what reaches into one that does") {
+  const auto dated = [](moetune::WinnerRecord record, const std::string& date) {
+    record.stored_at = date;
+    return record;
+  };
+  const TempDir dir;
+  cache_of(dir / "best.db", dated(timed_winner(1, 1, 2), "2026-01-01T00:00:00Z"));
+  cache_of(dir / "beside.db", dated(timed_winner(2, 1.5, 4), "2026-01-02T00:00:00Z"));
+  cache_of(dir / "apart.db", dated(timed_winner(3, 3, 5), "2026-01-03T00:00:00Z"));
+  std::vector<fs::path> files = {dir / "apart.db", dir / "beside.db", dir / "best.db"};
+  int round = 0;
+  do {
+    const fs::path into = dir / ("into" + std::to_string(round++) + ".db");
+    const MergeResult result = merged(into, files);
+    CHECK(result.winners_added == 1);
+    CHECK(result.winners_kept == 2);
+    CHECK(winner_config(into) == "tile=2");
+    CHECK(merged(into, files).winners_equal == 1);
+    CHECK(winner_config(into) == "tile=2");
+  } while (std::ranges::next_permutation(files).found);
 }
 
 TEST_CASE("by date the later of two sound winners stays, whatever the older one claims of its time") {
@@ -141,27 +159,11 @@ TEST_CASE("by date the later of two sound winners stays, whatever the older one 
   fs::copy_file(dir / "old.db", dir / "a.db");
   CHECK(by_date(dir / "a.db", {dir / "new.db"}).winners_replaced == 1);
   CHECK(by_date(dir / "a.db", {dir / "old.db", dir / "contended.db"}).winners_kept == 2);
-  CHECK(by_date(dir / "a.db", {dir / "reaching.db"}).duels.empty());    // it has lost already
-  CHECK(by_date(dir / "a.db", {dir / "beside.db"}).duels.size() == 1);  // of the same second
+  CHECK(by_date(dir / "a.db", {dir / "reaching.db"}).winners_kept == 1);
+  CHECK(by_date(dir / "a.db", {dir / "beside.db"}).winners_kept == 1);  // of the same second
   CHECK(winner_config(dir / "a.db") == "tile=3");
   CHECK(Cache::open(dir / "a.db", Cache::Mode::read_only).check().empty());
   CHECK(merged(dir / "a.db", {dir / "old.db"}).winners_replaced == 1);  // by time it is the old one again
-}
-
-TEST_CASE("a duel that the winner has won is a result of its day") {
-  const TempDir dir;
-  cache_of(dir / "fleet.db", timed_winner(1, 9, 10));
-  cache_of(dir / "rival.db", timed_winner(2, 8, 12));
-  merged(dir / "fleet.db", {dir / "rival.db"});
-  Cache::merge(dir / "node.db", {dir / "fleet.db"}, {});
-  Cache node = Cache::open(dir / "node.db", Cache::Mode::read_write);
-  REQUIRE(node.duels().size() == 1);
-  node.settle_duels(1);
-  CHECK(node.winner(1)->stored_at > timed_winner(1, 9, 10).stored_at);
-  CHECK(node.check().empty());
-  Cache::merge(dir / "fleet.db", {dir / "node.db"}, {}, moetune::MergeOrder::later);
-  CHECK(winner_config(dir / "fleet.db") == "tile=1");
-  CHECK(Cache::open(dir / "fleet.db", Cache::Mode::read_only).duels().empty());
 }
 
 TEST_CASE("results of a recording never meet those of a GPU") {
@@ -177,7 +179,6 @@ TEST_CASE("results of a recording never meet those of a GPU") {
   const Cache cache = Cache::open(dir / "gpu.db", Cache::Mode::read_only);
   CHECK(cache.winner(cache.find_workload(workload_key()).value())->config == "tile=1");
   CHECK(cache.winner(cache.find_workload(recorded).value())->config == "tile=2");
-  CHECK(cache.duels().empty());
 }
 
 TEST_CASE("of two trials the sound one stays, then the exact one, then the one whose interval ends lower") {
@@ -211,83 +212,15 @@ TEST_CASE("of two trials the sound one stays, then the exact one, then the one w
   }
 }
 
-TEST_CASE("a pair stays for its duel until a winner is stored that settles it") {
-  const TempDir dir;
-  cache_of(dir / "a.db", timed_winner(1, 9, 10));
-  cache_of(dir / "b.db", timed_winner(2, 8, 12));
-  REQUIRE(merged(dir / "a.db", {dir / "b.db"}).duels.size() == 1);
-  CHECK(merged(dir / "a.db", {dir / "b.db"}).duels.empty());  // it was pending before
-  Cache cache = Cache::open(dir / "a.db", Cache::Mode::read_write);
-  cache.put_winner(1, timed_winner(3, 9, 9.5));
-  CHECK(cache.duels().size() == 1);  // they overlap still
-  cache.put_winner(1, timed_winner(3, 6, 7));
-  CHECK(cache.duels().empty());
-  merged(dir / "a.db", {cache_of(dir / "c.db", timed_winner(4, 6.5, 8))});
-  REQUIRE(cache.duels().size() == 1);
-  CHECK(cache.duels()[0].rival_config == "tile=4");
-  cache.settle_duels(1);
-  CHECK(cache.duels().empty());
-  CHECK(cache.check().empty());
-}
-
-TEST_CASE("packs are merged as caches are, and hold no duels") {
+TEST_CASE("packs are merged as caches are") {
   const TempDir dir;
   cache_of(dir / "a.db", timed_winner(1, 9, 10));
   cache_of(dir / "b.db", timed_winner(2, 8, 12));
   merged(dir / "a.db", {dir / "b.db"});
   moetune::export_pack(Cache::open(dir / "a.db", Cache::Mode::read_only), dir / "a.pack", {});
-  CHECK(raw_text(dir / "a.pack", "SELECT count(*) FROM rivals") == "0");
   CHECK(merged(dir / "b.db", {dir / "a.pack"}).winners_replaced == 1);
   CHECK(winner_config(dir / "b.db") == "tile=1");
-  CHECK(Cache::open(dir / "b.db", Cache::Mode::read_only).duels().size() == 1);
   CHECK(says(broken([&] { merged(dir / "a.pack", {dir / "b.db"}); }), "is a pack, which is only read"));
-}
-
-namespace {
-
-// The same records in the tables of the second schema.
-void make_second_schema(const fs::path& file) {
-  const fs::path old = file.string() + ".2";
-  {
-    const moetune::Database database(old, moetune::Database::Access::create, std::chrono::seconds(5));
-    moetune::migrate(database, moetune::migrations().first(2));
-  }
-  raw_sql(
-      old,
-      "ATTACH '" + file.string() +
-          "' AS new; INSERT INTO hardware SELECT * FROM new.hardware;"
-          " INSERT INTO workloads (id, kernel, problem, hardware, source_digest, toolchain, family, digest)"
-          " SELECT id, kernel, problem, hardware, source_digest, toolchain, family, digest FROM new.workloads;"
-          " INSERT INTO trials SELECT * FROM new.trials; INSERT INTO cubins SELECT * FROM new.cubins;"
-          " INSERT INTO winners SELECT workload, config, time_us, interval_low_us, interval_high_us,"
-          " default_time_us, roofline, plan, interface, cubin, fallback_config, fallback_plan,"
-          " fallback_interface, fallback_cubin, contended, provenance, stored_at, digest FROM new.winners;"
-          " INSERT INTO pack SELECT * FROM new.pack; DETACH new; PRAGMA journal_mode = delete");
-  for (const char* part : {"", "-wal", "-shm"}) fs::remove(file.string() + part);
-  fs::rename(old, file);
-}
-
-}  // namespace
-
-TEST_CASE("a file of the second schema is read as it lies, and a pack of it is never changed") {
-  const TempDir dir;
-  cache_of(dir / "old.db", timed_winner(1, 9, 10));
-  moetune::export_pack(Cache::open(dir / "old.db", Cache::Mode::read_only), dir / "old.pack", {});
-  for (const char* name : {"old.db", "old.pack"}) make_second_schema(dir / name);
-  const auto before = dir.content();
-  for (const char* name : {"old.db", "old.pack"}) {
-    const Cache cache = Cache::open(dir / name, Cache::Mode::read_only);
-    CHECK(cache.family_winners("decode_attention", "head_dim=128").size() == 1);
-    CHECK(cache.winner(1)->config == "tile=1");
-    CHECK(cache.duels().empty());
-    CHECK(cache.check().empty());
-    CHECK(Cache::open(dir / name, Cache::Mode::inspect).check().empty());
-  }
-  CHECK(says(broken([&] { Cache::open(dir / "old.pack", Cache::Mode::read_write); }), "is a pack"));
-  CHECK(dir.content() == before);
-  CHECK(merged(dir / "into.db", {dir / "old.db", dir / "old.pack"}).winners_equal == 1);
-  Cache::open(dir / "old.db", Cache::Mode::read_write);
-  CHECK(raw_text(dir / "old.db", "PRAGMA user_version") == std::to_string(moetune::migrations().size()));
 }
 
 TEST_CASE("one unsound file among several, and nothing is touched") {

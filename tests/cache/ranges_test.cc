@@ -4,7 +4,6 @@
 #include "cache/gc.h"
 #include "cache/merge.h"
 #include "cache/pack.h"
-#include "cache/schema/schema.h"
 #include "tests/cache/support.h"
 
 using namespace cache_test;
@@ -175,31 +174,6 @@ TEST_CASE("a replaced table goes into the history with its cubins, once a search
   CHECK(cache.range_history(id).empty());
   REQUIRE(cache.check().size() == 1);
   CHECK(says(cache.check()[0].where, "generation " + latest + " of range table"));
-}
-
-TEST_CASE("a file with tables but no history of them, as it was before, opens with its rows") {
-  const TempDir dir;
-  {
-    const moetune::Database old(dir / "a.db", moetune::Database::Access::create, std::chrono::seconds(5));
-    moetune::migrate(old, moetune::migrations().first(5));
-    old.run(
-        "INSERT INTO hardware VALUES (1, ?1, 'g', 90, 1, 1, 1, 1, 1, 'gpu', 'd',"
-        " moetune_digest(?1, 'g', 90, 1, 1, 1, 1, 1, 'gpu', 'd'))",
-        std::string("key"));
-    old.run(
-        "INSERT INTO ranges VALUES (3, 'k', 'f', 1, 's', 't', 'chained', 'table', 'progress', 'then',"
-        " moetune_digest('k', 'f', 'key', 's', 't' || char(10) || 'chained', 'table', 'progress', 'then', NULL))");
-  }
-  fs::copy_file(dir / "a.db", dir / "b.db");
-  for (const auto& [name, mode] :
-       {std::pair("a.db", Cache::Mode::read_only), {"b.db", Cache::Mode::read_write}}) {
-    CAPTURE(name);
-    const Cache cache = Cache::open(dir / name, mode);
-    REQUIRE(cache.ranges().size() == 1);
-    CHECK(cache.ranges()[0].table == "table");
-    CHECK(cache.ranges()[0].provenance.empty());
-    CHECK(cache.range_history(3).empty());
-  }
 }
 
 TEST_CASE("a pack that was altered hands out neither winners nor range tables, and makes no other pack") {

@@ -101,16 +101,3 @@ TEST_CASE("a merge does not take a file with rows missing, and gc counts anew wh
   Cache::open(file, Cache::Mode::read_write).collect_garbage({});
   CHECK(problems_of(file).empty());
 }
-
-TEST_CASE("a file of the sixth schema is counted as it is when it is brought up") {
-  const TempDir dir;
-  const fs::path file = filled(dir);
-  raw_sql(file,
-          "DROP TABLE tallies; DROP TABLE writing; PRAGMA user_version = 6; DELETE FROM trials WHERE id = 1");
-  CHECK(problems_of(file).empty());  // nothing says that there was more
-  Cache::open(file, Cache::Mode::read_write);
-  CHECK(raw_text(file, "PRAGMA user_version") == "7");
-  CHECK(problems_of(file).empty());
-  raw_sql(file, "DELETE FROM trials WHERE id = 2");
-  CHECK_FALSE(problems_of(file).empty());
-}

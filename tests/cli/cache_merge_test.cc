@@ -60,30 +60,17 @@ std::string write_many(const Tool& tool, const std::string& name, int workloads)
 
 }  // namespace
 
-TEST_CASE("cache merge takes the better winner and names the pairs that need a duel") {
+TEST_CASE("cache merge takes the better winner") {
   Tool tool;
   const std::string into = write_one(tool, "a.db", merge_winner("2", 11, 13));
-  const std::string other = write_one(tool, "b.db", merge_winner("3", 10, 12));
+  const std::string other = write_one(tool, "b.db", merge_winner("3", 9, 10));
   const Ended ended = tool.run({"cache", "merge", into, other, other});
   CHECK(ended.code == 0);
   CHECK(contains(ended.out, "0 winners added, 1 replaced by better ones, 0 kept, 1 the same"));
   CHECK(contains(ended.out, "taken from 2 files"));
-  CHECK(contains(ended.out, "1 pair too close to call without a duel:"));
-  CHECK(contains(ended.out, "11.00 µs to 13.00 µs"));
-
-  const Json again = document(tool.run({"cache", "merge", into, other, "--json"}));
-  CHECK(again["winners_equal"] == 1);
-  CHECK(again["duels"].empty());
-  const Ended listed = tool.run({"cache", "ls", "--cache", into, "--json"});
-  const Json duels = document(listed)["duels"];
-  REQUIRE(duels.size() == 1);
-  CHECK(contains(duels[0]["winner"], "stages=3"));
-  CHECK(contains(duels[0]["rival"], "stages=2"));
-  CHECK(duels[0]["rival_interval_us"] == Json({11.0, 13.0}));
+  CHECK(document(tool.run({"cache", "merge", into, other, "--json"}))["winners_equal"] == 1);
   CHECK(
-      contains(tool.run({"cache", "ls", "--cache", into}).err, "1 pair of winner and rival wait for a duel"));
-  CHECK(contains(tool.run({"cache", "show", "1", "--cache", into}).out, "waits for a duel: loader=bulk"));
-  CHECK(document(tool.run({"cache", "show", "1", "--cache", into, "--json"}))["duels"].size() == 1);
+      contains(document(tool.run({"cache", "show", "1", "--cache", into, "--json"}))["config"], "stages=3"));
   CHECK(tool.run({"cache", "check", "--cache", into}).code == 0);
 }
 

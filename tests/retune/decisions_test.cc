@@ -63,9 +63,6 @@ TEST_CASE("each cause of staleness is found alone, and nothing else is one") {
   CHECK(causes_of(kToday, 30 * kDay, 0).empty());
   CHECK(causes_of(kToday, 30 * kDay, 31.0 * kDay).empty());
   CHECK(causes_of(kToday, 30 * kDay, 30.0 * kDay) == std::vector{C::age});
-  Incumbent dueled{kToday, false, kNow};
-  dueled.rivals = {"a=1"};
-  CHECK(stale_causes(dueled, kToday, kNow, 0) == std::vector{C::rival});
   CHECK(causes_of({"s1", "p1", "nvrtc 12.9", "575"}, 9 * kDay, 7.0 * kDay) ==
         std::vector{C::sources, C::space, C::compiler, C::driver, C::age});
 }

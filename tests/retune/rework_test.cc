@@ -102,8 +102,6 @@ class MadeUpSubject : public ReworkSubject {
   double least_us() override { return least; }
   bool is_proven() override { return proven; }
   std::vector<std::string> earlier() override { return before; }
-  std::vector<std::string> rivals() override { return waiting; }
-  void settle_duels() override { waiting.clear(); }
   void new_device() { device_ = std::make_unique<JudgedDevice>(space_, truth, noise, ++seed_); }
 
   double served_us() const { return truth[*served].time_us; }
@@ -112,7 +110,6 @@ class MadeUpSubject : public ReworkSubject {
   NoiseModel noise;
   std::optional<ConfigId> served;
   std::vector<OldTrial> trials;
-  std::vector<std::string> waiting;           // for a duel
   std::vector<std::string> before;            // served once
   std::optional<ConfigId> answer;             // what a search finds, instead of searching
   bool cut = false, cut_without_any = false;  // by the deadline
@@ -323,48 +320,6 @@ TEST_CASE("a range whose time is up stays unfinished, and one without a table ha
   CHECK(range_verdict(found).unfinished);
   found.out_of_time = false;
   CHECK_FALSE(range_verdict(found).unfinished);
-}
-
-TEST_CASE("a rival from a merge is dueled: the faster one is served, and no pair waits any more") {
-  for (const bool rival_is_faster : {true, false}) {
-    MadeUpSubject subject;
-    REQUIRE(subject.run().verdict == ReworkVerdict::tuned);
-    const ConfigId best = *subject.served, other = best == 0 ? 1 : 0;
-    subject.truth[other].time_us = subject.truth[best].time_us * (rival_is_faster ? 0.95 : 1.05);
-    subject.waiting = {subject.space().config(other).text(),
-                       "x=99,y=99"};  // the second one is of another space
-    const ReworkResult done = subject.run({.quiet_wait_s = 0, .duels_only = true});
-    CHECK(done.verdict == (rival_is_faster ? ReworkVerdict::improved : ReworkVerdict::kept));
-    CHECK(subject.served == (rival_is_faster ? other : best));
-    CHECK(subject.searches == 0);
-    CHECK(subject.waiting.empty());
-  }
-}
-
-TEST_CASE("a duel beside somebody else's work settles nothing") {
-  MadeUpSubject subject;
-  REQUIRE(subject.run().verdict == ReworkVerdict::tuned);
-  const ConfigId best = *subject.served, other = best == 0 ? 1 : 0;
-  subject.truth[other].time_us = subject.truth[best].time_us * 0.5;
-  subject.waiting = {subject.space().config(other).text()};
-  subject.noise.burst_chance = 1;
-  subject.noise.canary_misses = 0;
-  const ReworkResult done = subject.run({.quiet_wait_s = 0, .duels_only = true});
-  CHECK(done.verdict == ReworkVerdict::postponed);
-  CHECK(subject.served == best);
-  CHECK(subject.waiting.size() == 1);
-}
-
-TEST_CASE("after the duels what else is stale is examined, and a rival's victory is not forgotten") {
-  MadeUpSubject subject;
-  REQUIRE(subject.run().verdict == ReworkVerdict::tuned);
-  const ConfigId best = *subject.served, other = best == 0 ? 1 : 0;
-  subject.truth[other].time_us = subject.truth[best].time_us * 0.9;
-  subject.waiting = {subject.space().config(other).text()};
-  const ReworkResult done = subject.run();
-  CHECK(done.verdict == ReworkVerdict::improved);
-  CHECK(done.triage);
-  CHECK(subject.served_us() <= subject.truth[other].time_us);
 }
 
 TEST_CASE("a winner that today's reference refuses is replaced, however fast it is") {

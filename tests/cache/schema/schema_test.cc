@@ -7,27 +7,9 @@
 
 using moetune::Cache;
 using moetune::Database;
-using moetune::migrate;
 using namespace cache_test;
 
 namespace {
-
-Database open_raw(const fs::path& file) {
-  return Database(file, Database::Access::create, std::chrono::seconds(5));
-}
-
-// A shorter history than moetune's own, to walk through.
-constexpr const char* kOne = "CREATE TABLE notes (id INTEGER PRIMARY KEY, text TEXT NOT NULL) STRICT";
-constexpr const char* kTwo = "ALTER TABLE notes ADD COLUMN author TEXT NOT NULL DEFAULT 'unknown'";
-constexpr const char* kBroken =
-    "CREATE TABLE more (id INTEGER) STRICT; ALTER TABLE no_such_table ADD COLUMN x TEXT";
-
-void write_first_version(const fs::path& file) {
-  const Database database = open_raw(file);
-  const char* const steps[] = {kOne};
-  migrate(database, steps);
-  database.run("INSERT INTO notes (text) VALUES ('kept')");
-}
 
 std::string open_error(const fs::path& file, Cache::Mode mode = Cache::Mode::create) {
   return broken([&] { Cache::open(file, mode); });
@@ -35,33 +17,7 @@ std::string open_error(const fs::path& file, Cache::Mode mode = Cache::Mode::cre
 
 }  // namespace
 
-TEST_CASE("an older file is brought up with its rows") {
-  const TempDir dir;
-  write_first_version(dir / "a.db");
-  {
-    const Database database = open_raw(dir / "a.db");
-    const char* const steps[] = {kOne, kTwo};
-    migrate(database, steps);
-    migrate(database, steps);  // nothing left to do
-    CHECK(database.integer_pragma("user_version") == 2);
-  }
-  CHECK(raw_text(dir / "a.db", "SELECT text || ' by ' || author FROM notes") == "kept by unknown");
-}
-
-TEST_CASE("a migration that fails leaves the older schema, whole") {
-  const TempDir dir;
-  write_first_version(dir / "a.db");
-  {
-    const Database database = open_raw(dir / "a.db");
-    const char* const steps[] = {kOne, kTwo, kBroken};
-    CHECK(says(broken([&] { migrate(database, steps); }), "no_such_table"));
-  }
-  CHECK(raw_text(dir / "a.db", "SELECT group_concat(name) FROM pragma_table_info('notes')") == "id,text");
-  CHECK(raw_text(dir / "a.db", "SELECT count(*) FROM sqlite_schema WHERE name = 'more'") == "0");
-  CHECK(raw_text(dir / "a.db", "PRAGMA user_version") == "1");
-}
-
-TEST_CASE("every migration ends at a schema of STRICT tables") {
+TEST_CASE("a new file has STRICT tables of the one schema") {
   const TempDir dir;
   Cache::open(dir / "cache.db", Cache::Mode::create);
   CHECK(raw_text(dir / "cache.db",
@@ -69,20 +25,40 @@ TEST_CASE("every migration ends at a schema of STRICT tables") {
                  " name NOT LIKE 'sqlite_%' AND NOT strict") == "0");
   CHECK(raw_text(dir / "cache.db", "SELECT count(*) > 4 FROM pragma_table_list WHERE strict") == "1");
   CHECK(raw_text(dir / "cache.db", "PRAGMA application_id") == std::to_string(moetune::kApplicationId));
-  CHECK(raw_text(dir / "cache.db", "PRAGMA user_version") == std::to_string(moetune::migrations().size()));
+  CHECK(raw_text(dir / "cache.db", "PRAGMA user_version") == std::to_string(moetune::kSchemaVersion));
   CHECK(raw_text(dir / "cache.db", "PRAGMA journal_mode") == "wal");
 }
 
-TEST_CASE("the schema's digest is of what the migrations make") {
+TEST_CASE("the schema's digest is of what the statements make, and a table of rivals does not count") {
   const TempDir dir;
   Cache::open(dir / "cache.db", Cache::Mode::create);
-  const Database database(dir / "cache.db", Database::Access::read_only, std::chrono::seconds(5));
-  CHECK(moetune::schema_digest(database) ==
-        moetune::known_schema_digest(static_cast<std::int64_t>(moetune::migrations().size())));
-  // Packs that are shipped.
-  const Database old(dir / "old.db", Database::Access::create, std::chrono::seconds(5));
-  migrate(old, moetune::migrations().first(6));
-  CHECK(moetune::schema_digest(old) == moetune::known_schema_digest(6));
+  const auto digest_of = [&] {
+    return moetune::schema_digest(
+        Database(dir / "cache.db", Database::Access::read_only, std::chrono::seconds(5)));
+  };
+  CHECK(digest_of() == moetune::kSchemaDigest);
+  raw_sql(dir / "cache.db", "CREATE TABLE rivals (workload INTEGER REFERENCES workloads(id)) STRICT");
+  CHECK(digest_of() == moetune::kSchemaDigest);
+  CHECK(open_error(dir / "cache.db") == "");
+  CHECK(Cache::open(dir / "cache.db", Cache::Mode::inspect).check().empty());
+}
+
+TEST_CASE("an older schema is refused in one sentence that says how its winners come over") {
+  const TempDir dir;
+  Cache::open(dir / "cache.db", Cache::Mode::create);
+  raw_sql(dir / "cache.db", "PRAGMA journal_mode = delete; DROP TABLE tallies; PRAGMA user_version = 6");
+  const auto before = dir.content();
+  for (const Cache::Mode mode :
+       {Cache::Mode::create, Cache::Mode::read_write, Cache::Mode::read_only, Cache::Mode::inspect}) {
+    const std::string sentence = open_error(dir / "cache.db", mode);
+    CHECK(says(sentence, (dir / "cache.db").string() + " has schema 6, of a moetune before 0.1.0"));
+    CHECK(says(sentence, "`moetune cache import NEW.pack`"));
+    CHECK(sentence.find('\n') == std::string::npos);
+    CHECK(dir.content() == before);
+  }
+  CHECK(broken([&] { Cache::open_content("x.pack", read_file(dir / "cache.db"), Cache::Mode::read_only); }) !=
+        "");
+  CHECK_FALSE(Cache::open_settled(dir / "cache.db", std::chrono::milliseconds(0)));
 }
 
 TEST_CASE("a newer schema is refused and the file untouched") {
