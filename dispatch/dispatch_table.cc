@@ -10,9 +10,9 @@
 namespace moetune {
 namespace {
 
-constexpr std::int64_t kEnd = std::int64_t{1} << 40;  // positions beyond it are in the last boxes
+constexpr std::int64_t kEnd = std::int64_t{1} << 32;  // positions beyond it are in the last boxes
 // Boxes far from everything measured, and those that a default's boundary crosses aslant, in octaves.
-constexpr double kFarOctaves = 2, kFarOctavesOfThree = 4, kAslantOctaves = 0.125;
+constexpr double kFarOctaves = 1, kFarOctavesOfThree = 2, kAslantOctaves = 0.125;
 constexpr std::size_t kMostBoxes = std::size_t{1}
                                    << 14;  // of a kind of work; then boundaries are no longer followed
 
@@ -196,7 +196,10 @@ class TableBuilder {
                                                                const TablePoint& high) const {
     const bool is_three = axes_ > 2;
     double most = is_three ? DispatchTable::kBoxOctavesOfThree : DispatchTable::kBoxOctaves;
-    if (!is_near_winner(low, high)) most = is_three ? kFarOctavesOfThree : kFarOctaves;
+    if (!is_near_winner(low, high)) {
+      if (!default_at_(low)) return std::nullopt;  // no problem is as small as this, or larger
+      most = is_three ? kFarOctavesOfThree : kFarOctaves;
+    }
     return widest(low, high, most);
   }
 
@@ -231,8 +234,10 @@ class TableBuilder {
     std::vector<std::optional<Default>> corners;
     for (std::size_t corner = 0; corner < std::size_t{1} << axes_; ++corner)
       corners.push_back(default_at_(corner_of(low, high, corner)));
-    if (std::ranges::all_of(corners, [&](const auto& one) { return one == corners.front(); }))
-      return std::nullopt;
+    if (std::ranges::all_of(corners, [&](const auto& one) { return one == corners.front(); })) {
+      const bool is_same = !corners.front() || default_at_(middle_of(low, high)) == corners.front();
+      return is_same ? std::nullopt : widest(low, high, kAslantOctaves);
+    }
     for (std::size_t axis = 0; axis < axes_; ++axis) {
       const std::size_t bit = std::size_t{1} << axis;
       bool is_along = low.position[axis] < high.position[axis];
@@ -257,6 +262,15 @@ class TableBuilder {
     return point;
   }
 
+  static TablePoint middle_of(const TablePoint& low, const TablePoint& high) {
+    TablePoint middle = low;
+    for (std::size_t axis = 0; axis < low.position.size(); ++axis) {
+      if (low.position[axis] < high.position[axis])
+        middle.position[axis] = halfway(low.position[axis], high.position[axis]);
+    }
+    return middle;
+  }
+
   // The last position on the axis that has the default of `point`, which `high` has not.
   std::int64_t last_as_at(TablePoint point, std::size_t axis, std::int64_t high,
                           const std::optional<Default>& of_point) const {
@@ -272,13 +286,8 @@ class TableBuilder {
   void add_box(const TablePoint& low, const TablePoint& high) {
     table_.nodes_.push_back(
         {0, static_cast<std::uint32_t>(table_.boxes_.size()), DispatchTable::Node::kLeaf});
-    TablePoint middle = low;
-    for (std::size_t axis = 0; axis < axes_; ++axis) {
-      if (low.position[axis] < high.position[axis])
-        middle.position[axis] = halfway(low.position[axis], high.position[axis]);
-    }
     table_.boxes_.push_back({low, high});
-    table_.cells_.push_back(choose(middle));
+    table_.cells_.push_back(choose(middle_of(low, high)));
   }
 
   Cell choose(const TablePoint& point) const {

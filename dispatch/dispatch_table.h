@@ -57,8 +57,8 @@ class PointHull {
 class DispatchTable {
  public:
   // Chosen on held-out cells (docs/ranges.md).
-  static constexpr double kReach = 1;      // octaves on each axis
-  static constexpr double kMargin = 0.02;  // of the winner's time
+  static constexpr double kReach = 0.5;    // octaves on each axis
+  static constexpr double kMargin = 0.03;  // of the winner's time
   static constexpr double kBoxOctaves = 0.25, kBoxOctavesOfThree = 0.5;
 
   // Whether a winner may serve around its own point.

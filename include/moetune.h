@@ -167,7 +167,7 @@ MOETUNE_API moetune_status moetune_family_open(moetune_runtime* runtime, const c
 /* How a choice came about. */
 typedef enum moetune_choice_kind {
   MOETUNE_CHOICE_EXACT = 0,   /* the winner of this very cell */
-  MOETUNE_CHOICE_NEAREST = 1, /* of the nearest measured cell, or expected between cells */
+  MOETUNE_CHOICE_NEAREST = 1, /* of a measured cell nearby that beat the default of this problem */
   MOETUNE_CHOICE_DEFAULT = 2, /* the space's default: too far from anything measured */
   MOETUNE_CHOICE_PINNED = 3   /* MOETUNE_PIN */
 } moetune_choice_kind;

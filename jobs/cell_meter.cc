@@ -1,11 +1,13 @@
 #include "jobs/cell_meter.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "base/digest.h"
 #include "base/error.h"
 #include "jobs/session/stored_space.h"
+#include "tuner/history.h"
 #include "tuner/plausibility.h"
 #include "tuner/trial_record.h"
 
@@ -217,17 +219,8 @@ CellMeter::Effort CellMeter::brief() const {
   return effort;
 }
 
-CellMeter::Effort CellMeter::patient() const {
-  Effort effort = brief();
-  effort.origins = 4;
-  effort.tries = 32;
-  effort.within = 0;
-  effort.seconds = 1;
-  return effort;
-}
-
 // The fastest of the cell's cubins, which are near each other.
-std::vector<std::string> CellMeter::finalists(const RangeCellState& cell, const Effort& effort) const {
+std::vector<std::string> CellMeter::finalists(const MeasuredCell& cell, const Effort& effort) const {
   std::vector<MeasuredConfig> near;
   for (const auto& [name, found] : cell.cubins) {
     if (!found.config.empty() && found.time_us <= effort.duel_within * best_us_) near.push_back(found);
@@ -241,7 +234,7 @@ std::vector<std::string> CellMeter::finalists(const RangeCellState& cell, const 
 
 // Returns the factor from a trial's time to a duel's.
 double CellMeter::take_duel(const std::vector<std::string>& configs, const std::vector<double>& times,
-                            const std::vector<Hint>& tried, RangeCellState& cell) {
+                            const std::vector<Hint>& tried, MeasuredCell& cell) {
   std::map<std::string, MeasuredConfig> dueled;
   std::set<std::string> failed;
   double ratio = 0, fastest = kNoTime;  // of a duel's time to a trial's
@@ -270,7 +263,7 @@ double CellMeter::take_duel(const std::vector<std::string>& configs, const std::
 
 // The default's time is that of the duel if it met the others there, else that of its trial.
 void CellMeter::take_default(const std::vector<std::string>& met, const std::vector<double>& times,
-                             double of_trial_us, RangeCellState& cell) {
+                             double of_trial_us, MeasuredCell& cell) {
   const Config& fallback = *session_.default_config();
   const std::string text = fallback.text();
   const auto place = std::ranges::find(met, text);
@@ -280,26 +273,18 @@ void CellMeter::take_default(const std::vector<std::string>& met, const std::vec
   cell.fallback_cubin = cubin_of(fallback);
 }
 
-void CellMeter::take_looks(RangeCellState& cell) const {
-  cell.looks.clear();
-  for (const auto& [config, result] : known_) {
-    const std::string cubin = cubin_of(session_.space_file()->parse_config(config));
-    if (!cell.cubins.contains(cubin)) continue;
-    const bool has_time =
-        has_usable_time({0, result.outcome, result.measurement.median_us}) && !withdrawn_.contains(config);
-    cell.looks[config] = {cubin, has_time ? result.measurement.median_us : kNoTime};
-  }
-}
-
-std::string CellMeter::judged(const RangeCellState& cell, const Judgement& judgement) const {
+std::string CellMeter::judged(const MeasuredCell& cell, const Judgement& judgement) const {
   if (session_.info().recorded) return "";
   DigestBuilder builder;
-  for (const auto& [config, look] : cell.looks)
-    builder.add(judgement.of(session_.space_file()->parse_config(config)));
+  const auto add = [&](const MeasuredConfig& one) {
+    if (!one.config.empty()) builder.add(judgement.of(session_.space_file()->parse_config(one.config)));
+  };
+  for (const auto& [name, one] : cell.cubins) add(one);
+  if (cell.fallback) add(*cell.fallback);
   return builder.finish();
 }
 
-bool CellMeter::holds(const RangeCellState& cell) const try {
+bool CellMeter::holds(const MeasuredCell& cell) const try {
   const auto runs = [](const auto& cubin) { return !cubin.second.config.empty(); };
   if (cell.is_measured() && !cell.fallback && std::ranges::none_of(cell.cubins, runs)) return false;
   const Kernel& kernel = *session_.kernel();
@@ -310,16 +295,23 @@ bool CellMeter::holds(const RangeCellState& cell) const try {
   return false;
 }
 
-void CellMeter::learn(const RangeCellState& cell) {
-  std::map<std::string_view, std::vector<LaunchSteps::Timed>> by_cubin;
-  for (const auto& [config, look] : cell.looks) {
-    if (std::optional<std::vector<Position>> point = session_.space().point_of(config))
-      by_cubin[look.cubin].push_back({*std::move(point), look.time_us});
+void CellMeter::learn(const MeasuredCell& cell) {
+  WorkloadKey key = session_.key();
+  key.problem = cell.problem;
+  const std::optional<std::int64_t> workload = session_.cache()->find_workload(key);
+  if (!workload) return;
+  std::map<std::string, std::vector<LaunchSteps::Timed>> by_cubin;
+  for (const TrialRecord& trial : session_.cache()->trials(*workload)) {
+    const std::optional<TrialResult> result = from_record(trial);
+    std::optional<std::vector<Position>> point = session_.space().point_of(trial.config);
+    if (!result || !point || !has_usable_time({0, result->outcome, trial.time_us})) continue;
+    const std::string cubin = cubin_of(session_.space_file()->parse_config(trial.config));
+    if (cell.cubins.contains(cubin)) by_cubin[cubin].push_back({*std::move(point), trial.time_us});
   }
   for (const auto& [cubin, siblings] : by_cubin) steps_.learn(siblings);
 }
 
-void CellMeter::measure(const std::vector<Hint>& cubins, const Effort& effort, RangeCellState& cell) try {
+void CellMeter::measure(const std::vector<Hint>& cubins, const Effort& effort, MeasuredCell& cell) try {
   using std::chrono::steady_clock;
   compile(cubins);
   policy_ = effort.policy;
@@ -341,12 +333,85 @@ void CellMeter::measure(const std::vector<Hint>& cubins, const Effort& effort, R
   const std::vector<double> times = meet(configs, effort.duel, cell.contended);
   const double scale = take_duel(configs, times, cubins, cell);
   if (default_us < kNoTime) take_default(configs, times, scale * default_us, cell);
-  take_looks(cell);
   cell.judged = judged(cell, judgement_);
   learn(cell);
 } catch (const BrokenEnvironment&) {
   disown();
   throw;
+}
+
+std::vector<ConfigId> CellMeter::siblings(const std::string& cubin) const {
+  const LegalSpace& space = session_.space();
+  std::vector<ConfigId> found;
+  std::vector<std::pair<std::size_t, Position>> wanted;
+  const Config compiled = session_.space_file()->parse_values(cubin);
+  for (std::size_t i = 0; i < space.parameters().size(); ++i) {
+    const Parameter& parameter = space.parameters()[i];
+    const Value* const value = compiled.find(parameter.name);
+    if (value == nullptr) continue;
+    const auto at = std::find_if(parameter.values.begin(), parameter.values.end(),
+                                 [&](const Value& one) { return one.text() == value->text(); });
+    if (at == parameter.values.end()) return found;
+    wanted.emplace_back(i, static_cast<Position>(at - parameter.values.begin()));
+  }
+  for (ConfigId id = 0; id < space.size(); ++id) {
+    const std::span<const Position> point = space.point(id);
+    const auto agrees = [&](const auto& one) { return point[one.first] == one.second; };
+    if (std::all_of(wanted.begin(), wanted.end(), agrees)) found.push_back(id);
+  }
+  return found;
+}
+
+ConfigId CellMeter::nearest_sibling(std::span<const Position> point,
+                                    const std::vector<ConfigId>& among) const {
+  const auto distance = [&](ConfigId id) {
+    const std::span<const Position> other = session_.space().point(id);
+    std::size_t sum = 0;
+    for (std::size_t i = 0; i < other.size(); ++i)
+      sum += static_cast<std::size_t>(std::abs(int{other[i]} - int{point[i]}));
+    return sum;
+  };
+  return *std::min_element(among.begin(), among.end(),
+                           [&](ConfigId a, ConfigId b) { return distance(a) < distance(b); });
+}
+
+// The fastest that a search of this problem measured already, which costs nothing.
+std::optional<ConfigId> CellMeter::best_known(const std::vector<ConfigId>& among) const {
+  std::optional<ConfigId> best;
+  double least = std::numeric_limits<double>::infinity();
+  for (const ConfigId id : among) {
+    const auto known = known_.find(session_.space().config(id).text());
+    if (known == known_.end() || withdrawn_.contains(known->first)) continue;
+    const TrialResult& result = known->second;
+    const double time = result.measurement.median_us;
+    if (!has_usable_time({id, result.outcome, time}) || time >= least) continue;
+    best = id;
+    least = time;
+  }
+  return best;
+}
+
+// The siblings nearest to what was good elsewhere, as it is and as it is carried over to this problem, and what is known to
+// be good here. Without any the first sibling.
+std::vector<ConfigId> CellMeter::starting_points(const Hint& hint, const std::vector<ConfigId>& among) const {
+  const LegalSpace& space = session_.space();
+  std::vector<ConfigId> starts;
+  const auto add = [&](ConfigId id) {
+    if (std::find(starts.begin(), starts.end(), id) == starts.end()) starts.push_back(id);
+  };
+  const TransferContext context{session_.kernel(), session_.space_file(), session_.info().limits};
+  for (const Hint::Origin& origin : hint.origins) {
+    const std::optional<std::vector<Position>> point = space.point_of(origin.config);
+    if (!point) continue;
+    WorkloadKey there = session_.key();
+    there.problem = origin.problem;
+    if (std::optional<Transfer> transfer = transfer_between(context, there, session_.key(), space))
+      add(nearest_sibling((*transfer)(*point, space), among));
+    add(nearest_sibling(*point, among));
+  }
+  if (const std::optional<ConfigId> known = best_known(among)) add(*known);
+  if (starts.empty()) starts.push_back(among.front());
+  return starts;
 }
 
 }  // namespace moetune

@@ -30,9 +30,6 @@ class CellMeter {
   // The compiled part of a configuration: the name of its cubin.
   std::string cubin_of(const Config& config) const;
 
-  // Blocks of the largest launch over SMs. Throws BadInput for what the kernel cannot launch there.
-  double waves_of(const Config& config, const Problem& problem) const;
-
   // Goes to a problem. `is_open`: the device has it open already, from a search.
   void begin(bool is_open);
 
@@ -60,19 +57,18 @@ class CellMeter {
   };
   Effort thorough() const;  // two seconds at most, and a duel as long as a search's
   Effort brief() const;     // a third of a second, and a short duel
-  Effort patient() const;   // short trials and a short duel, but as many run-time values as a second allows
 
-  // Fills the cell's cubins, default and looks. The fastest of the cubins meet in a duel, with the default if it is
+  // Fills the cell's cubins and default. The fastest of the cubins meet in a duel, with the default if it is
   // near them; the others' times are those of single trials, in the duel's scale. Cubins that cannot run here have no
   // configuration then.
-  void measure(const std::vector<Hint>& cubins, const Effort& effort, RangeCellState& cell);
+  void measure(const std::vector<Hint>& cubins, const Effort& effort, MeasuredCell& cell);
 
-  // Takes what a cell says of how much the steps of run-time values matter; measure() does so by itself.
-  void learn(const RangeCellState& cell);
+  // Takes what the trials of a cell say of how much the steps of run-time values matter; measure() does so by itself.
+  void learn(const MeasuredCell& cell);
 
   // Whether what the cell says is true today: nothing of its problem's judge, nor of the plans of what was tried there,
   // was changed since (tuner/judgement.h), and something ran there.
-  bool holds(const RangeCellState& cell) const;
+  bool holds(const MeasuredCell& cell) const;
 
   // A configuration that is not to be chosen anywhere any more: it has no time from now on.
   void withdraw(const std::string& config) { withdrawn_.insert(config); }
@@ -88,16 +84,13 @@ class CellMeter {
   std::vector<ConfigId> starting_points(const Hint& hint, const std::vector<ConfigId>& among) const;
   std::optional<ConfigId> best_known(const std::vector<ConfigId>& among) const;
   ConfigId nearest_sibling(std::span<const Position> point, const std::vector<ConfigId>& among) const;
-  ConfigId of_whole_waves(ConfigId near, const std::vector<ConfigId>& among) const;
-  double idle_share(ConfigId id) const;
   MeasuredConfig best_sibling(const Hint& hint, const Effort& effort);
-  std::vector<std::string> finalists(const RangeCellState& cell, const Effort& effort) const;
+  std::vector<std::string> finalists(const MeasuredCell& cell, const Effort& effort) const;
   double take_duel(const std::vector<std::string>& configs, const std::vector<double>& times,
-                   const std::vector<Hint>& tried, RangeCellState& cell);
+                   const std::vector<Hint>& tried, MeasuredCell& cell);
   void take_default(const std::vector<std::string>& met, const std::vector<double>& times, double of_trial_us,
-                    RangeCellState& cell);
-  void take_looks(RangeCellState& cell) const;
-  std::string judged(const RangeCellState& cell, const Judgement& judgement) const;
+                    MeasuredCell& cell);
+  std::string judged(const MeasuredCell& cell, const Judgement& judgement) const;
   std::vector<double> meet(const std::vector<std::string>& configs, const DuelPolicy& policy,
                            bool& contended);
   double time_of(ConfigId id);  // infinity if it does not run

@@ -24,12 +24,6 @@ std::size_t LaunchSteps::AtLaunch::steps(Point a, Point b) const {
   return is_named ? std::min<std::size_t>(between, 1) : between;
 }
 
-std::size_t LaunchSteps::steps(Point a, Point b) const {
-  std::size_t sum = 0;
-  for (const AtLaunch& parameter : parameters_) sum += parameter.steps(a, b);
-  return sum;
-}
-
 double LaunchSteps::distance(Point a, Point b) const {
   double sum = 0;
   for (const AtLaunch& parameter : parameters_)

@@ -33,8 +33,6 @@ class LaunchSteps {
   void learn(const std::vector<Timed>& siblings);
 
   double distance(Point a, Point b) const;
-  // In plain steps.
-  std::size_t steps(Point a, Point b) const;
 
  private:
   struct AtLaunch {

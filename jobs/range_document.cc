@@ -20,8 +20,7 @@ Document range_document(const RangeRequest& request, const RangeResult& result) 
                       {"pick_us", shape.pick_us},
                       {"best_us", shape.best_us},
                       {"default_us", number_or_null(shape.default_us)},
-                      {"failed", shape.failed},
-                      {"absorbed", shape.absorbed}});
+                      {"failed", shape.failed}});
   }
   Document winners = Document::array();
   for (const RangeWinner& winner : result.winners) {

@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "jobs/range_contest.h"
-#include "jobs/range_state.h"
 #include "jobs/session/documents.h"
 #include "jobs/session/job.h"
+#include "jobs/range_state.h"
+#include "jobs/range_store.h"
 #include "jobs/session/subject.h"
 #include "tuner/timings.h"
 
@@ -24,7 +24,7 @@ struct RangeRequest {
   std::size_t warm_budget = 30;  // trials of a search near a tuned shape; tests set fewer, which find less
   std::size_t certificate_shapes = 12;  // 0: none but those that are known
   std::size_t shape_budget = 30;        // trials of an unseen shape's own search
-  // Another table of the family that serves today stays until the new one has met it: see RangeContest.
+  // Another table of the family that serves today stays if the new one is slower: see RangeComparison.
   bool guard = false;
   bool no_compile = false;
   std::uint64_t threads = 0;
@@ -47,10 +47,10 @@ struct RangeResult {
   std::size_t planned = 0;           // cells of the grid, those refined included
   std::size_t left_to_default =
       0;  // measured cells in which no cubin of the table is faster than the default
-  std::vector<std::string> left_out;    // "problem: why it cannot be measured"
-  std::size_t measured = 0;             // cells and shapes, by this run
-  std::optional<RangeContest> contest;  // with RangeRequest::guard, if there was another table
-  bool stored = false;                  // with its cubins, so that a runtime can serve it
+  std::vector<std::string> left_out;          // "problem: why it cannot be measured"
+  std::size_t measured = 0;                   // cells and shapes, by this run
+  std::optional<RangeComparison> comparison;  // with RangeRequest::guard, if there was another table
+  bool stored = false;                        // with its cubins, so that a runtime can serve it
   bool interrupted = false, out_of_time = false;
   double wall_s = 0;
 };

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <set>
 
 #include "base/error.h"
 #include "base/suggest.h"
 #include "ranges/range_table.h"
+#include "search/random.h"
 
 namespace moetune {
 namespace {
@@ -17,11 +19,12 @@ constexpr double kMemoryShare = 0.6;
 // and how they fill the SMs changes with every few of them; odd steps avoid that all are powers of two.
 constexpr double kCountedSteps = 5, kOtherSteps = 2;
 constexpr double kOnlySteps = 15;  // of a range of one dimension
-constexpr std::size_t kMostCells = 400, kLeastRefined = 64;
+constexpr std::size_t kMostCells = 400;
 // Uneven work is looked for among problems of up to this many times the count of the even work whose place it takes,
 // and is good enough within this distance, a tenth of an octave.
 constexpr std::int64_t kMostTimes = 4;
 constexpr double kSamePlace = 0.01;
+constexpr int kDrawsPerShape = 50;     // of random problems
 constexpr std::size_t kMostNamed = 6;  // recorded shapes, in a message
 
 std::vector<DimensionRange> checked_ranges(const Kernel& kernel, const std::string& over) {
@@ -152,7 +155,6 @@ void RangePlan::fill() {
     const double steps = is_only ? kOnlySteps : places_[i] == 0 ? kCountedSteps : kOtherSteps;
     axes.push_back(coordinates_of(i, kOctaves / steps));
   }
-  const std::size_t restored_end = cells_.size();
   const std::vector<GridPoint> points = grid_points(axes);
   const std::size_t most = std::max(kMostCells, coarse_);
   visit_spread(points, [&](std::size_t i) {
@@ -160,8 +162,7 @@ void RangePlan::fill() {
       if (cells_.size() >= most || (uneven && !interface_->has_uneven())) continue;
       // Recorded shapes that are no points of the grid are left for the certificate.
       const std::optional<Problem> problem = problem_for(points[i], uneven);
-      if (session_.recording() == nullptr || (problem && is_recorded(*problem)))
-        add(points[i], uneven, restored_end);
+      if (session_.recording() == nullptr || (problem && is_recorded(*problem))) add(points[i], uneven);
     }
     return cells_.size() < most;
   });
@@ -213,8 +214,8 @@ bool RangePlan::fits(const Problem& problem) const {
 
 std::optional<Problem> RangePlan::served(const Problem& problem) const {
   if (session_.recording() == nullptr || is_recorded(problem)) return problem;
-  const PlannedCell wanted = cell_of(problem);
-  std::vector<PlannedCell> recorded;
+  const PlannedProblem wanted = cell_of(problem);
+  std::vector<PlannedProblem> recorded;
   for (const Problem& one : recorded_) recorded.push_back(cell_of(one));
   const std::optional<std::size_t> found = nearest(wanted, recorded);
   return found && recorded[*found].uneven == wanted.uneven ? std::optional(recorded_[*found]) : std::nullopt;
@@ -222,7 +223,7 @@ std::optional<Problem> RangePlan::served(const Problem& problem) const {
 
 bool RangePlan::is_planned(const Problem& problem) const {
   return std::any_of(cells_.begin(), cells_.end(),
-                     [&](const PlannedCell& cell) { return cell.problem == problem; });
+                     [&](const PlannedProblem& cell) { return cell.problem == problem; });
 }
 
 std::optional<Problem> RangePlan::problem_at(const GridPoint& values, bool uneven) {
@@ -237,37 +238,26 @@ std::optional<Problem> RangePlan::problem_at(const GridPoint& values, bool uneve
   return served(*problem);
 }
 
-void RangePlan::add(const GridPoint& values, bool uneven, std::size_t restored_end) {
+void RangePlan::add(const GridPoint& values, bool uneven) {
   const std::optional<Problem> problem = problem_at(values, uneven);
   if (!problem) return;
-  PlannedCell cell = cell_of(*problem);
-  // Cells of one line of the grid keep equal places, though rounding has them lie beside it.
-  if (session_.recording() == nullptr && grid_distance(cell.place, values) <= kSamePlace) cell.place = values;
-  const std::size_t index = taken_by(cell);
-  if (index == cells_.size()) {
-    cells_.push_back(std::move(cell));
-  } else if (index >= coarse_ && index < restored_end) {
-    cells_[index].place = cell.place;
-  }
+  PlannedProblem cell = cell_of(*problem);
+  if (!is_taken(cell)) cells_.push_back(std::move(cell));
 }
 
-std::size_t RangePlan::taken_by(const PlannedCell& cell) const {
-  const auto found = std::ranges::find_if(cells_, [&](const PlannedCell& other) {
+bool RangePlan::is_taken(const PlannedProblem& cell) const {
+  return std::ranges::any_of(cells_, [&](const PlannedProblem& other) {
     return other.position == cell.position && other.uneven == cell.uneven;
   });
-  return static_cast<std::size_t>(found - cells_.begin());
 }
 
-PlannedCell RangePlan::cell_of(const Problem& problem) const {
+PlannedProblem RangePlan::cell_of(const Problem& problem) const {
   const TablePoint point = interface_->table_point_of(problem);
-  PlannedCell cell{problem, GridPoint(point.position.begin(), point.position.end()), point.uneven,
-                   values_of(problem)};
-  if (counted_) cell.place[*counted_] = even_count(*interface_, kernel_.extents_of(problem), point);
-  return cell;
+  return {problem, GridPoint(point.position.begin(), point.position.end()), point.uneven};
 }
 
-std::optional<std::size_t> RangePlan::nearest(const PlannedCell& to,
-                                              const std::vector<PlannedCell>& among) const {
+std::optional<std::size_t> RangePlan::nearest(const PlannedProblem& to,
+                                              const std::vector<PlannedProblem>& among) const {
   std::optional<std::size_t> best;
   const auto rank = [&](std::size_t i) {
     return std::pair(among[i].uneven != to.uneven, grid_distance(among[i].position, to.position));
@@ -276,63 +266,6 @@ std::optional<std::size_t> RangePlan::nearest(const PlannedCell& to,
     if (!best || rank(i) < rank(*best)) best = i;
   }
   return best;
-}
-
-std::size_t RangePlan::most_refined() const {
-  const std::size_t share = coarse_ / 2;
-  return leaves_shapes() ? share : std::max(share, kLeastRefined);
-}
-
-std::optional<std::size_t> RangePlan::refine(std::size_t a, std::size_t b) {
-  const std::optional<GridPoint> middle = midpoint(cells_[a].place, cells_[b].place);
-  if (!middle) return std::nullopt;
-  const std::size_t before = cells_.size();
-  add(*middle, cells_[a].uneven);
-  return cells_.size() > before ? std::optional(before) : std::nullopt;
-}
-
-std::vector<std::pair<std::size_t, std::size_t>> cells_beside_each_other(
-    const std::vector<PlannedCell>& cells) {
-  std::vector<std::pair<std::size_t, std::size_t>> pairs;
-  for (const bool uneven : {false, true}) {
-    std::vector<std::size_t> indexes;
-    std::vector<GridPoint> points;
-    for (std::size_t i = 0; i < cells.size(); ++i) {
-      if (cells[i].uneven != uneven) continue;
-      indexes.push_back(i);
-      points.push_back(cells[i].place);
-    }
-    for (const auto& [a, b] : grid_neighbours(points)) pairs.emplace_back(indexes[a], indexes[b]);
-  }
-  return pairs;
-}
-
-std::vector<std::pair<std::size_t, std::size_t>> RangePlan::counted_neighbours() const {
-  std::vector<std::pair<std::size_t, std::size_t>> pairs;
-  if (!counted_) return pairs;
-  for (const auto& [a, b] : cells_beside_each_other(cells_)) {
-    const std::int64_t one = cells_[a].place[*counted_], other = cells_[b].place[*counted_];
-    if (one < other) pairs.emplace_back(a, b);
-    if (one > other) pairs.emplace_back(b, a);
-  }
-  return pairs;
-}
-
-void RangePlan::add_around(std::size_t a, std::size_t b, const std::function<bool(const Problem&)>& is_past) {
-  if (!counted_) return;
-  const bool uneven = cells_[a].uneven;
-  GridPoint values = cells_[a].place;
-  std::int64_t& count = values[*counted_];
-  std::int64_t before = count, past = cells_[b].place[*counted_];
-  while (past - before > 1) {
-    count = before + (past - before) / 2;
-    const std::optional<Problem> problem = problem_for(values, uneven);
-    (problem && is_past(*problem) ? past : before) = count;
-  }
-  for (const std::int64_t one : {before, past}) {
-    count = one;
-    add(values, uneven);
-  }
 }
 
 bool RangePlan::is_of_base(const std::string& text) const {
@@ -352,10 +285,84 @@ void RangePlan::restore(const std::string& text) {
     const bool serves =
         session_.recording() != nullptr ? is_recorded(problem) : has_fixed_extents(problem) && fits(problem);
     const bool is_ours = kernel_.specialization(problem).text() == specialization_.text();
-    if (serves && is_ours && is_within(problem) && taken_by(cell_of(problem)) == cells_.size())
+    if (serves && is_ours && is_within(problem) && !is_taken(cell_of(problem)))
       cells_.push_back(cell_of(problem));
   } catch (const BadInput&) {  // of another version
   }
+}
+
+// Recorded shapes keep their lengths: none is moved into a tile.
+std::vector<std::int64_t> RangePlan::coordinates_of(std::size_t axis, double octaves) {
+  const DimensionRange& range = ranges_[axis];
+  std::vector<std::int64_t> coordinates = axis_coordinates(range.first, range.last, octaves);
+  const std::vector<std::string> lengths = kernel_.free_lengths();
+  const bool is_length = std::ranges::find(lengths, range.name) != lengths.end();
+  return is_length && !leaves_shapes() ? merge_equal_places(axis, within_tiles(std::move(coordinates)))
+                                       : coordinates;
+}
+
+// Lengths that are one place in the table are one coordinate.
+std::vector<std::int64_t> RangePlan::merge_equal_places(std::size_t axis,
+                                                        const std::vector<std::int64_t>& coordinates) {
+  GridPoint values;
+  for (const DimensionRange& range : ranges_) values.push_back(range.first);
+  const auto position_at = [&](std::int64_t coordinate) {
+    values[axis] = coordinate;
+    const std::optional<Problem> problem = problem_of_kind(values, false);
+    return problem ? cell_of(*problem).position : GridPoint{coordinate};
+  };
+  std::vector<std::int64_t> apart;
+  for (std::size_t i = 0, end; i < coordinates.size(); i = end) {
+    const GridPoint position = position_at(coordinates[i]);
+    for (end = i + 1; end < coordinates.size() && position_at(coordinates[end]) == position; ++end) {
+    }
+    apart.push_back(measured_coordinate(axis, position,
+                                        std::vector(coordinates.begin() + static_cast<std::ptrdiff_t>(i),
+                                                    coordinates.begin() + static_cast<std::ptrdiff_t>(end))));
+  }
+  return apart;
+}
+
+// The one at which a place is measured that several coordinates share. The shortest that does not begin the range: its
+// ends lie on the edges of tiles, as few lengths of a server do, and of longer ones no batch counts as uneven.
+std::int64_t RangePlan::measured_coordinate(std::size_t axis, const GridPoint& position,
+                                            const std::vector<std::int64_t>& coordinates) {
+  const auto known = std::ranges::find_if(
+      one_place_, [&](const OnePlace& one) { return one.axis == axis && one.position == position; });
+  if (known != one_place_.end()) return known->coordinate;
+  if (coordinates.front() == coordinates.back()) return coordinates.front();
+  const std::int64_t coordinate = coordinates[coordinates.front() == ranges_[axis].first ? 1 : 0];
+  one_place_.push_back({axis, position, coordinate});
+  return coordinate;
+}
+
+std::vector<Problem> RangePlan::unseen(std::size_t count, std::uint64_t seed,
+                                       const std::set<std::string>& keep) const {
+  std::vector<Problem> shapes;
+  Random random(seed ^ 0x5eed5eed5eed5eedu);
+  const auto take = [&](const Problem& problem) {
+    const bool is_cell = is_planned(problem) && !keep.contains(problem.text());
+    if (is_cell || std::find(shapes.begin(), shapes.end(), problem) != shapes.end()) return;
+    shapes.push_back(problem);
+  };
+  if (session_.recording() != nullptr) {
+    std::vector<Problem> left = recorded_;
+    random.shuffle(left);
+    for (const Problem& problem : left) {
+      if (shapes.size() < count) take(problem);
+    }
+    return shapes;
+  }
+  for (std::size_t draw = 0; draw < kDrawsPerShape * count && shapes.size() < count; ++draw) {
+    GridPoint values;
+    for (const DimensionRange& range : ranges_) {
+      const double ratio = static_cast<double>(range.last) / static_cast<double>(range.first);
+      values.push_back(std::llround(static_cast<double>(range.first) * std::pow(ratio, random.unit())));
+    }
+    const std::optional<Problem> problem = problem_of_kind(values, interface_->has_uneven() && draw % 2 == 1);
+    if (problem && fits(*problem)) take(*problem);
+  }
+  return shapes;
 }
 
 }  // namespace moetune

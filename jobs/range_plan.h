@@ -4,11 +4,9 @@
 // Deterministic in what it is made from, which must outlive it. Not thread-safe.
 #pragma once
 
-#include <functional>
 #include <optional>
 #include <set>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "jobs/session/session.h"
@@ -16,18 +14,11 @@
 
 namespace moetune {
 
-struct PlannedCell {
+struct PlannedProblem {
   Problem problem;
   GridPoint position;  // in the family's dispatch table
   bool uneven = false;
-  // On the ranges' axes: the problem's values, but of uneven work those of the even work at the same position. Cells of
-  // one line of the grid have equal ones.
-  GridPoint place;
 };
-
-// Pairs of cells of one kind that lie beside each other on an axis of the ranges.
-std::vector<std::pair<std::size_t, std::size_t>> cells_beside_each_other(
-    const std::vector<PlannedCell>& cells);
 
 class RangePlan {
  public:
@@ -37,37 +28,22 @@ class RangePlan {
   RangePlan(const Session& session, const Problem& base, const std::string& over);
 
   const std::vector<DimensionRange>& ranges() const { return ranges_; }
-  const std::vector<PlannedCell>& cells() const { return cells_; }  // in the order in which to measure them
+  const std::vector<PlannedProblem>& cells() const {
+    return cells_;
+  }  // in the order in which to measure them
   // Problems and ends of ranges, with reasons.
   const std::vector<std::string>& left_out() const { return left_out_; }
   std::size_t coarse() const { return coarse_; }  // cells of the coarse grid, the first ones
 
   // Adds the cells of the finer grid, those that are farthest from the others first; kMostCells in all.
   void fill();
-  PlannedCell cell_of(const Problem& problem) const;
-  // Adds the cell half-way between two, of one kind, unless there is one; its index.
-  std::optional<std::size_t> refine(std::size_t a, std::size_t b);
-  // So many cells may come of refine(). A range of one dimension has few cells, and choices may change as often as in
-  // another one.
-  std::size_t most_refined() const;
-  // Pairs of cells that lie beside each other on the kernel's first free dimension, which counts what blocks are made
-  // of; that with less first.
-  std::vector<std::pair<std::size_t, std::size_t>> counted_neighbours() const;
-  // Adds the last cell between such a pair for which `is_past` is false, and the next one, for which it is true, unless
-  // they are there. `is_past` is false at `a`, true at `b`, and changes once between them.
-  void add_around(std::size_t a, std::size_t b, const std::function<bool(const Problem&)>& is_past);
+  PlannedProblem cell_of(const Problem& problem) const;
   // A cell that an earlier search measured, if it lies within the ranges, the device still serves it, and a table has
   // room for it.
   void restore(const std::string& problem);
   // Whether an earlier search that planned this cell had equal values of the dimensions that are not ranges.
   bool is_of_base(const std::string& problem) const;
   const FamilyInterface& interface() const { return *interface_; }
-  // The problem that lies at a position of the family's dispatch table, or near it; nullopt if there is none.
-  std::optional<Problem> problem_of_position(const GridPoint& position, bool uneven) const;
-  // A coordinate between two of an axis of the dispatch table, half-way by ratio, at which a problem lies; the other
-  // coordinates are those of `like`. nullopt if there is none.
-  std::optional<std::int64_t> coordinate_between(std::int64_t low, std::int64_t high, std::size_t axis,
-                                                 const GridPoint& like, bool uneven) const;
   // Random problems within the ranges that are no cells, but for those of `keep`; the first of one sequence.
   std::vector<Problem> unseen(std::size_t count, std::uint64_t seed,
                               const std::set<std::string>& keep = {}) const;
@@ -86,7 +62,8 @@ class RangePlan {
   std::string recorded_text() const;
   std::string why_empty() const;
   // The nearest of `among`, of the same kind if there is one.
-  std::optional<std::size_t> nearest(const PlannedCell& to, const std::vector<PlannedCell>& among) const;
+  std::optional<std::size_t> nearest(const PlannedProblem& to,
+                                     const std::vector<PlannedProblem>& among) const;
   // The problem at values of the ranges; nullopt if the kernel has none, or the device cannot hold it.
   std::optional<Problem> problem_at(const GridPoint& values, bool uneven);
   // nullopt also if it is of the other kind; `why_none` gets what the kernel refuses.
@@ -94,20 +71,16 @@ class RangePlan {
                                          std::string* why_none = nullptr) const;
   // The same; of uneven problems that which lies in the table where the even one of `values` does, or nearest to it.
   std::optional<Problem> problem_for(const GridPoint& values, bool uneven) const;
-  // The ranges' values at a position of the dispatch table.
-  std::optional<GridPoint> values_at(const GridPoint& position) const;
   bool fits(const Problem& problem) const;
   // Of recorded shapes, which are few, some must be left for the certificate: their grid stays coarser.
   bool leaves_shapes() const { return session_.recording() != nullptr; }
   bool is_planned(const Problem& problem) const;
-  // The index of the cell that has this one's place in a table, though it may be another problem (of another
-  // tensor-parallel degree); the number of cells if none has.
-  std::size_t taken_by(const PlannedCell& cell) const;
+  // Whether a cell has this one's place in a table, though it may be another problem (of another tensor-parallel
+  // degree).
+  bool is_taken(const PlannedProblem& cell) const;
   // On a recording: the nearest recorded problem of the kind; else the problem itself.
   std::optional<Problem> served(const Problem& problem) const;
-  // A cell that is there already stays, but takes its place on the grid if it was restored: `restored_end` is the end
-  // of those cells, which follow the coarse grid's.
-  void add(const GridPoint& values, bool uneven, std::size_t restored_end = 0);
+  void add(const GridPoint& values, bool uneven);
 
   const Session& session_;
   const Kernel& kernel_;
@@ -126,7 +99,7 @@ class RangePlan {
   };
   std::vector<OnePlace> one_place_;
   std::vector<Problem> recorded_;  // of the family, within the ranges
-  std::vector<PlannedCell> cells_;
+  std::vector<PlannedProblem> cells_;
   std::size_t coarse_ = 0;
   std::vector<std::string> left_out_;
 };

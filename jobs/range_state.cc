@@ -1,8 +1,6 @@
 #include "jobs/range_state.h"
 
-#include <algorithm>
 #include <cmath>
-#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -14,7 +12,6 @@ namespace {
 using StateJson = nlohmann::ordered_json;
 
 constexpr std::int64_t kStateVersion = 2;
-constexpr double kNoLook = std::numeric_limits<double>::infinity();
 
 StateJson to_state_json(const MeasuredConfig& measured) {
   if (measured.config.empty()) return nullptr;
@@ -31,61 +28,27 @@ MeasuredConfig measured_from(const nlohmann::json& json) {
   return {json.at("config").get<std::string>(), sound_time(json.at("time_us").get<double>())};
 }
 
-// Most configurations are looked at in many cells: each is written once.
-class ConfigList {
- public:
-  std::size_t place_of(const std::string& config, const std::string& cubin) {
-    const auto [known, is_new] = places_.try_emplace(config, places_.size());
-    if (is_new) list_.push_back({config, cubin});
-    return known->second;
-  }
-  const StateJson& json() const { return list_; }
-
- private:
-  std::map<std::string, std::size_t> places_;
-  StateJson list_ = StateJson::array();
-};
-
-StateJson to_state_json(const RangeCellState& cell, ConfigList& configs) {
-  StateJson measured = StateJson::object(), looks = StateJson::array();
+StateJson to_state_json(const MeasuredCell& cell) {
+  StateJson measured = StateJson::object();
   for (const auto& [name, one] : cell.cubins) measured[name] = to_state_json(one);
-  for (const auto& [config, look] : cell.looks) {
-    const bool has_time = std::isfinite(look.time_us);
-    looks.push_back({configs.place_of(config, look.cubin), has_time ? StateJson(look.time_us) : StateJson()});
-  }
   return {{"problem", cell.problem},
           {"searched", cell.searched},
           {"contended", cell.contended},
-          {"crossed", cell.crossed},
-          {"was_unseen", cell.was_unseen},
-          {"repaired", cell.repaired},
           {"unreachable", cell.unreachable},
           {"cubins", std::move(measured)},
           {"default", cell.fallback ? to_state_json(*cell.fallback) : StateJson(nullptr)},
           {"default_cubin", cell.fallback_cubin},
-          {"looks", std::move(looks)},
           {"judged", cell.judged}};
 }
 
-using ListedConfigs = std::vector<std::pair<std::string, std::string>>;  // configuration and cubin
-
-RangeCellState cell_from(const nlohmann::json& json, const ListedConfigs& configs) {
-  RangeCellState cell{.problem = json.at("problem").get<std::string>(),
-                      .searched = json.at("searched").get<bool>(),
-                      .contended = json.at("contended").get<bool>(),
-                      .crossed = json.at("crossed").get<bool>(),
-                      .was_unseen = json.value("was_unseen", false),
-                      .repaired = json.value("repaired", std::vector<std::string>{}),
-                      .unreachable = json.at("unreachable").get<std::string>()};
+MeasuredCell cell_from(const nlohmann::json& json) {
+  MeasuredCell cell{.problem = json.at("problem").get<std::string>(),
+                    .searched = json.at("searched").get<bool>(),
+                    .contended = json.at("contended").get<bool>(),
+                    .unreachable = json.at("unreachable").get<std::string>()};
   for (const auto& [name, measured] : json.at("cubins").items()) cell.cubins[name] = measured_from(measured);
   if (!json.at("default").is_null()) cell.fallback = measured_from(json.at("default"));
   json.at("default_cubin").get_to(cell.fallback_cubin);
-  for (const nlohmann::json& look : json.at("looks")) {
-    const auto place = look.at(0).get<std::size_t>();
-    if (place >= configs.size()) throw BadInput("the progress of a range search names no configuration");
-    const double time = look.at(1).is_null() ? kNoLook : sound_time(look.at(1).get<double>());
-    cell.looks[configs[place].first] = {configs[place].second, time};
-  }
   cell.judged = json.value("judged", "");  // earlier versions did not say
   return cell;
 }
@@ -97,8 +60,7 @@ UnseenShape shape_from(const nlohmann::json& json) {
                     .pick_us = json.at("pick_us").get<double>(),
                     .best_us = json.at("best_us").get<double>(),
                     .default_us = json.at("default_us").get<double>(),
-                    .failed = json.at("failed").get<bool>(),
-                    .absorbed = json.at("absorbed").get<bool>()};
+                    .failed = json.at("failed").get<bool>()};
   if (shape.failed) return shape;
   sound_time(shape.pick_us);
   sound_time(shape.best_us);
@@ -109,8 +71,7 @@ UnseenShape shape_from(const nlohmann::json& json) {
 
 std::string RangeState::text() const {
   StateJson list = StateJson::array(), seen = StateJson::array();
-  ConfigList configs;
-  for (const RangeCellState& cell : cells) list.push_back(to_state_json(cell, configs));
+  for (const MeasuredCell& cell : cells) list.push_back(to_state_json(cell));
   for (const UnseenShape& shape : shapes) {
     seen.push_back({{"problem", shape.problem},
                     {"pick", shape.pick},
@@ -118,20 +79,16 @@ std::string RangeState::text() const {
                     {"pick_us", shape.pick_us},
                     {"best_us", shape.best_us},
                     {"default_us", shape.default_us},
-                    {"failed", shape.failed},
-                    {"absorbed", shape.absorbed}});
+                    {"failed", shape.failed}});
   }
   return StateJson{{"moetune_range_progress", kStateVersion},
                    {"ranges", ranges},
                    {"cubins", cubins},
                    {"idle", idle},
                    {"filled", filled},
-                   {"steps", steps},
                    {"taken_over", taken_over},
-                   {"configs", configs.json()},
                    {"cells", std::move(list)},
                    {"shapes", std::move(seen)},
-                   {"draw", draw},
                    {"withdrawn", withdrawn}}
       .dump();
 }
@@ -146,14 +103,9 @@ RangeState RangeState::parse(std::string_view text) {
     document.at("cubins").get_to(state.cubins);
     document.at("idle").get_to(state.idle);
     document.at("filled").get_to(state.filled);
-    state.steps = document.value("steps", std::size_t{0});
     state.taken_over = document.value("taken_over", std::size_t{0});
-    const auto configs = document.at("configs").get<ListedConfigs>();
-    for (const nlohmann::json& one : document.at("cells")) state.cells.push_back(cell_from(one, configs));
-    for (const nlohmann::json& one : document.at("shapes")) {
-      state.shapes.push_back(shape_from(one));
-    }
-    state.draw = document.value("draw", std::uint64_t{0});
+    for (const nlohmann::json& one : document.at("cells")) state.cells.push_back(cell_from(one));
+    for (const nlohmann::json& one : document.at("shapes")) state.shapes.push_back(shape_from(one));
     state.withdrawn = document.value("withdrawn", std::vector<std::string>{});
     return state;
   } catch (const nlohmann::json::exception& error) {

@@ -4,7 +4,6 @@
 // Plain values; parse() throws BadInput for a text that is none of moetune's.
 #pragma once
 
-#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
@@ -20,28 +19,17 @@ struct MeasuredConfig {
   bool operator==(const MeasuredConfig&) const = default;
 };
 
-// The time of one short trial; infinity for what does not run or is clearly slower.
-struct Look {
-  std::string cubin;
-  double time_us = 0;
-  bool operator==(const Look&) const = default;
-};
-
-struct RangeCellState {
+struct MeasuredCell {
   std::string problem;
   bool searched = false, contended = false;
-  bool crossed = false;               // what serves its neighbours was tried here
-  bool was_unseen = false;            // a shape of the certificate that lost more than the bound
-  std::vector<std::string> repaired;  // cubins that were tried here at length, as the cell lost too much
   std::string
       unreachable;  // why nothing can be measured here: no legal configuration, too little memory; "": it can
   std::map<std::string, MeasuredConfig> cubins;  // by the compiled part of their configurations
   std::optional<MeasuredConfig> fallback;        // the space's default
   std::string fallback_cubin;                    // that the default launches
-  std::map<std::string, Look> looks;             // by configuration: of many more than `cubins` holds
   std::string judged;                            // what all that is true of (CellMeter::holds)
 
-  bool operator==(const RangeCellState&) const = default;
+  bool operator==(const MeasuredCell&) const = default;
   bool is_measured() const { return !cubins.empty(); }
 };
 
@@ -53,7 +41,6 @@ struct UnseenShape {
   double pick_us = 0, best_us = 0;
   double default_us = 0;  // 0 if there is none
   bool failed = false;
-  bool absorbed = false;  // it lost more than the bound, and has become a cell since
   bool operator==(const UnseenShape&) const = default;
 };
 
@@ -62,11 +49,9 @@ struct RangeState {
   std::vector<std::string> cubins;  // the pool, in the order in which they proved worth it
   std::size_t idle = 0;             // searches in sequence that brought nothing to the pool
   std::vector<std::string> filled;  // cubins that the finer grid measures, chosen after the searches
-  std::size_t steps = 0;            // cells that were added beside steps of a choice's waves
   std::size_t taken_over = 0;  // cells after those of the coarse grid that a search of other ranges measured
-  std::vector<RangeCellState> cells;
+  std::vector<MeasuredCell> cells;
   std::vector<UnseenShape> shapes;
-  std::uint64_t draw = 0;  // how often other shapes were drawn, since cells came after some had become cells
   std::vector<std::string> withdrawn;  // configurations that failed at a shape which they were chosen for
 
   bool operator==(const RangeState&) const = default;

@@ -1,5 +1,8 @@
 #include "jobs/range_store.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "base/error.h"
 #include "jobs/served_ranges.h"
 #include "kernels/registry.h"
@@ -23,7 +26,7 @@ RangeStore::RangeStore(Cache& cache, RangeKey key, const std::vector<DimensionRa
     : cache_(cache), key_(std::move(key)), ranges_(ranges_text(ranges)), choice_(choice) {
   // A server takes the latest table, whatever its sources. Without a guard that is this search's, and of those of
   // other sources nothing is replaced.
-  standing_ = find_standing(cache_, key_, choice_.guard ? Sources::any : Sources::same);
+  standing_ = find_standing(choice_.guard);
   if (!standing_) return;
   const bool is_ours = standing_->key == key_;
   const std::vector<DimensionRange> served = served_by(key_, standing_->table);
@@ -44,36 +47,63 @@ std::optional<RangeState> RangeStore::progress() const {
   return text.empty() ? std::nullopt : std::optional(RangeState::parse(text));
 }
 
-bool RangeStore::may_replace(const RangeSolution& solution, Stage stage) const {
-  if (!standing_) return true;
-  if (choice_.guard || solution.table.cells.empty()) return false;
-  if (stage == Stage::complete) return true;
-  const bool has_as_many = solution.table.cells.size() >= standing_->table.cells.size();
-  return has_as_many && (stage == Stage::time_is_up || goes_on_);
+std::optional<RangeStore::Standing> RangeStore::find_standing(bool any_sources) const {
+  for (const FamilyRange& range : cache_.family_ranges(key_.kernel, key_.family)) {
+    if (range.key.hardware.text() != key_.hardware.text() || range.key.timing != key_.timing) continue;
+    if (!any_sources && !(range.key == key_)) continue;
+    try {
+      RangeTable table = RangeTable::parse(range.table, "a stored range table");
+      if (table.contended || table.cells.empty()) continue;
+      return Standing{range.key, std::move(table), cache_.range_record(range)};
+    } catch (const BadInput&) {
+    } catch (const BrokenEnvironment&) {  // a damaged cubin: no server takes it
+    }
+  }
+  return std::nullopt;
 }
 
-void RangeStore::put(const RangeState& state, const RangeSolution& solution, Made made, Stage stage) {
-  if (!may_replace(solution, stage)) {
-    RangeRecord record = standing_->kept_under(key_);
+bool RangeStore::may_replace(const RangeTable& table, Stage stage) {
+  if (!standing_) return true;
+  const bool has_as_many = table.cells.size() >= standing_->table.cells.size();
+  const bool is_enough = stage == Stage::complete ||
+                         (has_as_many && (stage == Stage::time_is_up || (goes_on_ && !choice_.guard)));
+  if (table.cells.empty() || !is_enough) return false;
+  if (!choice_.guard) return true;
+  comparison_ = RangeComparison::of(table, standing_->table);
+  comparison_->replaced = comparison_->replaced && !table.contended;
+  return comparison_->replaced;
+}
+
+void RangeStore::put(const RangeState& state, const RangeTable& table, Made made, Stage stage) {
+  if (!may_replace(table, stage)) {
+    // What is stored under a key while another table stands: that table if it is its own, else none.
+    RangeRecord record = standing_->key == key_ ? standing_->record : RangeRecord{};
     record.progress = state.text();
     cache_.put_range(key_, record);
     return;
   }
   stored_ = !made.variants.empty();
-  cache_.put_range(key_, {.table = solution.table.cells.empty() ? "" : solution.table.text(),
+  cache_.put_range(key_, {.table = table.cells.empty() ? "" : table.text(),
                           .progress = state.text(),
                           .variants = std::move(made.variants),
                           .stored_at = "",
                           .provenance = std::move(made.provenance)});
 }
 
-std::optional<RangeContest> RangeStore::meet(const RangeSolution& solution,
-                                             const std::function<ContestRatio(const RangeCell&)>& ratio_at) {
-  if (!choice_.guard || !standing_) return std::nullopt;
-  RangeContest contest = standing_->contest(ratio_at);
-  contest.replaced = contest.replaced && !solution.table.cells.empty();
-  if (contest.replaced) standing_.reset();
-  return contest;
+RangeComparison RangeComparison::of(const RangeTable& fresh, const RangeTable& standing) {
+  RangeComparison comparison;
+  double logs = 0;
+  for (const RangeCell& cell : fresh.cells) {
+    const auto old = std::ranges::find(standing.cells, cell.problem, &RangeCell::problem);
+    if (old == standing.cells.end() || cell.default_us <= 0 || old->default_us <= 0) continue;
+    // Older tables did not keep which default they met.
+    if (!old->default_config.empty() && old->default_config != cell.default_config) continue;
+    logs += std::log(cell.time_us / cell.default_us) - std::log(old->time_us / old->default_us);
+    ++comparison.cells;
+  }
+  if (comparison.cells > 0) comparison.ratio = std::exp(logs / static_cast<double>(comparison.cells));
+  comparison.replaced = comparison.ratio <= kNoise;
+  return comparison;
 }
 
 }  // namespace moetune

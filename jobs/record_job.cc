@@ -207,7 +207,7 @@ RecordRangeResult record_range(const RecordRangeRequest& request, const JobConte
                   context.events);
   const RangePlan plan(session, problem_of(*session.kernel(), one.target.workload), request.over);
   std::vector<Problem> problems;
-  for (const PlannedCell& cell : plan.cells()) problems.push_back(cell.problem);
+  for (const PlannedProblem& cell : plan.cells()) problems.push_back(cell.problem);
   for (const Problem& problem : plan.unseen(request.shapes, one.seed)) problems.push_back(problem);
   make_folder(one.output);  // found out now, not after an hour of measuring
   const Ceilings ceilings = known_ceilings(session, one, context);

@@ -175,36 +175,4 @@ std::vector<std::size_t> spread_order(const std::vector<GridPoint>& points) {
   return order;
 }
 
-std::optional<GridPoint> midpoint(const GridPoint& a, const GridPoint& b) {
-  GridPoint middle;
-  for (std::size_t axis = 0; axis < a.size(); ++axis) middle.push_back(geometric_middle(a[axis], b[axis]));
-  return middle == a || middle == b ? std::nullopt : std::optional(middle);
-}
-
-std::vector<std::pair<std::size_t, std::size_t>> grid_neighbours(const std::vector<GridPoint>& points) {
-  std::vector<std::pair<std::size_t, std::size_t>> pairs;
-  // The axis on which two points differ, if it is one alone.
-  const auto line = [&](std::size_t a, std::size_t b) -> std::optional<std::size_t> {
-    std::optional<std::size_t> found;
-    for (std::size_t axis = 0; axis < points[a].size(); ++axis) {
-      if (points[a][axis] == points[b][axis]) continue;
-      if (found) return std::nullopt;
-      found = axis;
-    }
-    return found;
-  };
-  for (std::size_t a = 0; a < points.size(); ++a) {
-    for (std::size_t b = a + 1; b < points.size(); ++b) {
-      const std::optional<std::size_t> axis = line(a, b);
-      if (!axis) continue;
-      const auto [low, high] = std::minmax(points[a][*axis], points[b][*axis]);
-      bool between = false;
-      for (std::size_t c = 0; c < points.size() && !between; ++c)
-        between = c != a && c != b && line(a, c) == axis && points[c][*axis] > low && points[c][*axis] < high;
-      if (!between) pairs.emplace_back(a, b);
-    }
-  }
-  return pairs;
-}
-
 }  // namespace moetune

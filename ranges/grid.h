@@ -50,13 +50,4 @@ void visit_spread(const std::vector<GridPoint>& points, const std::function<bool
 // middle of a tile, so that what is chosen there is not what only whole ones suit. Neighbours may become equal.
 std::vector<std::int64_t> within_tiles(std::vector<std::int64_t> coordinates);
 
-// Half-way between two by ratio, rounded.
-std::int64_t geometric_middle(std::int64_t a, std::int64_t b);
-
-// The point half-way by ratio; nullopt if it is one of both.
-std::optional<GridPoint> midpoint(const GridPoint& a, const GridPoint& b);
-
-// Pairs of points that have no third one between them on a line along one axis; a < b, in order.
-std::vector<std::pair<std::size_t, std::size_t>> grid_neighbours(const std::vector<GridPoint>& points);
-
 }  // namespace moetune

@@ -113,10 +113,8 @@ ReworkResult rework_range(const PlanItem& item, const SearchRequest& search, dou
   request.settings = search.settings;
   request.settings.policy.timing = Timing::chained;
   request.settings.time_budget_s = 0;
-  // What is missing or loses too much is taken up where it was left, and so is what a night has begun.
-  const auto goes_on = [](StaleCause cause) {
-    return cause == StaleCause::missing || cause == StaleCause::regret;
-  };
+  // What is missing is taken up where it was left, and so is what a night has begun.
+  const auto goes_on = [](StaleCause cause) { return cause == StaleCause::missing; };
   request.settings.fresh = !item.begun && !std::all_of(item.causes.begin(), item.causes.end(), goes_on);
   request.time_s = time_s;
   request.guard = true;
@@ -140,22 +138,15 @@ ReworkResult range_verdict(const RangeResult& found) {
   } else if (found.table.contended) {
     result.verdict = ReworkVerdict::postponed;
     result.reason = "somebody else used the GPU";
-  } else if (!found.contest) {
+  } else if (!found.comparison) {
     result.verdict = ReworkVerdict::tuned;
     result.reason = format("%zu cells, %zu cubins, ", found.table.cells.size(), found.cubins.size()) + loss;
-  } else if (found.contest->contended) {
-    result.verdict = ReworkVerdict::postponed;
-    result.reason = "somebody else used the GPU while the new table met the old one";
-  } else if (found.contest->shapes == 0) {
-    result.verdict = ReworkVerdict::kept;
-    result.reason = "no cell of the old table could be compared; " + loss;
   } else {
-    const RangeContest& contest = *found.contest;
-    result.verdict = contest.replaced ? ReworkVerdict::improved : ReworkVerdict::kept;
-    result.reason =
-        format("the new table takes %.3f of the old one's time at %zu of its cells, %.3f at worst; ",
-               contest.ratio, contest.shapes, contest.worst) +
-        loss;
+    const RangeComparison& comparison = *found.comparison;
+    result.verdict = comparison.replaced ? ReworkVerdict::improved : ReworkVerdict::kept;
+    result.reason = format("the new table takes %.3f of the old one's time over the default at %zu cells; ",
+                           comparison.ratio, comparison.cells) +
+                    loss;
   }
   if (result.unfinished && result.verdict != ReworkVerdict::stopped)
     result.reason += "; the time was up, and the next night goes on";

@@ -28,7 +28,7 @@ std::optional<StandingRange> find_standing_range(const Cache& cache, const Ledge
 void plan_ranges(NightPlan& plan, const std::vector<TuningRange>& ranges, KeyFinder& keys, const Cache* cache,
                  const Ledger& ledger, const PlanSettings& settings, std::int64_t now);
 
-// The table that serves stays until the new one has met it. `time_s` 0: no limit.
+// The table that serves stays if the new one is slower (RangeComparison). `time_s` 0: no limit.
 ReworkResult rework_range(const PlanItem& item, const SearchRequest& search, double time_s,
                           const JobContext& context);
 // What a night says of a range search that has ended.

@@ -153,7 +153,8 @@ void FamilyBuilder::take(const StoredWinner& winner, std::size_t origin) {
   try {
     const Problem problem = problem_of(record.workload.key.problem);
     if (const std::string wrong = why_unsound(record, kernel, problem); !wrong.empty()) throw BadInput(wrong);
-    if (origin == 0 || like_.empty()) like_ = kernel.extents_of(problem);
+    // A range table was certified with its own.
+    if (!range_ && (origin == 0 || like_.empty())) like_ = kernel.extents_of(problem);
     take_winner(winner, origin, problem);
     what = "the default";
     take_default(winner, origin, problem);
@@ -187,7 +188,14 @@ void FamilyBuilder::take_winner(const StoredWinner& winner, std::size_t origin, 
   const auto same_place = [&](const DispatchTable::Measured& one) {
     return one.point.uneven == point.uneven && one.point.position == point.position;
   };
-  if (range_) std::erase_if(measured_, same_place);  // of a search that came later than the range table
+  if (range_) {  // the search came later
+    const auto end = measured_.begin() + range_->cells;
+    const auto cell = std::find_if(measured_.begin(), end, same_place);
+    if (cell != end) {
+      measured_.erase(cell);
+      --range_->cells;
+    }
+  }
   measured_.push_back(
       {.point = point,
        .entry = family_.entries_.add({variant, std::move(launcher), record.config, std::move(source)}),

@@ -56,6 +56,7 @@ class FamilyBuilder {
     Timing timing = Timing::overlapped;
     std::string stored_at;
     PointHull hull;
+    std::ptrdiff_t cells = 0;  // of it, the first ones of measured_
   };
 
   void choose_hardware();

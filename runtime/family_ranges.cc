@@ -63,6 +63,7 @@ bool FamilyBuilder::take_range(const StoredRange& range, std::size_t origin) {
   like_ = like;
   range_ = {origin, range.layer, range.record.key.timing, range.record.stored_at, {}};
   for (const DispatchTable::Measured& cell : cells) range_->hull.add(cell.point);
+  range_->cells = static_cast<std::ptrdiff_t>(cells.size());
   measured_ = std::move(cells);
   for (Stored& stored : cubins) keep(std::move(stored));
   return true;

@@ -48,7 +48,7 @@ class ChoiceKind(enum.IntEnum):
     EXACT = 0
     """The winner of this very cell."""
     NEAREST = 1
-    """The winner of the nearest measured cell, or what a range table expects between its cells."""
+    """The winner of a measured cell nearby, which beat the default of this problem."""
     DEFAULT = 2
     """The space's default: too far from anything measured."""
     PINNED = 3

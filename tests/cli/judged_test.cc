@@ -109,7 +109,7 @@ TEST_CASE("a cell in which nothing ran is measured again when the search goes on
     state.cells.at(1).fallback.reset();
   };
   search_range(gpu);
-  const auto runs = [](const RangeCellState& cell) {
+  const auto runs = [](const MeasuredCell& cell) {
     return std::ranges::any_of(cell.cubins, [](const auto& cubin) { return !cubin.second.config.empty(); });
   };
   REQUIRE(runs(range_state(gpu, fail).cells.at(1)));

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <random>
 
@@ -36,14 +37,14 @@ TEST_CASE("a measured point holds its winner, and what is near it the nearest on
   const DispatchTable table = DispatchTable::build(measured, kEven, one_default);
   for (const Measured& one : measured) CHECK(table.find(one.point) == Cell{one.entry, ChoiceKind::exact});
   CHECK(table.find(at(9, 1100)) == Cell{1, ChoiceKind::nearest});
-  CHECK(table.find(at(40, 1024)) == Cell{2, ChoiceKind::nearest});
-  CHECK(table.find(at(8, 9000)) == Cell{3, ChoiceKind::nearest});
+  CHECK(table.find(at(50, 1024)) == Cell{2, ChoiceKind::nearest});
+  CHECK(table.find(at(8, 13000)) == Cell{3, ChoiceKind::nearest});
 }
 
 TEST_CASE("beyond the reach of all winners the default serves, if its cubin is there") {
   const std::vector<Measured> measured = {{at(8, 1024), 1, 0}};
   const DispatchTable with = DispatchTable::build(measured, kEven, one_default);
-  for (const auto& [x, y] : {std::pair{8, 1800}, {14, 1800}, {5, 600}})
+  for (const auto& [x, y] : {std::pair{8, 1300}, {10, 1300}, {7, 800}})
     CHECK(with.find(at(x, y)) == Cell{1, ChoiceKind::nearest});
   // A box's choice is that of its middle.
   for (const auto& [x, y] : {std::pair{8, 2600}, {20, 1024}, {8, 32768}, {512, 1024}, {3, 1024}})
@@ -120,14 +121,14 @@ TEST_CASE("a default whose limit lies aslant is followed closely, and never by a
 }
 
 TEST_CASE("a winner of this hardware goes before an inherited one, as far as it reaches") {
-  std::vector<Measured> measured = {{.point = at(8, 1024), .entry = 1, .beat = 0, .inherited = true},
+  std::vector<Measured> measured = {{.point = at(12, 1400), .entry = 1, .beat = 0, .inherited = true},
                                     {.point = at(16, 2048), .entry = 2, .beat = 0, .inherited = true},
                                     {.point = at(16, 2048), .entry = 3, .beat = 0}};
   const DispatchTable table = DispatchTable::build(measured, kEven, one_default);
   CHECK(table.find(at(16, 2048)) == Cell{3, ChoiceKind::exact});
-  CHECK(table.find(at(9, 1300)) == Cell{3, ChoiceKind::nearest});
-  CHECK(table.find(at(8, 1024)) == Cell{1, ChoiceKind::exact});
-  CHECK(table.find(at(5, 800)) == Cell{1, ChoiceKind::nearest});
+  CHECK(table.find(at(13, 1550)) == Cell{3, ChoiceKind::nearest});
+  CHECK(table.find(at(12, 1400)) == Cell{1, ChoiceKind::exact});
+  CHECK(table.find(at(10, 1200)) == Cell{1, ChoiceKind::nearest});
 }
 
 TEST_CASE("far from everything measured the default serves that is one there") {
@@ -168,7 +169,8 @@ TEST_CASE("nothing measured and no default: every cell is empty, and none is out
 TEST_CASE("whatever was measured, a choice is near a winner that beat the default there, or is the default") {
   std::mt19937_64 random(7);
   const auto default_at = [](const TablePoint& point) {
-    const auto config = static_cast<std::uint32_t>(point.position[0] / 40 % 3 + (point.uneven ? 3 : 0));
+    const auto width = std::bit_width(static_cast<std::uint64_t>(point.position[0]));
+    const auto config = static_cast<std::uint32_t>(width % 3 + (point.uneven ? 3 : 0));
     return std::optional(Default{config, 1000 + config});
   };
   for (int round = 0; round < 40; ++round) {

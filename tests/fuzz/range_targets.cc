@@ -37,11 +37,10 @@ RangeTable sample_table() {
 
 RangeState sample_state() {
   RangeState state{.ranges = "batch=2..32,context=64..1024", .cubins = {"tile=64", "tile=32"}};
-  RangeCellState cell{.problem = shape_of(2, 64).text(), .searched = true};
+  MeasuredCell cell{.problem = shape_of(2, 64).text(), .searched = true};
   cell.cubins = {{"tile=64", {testing::plain_config(64), 10}}, {"tile=32", {}}};
   cell.fallback = MeasuredConfig{testing::plain_config(64), 12};
   cell.fallback_cubin = "tile=64";
-  cell.looks = {{testing::plain_config(64), {"tile=64", 10}}};
   state.cells.push_back(cell);
   const std::string pick = testing::plain_config(64);
   state.shapes.push_back({.problem = shape_of(3, 100).text(),

@@ -65,7 +65,8 @@ TEST_CASE("a certificate and a server pick the same at two thousand random shape
   RangeRecord record{.table = "", .progress = "", .stored_at = "2999-01-01T00:00:00Z"};
   record.variants.push_back(fake_launch(first, plain_config(64)));
   std::vector<std::string> defaults;
-  for (const RangePicks::Default& one : RangePicks(kernel, limits, probe).defaults()) {
+  const RangePicks probed(kernel, limits, probe);
+  for (const RangePicks::Default& one : probed.defaults()) {
     record.variants.push_back(fake_launch(first, one.config));
     defaults.push_back(one.config);
   }

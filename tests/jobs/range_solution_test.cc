@@ -3,74 +3,21 @@
 
 #include <doctest/doctest.h>
 
-#include <algorithm>
-#include <limits>
-
 using namespace moetune;
 
 namespace {
 
-constexpr double kFailed = std::numeric_limits<double>::infinity();
-
-// A cell whose duel gave these times of cubin "a", a default of cubin "d", and single trials a tenth longer.
-RangeCellState cell_with(const std::string& problem, const std::string& config, double time_us,
-                         double default_us) {
-  RangeCellState cell{.problem = problem};
+// A cell whose duel gave these times of cubin "a" and a default of cubin "d".
+MeasuredCell cell_with(const std::string& problem, const std::string& config, double time_us,
+                       double default_us) {
+  MeasuredCell cell{.problem = problem};
   cell.cubins = {{"a", {config, time_us}}, {"d", {"d0", default_us}}};
   cell.fallback = MeasuredConfig{"d0", default_us};
   cell.fallback_cubin = "d";
-  cell.looks = {{config, {"a", 1.1 * time_us}}, {"d0", {"d", 1.1 * default_us}}};
   return cell;
 }
 
 }  // namespace
-
-TEST_CASE("a cell picks what loses least around it, not what is best at one shape by luck") {
-  RangeState state{.ranges = "batch=1..4", .cubins = {"a"}};
-  state.cells = {cell_with("left", "steady", 10, 12), cell_with("lucky", "lucky", 10, 12),
-                 cell_with("right", "steady", 10, 12)};
-  state.cells[1].looks["steady"] = {"a", 1.1 * 10.04};  // 0.4% slower here
-  for (const std::size_t side : {0, 2}) state.cells[side].looks["lucky"] = {"a", 1.1 * 12};
-  const RangeNeighbours around = {{{1, 0.4}}, {{0, 0.4}, {2, 0.4}}, {{1, 0.4}}};
-  const RangeSolution alone = solve(state, 0.02, 4), together = solve(state, 0.02, 4, around);
-  CHECK(alone.table.cells[1].config == "lucky");
-  CHECK(together.table.cells[1].config == "steady");
-  CHECK(together.table.cells[1].time_us == doctest::Approx(10.04));
-  CHECK(together.table.cells[1].regret() == doctest::Approx(0.004));
-  CHECK(together.picks[1].cubin == "a");
-  // Not if it gives away more than a quarter of the bound in the cell, or may be slower than the default there.
-  state.cells[1].looks["steady"].time_us = 1.1 * 10.1;
-  CHECK(solve(state, 0.02, 4, around).table.cells[1].config == "lucky");
-  state.cells[1].looks["steady"].time_us = 1.1 * 10.04;
-  state.cells[1].fallback->time_us = 10.04;
-  CHECK(solve(state, 0.02, 4, around).table.cells[1].config == "lucky");
-}
-
-TEST_CASE(
-    "a cell that keeps the bound keeps it with what it gives away, and those past it come worst first") {
-  RangeState state{.ranges = "batch=1..4", .cubins = {"a"}};
-  state.cells = {cell_with("left", "steady", 10, 12), cell_with("near", "near", 10.18, 12),
-                 cell_with("past", "past", 10.5, 12), cell_with("worst", "worst", 11, 12)};
-  for (const std::size_t i : {1, 2, 3}) state.cells[i].cubins["other"] = {"o1", 10};
-  state.cells[1].looks["steady"] = {"a", 1.1 * 10.22};  // 0.4% slower than what loses 1.8% already
-  state.cells[0].looks["near"] = {"a", 1.1 * 12};
-  const RangeNeighbours around = {{{1, 0.4}}, {{0, 0.4}}, {}, {}};
-  const RangeSolution solution = solve(state, 0.02, 1, around);
-  CHECK(solution.cubins == std::vector<std::string>{"a"});
-  CHECK(solution.table.cells[1].config == "near");
-  CHECK(solution.past_bound == std::vector<std::size_t>{3, 2});
-  state.cells[3].repaired = {"a"};
-  CHECK(RangeState::parse(state.text()) == state);
-}
-
-TEST_CASE("what fails beside a cell is not picked in it") {
-  RangeState state{.ranges = "batch=1..4", .cubins = {"a"}};
-  state.cells = {cell_with("left", "steady", 10, 12), cell_with("right", "failing", 10, 12)};
-  state.cells[1].looks["steady"] = {"a", 1.1 * 10.04};
-  state.cells[0].looks["failing"] = {"a", kFailed};
-  const RangeSolution solution = solve(state, 0.02, 4, {{{1, 0.4}}, {{0, 0.4}}});
-  CHECK(solution.table.cells[1].config == "steady");
-}
 
 TEST_CASE("where no cubin is faster than the default it serves, beside those that the table has") {
   RangeState state{.ranges = "batch=1..4", .cubins = {"a"}};
@@ -85,7 +32,20 @@ TEST_CASE("where no cubin is faster than the default it serves, beside those tha
   CHECK(RangeTable::parse(solution.table.text(), "a table") == solution.table);
 }
 
-TEST_CASE("a contended cell is left to its neighbours, unless there is no other") {
+TEST_CASE("what is slower than the default is not picked, though the bound would allow it") {
+  RangeState state{.ranges = "batch=1..4", .cubins = {"a"}};
+  state.cells = {cell_with("one", "a1", 10, 12), cell_with("two", "a1", 12.01, 12)};
+  const RangeSolution solution = solve(state, 0.02, 4);
+  CHECK(solution.cubins == std::vector<std::string>{"a"});
+  REQUIRE(solution.table.cells.size() == 2);
+  CHECK(solution.table.cells[1].config == "d0");
+  // Without a default there is nothing else.
+  state.cells[1].fallback.reset();
+  state.cells[1].cubins.erase("d");
+  CHECK(solve(state, 0.02, 4).table.cells[1] == RangeCell{"two", "a1", 12.01, 0, 12.01, ""});
+}
+
+TEST_CASE("a contended cell is left out, unless there is no other") {
   RangeState state{.ranges = "batch=1..4", .cubins = {"a"}};
   state.cells = {cell_with("one", "a1", 10, 12), cell_with("two", "a2", 10, 12)};
   state.cells[1].contended = true;
@@ -93,7 +53,6 @@ TEST_CASE("a contended cell is left to its neighbours, unless there is no other"
   REQUIRE(solution.table.cells.size() == 1);
   CHECK(solution.table.cells[0].problem == "one");
   CHECK_FALSE(solution.table.contended);
-  CHECK(solution.picks[1].config.empty());
   state.cells[0].contended = true;
   CHECK(solve(state, 0.02, 4).table.cells.size() == 2);
   CHECK(solve(state, 0.02, 4).table.contended);

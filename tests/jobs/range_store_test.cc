@@ -25,13 +25,12 @@ Problem problem_of(int batch, int context) {
 
 constexpr int kContext = 64;
 
-RangeSolution solution_of(std::size_t cells, const std::string& ranges, double time_us = 10) {
-  RangeSolution solution;
-  solution.table = {.ranges = ranges, .bound = 0.02, .kept = true};
+RangeTable table_of(std::size_t cells, const std::string& ranges, double time_us = 10) {
+  RangeTable table{.ranges = ranges, .bound = 0.02, .kept = true};
   for (std::size_t i = 0; i < cells; ++i)
-    solution.table.cells.push_back(
+    table.cells.push_back(
         {problem_of(static_cast<int>(i) + 1, kContext).text(), plain_config(64), time_us, 12, time_us});
-  return solution;
+  return table;
 }
 
 std::vector<StoredLaunch> one_variant() { return {fake_launch(problem_of(2, kContext), plain_config(64))}; }
@@ -45,7 +44,7 @@ struct StoreCase {
   }
   void put(RangeStore& store, std::size_t cells, const std::string& over, RangeStore::Stage stage,
            double time_us = 10) {
-    store.put({.ranges = over}, solution_of(cells, over, time_us), {one_variant(), "{}"}, stage);
+    store.put({.ranges = over}, table_of(cells, over, time_us), {one_variant(), "{}"}, stage);
   }
   RangeTable table() { return RangeTable::parse(cache.ranges().at(0).table, "the table"); }
 };
@@ -126,54 +125,40 @@ TEST_CASE("a guarded search never replaces what it does not serve, though it is 
   CHECK_NOTHROW(at.store(kWider, {.guard = true}));
 }
 
-TEST_CASE("with a guard the older table serves until it has lost a contest") {
+TEST_CASE(
+    "with a guard the older table serves until a complete one is no slower, over the default that both met") {
   StoreCase at;
   RangeStore first = at.store(kRange);
   at.put(first, 5, kRange, kComplete);
-  const auto met_with = [&](const ContestRatio& met) {
+  const auto replaces = [&](double time_us) {
     RangeStore store = at.store(kRange, {.fresh = true, .guard = true});
-    at.put(store, 6, kRange, kComplete, 9);
+    at.put(store, 6, kRange, kUnderWay, time_us);
     CHECK(at.table().cells.size() == 5);
     CHECK(store.is_guarded());
-    const std::optional<RangeContest> contest =
-        store.meet(solution_of(6, kRange), [&](const RangeCell&) { return met; });
-    REQUIRE(contest);
-    at.put(store, 6, kRange, kComplete, 9);
-    CHECK(contest->replaced == (at.table().cells.size() == 6));
-    CHECK(store.is_guarded() != contest->replaced);
-    return contest->replaced;
+    CHECK_FALSE(store.comparison());
+    at.put(store, 6, kRange, kComplete, time_us);
+    REQUIRE(store.comparison());
+    CHECK(store.comparison()->cells == 5);
+    CHECK(store.comparison()->ratio == doctest::Approx(time_us / 10));
+    CHECK(store.comparison()->replaced == (at.table().cells.size() == 6));
+    return store.comparison()->replaced;
   };
-  CHECK_FALSE(met_with({}));                                         // nothing could be compared
-  CHECK_FALSE(met_with({.ratios = {0.9, 0.9}, .contended = true}));  // undecided
-  CHECK_FALSE(met_with({.ratios = {0.98, 1.015}}));                  // not beyond noise
-  CHECK_FALSE(met_with({.ratios = {1.01, 1.01}}));
-  CHECK(met_with({.ratios = {0.97, 0.98}}));
+  CHECK_FALSE(replaces(10.1));
+  CHECK(replaces(10.04));  // noise
 }
 
-TEST_CASE("one cell that is slower by more than half a percent keeps the older table") {
-  StandingTable standing{stored_key(), solution_of(4, kRange).table, {}};
-  std::size_t cell = 0;
-  const auto ratios_with = [&](double last) {
-    cell = 0;
-    return standing.contest([&](const RangeCell&) {
-      return ContestRatio{.ratios = std::vector<double>(2, ++cell == 4 ? last : 0.95)};
-    });
-  };
-  CHECK(ratios_with(1.004).replaced);
-  CHECK_FALSE(ratios_with(1.006).replaced);
-  CHECK(ratios_with(1.006).worst == doctest::Approx(1.006));
-}
-
-TEST_CASE("a contest that time ends before half of its cells leaves the older table") {
-  const StandingTable standing{stored_key(), solution_of(4, kRange).table, {}};
-  const auto after = [&](std::size_t compared) {
-    std::size_t cell = 0;
-    return standing.contest([&](const RangeCell&) {
-      return cell++ < compared ? ContestRatio{.ratios = {0.95, 0.95}} : ContestRatio{.out_of_time = true};
-    });
-  };
-  CHECK(after(1).shapes == 1);
-  CHECK_FALSE(after(1).replaced);
-  CHECK(after(2).shapes == 2);
-  CHECK(after(2).replaced);
+TEST_CASE("tables are compared where they met the same default, and clocks have no say") {
+  RangeTable old = table_of(4, kRange), fresh = table_of(4, kRange, 20);
+  for (RangeCell& cell : fresh.cells) cell.default_us = 24;
+  CHECK(RangeComparison::of(fresh, old).ratio == doctest::Approx(1));
+  CHECK(RangeComparison::of(fresh, old).cells == 4);
+  CHECK(RangeComparison::of(fresh, old).replaced);
+  fresh.cells[0].time_us = 30;
+  CHECK_FALSE(RangeComparison::of(fresh, old).replaced);
+  old.cells[0].default_config = plain_config(16);  // of another space
+  CHECK(RangeComparison::of(fresh, old).cells == 3);
+  CHECK(RangeComparison::of(fresh, old).replaced);
+  for (RangeCell& cell : old.cells) cell.default_us = 0;
+  CHECK(RangeComparison::of(fresh, old).cells == 0);
+  CHECK(RangeComparison::of(fresh, old).replaced);
 }

@@ -81,18 +81,6 @@ TEST_CASE("the order visits every point once, begins in the middle, and then goe
   CHECK(spread_order({}).empty());
 }
 
-TEST_CASE("neighbours stand on a line with nothing between them") {
-  const std::vector<GridPoint> points = grid_points({{1, 4, 16}, {8, 16, 32}});
-  const auto pairs = grid_neighbours(points);
-  CHECK(pairs.size() == 12);
-  for (const auto& [a, b] : pairs) {
-    CHECK(a < b);
-    CHECK(grid_distance(points[a], points[b]) <= 4);
-  }
-  CHECK(midpoint({4, 16}, {16, 16}) == GridPoint{8, 16});
-  CHECK(midpoint({1, 16}, {2, 16}) == std::nullopt);
-}
-
 TEST_CASE("an extent is a number with or without a unit, in either case") {
   CHECK(parse_extent("64") == 64);
   CHECK(parse_extent("2k") == 2048);

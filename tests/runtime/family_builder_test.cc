@@ -127,7 +127,7 @@ TEST_CASE("a winner that met another default than today's serves its own cell al
     return "batch=" + std::to_string(batch) +
            ",q_heads=4,kv_heads=1,head_dim=64,context=" + std::to_string(context) + ",page=16";
   };
-  const std::string own = problem(64, 4096), beside = problem(64, 8192), far = problem(2, 64);
+  const std::string own = problem(64, 4096), beside = problem(64, 5000), far = problem(2, 64);
   const std::string todays = default_of(own.c_str());
   REQUIRE(default_of(beside.c_str()) == todays);
   for (const bool has_met : {true, false}) {
@@ -138,7 +138,7 @@ TEST_CASE("a winner that met another default than today's serves its own cell al
     const Opened opened({folder / "winner.db", folder / "default.db"});
     moetune_family* const family = opened.family(kFamily);
     CHECK(opened.explain(family, pick(family, 64, 4096))["kind"] == "exact");
-    CHECK(opened.explain(family, pick(family, 64, 8192))["kind"] == (has_met ? "nearest" : "default"));
+    CHECK(opened.explain(family, pick(family, 64, 5000))["kind"] == (has_met ? "nearest" : "default"));
   }
 }
 
