@@ -5,10 +5,10 @@
 //   range_choices packs/h200.pack decode_attention
 //
 // FILE is a cache or a pack. Nothing is measured: what a choice takes at the cell that was held out is known if it is
-// the cell's own winner, or was tried there and the file has its trials, as caches of searches do. Prints a row for each pair of values: cells that other
-// cells serve; the speed over the default if winners beat it there as they did at home (geometric mean); how many
-// choices are known, and of these the loss to the best (median, p95, worst) and to the default (share beyond 1%,
-// worst).
+// the cell's own winner, or was tried there and the file has its trials, as caches of searches do. Prints a row for
+// each pair of values: cells that other cells serve; the speed over the default if winners beat it there as they did at
+// home (geometric mean); how many choices are known, and of these the loss to the best (median, p95, worst) and to the
+// default (share beyond 1%, worst).
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -24,7 +24,6 @@
 #include "ranges/range_table.h"
 #include "dispatch/dispatch_table.h"
 #include "runtime/family_defaults.h"
-#include "soundness/stored_key.h"
 
 namespace {
 
@@ -40,6 +39,15 @@ struct HeldOut {
   std::map<std::string, double> known = {};  // times there, in the scale of the cell's duel
 };
 
+// Of the hardware that a table was made on.
+DeviceLimits limits_of(const HardwareKey& hardware) {
+  DeviceLimits limits = limits_of_architecture(architecture_name(hardware.compute_capability));
+  limits.sm_count = hardware.sm_count;
+  limits.l2_bytes = hardware.l2_bytes;
+  limits.memory_bytes = hardware.memory_bytes;
+  return limits;
+}
+
 // A table's cells that met a default.
 std::vector<HeldOut> cells_of(const Cache& file, const FamilyRange& range, const RangeTable& table) {
   const Kernel& kernel = find_kernel(range.key.kernel);
@@ -51,7 +59,7 @@ std::vector<HeldOut> cells_of(const Cache& file, const FamilyRange& range, const
     const Problem problem = parse_problem(kernel.name(), kernel.schema(), nullptr, cell.problem);
     if (!defaults) {
       interface = kernel.family_interface(problem);
-      defaults.emplace(kernel, *interface, kernel.specialization(problem), stored_limits(range.key.hardware),
+      defaults.emplace(kernel, *interface, kernel.specialization(problem), limits_of(range.key.hardware),
                        kernel.extents_of(problem));
     }
     const std::optional<std::uint32_t> met = defaults->number_met(cell.default_config, problem);

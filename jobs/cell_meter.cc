@@ -134,6 +134,8 @@ double CellMeter::time_of(ConfigId id) {
 // the tries are used up.
 MeasuredConfig CellMeter::best_sibling(const Hint& hint, const Effort& effort) {
   std::vector<ConfigId> left = siblings(hint.cubin);
+  if (!withdrawn_.empty())
+    std::erase_if(left, [&](ConfigId id) { return withdrawn_.contains(session_.space().config(id).text()); });
   if (left.empty()) return {};
   const LegalSpace& space = session_.space();
   std::vector<ConfigId> starts = starting_points(hint, left);
@@ -381,7 +383,7 @@ std::optional<ConfigId> CellMeter::best_known(const std::vector<ConfigId>& among
   double least = std::numeric_limits<double>::infinity();
   for (const ConfigId id : among) {
     const auto known = known_.find(session_.space().config(id).text());
-    if (known == known_.end() || withdrawn_.contains(known->first)) continue;
+    if (known == known_.end()) continue;
     const TrialResult& result = known->second;
     const double time = result.measurement.median_us;
     if (!has_usable_time({id, result.outcome, time}) || time >= least) continue;
@@ -391,8 +393,8 @@ std::optional<ConfigId> CellMeter::best_known(const std::vector<ConfigId>& among
   return best;
 }
 
-// The siblings nearest to what was good elsewhere, as it is and as it is carried over to this problem, and what is known to
-// be good here. Without any the first sibling.
+// The siblings nearest to what was good elsewhere, as it is and as it is carried over to this problem, and what is
+// known to be good here. Without any the first sibling.
 std::vector<ConfigId> CellMeter::starting_points(const Hint& hint, const std::vector<ConfigId>& among) const {
   const LegalSpace& space = session_.space();
   std::vector<ConfigId> starts;

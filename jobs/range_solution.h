@@ -1,5 +1,5 @@
-// The table that a range search's measurements give: the smallest set of cubins, and in each cell the fastest of them or
-// the default. Pure.
+// The table that a range search's measurements give: the smallest set of cubins, and in each cell the fastest of them
+// or the default. Pure.
 #pragma once
 
 #include <string>

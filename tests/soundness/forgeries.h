@@ -98,14 +98,7 @@ inline std::vector<ForgedTable> forged_tables() {
       {"its cubin takes other parameters",
        [](T&, K&, R& r) { r.variants[1].interface = "of another kernel"; }},
       {"ends before it begins", [](T& t, K&, R&) { t.ranges = "batch=32..2,context=64..1024"; }},
-      {"on a grid of another kernel",
-       [](T& t, K&, R&) {
-         t.expected = {{decode_config()}, {{false, {{2, 32}}, {0, 0}}}};
-       }},
-      {"it lacks the cubin of",
-       [](T& t, K&, R&) {
-         t.expected = {{decode_config(16)}, {{false, {{2, 32}, {64}}, {0, 0}}}};
-       }},
+      {"its configuration: ", [](T& t, K&, R&) { t.cells[4].default_config = "tile=64"; }},
       {"which is no time", [](T&, K&, R& r) { r.stored_at = "tomorrow"; }},
       {"no GPU is like its hardware", [](T&, K& k, R&) { k.hardware.sm_clock_khz = -1; }},
   };
