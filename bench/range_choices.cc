@@ -20,9 +20,9 @@
 #include "bench/bench_main.h"
 #include "cache/cache.h"
 #include "cache/ranges.h"
+#include "dispatch/dispatch_table.h"
 #include "kernels/registry.h"
 #include "ranges/range_table.h"
-#include "dispatch/dispatch_table.h"
 #include "runtime/family_defaults.h"
 
 namespace {

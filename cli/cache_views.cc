@@ -10,7 +10,7 @@
 #include "jobs/session/record_rules.h"
 #include "jobs/stored/stored_results.h"
 #include "report/staleness.h"
-#include "retune/ledger.h"
+#include "staleness/ledger.h"
 
 namespace moetune {
 namespace {

@@ -10,7 +10,7 @@
 #include "cli/event_text.h"
 #include "cli/progress.h"
 #include "cli/text.h"
-#include "jobs/range_job.h"
+#include "jobs/range/job.h"
 #include "serve/run/job_request.h"
 
 namespace moetune {

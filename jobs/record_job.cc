@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "jobs/calibrate_job.h"
-#include "jobs/range_plan.h"
+#include "jobs/range/plan.h"
 #include "jobs/session/session.h"
 #include "replay/recording.h"
 #include "tuner/trial_record.h"

@@ -29,7 +29,7 @@ struct RecordRequest {
 };
 
 // Recordings of a whole range of a family, one file a problem in the folder `one.output`: what a range search replays
-// (jobs/range_job.h).
+// (jobs/range/job.h).
 struct RecordRangeRequest {
   RecordRequest one;
   std::string over;        // "batch=1..256,context=512..131072"

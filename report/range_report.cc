@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "base/format.h"
-#include "jobs/served_table.h"
+#include "jobs/range/served_table.h"
 #include "kernels/registry.h"
 #include "ranges/grid.h"
 #include "soundness/soundness.h"

@@ -2,7 +2,7 @@
 
 #include <map>
 
-#include "jobs/served_table.h"
+#include "jobs/range/served_table.h"
 
 namespace moetune {
 namespace {

@@ -5,7 +5,7 @@
 #include <tuple>
 
 #include "base/error.h"
-#include "retune/plan.h"
+#include "staleness/today.h"
 
 namespace moetune {
 namespace {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "report/workload_report.h"
-#include "retune/ledger.h"
+#include "staleness/ledger.h"
 
 namespace moetune {
 

@@ -12,10 +12,10 @@
 #include "cache/file/search_locks.h"
 #include "jobs/session/device_choice.h"
 #include "jobs/stored/key_finder.h"
-#include "retune/ledger.h"
 #include "retune/memory.h"
 #include "retune/night.h"
 #include "retune/night_lock.h"
+#include "staleness/ledger.h"
 
 namespace moetune {
 

@@ -16,9 +16,9 @@
 
 #include "jobs/search_job.h"
 #include "jobs/session/documents.h"
-#include "retune/ledger.h"
 #include "retune/plan.h"
 #include "retune/rework.h"
+#include "staleness/ledger.h"
 
 namespace moetune {
 

@@ -10,6 +10,7 @@
 #include "jobs/session/stored_space.h"
 #include "jobs/stored/stored_results.h"
 #include "kernels/registry.h"
+#include "staleness/today.h"
 #include "tuner/judgement.h"
 
 namespace moetune {
@@ -65,11 +66,6 @@ void sort_items(NightPlan& plan) {
   });
 }
 
-std::int64_t seconds_of_date(const std::string& date) {
-  const std::optional<UtcSeconds> time = parse_utc(date);
-  return time ? static_cast<std::int64_t>(time->time_since_epoch().count()) : 0;
-}
-
 std::string PlanItem::why() const {
   std::string text;
   for (const StaleCause cause : causes) text += (text.empty() ? "" : "; ") + stale_cause_words(cause);
@@ -81,21 +77,6 @@ double NightPlan::expected_s() const {
   double sum = 0;
   for (const PlanItem& item : items) sum += item.expected_s;
   return sum;
-}
-
-MadeWith made_today(const WorkloadKey& key) {
-  const std::optional<std::string> space = find_resource("spaces/" + key.kernel + ".json");
-  return {key.source_digest, space ? digest(*space) : "", key.toolchain, key.hardware.driver};
-}
-
-std::string judged_today(const WorkloadKey& key) {
-  const Kernel* const kernel = known_kernel(key.kernel);
-  if (kernel == nullptr || key.hardware.origin != "gpu") return "";
-  try {
-    return Judgement(*kernel, stored_problem(*kernel, key), stored_limits(key.hardware)).of_problem();
-  } catch (const BadInput&) {
-    return "";
-  }
 }
 
 Timing served_timing(const Cache* cache, const WorkloadKey& key) {

@@ -9,9 +9,9 @@
 
 #include "cache/cache.h"
 #include "jobs/stored/key_finder.h"
-#include "retune/ledger.h"
 #include "retune/shard.h"
-#include "retune/triage.h"
+#include "staleness/ledger.h"
+#include "staleness/triage.h"
 #include "workloads/workload_list.h"
 
 namespace moetune {
@@ -51,15 +51,6 @@ struct PlanSettings {
 
 // Of equal value the longest come first, so that devices which share a list end at about the same time.
 void sort_items(NightPlan& plan);
-
-// "2026-11-23T20:00:00Z" in seconds since 1970; 0 for another text.
-std::int64_t seconds_of_date(const std::string& date);
-
-// What results of the key's kernel depend on today, but for what judges them.
-MadeWith made_today(const WorkloadKey& key);
-// Judgement::of_problem of the key, which takes a millisecond; "" of a recording, and if moetune does not know the
-// kernel, the problem or the architecture.
-std::string judged_today(const WorkloadKey& key);
 
 // The timing under which a workload is retuned: that of the stored winner which a server would take, of whatever
 // sources and compiler; overlapped if nothing is stored. A recording's is always that of `key`.

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "retune/contest.h"
-#include "retune/triage.h"
 #include "search/legal_space.h"
+#include "staleness/triage.h"
 #include "tuner/tune.h"
 
 namespace moetune {

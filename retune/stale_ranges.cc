@@ -5,9 +5,10 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "cache/ranges.h"
-#include "jobs/served_ranges.h"
+#include "jobs/range/served_ranges.h"
 #include "jobs/stored/stored_results.h"
 #include "kernels/registry.h"
+#include "staleness/today.h"
 
 namespace moetune {
 namespace {

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "jobs/range_job.h"
+#include "jobs/range/job.h"
 #include "jobs/search_job.h"
 #include "retune/plan.h"
 #include "retune/rework.h"

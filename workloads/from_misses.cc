@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/utf8.h"
-#include "jobs/served_ranges.h"
+#include "jobs/range/served_ranges.h"
 #include "jobs/stored/misses.h"
 #include "kernels/registry.h"
 #include "ranges/grid.h"

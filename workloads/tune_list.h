@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "jobs/range_job.h"
+#include "jobs/range/job.h"
 #include "jobs/search_job.h"
 #include "workloads/workload_list.h"
 

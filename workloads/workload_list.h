@@ -49,7 +49,7 @@ struct TuningPoint {
   bool operator==(const TuningPoint&) const = default;
 };
 
-// A range of a family to tune as one table (jobs/range_job.h).
+// A range of a family to tune as one table (jobs/range/job.h).
 struct TuningRange {
   std::string kernel;
   std::string problem;  // canonical; one of the family, and what `over` does not name

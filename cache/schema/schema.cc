@@ -99,7 +99,7 @@ void require_readable(const Database& database) {
 
 // As SQLite keeps the statements. The hardware's canonical text is its identity; the columns beside it are for people
 // with a SQL prompt. Blobs are zstd frames. Every row has a digest over all that it says, and those of trials and
-// winners cover their workload too, so that none can be changed or moved unnoticed (cache/digest_functions.h). Cubins
+// winners cover their workload too, so that none can be changed or moved unnoticed (cache/file/digest_functions.h). Cubins
 // stand apart, because winners of one variant share theirs.
 const char* const kSchema = R"sql(
   CREATE TABLE hardware (
@@ -116,7 +116,7 @@ const char* const kSchema = R"sql(
     driver TEXT NOT NULL
   , digest TEXT NOT NULL DEFAULT '') STRICT;
 
-  -- `timing`: how launches followed each other while they were timed (cache/timing.h).
+  -- `timing`: how launches followed each other while they were timed (keys/timing.h).
   CREATE TABLE "workloads" (
     id INTEGER PRIMARY KEY,
     kernel TEXT NOT NULL,

@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "jobs/served_table.h"
+#include "jobs/range/served_table.h"
 #include "jobs/stored/stored_results.h"
 #include "kernels/plan_interface.h"
 #include "tuner/trial_record.h"

@@ -9,7 +9,7 @@
 #include "base/format.h"
 #include "base/json.h"
 #include "base/suggest.h"
-#include "jobs/range_plan.h"
+#include "jobs/range/plan.h"
 #include "kernels/registry.h"
 #include "ranges/grid.h"
 #include "serve/queue/job_document.h"

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "jobs/bench_job.h"
-#include "jobs/range_job.h"
+#include "jobs/range/job.h"
 #include "jobs/search_job.h"
 #include "jobs/verify_job.h"
 #include "retune/night.h"

@@ -6,7 +6,7 @@
 
 #include "cache/cache.h"
 #include "cache/ranges.h"
-#include "jobs/range_state.h"
+#include "jobs/range/state.h"
 #include "tests/cli/scripted_gpu.h"
 
 using namespace moetune;

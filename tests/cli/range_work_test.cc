@@ -4,7 +4,7 @@
 #include <functional>
 
 #include "cache/ranges.h"
-#include "jobs/range_state.h"
+#include "jobs/range/state.h"
 #include "ranges/range_table.h"
 #include "tests/cli/scripted_gpu.h"
 #include "tests/jobs/made_up_range.h"

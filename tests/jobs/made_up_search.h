@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "jobs/range_job.h"
+#include "jobs/range/job.h"
 #include "tests/jobs/made_up_range.h"
 #include "tests/jobs/temporary_folder.h"
 

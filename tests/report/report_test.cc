@@ -9,6 +9,7 @@
 #include "ranges/range_table.h"
 #include "report/report_document.h"
 #include "retune/plan.h"
+#include "staleness/today.h"
 #include "tests/report/reported_cache.h"
 
 using namespace moetune;

@@ -8,9 +8,9 @@
 #include "retune/contest.h"
 #include "retune/deadline.h"
 #include "retune/rework.h"
-#include "retune/staleness.h"
-#include "retune/triage.h"
 #include "search/random.h"
+#include "staleness/staleness.h"
+#include "staleness/triage.h"
 
 using namespace moetune;
 

@@ -11,9 +11,10 @@
 #include <memory>
 
 #include "base/error.h"
-#include "retune/ledger.h"
 #include "retune/night_lock.h"
 #include "retune/plan.h"
+#include "staleness/ledger.h"
+#include "staleness/today.h"
 #include "tests/jobs/temporary_folder.h"
 
 using namespace moetune;

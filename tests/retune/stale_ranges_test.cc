@@ -4,7 +4,7 @@
 #include <doctest/doctest.h>
 
 #include "cache/ranges.h"
-#include "jobs/served_ranges.h"
+#include "jobs/range/served_ranges.h"
 #include "kernels/registry.h"
 #include "ranges/range_table.h"
 #include "tests/jobs/temporary_folder.h"
