@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::int64_t kEnd = std::int64_t{1} << 32;  // positions beyond it are in the last boxes
 // Boxes far from everything measured, and those that a default's boundary crosses aslant, in octaves.
-constexpr double kFarOctaves = 1, kFarOctavesOfThree = 2, kAslantOctaves = 0.125;
+constexpr double kFarOctaves = 2, kFarOctavesOfThree = 2, kAslantOctaves = 0.125;
 constexpr std::size_t kMostBoxes = std::size_t{1}
                                    << 14;  // of a kind of work; then boundaries are no longer followed
 
@@ -195,22 +195,24 @@ class TableBuilder {
   std::optional<std::pair<std::size_t, std::int64_t>> too_wide(const TablePoint& low,
                                                                const TablePoint& high) const {
     const bool is_three = axes_ > 2;
-    double most = is_three ? DispatchTable::kBoxOctavesOfThree : DispatchTable::kBoxOctaves;
-    if (!is_near_winner(low, high)) {
-      if (!default_at_(low)) return std::nullopt;  // no problem is as small as this, or larger
-      most = is_three ? kFarOctavesOfThree : kFarOctaves;
-    }
-    return widest(low, high, most);
+    const double far = is_three ? kFarOctavesOfThree : kFarOctaves;
+    const double near = is_three ? DispatchTable::kBoxOctavesOfThree : DispatchTable::kBoxOctaves;
+    // The first axis counts what blocks are made of.
+    if (is_near_winner(low, high)) return widest(low, high, near, DispatchTable::kBoxOctavesOfThree);
+    if (!default_at_(low)) return std::nullopt;  // no problem is as small as this, or larger
+    return widest(low, high, far, far);
   }
 
-  // Where the widest axis is halved; nullopt if none is wider than so many octaves.
+  // Where the axis is halved that is wider by most than its limit in octaves; nullopt if none is.
   std::optional<std::pair<std::size_t, std::int64_t>> widest(const TablePoint& low, const TablePoint& high,
-                                                             double most) const {
+                                                             double of_first, double of_others) const {
     std::optional<std::pair<std::size_t, std::int64_t>> at;
+    double most = 1;
     for (std::size_t axis = 0; axis < axes_; ++axis) {
       const double width = octaves(low.position[axis], high.position[axis]);
-      if (width <= most) continue;
-      most = width;
+      const double times = width / (axis == 0 ? of_first : of_others);
+      if (times <= most) continue;
+      most = times;
       at = {axis, halfway(low.position[axis], high.position[axis])};
     }
     return at;
@@ -235,8 +237,11 @@ class TableBuilder {
     for (std::size_t corner = 0; corner < std::size_t{1} << axes_; ++corner)
       corners.push_back(default_at_(corner_of(low, high, corner)));
     if (std::ranges::all_of(corners, [&](const auto& one) { return one == corners.front(); })) {
-      const bool is_same = !corners.front() || default_at_(middle_of(low, high)) == corners.front();
-      return is_same ? std::nullopt : widest(low, high, kAslantOctaves);
+      const bool is_same =
+          !corners.front() ||
+          !widest(low, high, DispatchTable::kBoxOctavesOfThree, DispatchTable::kBoxOctavesOfThree) ||
+          default_at_(middle_of(low, high)) == corners.front();
+      return is_same ? std::nullopt : widest(low, high, kAslantOctaves, kAslantOctaves);
     }
     for (std::size_t axis = 0; axis < axes_; ++axis) {
       const std::size_t bit = std::size_t{1} << axis;
@@ -248,10 +253,10 @@ class TableBuilder {
       }
       if (is_along) return std::pair(axis, last_as_at(low, axis, high.position[axis], corners[0]));
       if (corners[0] == corners[bit] || low.position[axis] == high.position[axis]) continue;
-      if (!widest(low, high, kAslantOctaves)) continue;
+      if (!widest(low, high, kAslantOctaves, kAslantOctaves)) continue;
       return std::pair(axis, last_as_at(low, axis, high.position[axis], corners[0]));
     }
-    return widest(low, high, kAslantOctaves);
+    return widest(low, high, kAslantOctaves, kAslantOctaves);
   }
 
   static TablePoint corner_of(const TablePoint& low, const TablePoint& high, std::size_t corner) {

@@ -170,7 +170,7 @@ TEST_CASE("whatever was measured, a choice is near a winner that beat the defaul
   std::mt19937_64 random(7);
   const auto default_at = [](const TablePoint& point) {
     const auto width = std::bit_width(static_cast<std::uint64_t>(point.position[0]));
-    const auto config = static_cast<std::uint32_t>(width % 3 + (point.uneven ? 3 : 0));
+    const auto config = static_cast<std::uint32_t>(width / 2 % 3 + (point.uneven ? 3 : 0));
     return std::optional(Default{config, 1000 + config});
   };
   for (int round = 0; round < 40; ++round) {
