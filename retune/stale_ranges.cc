@@ -114,8 +114,10 @@ ReworkResult rework_range(const PlanItem& item, const SearchRequest& search, dou
   request.settings = search.settings;
   request.settings.policy.timing = Timing::chained;
   request.settings.time_budget_s = 0;
-  // What is missing is taken up where it was left, and so is what a night has begun.
-  const auto goes_on = [](StaleCause cause) { return cause == StaleCause::missing; };
+  // What is missing or loses too much is taken up where it was left, and so is what a night has begun.
+  const auto goes_on = [](StaleCause cause) {
+    return cause == StaleCause::missing || cause == StaleCause::regret;
+  };
   request.settings.fresh = !item.begun && !std::all_of(item.causes.begin(), item.causes.end(), goes_on);
   request.time_s = time_s;
   request.guard = true;

@@ -105,7 +105,7 @@ struct SearchEnded {
 
 // A range search has come further: a cell is measured, or a shape of its certificate.
 struct RangeAdvanced {
-  std::string_view stage;  // "cells", "refining", "certificate"
+  std::string_view stage;  // "search", "fill", "certificate"
   std::size_t done, planned;
   std::size_t cubins;   // in the table as it is now
   double worst_regret;  // of its cells
