@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 REPLAYS = 15
-GRAPH_US = 3000  # as kDuelSampleUs in tuner/benchmark.cc, and kLeadCycles
+GRAPH_US = 3000  # as kDuelSampleUs in tuner/worker/benchmark.cc, and kLeadCycles
 LEAD_CYCLES = 120_000
 
 

@@ -11,6 +11,7 @@
 
 #include "cache/ranges.h"
 #include "jobs/range/state.h"
+#include "kernels/problem.h"
 #include "ranges/grid.h"
 #include "ranges/range_table.h"
 
