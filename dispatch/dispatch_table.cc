@@ -5,12 +5,14 @@
 #include <iterator>
 #include <limits>
 #include <map>
+#include <unordered_map>
 #include <utility>
 
 namespace moetune {
 namespace {
 
-constexpr std::int64_t kEnd = std::int64_t{1} << 32;  // positions beyond it are in the last boxes
+// Positions beyond it are in the last boxes: no served problem lies there, and each box costs questions for defaults.
+constexpr std::int64_t kEnd = std::int64_t{1} << 24;
 // Boxes far from everything measured, and those that a default's boundary crosses aslant, in octaves.
 constexpr double kFarOctaves = 2, kFarOctavesOfThree = 2, kAslantOctaves = 0.125;
 constexpr std::size_t kMostBoxes = std::size_t{1}
@@ -86,6 +88,38 @@ class Points {
   std::vector<Known> known_;
 };
 
+// The default at points that are corners and middles of many boxes: asking for one takes a microsecond.
+class KnownDefaults {
+ public:
+  explicit KnownDefaults(const DispatchTable::DefaultAt& ask) : ask_(ask) {}
+
+  const std::optional<Default>& at(const TablePoint& point) {
+    const auto [known, is_new] = known_.try_emplace(point.position);
+    if (is_new) known->second = ask_(point);
+    return known->second;
+  }
+
+ private:
+  struct Hash {
+    std::size_t operator()(const FixedVector<std::int64_t, 3>& position) const {
+      std::uint64_t hash = 0;
+      for (const std::int64_t one : position) {
+        hash = (hash ^ static_cast<std::uint64_t>(one)) * 0x9E3779B97F4A7C15u;
+        hash ^= hash >> 29;
+      }
+      return hash;
+    }
+  };
+  struct Equal {
+    bool operator()(const FixedVector<std::int64_t, 3>& a, const FixedVector<std::int64_t, 3>& b) const {
+      return std::ranges::equal(a, b);
+    }
+  };
+
+  const DispatchTable::DefaultAt& ask_;
+  std::unordered_map<FixedVector<std::int64_t, 3>, std::optional<Default>, Hash, Equal> known_;
+};
+
 }  // namespace
 
 void PointHull::add(const TablePoint& point) {
@@ -111,7 +145,7 @@ class TableBuilder {
  public:
   TableBuilder(DispatchTable& table, std::span<const Measured> measured, const DispatchTable::Grid& grid,
                const DispatchTable::DefaultAt& default_at, bool uneven)
-      : table_(table), default_at_(default_at), axes_(grid.axes), uneven_(uneven) {
+      : table_(table), defaults_(default_at), axes_(grid.axes), uneven_(uneven) {
     // A plane without a winner of its own kind is served by the other's, if there is no default.
     const auto serves = [](const Measured& one) { return one.entry != Cell::kNone; };
     const bool has_own = std::ranges::any_of(
@@ -162,7 +196,7 @@ class TableBuilder {
       for (const Measured* one : points) {
         Cell cell{one->entry, ChoiceKind::exact};
         if (one->entry == Cell::kNone) {
-          const std::optional<Default> here = default_at_(one->point);
+          const std::optional<Default> here = defaults_.at(one->point);
           if (!here || here->entry == Cell::kNone) continue;
           cell = {here->entry, ChoiceKind::fallback};
         }
@@ -193,13 +227,13 @@ class TableBuilder {
   }
 
   std::optional<std::pair<std::size_t, std::int64_t>> too_wide(const TablePoint& low,
-                                                               const TablePoint& high) const {
+                                                               const TablePoint& high) {
     const bool is_three = axes_ > 2;
     const double far = is_three ? kFarOctavesOfThree : kFarOctaves;
     const double near = is_three ? DispatchTable::kBoxOctavesOfThree : DispatchTable::kBoxOctaves;
     // The first axis counts what blocks are made of.
     if (is_near_winner(low, high)) return widest(low, high, near, DispatchTable::kBoxOctavesOfThree);
-    if (!default_at_(low)) return std::nullopt;  // no problem is as small as this, or larger
+    if (!defaults_.at(low)) return std::nullopt;  // no problem is as small as this, or larger
     return widest(low, high, far, far);
   }
 
@@ -230,17 +264,16 @@ class TableBuilder {
 
   // Where the default changes between corners of a box along an axis; nullopt if all have one, or the boundary lies
   // aslant and the box is small.
-  std::optional<std::pair<std::size_t, std::int64_t>> change(const TablePoint& low,
-                                                             const TablePoint& high) const {
+  std::optional<std::pair<std::size_t, std::int64_t>> change(const TablePoint& low, const TablePoint& high) {
     if (table_.boxes_.size() - first_box_ >= kMostBoxes) return std::nullopt;
     std::vector<std::optional<Default>> corners;
     for (std::size_t corner = 0; corner < std::size_t{1} << axes_; ++corner)
-      corners.push_back(default_at_(corner_of(low, high, corner)));
+      corners.push_back(defaults_.at(corner_of(low, high, corner)));
     if (std::ranges::all_of(corners, [&](const auto& one) { return one == corners.front(); })) {
       const bool is_same =
           !corners.front() ||
           !widest(low, high, DispatchTable::kBoxOctavesOfThree, DispatchTable::kBoxOctavesOfThree) ||
-          default_at_(middle_of(low, high)) == corners.front();
+          defaults_.at(middle_of(low, high)) == corners.front();
       return is_same ? std::nullopt : widest(low, high, kAslantOctaves, kAslantOctaves);
     }
     for (std::size_t axis = 0; axis < axes_; ++axis) {
@@ -278,12 +311,12 @@ class TableBuilder {
 
   // The last position on the axis that has the default of `point`, which `high` has not.
   std::int64_t last_as_at(TablePoint point, std::size_t axis, std::int64_t high,
-                          const std::optional<Default>& of_point) const {
+                          const std::optional<Default>& of_point) {
     std::int64_t low = point.position[axis];
     while (high - low > 1) {
       const std::int64_t middle = low + (high - low) / 2;
       point.position[axis] = middle;
-      (default_at_(point) == of_point ? low : high) = middle;
+      (defaults_.at(point) == of_point ? low : high) = middle;
     }
     return low;
   }
@@ -295,8 +328,8 @@ class TableBuilder {
     table_.cells_.push_back(choose(middle_of(low, high)));
   }
 
-  Cell choose(const TablePoint& point) const {
-    const std::optional<Default> here = default_at_(point);
+  Cell choose(const TablePoint& point) {
+    const std::optional<Default> here = defaults_.at(point);
     const FixedVector<double, 3> place = logarithms(point);
     for (const auto& origin : winners_) {
       if (!here) break;
@@ -315,7 +348,7 @@ class TableBuilder {
   }
 
   DispatchTable& table_;
-  const DispatchTable::DefaultAt& default_at_;
+  KnownDefaults defaults_;  // of this kind of work
   const std::size_t axes_;
   const bool uneven_;
   std::size_t first_box_ = 0;
