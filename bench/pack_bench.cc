@@ -1,5 +1,5 @@
-// What a pack is worth on problems that nobody tuned: each random problem's choice of the runtime, with the
-// pack's own cubin, is checked against the reference and timed beside the space's default in one duel. A
+// Measures a pack's worth on untuned problems: for each random problem, the runtime's choice runs with the
+// pack's own cubin, is checked against the reference and timed against the space's default in one duel. A
 // problem outside the pack's families counts as the default, which is compiled and checked. Needs the pack's GPU and
 // NVRTC.
 //

@@ -39,7 +39,7 @@ struct HeldOut {
   std::map<std::string, double> known = {};  // times there, in the scale of the cell's duel
 };
 
-// Of the hardware that a table was made on.
+// The device limits of the hardware on which a table was made.
 DeviceLimits limits_of(const HardwareKey& hardware) {
   DeviceLimits limits = limits_of_architecture(architecture_name(hardware.compute_capability));
   limits.sm_count = hardware.sm_count;

@@ -1,4 +1,4 @@
-// What range tables lose at shapes that nobody tuned. bench/ranges runs one process of this a GPU and deals the shapes.
+// Measures what range tables lose at untuned shapes. bench/ranges runs one such process per GPU and deals the shapes.
 //
 //   range_shapes REQUEST
 //
@@ -49,8 +49,8 @@ class Served {
   }
 
  private:
-  // Of this timing and this hardware, else of the one GPU that it inherits from; of several, the one of these sources
-  // and this toolchain.
+  // Finds the table of this timing and this hardware or, with `inherit`, of the one GPU that it inherits from. Among
+  // several, takes the one made from these sources with this toolchain.
   static RangeTable table_in(const std::string& file, const RangeKey& key, bool inherit) {
     const Cache cache = Cache::open(file, Cache::Mode::read_only);
     const std::string what = "range table of " + key.kernel + " " + key.family;

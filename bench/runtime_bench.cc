@@ -49,7 +49,7 @@ double pick_ns(moetune_family* family, const Extents& extents) {
   return median(turns);
 }
 
-// What `threads` threads do a second, over what one does.
+// The throughput of `threads` threads over that of one.
 double scaling(const std::function<void()>& work, unsigned threads) {
   const double one = seconds(work);
   const double all = seconds([&] {
@@ -101,7 +101,7 @@ void print_launches(bench::LaunchPair& pair) {
   std::printf("  over bare, a kernel        %9.0f ns   (bar 300)\n", median(over));
 }
 
-// What a launch takes more if it has scratch, and no other thread launches with its workspace.
+// Prints the extra cost of a launch with scratch while no other thread launches with its workspace.
 void print_turn() {
   constexpr std::uint64_t kWorkspace = std::uint64_t{1} << 40;
   std::vector<double> turns;

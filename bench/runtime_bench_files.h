@@ -1,4 +1,4 @@
-// What runtime_bench opens: a runtime with one family, and a cache of very many winners.
+// The fixtures of runtime_bench: a runtime with one family, and a cache of very many winners.
 #pragma once
 
 #include <cstdint>

@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 constexpr int kTurns = 31, kWinners = 10'000;
 
-// Of this process, that the kernel served without reading a disk.
+// This process's page faults so far which the operating system served without reading a disk.
 long page_faults() {
   rusage usage{};
   ::getrusage(RUSAGE_SELF, &usage);

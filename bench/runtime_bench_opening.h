@@ -1,5 +1,5 @@
-// What opening a family out of very many winners takes, and which part of it: with the file where temporary files lie,
-// and in memory.
+// Times the opening of a family out of very many winners, by its parts: with the cache in the temporary folder and in
+// memory.
 #pragma once
 
 #include <filesystem>

@@ -46,7 +46,7 @@ Design standardized(const std::vector<LabeledSample>& samples, bool by_times) {
   return design;
 }
 
-// What solves `matrix` x = `right`, for a positive definite matrix of which the lower triangle is read.
+// Solves `matrix` x = `right` for x. The matrix must be positive definite; only its lower triangle is read.
 Row solved(std::vector<double> matrix, const Row& right) {
   factor_cholesky(matrix, kTerms);
   Row x = right;

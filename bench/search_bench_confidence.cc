@@ -123,7 +123,7 @@ double log_loss(const std::vector<Sample>& samples) {
   return sum / static_cast<double>(samples.size());
 }
 
-// What each teacher's searches hold, every space with the same weight.
+// The samples of all teachers' searches outside the space `left_out`. Within a teacher, each space weighs the same.
 std::vector<LabeledSample> training_samples(const std::vector<std::vector<Sample>>& by_teacher,
                                             std::size_t left_out) {
   std::vector<LabeledSample> samples;

@@ -1,4 +1,4 @@
-// What the stated confidence is worth on recorded spaces: searches assessed on their way.
+// Checks the stated confidence on recorded spaces, by assessing searches while they run.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

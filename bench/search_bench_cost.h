@@ -1,4 +1,4 @@
-// What a strategy costs by itself, in made-up spaces as large as real ones get.
+// Times a strategy's own computation, in made-up spaces as large as real ones get.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

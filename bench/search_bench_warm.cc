@@ -104,7 +104,7 @@ class WarmStarts {
     return order;
   }
 
-  // What a cache that holds a cold search of every other space would give.
+  // The histories that a cache would give if it held a cold search of every other space.
   std::vector<History> known_histories(std::size_t here, std::size_t k) const {
     const RecordedSpace& space = spaces_[here];
     std::vector<History> histories;

@@ -1,4 +1,4 @@
-// What a warm start is worth: `auto` on each recorded space, cold and with the trials of searches elsewhere.
+// Measures the worth of a warm start: `auto` on each recorded space, cold and with the trials of searches elsewhere.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -8,7 +8,7 @@
 
 namespace moetune::bench {
 
-// Whose trials a search may know.
+// Selects the searches whose trials a warm start may know.
 enum class HistorySource {
   anywhere,            // every other recording of the same kernel: other problems, other GPUs
   other_hardware,      // those alone that were made on another GPU

@@ -162,7 +162,7 @@ class Traffic {
     busy_s_ += seconds_since(begin);
     return us;
   }
-  // Of the second of two requests: the first one wakes an idle GPU.
+  // Serves twice and returns the second time, because the first request wakes an idle GPU.
   double serve_awake(const moetune_choice& choice) {
     serve(choice);
     return serve(choice);

@@ -9,7 +9,7 @@
 
 namespace moetune::bench {
 
-// Of a winner, a default or a range table. Throws BadInput if the family has none with that digest.
+// Reads a winner's, default's or range table's cubin by its digest. Throws BadInput if the family has none with it.
 inline Blob stored_cubin(const Cache& file, const std::string& kernel, const std::string& family,
                          const std::string& digest) {
   for (const FamilyWinner& winner : file.family_winners(kernel, family)) {

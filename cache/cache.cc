@@ -194,7 +194,7 @@ std::int64_t Cache::Impl::hardware(const HardwareKey& key) const {
       " ON CONFLICT (key) DO UPDATE SET driver = excluded.driver WHERE driver <> excluded.driver",
       key.text(), key.name, key.compute_capability, key.sm_count, key.l2_bytes, key.memory_bytes,
       key.sm_clock_khz, key.memory_clock_khz, key.origin, key.driver);
-  // Of a new row and of one whose driver changed; one that was damaged stays so.
+  // Marks a new row, and one whose driver changed. A damaged row stays damaged.
   if (database.changes() > 0)
     database.run("UPDATE hardware AS h SET digest = " MOETUNE_HARDWARE_DIGEST " WHERE key = ?", key.text());
   return find_hardware(key).value();

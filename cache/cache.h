@@ -58,7 +58,7 @@ struct WinnerRecord : StoredLaunch {
   bool contended = false;  // measured while somebody else used the GPU: not for serving
 };
 
-// Which parts of a winner to read.
+// The parts of a winner to read.
 enum class WinnerParts { all, without_cubins };
 
 struct Workload {
@@ -110,7 +110,7 @@ struct RangeMerit {
   auto operator<=>(const RangeMerit&) const = default;
 };
 
-// Which of two equally sound records of one key a merge keeps (cache/merge.h).
+// The order by which a merge chooses between two equally sound records of one key (cache/merge.h).
 enum class MergeOrder {
   faster,  // by the time, for files whose searches knew nothing of each other
   later,  // by the date, for a file that began with the records of the other and has settled some of them anew
@@ -118,8 +118,8 @@ enum class MergeOrder {
 
 struct FamilyRange;
 
-// What a record must be beyond its digest, which only those who write records know: each returns what is
-// wrong with one, "" for nothing. Each may be empty. The key of a record without its workload has no kernel.
+// Conditions on a record beyond its digest, which only those who write records know. Each returns what is wrong with
+// one, "" for nothing, and may be empty. The key of a record without its workload has no kernel.
 struct RecordRules {
   std::function<std::string(const Workload&)> workload;
   std::function<std::string(const WorkloadKey&, const TrialRecord&)> trial;
@@ -231,7 +231,7 @@ class Cache {
   // Replaces the range table of that key (cache/ranges.h); the old one goes into its history, unless this object has
   // stored it itself.
   void put_range(const RangeKey& key, const RangeRecord& record);
-  // What the record says of its progress; "" if there is none, or none that matches its digest.
+  // The progress in the record; "" if there is none, or none that matches its digest.
   std::string range_progress(const RangeKey& key) const;
   // Whether there is a record of that key that does not match its digest.
   bool is_range_damaged(const RangeKey& key) const;
@@ -253,7 +253,7 @@ class Cache {
   std::vector<RangeGeneration> range_history(std::int64_t range) const;
   RangeGeneration roll_back_range(std::int64_t range, std::optional<std::int64_t> number = std::nullopt);
 
-  // What a pack holds; null for a cache.
+  // The manifest of a pack; null for a cache.
   const PackManifest* manifest() const;
   // Throws BrokenEnvironment for a pack that holds other winners or range tables than its manifest names.
   void require_as_sealed() const;
@@ -299,7 +299,7 @@ class Cache {
  private:
   struct Impl;
   explicit Cache(std::unique_ptr<Impl> impl);
-  // What one of the files of a merge has for a workload.
+  // A workload as one of the merged files holds it.
   struct Candidate {
     const Cache* from;
     std::int64_t workload;  // there

@@ -1,4 +1,4 @@
-// What a Cache holds; shared by the files that implement its parts (trials, winners, builds, checks).
+// The state of a Cache, shared by the files that implement its parts (trials, winners, builds, checks).
 #pragma once
 
 #include <functional>
@@ -50,7 +50,7 @@ struct Cache::Impl {
   std::optional<Workload> find_workload(std::int64_t id) const;
   // As Cache::winner, without the rules.
   std::optional<WinnerRecord> read_winner(std::int64_t workload, WinnerParts parts) const;
-  // What the rules say of it; "" without rules.
+  // The rules' objection to it; "" without rules.
   std::string why_untrue(std::int64_t workload, const WinnerRecord& winner, WinnerParts parts) const;
   // Whether the stored winner is as it was stored, cubins aside, and keeps the rules.
   bool is_true(std::int64_t workload) const;
@@ -86,7 +86,7 @@ inline constexpr const char* kDropUnusedCubins =
 
 // Digests as SQL, for statements that write a row with its digest and that read whether both agree. They are
 // macros because a statement is one literal. WORKLOAD is an expression for the workload's id.
-// What a result of overlapping launches says is what it said before there were other timings.
+// MADE_BY leaves out the overlapped timing, so that digests from before there were other timings still match.
 #define MOETUNE_MADE_BY(ROW) \
   ROW ".toolchain || iif(" ROW ".timing = 'overlapped', '', char(10) || " ROW ".timing)"
 #define MOETUNE_STORED(ROW) \
@@ -141,7 +141,7 @@ inline constexpr const char* kDropUnusedCubins =
 // Whether a file may claim such a measurement of a device, in its own unit: tera-somethings a second, microseconds.
 inline bool is_calibration(double value) { return value >= 1e-9 && value <= 1e9; }
 
-// What a merge compares of a winner.
+// The fields by which a merge compares winners.
 struct WinnerTimes {
   std::string config;
   double time_us = 0, low_us = 0, high_us = 0;

@@ -184,7 +184,7 @@ void check_winners(const ReadWinner& read, const Database& database, const Keys&
   }
 }
 
-// Of records that the rules do not see.
+// Checks the times of records that the rules do not see.
 std::string wrong_times(double time_us, double low_us, double high_us) {
   const bool can_be = is_stored_time(time_us) && is_stored_time(low_us) && is_stored_time(high_us);
   return can_be && low_us <= high_us

@@ -36,7 +36,7 @@ std::int64_t free_bytes(const Database& database) {
   return database.integer_pragma("freelist_count") * database.integer_pragma("page_size");
 }
 
-// What the file would be without free pages and without a write-ahead log beside it.
+// The size of the file without free pages and without a write-ahead log.
 std::int64_t used_bytes(const Database& database) {
   return database.integer_pragma("page_count") * database.integer_pragma("page_size") - free_bytes(database);
 }

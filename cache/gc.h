@@ -1,4 +1,4 @@
-// What may be taken out of a cache to make it smaller, and what was. Plain data.
+// Limits of a garbage collection, and its result. Plain data.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ struct GcRequest {
   std::int64_t keep_build_bytes = std::int64_t{64} << 20;  // of compiled builds; the last used stay
   std::int64_t keep_generations = 8;                       // of every workload's history; the latest stay
   std::optional<std::int64_t> max_file_bytes;              // further builds go until the file is no larger
-  // Of which workloads no search needs the trials; empty: of none.
+  // True for workloads whose trials no search needs; empty: for none.
   std::function<bool(const Workload&)> is_orphaned;
   bool dry_run = false;  // changes nothing, and estimates the file's size after it
 };

@@ -1,4 +1,4 @@
-// Which of the generations that a cache has kept, of a winner or of a range table, is gone back to.
+// Chooses the kept generation, of a winner or of a range table, to go back to.
 //
 // Pure functions; thread-safe. Errors: BadInput if there is none such, with `place` ("workload 7 in FILE").
 #pragma once

@@ -37,8 +37,8 @@ void require_sound(const Cache& cache, const RecordRules& rules) {
                           "; nothing was merged. Take the file from its maker again, or see cache check");
 }
 
-// Of two trials of one configuration: sound before contended, with an interval before without, the lower end of
-// the interval, measured before failed, the smaller digest. One statement a row.
+// Chooses between two trials of one configuration: sound before contended, with an interval before without, the lower
+// end of the interval, measured before failed, the smaller digest. One statement a row.
 constexpr const char* kTakeTrial =
     "INSERT INTO trials AS t (workload, config, outcome, message, time_us, interval_low_us, interval_high_us,"
     " samples, facts, provenance, contended, digest) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11,"

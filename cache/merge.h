@@ -1,4 +1,4 @@
-// What merging cache files did. Plain data; Cache::merge does the work.
+// The result of merging cache files. Plain data; Cache::merge does the work.
 //
 // A record of the destination that breaks the rules gives way to any. Of the winners that the destination and the files
 // have for one key a quiet one stays before a contended one, then the one whose 95% interval ends lowest; but of all
@@ -12,9 +12,10 @@
 // claims: a newer driver may have made that record untrue. It holds only between files of which the later one began
 // with the records of the other, and needs clocks that agree. It is a total order: grouping makes no difference.
 //
-// Of two range tables of one key: quiet before contended, then the one with clearly more cells, then the one that loses
-// less at worst, as far as it was seen (RangeMerit), then the one with the smaller digest. MergeOrder::later puts the
-// later one first among the equally quiet. The progress of a search at the destination stays there.
+// Chooses between two range tables of one key: quiet before contended, then the one with clearly more cells, then the
+// one that loses less at worst, as far as it was seen (RangeMerit), then the one with the smaller digest.
+// MergeOrder::later puts the later one first among the equally quiet. The progress of a search at the destination
+// stays there.
 #pragma once
 
 #include <cstdint>

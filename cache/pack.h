@@ -16,7 +16,7 @@ class NoWinners : public BadInput {
   using BadInput::BadInput;
 };
 
-// Which winners; an empty text takes all.
+// Selects winners; an empty text takes all.
 struct PackFilter {
   std::string kernel;
   std::string hardware;   // a part of the device's name

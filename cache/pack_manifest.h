@@ -1,6 +1,6 @@
-// What a pack says that it holds. A pack is a cache file of winners alone, made to be shipped: no trials, no
-// builds, never written to again. Its manifest names every family with a digest over its winners and range tables, so
-// that none can be changed, added or taken away unnoticed. (A digest finds damage, not forgery: who loads a pack
+// The contents of a pack, as it states them. A pack is a cache file of winners alone, made to be shipped: no trials,
+// no builds, never written to again. Its manifest names every family with a digest over its winners and range tables,
+// so that none can be changed, added or taken away unnoticed. (A digest finds damage, not forgery: a user of a pack
 // trusts its maker.) Plain values.
 #pragma once
 

@@ -13,7 +13,7 @@ namespace moetune {
 // nullopt for a cache. Throws BrokenEnvironment for a manifest that is damaged or of a newer moetune.
 std::optional<PackManifest> read_manifest(const Database& database);
 
-// What the file holds of one family, and of every family, by the digests that its rows state.
+// The file's rows of one family, and of every family, by the digests that the rows state.
 PackFamily family_of(const Database& database, const std::string& kernel, const std::string& family);
 std::vector<PackFamily> families_of(const Database& database);
 

@@ -1,4 +1,4 @@
-// Who made a pack. A pack is code: its cubins run with the rights of the server that loads them.
+// Names the maker of a pack. A pack is code: its cubins run with the rights of the server that loads them.
 //
 // NAME.pack.sig holds signatures of NAME.pack, a line each, so that two makers may sign one pack, and so that a pack
 // can be replaced under a reader: for a moment the file names the old and the new. A signature is Ed25519 over

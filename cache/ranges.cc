@@ -28,7 +28,7 @@ std::string table_of(const Database& database, std::int64_t range) {
   return row.step() ? row.text(0) : "";
 }
 
-// What a merge orders tables by: their merit, then what they hold.
+// The order of tables in a merge: by merit, then by contents.
 struct RangeRank {
   RangeMerit merit;
   std::string stored_at, digest;

@@ -26,7 +26,7 @@ std::string objective_line(const Document& objective) {
   return text_field(objective, "name") + ", the " + text_field(objective, "better") + " the better";
 }
 
-// Of another objective than time.
+// Shows the best figure of an objective other than time, with the best recorded one if they differ.
 std::string best_figure_line(const std::string& unit, const Document& best) {
   const double figure = figure_field(best, "figure"), recorded = figure_field(best, "best_recorded");
   if (figure == recorded) return figure_text(unit, figure) + "  (the best recorded)";
@@ -80,7 +80,7 @@ std::string contention_line(const Document& contention) {
   return text.empty() ? "" : text + "the next search measures them again";
 }
 
-// What no part names is said where it is much: on a recording it is the strategy's own time.
+// Names the disturbed and the other time only above a tenth of the whole. On a recording, other is the strategy's time.
 std::string time_line(const Document& time, double wall) {
   const auto seconds = [&](const char* name) { return figure_field(time, name); };
   const auto if_much = [&](const char* name, const char* part) {

@@ -1,4 +1,4 @@
-// What a search found, for people, from its document: wherever it ran.
+// Renders a search's document as text for people, wherever the search ran.
 #pragma once
 
 #include <optional>

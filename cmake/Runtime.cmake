@@ -72,7 +72,7 @@ foreach(library IN LISTS sqlitecpp_SQLiteCpp_LIBRARY sqlitecpp_sqlite3_LIBRARY z
 endforeach()
 list(APPEND static_libraries stdc++ m dl pthread)
 set(archives "")
-foreach(room runtime soundness launch kernels search ranges cache base)
+foreach(room runtime soundness dispatch launch kernels search ranges cache keys base)
   list(APPEND archives $<TARGET_FILE:room_${room}>)
 endforeach()
 set(static_archive ${PROJECT_BINARY_DIR}/libmoetune_runtime.a)

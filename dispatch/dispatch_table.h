@@ -1,4 +1,4 @@
-// Which choice serves which problem of a family: even and uneven work apart, each by its position on the kernel's axes
+// Maps each problem of a family to the choice that serves it: even and ragged apart, by position on the kernel's axes
 // (FamilyInterface::table_point).
 //
 // Filled by one rule (DispatchTable::build), so that equal results give equal tables everywhere:
@@ -41,7 +41,7 @@ struct CrossedCell {
   std::int64_t last = 0;
 };
 
-// From the lowest to the highest position of some points on each axis, even and uneven work apart.
+// From the lowest to the highest position of some points on each axis, even and ragged work apart.
 class PointHull {
  public:
   void add(const TablePoint& point);
@@ -82,7 +82,7 @@ class DispatchTable {
   // nullopt: no problem lies there, or it has no default.
   using DefaultAt = std::function<std::optional<Default>(const TablePoint& point)>;
 
-  // The grid of a family: `axes` positions a point, and cells for uneven work if there can be any.
+  // The grid of a family: `axes` positions a point, and cells for ragged work if there can be any.
   struct Grid {
     std::size_t axes = 0;
     bool has_uneven = false;
@@ -144,7 +144,7 @@ class DispatchTable {
   void visit(const TablePoint& most,
              const std::function<void(std::size_t cell, const TablePoint& corner)>& visit) const;
 
-  std::vector<std::uint32_t> roots_;  // one for both kinds of work, or even work's and uneven work's
+  std::vector<std::uint32_t> roots_;  // one for both kinds of work, or even work's and ragged work's
   std::vector<Node> nodes_;
   std::vector<Box> boxes_;
   std::vector<TablePoint> points_;  // measured, box by box

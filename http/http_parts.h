@@ -24,7 +24,7 @@ OutgoingMessage answer_of(const ServerResponse& response, unsigned version, bool
 
 // {"error": {"code", "message"}}
 ServerResponse http_refusal(int status, const char* code, const char* message);
-// Of what Beast could not read.
+// The answer to a request that Beast could not read.
 ServerResponse http_refusal(const boost::system::error_code& error);
 
 // The address that a proxy states for its client, the last of X-Forwarded-For; "" if there is none.

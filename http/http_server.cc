@@ -292,7 +292,7 @@ class HttpServer::Impl {
     co_return std::nullopt;
   }
 
-  // What is wrong whatever the body is. Lowers the parser's limit of it.
+  // Refuses from the head alone. Lowers the parser's limit of the body.
   std::optional<ServerResponse> refusal_of_head(RequestParser& parser,
                                                 const std::optional<ServerRequest>& request) const {
     if (!request) return refused(http_refusal(400, "bad_request", kMalformed));

@@ -58,8 +58,8 @@ struct HttpServerOptions {
   std::chrono::milliseconds timeout{15'000};  // of reading a request, and of writing a piece of an answer
   std::chrono::milliseconds heartbeat{15'000};  // of a stream in which nothing happens
   std::function<bool(const ServerRequest&)> is_quick;
-  // Of a request that has a body, before any of that is read: the answer instead, if its head is wrong already, and how
-  // long its body may be, if that is less than max_body. Called between the connections, as is_quick is.
+  // Called for a request that has a body, before any of it is read. Returns the answer if the head is wrong already,
+  // and how long the body may be, if that is less than max_body. Called between the connections, as is_quick is.
   std::function<std::optional<ServerResponse>(const ServerRequest&)> refuse_head;
   std::function<std::uint64_t(const ServerRequest&)> most_body;
   std::function<void(ServerResponse&)> on_refusal;  // completes the answer to what the handler does not see

@@ -141,8 +141,8 @@ MOETUNE_API moetune_status moetune_generation(moetune_runtime* runtime, char tex
 /* Since 1.3. The CUDA ordinal of the runtime's device. Never fails otherwise. */
 MOETUNE_API moetune_status moetune_device(moetune_runtime* runtime, int32_t* ordinal);
 
-/* What could not be used, a line each and each once (files that could not be opened, winners that were refused and
- * why), since moetune_open or the last moetune_refresh or moetune_prepare that read the files.
+/* Lists everything that could not be used, one line each, without repeats (files that could not be opened, winners
+ * that were refused and why), since moetune_open or the last moetune_refresh or moetune_prepare that read the files.
  * Copies at most `capacity` bytes with the null; sets *needed (if not NULL) to what all take. Never fails otherwise. */
 MOETUNE_API moetune_status moetune_warnings(moetune_runtime* runtime, char* text, size_t capacity,
                                             size_t* needed);
@@ -201,7 +201,7 @@ MOETUNE_API moetune_status moetune_pick(moetune_family* family, const int64_t* e
 MOETUNE_API moetune_status moetune_pick_range(moetune_family* family, const int64_t* extents, size_t count,
                                               int64_t last, int64_t total, moetune_choice* choice);
 
-/* What a choice is: kind, configuration, where and when it was measured, hardware, file. One JSON object.
+/* Describes a choice: kind, configuration, where and when it was measured, hardware, file. One JSON object.
  * Text as in moetune_warnings. MOETUNE_INVALID_ARGUMENT for a choice that is none of this family's. */
 MOETUNE_API moetune_status moetune_explain(moetune_family* family, const moetune_choice* choice, char* text,
                                            size_t capacity, size_t* needed);
@@ -270,7 +270,7 @@ MOETUNE_API moetune_status moetune_workspace_init(moetune_runtime* runtime, void
 #define MOETUNE_MAX_INTEGERS 24
 #define MOETUNE_MAX_REALS 4
 
-/* What the caller's tensors are: device addresses in the order of the kernel's slots, and the call's fields
+/* Describes the caller's tensors: device addresses in the order of the kernel's slots, and the call's fields
  * (strides, pool size, scale) in the kernel's order. Filled by moetune_bind, or by hand with the enumerators
  * of moetune_kernels.h. A plain value. */
 typedef struct moetune_arguments {

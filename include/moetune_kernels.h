@@ -1,4 +1,4 @@
-/* What each kernel takes: the order of its tensors (its slots) and of the fields of its call in a moetune_arguments.
+/* Defines each kernel's arguments: the order of its tensors (slots) and of its call's fields in a moetune_arguments.
  * moetune.h includes this header. Layouts are row-major, shapes in brackets, strides in elements. Numbers never change:
  * later versions add slots at the end. */
 #ifndef MOETUNE_KERNELS_H_

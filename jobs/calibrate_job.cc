@@ -15,7 +15,7 @@
 namespace moetune {
 namespace {
 
-// What is tuned for one figure.
+// The kernel and problem that are tuned for one figure.
 struct Target {
   std::optional<double> Ceilings::*figure;
   const char* kernel;
@@ -61,7 +61,7 @@ Target products(std::optional<double> Ceilings::*figure, const std::string& dtyp
           kTensorStrategy, kTensorTrials};
 }
 
-// What floors need most comes first.
+// The figures, those that floors need most first.
 std::vector<Target> targets(const DeviceInfo& device) {
   const std::int64_t memory = device.key.memory_bytes;
   std::vector<Target> all = {

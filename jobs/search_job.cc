@@ -18,7 +18,7 @@ void check_strategy(const std::string& strategy) {
   throw BadField("strategy", unknown_name("strategy", strategy, names));
 }
 
-// Of another tuner's results; null for what holds times by itself.
+// The objective in another tuner's results; null for results that are times.
 Document objective_document(const std::optional<Objective>& objective) {
   if (!objective) return nullptr;
   return {{"name", objective->name},
@@ -26,7 +26,7 @@ Document objective_document(const std::optional<Objective>& objective) {
           {"better", objective->larger_is_better ? "larger" : "smaller"}};
 }
 
-// Of another objective than time: its figures stand where times would.
+// The figures of an objective other than time, in place of times.
 Document best_figure_document(const Objective& objective, const Trial& best) {
   return {{"config", best.config.text()},
           {"parameters", assignment_document(best.config)},

@@ -30,7 +30,7 @@ struct SearchResult {
 // Errors and threads as in job.h.
 SearchResult search(const SearchRequest& request, const JobContext& context);
 
-// What the cache's other workloads teach a search of the session's.
+// The experience of the cache's other workloads for a search of the session's.
 class Session;
 std::vector<History> search_hints(Session& session, const JobContext& context);
 

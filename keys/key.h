@@ -1,4 +1,4 @@
-// What a stored result is true of.
+// The key of a stored result: everything that it is true of.
 #pragma once
 
 #include <cstdint>

@@ -94,7 +94,7 @@ std::vector<std::int64_t> within_tiles(std::vector<std::int64_t> coordinates) {
   constexpr std::int64_t kLeastMoved = 128, kLong = 512;
   for (std::size_t i = 1; i + 1 < coordinates.size(); ++i) {
     if (coordinates[i] < kLeastMoved) continue;
-    // Of short lengths half of a long tile would be too far.
+    // For short lengths, half of a long tile would be too far.
     const std::int64_t tile = coordinates[i] < kLong ? 64 : 128, middle = coordinates[i] < kLong ? 37 : 75;
     const std::int64_t inside = coordinates[i] / tile * tile + middle;
     if (inside < coordinates.back()) coordinates[i] = std::max(inside, coordinates[i - 1]);

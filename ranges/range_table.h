@@ -1,5 +1,6 @@
-// What a range search leaves for serving: for each cell of its grid a configuration, what it was measured against, and
-// how much the whole table loses where nothing was measured (its certificate). Stored as JSON text beside the cubins.
+// The result of a range search, for serving: a configuration for each cell of its grid, the default it was measured
+// against, and how much the whole table loses at shapes that nobody measured (its certificate). Stored as JSON text
+// beside the cubins.
 //
 // Plain values. parse() bounds what it takes in and throws BadInput; whoever serves a table still checks each problem
 // and configuration against the kernel.
@@ -13,7 +14,7 @@
 namespace moetune {
 
 struct RangeCell {
-  // What is slower than the default by no more has not lost to it: as tuner/finals.h counts ties.
+  // Slower than the default by no more is a tie, as in tuner/finals.h.
   static constexpr double kTie = 0.003;
 
   std::string problem;  // canonical text

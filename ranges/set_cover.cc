@@ -53,7 +53,7 @@ class CoverSearch {
   }
 
  private:
-  // What the set loses in a cell.
+  // The loss of the set in a cell: the log of its time over the best; kPriceOfNothing if nothing serves it.
   static double price(const CellTimes& cell, double best_us, const std::vector<std::size_t>& set) {
     const double served = served_us(cell, set);
     return served == kNever ? kPriceOfNothing : std::log(served / best_us);

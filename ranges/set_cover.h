@@ -12,7 +12,7 @@
 
 namespace moetune {
 
-// What was measured in one cell of a grid: microseconds, each cubin with its best run-time values there. Infinity for a
+// Times measured in one cell of a grid: microseconds, each cubin with its best run-time values there. Infinity for a
 // cubin that cannot run.
 struct CellTimes {
   std::vector<double> cubins;

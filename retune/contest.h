@@ -21,8 +21,8 @@ struct Contest {
   std::string reason;        // one sentence
 };
 
-// Of one duel: times of the same rounds, in order; of unequal numbers, or of recordings without samples, the medians
-// and their intervals. Nobody wins a duel of samples of which there are fewer than six pairs, unless the other fails.
+// Judges one duel by its samples, paired by round; if their numbers differ, or a recording has none, by the medians
+// and their intervals. With fewer than six pairs of samples nobody wins, unless the other fails.
 Contest judge_duel(const TrialResult& incumbent, const TrialResult& challenger);
 
 // A duel in which what is faster than the GPU can be (tuner/plausibility.h) is implausible. Throws Stopped.

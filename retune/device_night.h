@@ -19,7 +19,7 @@
 
 namespace moetune {
 
-// What a night and its device share.
+// The state that a night and its device share.
 struct NightShared {
   using Clock = std::chrono::steady_clock;
 

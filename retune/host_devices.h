@@ -15,9 +15,9 @@ struct NightDevice {
   std::optional<DeviceInfo> gpu;  // if the GPUs had to be listed
 };
 
-// What `text` means: "all" or "auto" every GPU that is there, "A,B" each of these. Throws BadField for a text that
-// names nothing, or one thing twice; BrokenEnvironment for "all" and "auto" without a GPU. Nobody watches a night, so
-// that recordings are to be named; they may be several times, and each stands for a GPU of its own then.
+// The devices that `text` means: "all" or "auto" every GPU, "A,B" each of these. Throws BadField for a text that
+// names nothing, or one thing twice; BrokenEnvironment for "all" and "auto" without a GPU. A night is unattended, so
+// recordings must be named; they may be named several times, and each then stands for a GPU of its own.
 std::vector<NightDevice> night_devices(const std::string& text);
 
 // A GPU as far as its canary tells: work done in a microsecond.

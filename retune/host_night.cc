@@ -165,7 +165,7 @@ class HostNight {
     });
   }
 
-  // What one device has postponed another may have done.
+  // Records how a workload ended. A later event replaces an earlier one: another device may do what one postponed.
   void note_ended(Team& team, Document event) {
     const auto [found, is_new] = team.ended.emplace(name_of(event), result_.reworked.size());
     event.erase("event");
@@ -200,7 +200,7 @@ class HostNight {
       }
       team.members = std::move(fit);
     }
-    // Of another kind of GPU others may work.
+    // Drop teams without a working GPU; GPUs of another kind may still work.
     std::erase_if(teams_, [](const Team& team) { return team.members.empty(); });
     if (teams_.empty()) throw BrokenEnvironment("no GPU works: " + last);
   }
@@ -221,7 +221,7 @@ class HostNight {
                          {"broken", result_.broken}});
   }
 
-  // What no device of the team has ended with: others have examined it, or no device was left for it.
+  // Reports the workloads that no device of the team ended: another night examined them, or no device was left.
   void account_for_rest(Team& team) {
     const bool are_all_broken =
         std::ranges::all_of(team.members, [this](std::size_t one) { return !members_[one].broken.empty(); });

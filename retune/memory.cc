@@ -21,7 +21,7 @@ std::optional<std::int64_t> number_in(const std::filesystem::path& file) {
   return in >> value ? std::optional(value) : std::nullopt;
 }
 
-// Of lines "NAME 123" or "NAME: 123 kB", in bytes.
+// The value of a line "NAME 123" or "NAME: 123 kB", in bytes.
 std::optional<std::int64_t> field_in(const std::filesystem::path& file, const std::string& name) {
   std::ifstream in(file);
   for (std::string line; std::getline(in, line);) {

@@ -24,7 +24,7 @@ struct MemoryFree {
   std::optional<std::int64_t> gpu_bytes, host_bytes;
 };
 
-// Of tuning a problem: its tensors once and some room on the GPU; the worker and compilers on the host.
+// The memory for tuning a problem: its tensors once and some room on the GPU; the worker and compilers on the host.
 MemoryNeed memory_need(const Kernel& kernel, const Problem& problem, std::int64_t gpu_total_bytes);
 
 // The least of what the machine has available and what the process's control groups (version 1 or 2) leave. `root` is

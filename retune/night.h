@@ -22,7 +22,7 @@
 
 namespace moetune {
 
-// What a night knows that is one of several on a host: a member.
+// Extra settings of a night that is one member of a host's several.
 struct NightMember {
   std::size_t twin = 0;  // how many devices of the same name come before it: of recordings alone
   // Called once the device's canary has run; waits. False: nothing is to be done here.
@@ -63,14 +63,14 @@ using NightListener = std::function<void(const Document& event)>;
 
 NightResult run_night(const NightRequest& request, const JobContext& context, const NightListener& listener);
 
-// What is to be done on devices of the kind of `keys`, by the request's list, its cache and `known`.
+// Plans the work for devices of the kind of `keys`, by the request's list, its cache and `known`.
 NightPlan plan_night(const NightRequest& request, KeyFinder& keys, const Ledger& known);
 std::int64_t now_of(const NightRequest& request);
 
 Document item_document(const PlanItem& item);
 Document reworked_document(const PlanItem& item, const ReworkResult& result, const std::string& device,
                            double seconds);
-// Of a workload that a night of another process has examined meanwhile.
+// The document of a workload that another process's night has examined meanwhile.
 Document examined_elsewhere(const PlanItem& item);
 Document plan_document(const NightPlan& plan);
 Document night_document(const NightResult& result);

@@ -24,10 +24,10 @@ struct LockContent {
   std::int64_t pid = 0, started = 0, heartbeat = 0;  // seconds since 1970
 };
 
-// Of this boot: "" where the system does not tell.
+// The id of this boot: "" if the system does not tell.
 std::string boot_id();
 
-// What a lock file says; all zero where it cannot be read.
+// The content of a lock file; all zero if it cannot be read.
 LockContent read_lock(const std::filesystem::path& file);
 
 // Whether that content, without a lock of the operating system, is of a night that goes on.

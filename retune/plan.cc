@@ -19,7 +19,7 @@ namespace {
 constexpr double kProbe_s = 4, kTrial_s = 0.06;  // where no night has said better
 constexpr double kSearchesOfProbes = 0.2;        // of probes, how many end in a search
 
-// What tuning gained over the default, of the kernel's winners in the cache; the mean.
+// The mean gain of tuning over the default, of the kernel's winners in the cache.
 class GainsElsewhere {
  public:
   explicit GainsElsewhere(const Cache* cache) : cache_(cache) {}
@@ -112,7 +112,7 @@ std::optional<Incumbent> find_incumbent(const Cache& cache, const Ledger& ledger
                          source_of(stored->winner->provenance, "driver"),
                          source_of(stored->winner->provenance, "judged")};
   const std::optional<LedgerEntry> examined = ledger.find(key);
-  // What a night found to be the best still is of that night, whatever it was made with.
+  // A winner that a night confirmed counts as made that night.
   if (examined && examined->is_done() && examined->at >= incumbent.examined_at &&
       examined->is_of(stored->winner->config)) {
     incumbent.made_with = examined->made_with;

@@ -1,4 +1,4 @@
-// What a night is to do: the workloads that are stale, most valuable first, with reasons and expected times. Reads the
+// The work of a night: the workloads that are stale, most valuable first, with reasons and expected times. Reads the
 // cache and the ledger and changes nothing; for the thread that owns the cache.
 #pragma once
 
@@ -49,7 +49,7 @@ struct PlanSettings {
   std::size_t budget = 200;  // trials of a whole search, for what to expect
 };
 
-// Of equal value the longest come first, so that devices which share a list end at about the same time.
+// Among items of equal value the longest come first, so that devices which share a list end at about the same time.
 void sort_items(NightPlan& plan);
 
 // The timing under which a workload is retuned: that of the stored winner which a server would take, of whatever

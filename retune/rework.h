@@ -31,14 +31,14 @@ class ReworkSubject {
   virtual const LegalSpace& space() = 0;
   virtual std::optional<ConfigId> default_id() = 0;
   virtual Timing timing() { return Timing::overlapped; }  // of its winner, its trials and all duels
-  // What is faster is implausible; 0 if nothing is known (tuner/plausibility.h).
+  // A shorter time is implausible; 0 if nothing is known (tuner/plausibility.h).
   virtual double least_us() { return 0; }
   // The present winner, ready to run; nullopt if there is none that is sound.
   virtual std::optional<Candidate> incumbent() = 0;
   // Whether it was found to be right by today's references, inputs and checks.
   virtual bool is_proven() { return true; }
   virtual std::vector<OldTrial> old_trials() = 0;  // measured with it, without those that have no exact time
-  // What was served before it, the latest first: configurations that are probed beside it, and come back if they win.
+  // Configurations that served before it, the latest first: they are probed beside it, and come back if they win.
   virtual std::vector<std::string> earlier() { return {}; }
   virtual std::optional<Candidate> prepare(ConfigId id) = 0;  // nullopt if it does not compile
   virtual void open_device() = 0;

@@ -37,7 +37,7 @@ struct DealtPoint {
 // has more than 4/3 of what the best deal of the same points would give to its longest one.
 std::vector<std::vector<TuningPoint>> deal(const std::vector<DealtPoint>& points, std::uint64_t shards);
 
-// Of `work`, what is the shard's; all if it is the only one. A range counts as ten searches of its problem.
+// The shard's part of `work`; all if it is the only one. A range counts as ten searches of its problem.
 TuningWork work_of_shard(TuningWork work, const Shard& shard, std::size_t budget);
 
 }  // namespace moetune

@@ -63,6 +63,8 @@ std::optional<StandingRange> find_standing_range(const Cache& cache, const Ledge
       if (examined && examined->is_done() && examined->at >= standing.incumbent.examined_at) {
         standing.incumbent.made_with = examined->made_with;
         standing.incumbent.examined_at = examined->at;
+        // A night has searched on since, to the end: another one would find nothing new.
+        standing.regret = 0;
       }
       return standing;
     } catch (const BadInput&) {  // of another version
@@ -114,7 +116,7 @@ ReworkResult rework_range(const PlanItem& item, const SearchRequest& search, dou
   request.settings = search.settings;
   request.settings.policy.timing = Timing::chained;
   request.settings.time_budget_s = 0;
-  // What is missing or loses too much is taken up where it was left, and so is what a night has begun.
+  // A table that is missing or loses too much is continued where it was left, and so is one that a night has begun.
   const auto goes_on = [](StaleCause cause) {
     return cause == StaleCause::missing || cause == StaleCause::regret;
   };

@@ -13,8 +13,8 @@
 
 namespace moetune {
 
-// Of a table that serves all of a range, under today's key; nullopt if there is none that is sound. `regret` is that of
-// the certificate (p95), 0 if none was seen.
+// A table that serves all of a range, under today's key; nullopt if there is no sound one. `regret` is that of the
+// certificate (p95), 0 if none was seen, or if a night has examined the table since.
 struct StandingRange {
   Incumbent incumbent;
   std::string over;          // what it serves
@@ -31,7 +31,7 @@ void plan_ranges(NightPlan& plan, const std::vector<TuningRange>& ranges, KeyFin
 // The table that serves stays if the new one is slower (RangeComparison). `time_s` 0: no limit.
 ReworkResult rework_range(const PlanItem& item, const SearchRequest& search, double time_s,
                           const JobContext& context);
-// What a night says of a range search that has ended.
+// The night's verdict on a range search that has ended.
 ReworkResult range_verdict(const RangeResult& found);
 
 }  // namespace moetune

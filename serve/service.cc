@@ -45,8 +45,8 @@ void check_exposure(const ServiceOptions& options) {
                                  "--behind-tls-proxy if a proxy in front adds TLS");
 }
 
-// What one process has alone: a queue, or a folder into which it publishes, where nothing is written for it. The lock
-// is the operating system's: it ends with its process, however that ends. A file system without locks has none.
+// Locks a queue's file, or a folder into which a process publishes (nothing is written there), for one process alone.
+// The operating system frees it when the process ends, however that ends. A file system without locks has none.
 class FileLock {
  public:
   // A file that is new is made. `busy`: the sentence if another process holds it.
@@ -166,8 +166,8 @@ struct Service::Parts {
     });
   }
 
-  // Of a job of a client's that names no device. Empty if all devices are alike, so that no queue is read for it. A job
-  // of an earlier service may not be understood: it ends with the reason.
+  // Decides whether a device may run a client's job that names none. Empty if all devices are alike, so that no queue
+  // is read for it. Accepts a job of an earlier service that cannot be parsed, so that it ends with the reason.
   std::function<bool(const JobRecord&, const std::string&)> choice() const {
     if (served.size() < 2 || std::ranges::none_of(served, &ServedDevice::recorded)) return {};
     return [this](const JobRecord& job, const std::string& device) {

@@ -1,5 +1,6 @@
-// What earlier nights found, by workload: so that nothing is examined twice under the same templates, compiler and
-// driver, and a night that was killed goes on. A JSON file beside the cache, replaced in one step after each workload.
+// The findings of earlier nights, by workload: so that nothing is examined twice under the same templates, compiler
+// and driver, and a night that was killed goes on. A JSON file beside the cache, replaced in one step after each
+// workload.
 //
 // One process at a time writes it (night_lock.h); belongs to one thread. A file that is damaged is said so and begun
 // afresh: what it forgets is examined once more. Errors: BrokenEnvironment if it cannot be written.
@@ -49,11 +50,11 @@ class Ledger {
   std::optional<LedgerEntry> find(const WorkloadKey& key) const;
   // Writes the file.
   void put(const WorkloadKey& key, const LedgerEntry& entry);
-  // Of the kernel on the hardware (HardwareKey::text).
+  // Visits the entries of the kernel on the hardware (HardwareKey::text).
   using Visitor =
       std::function<void(const std::string& kernel, const std::string& hardware, const LedgerEntry&)>;
   void each(const Visitor& visit) const;
-  // Of entries that took time: the mean of those of the kernel; 0 if there is none.
+  // The mean time of the kernel's entries that took time; 0 if there is none.
   double mean_seconds(const std::string& kernel, bool searched) const;
 
  private:
@@ -72,7 +73,7 @@ class Ledger {
   std::string damage_;
 };
 
-// What all GPUs' ledgers beside the cache know, the latest of each workload; for reading alone.
+// The entries of all GPUs' ledgers beside the cache, the latest of each workload; for reading alone.
 Ledger ledgers_beside(const std::filesystem::path& cache);
 
 }  // namespace moetune

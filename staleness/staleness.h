@@ -24,7 +24,8 @@ enum class StaleCause {
 std::string_view stale_cause_name(StaleCause cause);  // "compiler"
 std::string stale_cause_words(StaleCause cause);      // "NVRTC has changed"
 
-// What a result depends on beside its problem and its hardware. An empty text is not known, and differs from nothing.
+// The versions that a result depends on beside its problem and its hardware. An empty text is not known, and differs
+// from nothing.
 struct MadeWith {
   std::string sources, space, toolchain, driver;
   std::string judged = {};  // Judgement::of_problem
@@ -45,8 +46,8 @@ std::vector<StaleCause> stale_causes(const std::optional<Incumbent>& incumbent, 
 
 inline constexpr double kMissingTableGain = 0.25;  // of a range without a table
 
-// What a retuning is expected to gain, as a fraction of the time: the most of the causes' figures. `missing_gain` is
-// what tuning gave elsewhere over the default.
+// The expected gain of a retuning, as a fraction of the time: the largest of the causes' figures. `missing_gain` is
+// the gain of tuning over the default elsewhere.
 double expected_gain(const std::vector<StaleCause>& causes, double missing_gain);
 
 // Above 0: 1, but for what is stale by age alone: its age over the one asked for.

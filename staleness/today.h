@@ -12,7 +12,7 @@ namespace moetune {
 // "2026-11-23T20:00:00Z" in seconds since 1970; 0 for another text.
 std::int64_t seconds_of_date(const std::string& date);
 
-// What results of the key's kernel depend on today, but for what judges them.
+// The sources, space, toolchain and driver that results of the key depend on today; judged_today has the judges.
 MadeWith made_today(const WorkloadKey& key);
 // Judgement::of_problem of the key, which takes a millisecond; "" of a recording, and if moetune does not know the
 // kernel, the problem or the architecture.

@@ -47,8 +47,8 @@ std::vector<fs::path> miss_files(const fs::path& folder) {
   return {found.begin(), found.end()};
 }
 
-// What was posted of the same runtime; nothing if there is no such file, or if it is of another runtime: counts only
-// grow.
+// The counts that were posted of the same runtime; nothing if there is no such file, or if it is of another runtime:
+// counts only grow.
 Counts posted_before(const fs::path& file, const std::vector<MissedWorkload>& now) {
   Counts before;
   try {

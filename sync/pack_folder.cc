@@ -129,7 +129,7 @@ void PackFolder::write_state() const {
                state.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n", Durable::yes);
 }
 
-// Of a process that was killed while it wrote.
+// Removes files of a process that was killed while it wrote.
 void PackFolder::remove_left_overs() const {
   std::error_code failure;
   for (fs::directory_iterator it(folder_, failure), end; !failure && it != end; it.increment(failure)) {
@@ -192,7 +192,7 @@ void PackFolder::forget_list() {
   write_state();
 }
 
-// Of a pack that is there.
+// Whether a pack in the folder lacks a signature that it should have.
 bool PackFolder::needs_signature(const ListedPack& pack) const {
   const fs::path file = folder_ / pack.name;
   const std::vector<PackSignature> signatures = signatures_of(signature_path(file));

@@ -32,7 +32,7 @@ struct PackList {
   std::vector<std::string> warnings;  // of entries that are left out
 };
 
-// Of the body of GET /v1/packs. Throws BadInput that begins with `what` for a text that is no list.
+// Parses the body of GET /v1/packs. Throws BadInput that begins with `what` for a text that is no list.
 PackList parse_pack_list(std::string_view text, const std::string& what);
 
 struct InstalledPacks {
@@ -68,7 +68,7 @@ class PackFolder {
   const std::filesystem::path folder_;
   const TrustedKeys trusted_;
   std::map<std::string, Known> known_;
-  // Of the state file.
+  // Contents of the state file.
   std::string list_etag_, list_;  // the last list, and by what name the service knows it
   std::map<std::string, std::vector<std::string>>
       installed_;  // SHA-256 by name: the last, and the one before

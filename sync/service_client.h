@@ -1,4 +1,4 @@
-// What `moetune sync` asks of a service, each exchange bounded in time and size whatever the server does.
+// The requests of `moetune sync` to a service, each exchange bounded in time and size whatever the server does.
 //
 // Thread-safe: no state but the address. No redirect is followed. Errors: ServiceFailure for a service that cannot be
 // reached or does not answer as it should, which another try may mend; BadInput for a URL that is none.

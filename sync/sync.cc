@@ -87,7 +87,7 @@ class Rounds {
   }
 
  private:
-  // What one half cannot do does not keep the other from its work.
+  // Runs both halves; a failure of one does not keep the other from its work.
   void work(SyncRound& round) {
     std::exception_ptr failure;
     PostedMisses posted;

@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What SQLite adds its suffixes to: it resolves links before.
+// The name that SQLite adds its suffixes to; SQLite resolves links first.
 std::string stem_of(const fs::path& database) {
   std::error_code failed;
   const fs::path real = fs::weakly_canonical(database, failed);

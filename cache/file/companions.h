@@ -1,6 +1,6 @@
-// What lies beside a SQLite file: NAME-journal, NAME-wal and NAME-shm. A cache may come from somebody else,
-// and SQLite trusts these files: it waits for a pipe, writes through a link, and deletes the super-journal
-// that a rollback journal names, whatever file that is. So they are looked at before SQLite is. Stateless.
+// The files beside a SQLite file: NAME-journal, NAME-wal and NAME-shm. A cache may come from somebody else, and
+// SQLite trusts these files: it waits for a pipe, writes through a link, and deletes the super-journal that a
+// rollback journal names, whatever file that is. So they are checked before SQLite opens the cache. Stateless.
 #pragma once
 
 #include <filesystem>

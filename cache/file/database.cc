@@ -109,7 +109,7 @@ BrokenEnvironment cut_off_change(const fs::path& path) {
 
 std::string move_away() { return "; move it away, or name another file"; }
 
-// What SQLite makes of a lock that could not be had, for whatever reason.
+// True for the errors by which SQLite reports a lock that it could not get, for any reason.
 bool is_of_locks(const SQLite::Exception& error) {
   switch (error.getExtendedErrorCode()) {
     case SQLITE_IOERR_LOCK:

@@ -134,7 +134,7 @@ class Database {
   mutable std::map<std::string_view, std::unique_ptr<SQLite::Statement>> statements_;
 };
 
-// What is read within stays as it was at the beginning, whoever writes beside it. One a connection.
+// Reads inside see the database as it was at the beginning, whoever writes meanwhile. One a connection.
 class ReadTransaction {
  public:
   explicit ReadTransaction(const Database& database);

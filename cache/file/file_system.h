@@ -1,4 +1,4 @@
-// Where a cache file lies: WAL shares memory between processes, which a network file system cannot give and a
+// The file system of a cache file. WAL shares memory between processes, which a network file system cannot give and a
 // full or read-only folder has no room for. Stateless; thread-safe.
 #pragma once
 

@@ -35,8 +35,8 @@ bool SearchLocks::open_file() {
   return file_ >= 0;
 }
 
-// Of the open file, not of the process: closing another descriptor of it does not end them, and two caches of
-// one process exclude each other as those of two processes do.
+// Locks belong to the open file, not to the process: closing another descriptor of it does not end them, and two
+// caches of one process exclude each other as those of two processes do.
 bool SearchLocks::lock(short kind, std::int64_t workload, bool wait) const {
   struct flock range = {};
   range.l_type = kind;

@@ -1,4 +1,4 @@
-// Which searches are at work on a cache file, so that nobody forgets trials under a search that goes on.
+// Marks the searches that are at work on a cache file, so that nobody removes trials under a running search.
 //
 // Nights hold what they work on in the same way, so that several share a list.
 //

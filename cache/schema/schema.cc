@@ -13,7 +13,7 @@ struct Identity {
   bool empty = false;  // of version 0, and no table yet
 };
 
-// Of any version but 0 it reads the file's header alone: SQLite takes longer over the tables.
+// Reads the file's header alone, except for version 0: SQLite takes longer over the tables.
 Identity identity(const Database& database) {
   Identity found{database.integer_pragma("application_id"), database.integer_pragma("user_version")};
   if (found.version == 0) found.empty = !database.query("SELECT 1 FROM sqlite_schema").step();
@@ -99,8 +99,8 @@ void require_readable(const Database& database) {
 
 // As SQLite keeps the statements. The hardware's canonical text is its identity; the columns beside it are for people
 // with a SQL prompt. Blobs are zstd frames. Every row has a digest over all that it says, and those of trials and
-// winners cover their workload too, so that none can be changed or moved unnoticed (cache/file/digest_functions.h). Cubins
-// stand apart, because winners of one variant share theirs.
+// winners cover their workload too, so that none can be changed or moved unnoticed
+// (cache/file/digest_functions.h). Cubins stand apart, because winners of one variant share theirs.
 const char* const kSchema = R"sql(
   CREATE TABLE hardware (
     id INTEGER PRIMARY KEY,

@@ -11,7 +11,7 @@ namespace {
 
 using Sentences = std::vector<std::string>;
 
-// What a statement says, however it is laid out.
+// A statement without the layout of its blanks.
 std::string normalize_whitespace(const std::string& sql) {
   std::string text;
   for (const char c : sql) {

@@ -16,7 +16,7 @@ namespace {
 
 constexpr double kNoTime = std::numeric_limits<double>::infinity();
 constexpr double kFarSlower = 1.2;  // than the best of the cell, at two of a cubin's starting points
-// Of the duel in a cell of the fine grid.
+// Rounds of the duel in a cell of the fine grid.
 constexpr int kBriefRounds = 5;
 constexpr double kBriefSampleUs = 1500;
 
@@ -94,7 +94,8 @@ void CellMeter::put(const Config& config, const TrialResult& result, const Build
   session_.cache()->put_trial(workload_, to_record(config, result, build, source));
 }
 
-// Of a device that has failed, nobody knows since when: the next search runs again what ran since the last canary.
+// Drops results of a device that has failed, nobody knows when: the next search runs again everything since the last
+// canary.
 void CellMeter::disown() {
   for (const Config& config : std::exchange(unchecked_, {})) {
     const auto known = known_.find(config.text());

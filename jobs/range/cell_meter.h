@@ -49,7 +49,7 @@ class CellMeter {
     // them if it is far slower; 0: no limit.
     double within = 0;
     std::size_t finalists = 12;
-    // What is slower than this times the best of the cell meets nobody in its duel: no duel need say how far it is.
+    // A configuration slower than this times the best of the cell takes no part in its duel.
     double duel_within = 1.3;
     DuelPolicy duel;
     MeasurePolicy policy;

@@ -30,7 +30,7 @@ struct RangeRequest {
   std::uint64_t threads = 0;
 };
 
-// What a cell's own search found, under all timings.
+// The winner of a cell's own search, with its results under all timings.
 struct RangeWinner {
   std::string problem, config;
   std::vector<TimingResult> timings;

@@ -1,4 +1,4 @@
-// What serves a problem by a range table: what a server's dispatch table answers, because it is that table.
+// Looks up which configuration a range table serves for a problem. Uses a server's dispatch table, so both agree.
 //
 // Immutable once made. The kernel and the range table must outlive it.
 #pragma once

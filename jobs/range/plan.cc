@@ -13,14 +13,14 @@
 namespace moetune {
 namespace {
 
-// Of the device's memory, for a problem's buffers: references and copies that rotate need some as well.
+// The share of device memory for a problem's buffers. References and rotating copies need the rest.
 constexpr double kMemoryShare = 0.6;
 // The finer grid's steps to one of the coarse grid's. The kernel's first free dimension counts what blocks are made of,
 // and how they fill the SMs changes with every few of them; odd steps avoid that all are powers of two.
 constexpr double kCountedSteps = 5, kOtherSteps = 2;
 constexpr double kOnlySteps = 15;  // of a range of one dimension
 constexpr std::size_t kMostCells = 400;
-// Uneven work is looked for among problems of up to this many times the count of the even work whose place it takes,
+// Ragged work is looked for among problems of up to this many times the count of the even work whose place it takes,
 // and is good enough within this distance, a tenth of an octave.
 constexpr std::int64_t kMostTimes = 4;
 constexpr double kSamePlace = 0.01;
@@ -184,7 +184,7 @@ std::optional<Problem> RangePlan::problem_of_kind(const GridPoint& values, bool 
   }
 }
 
-// Of a batch whose sequences differ, half or less is there: one of twice as many lies where the even one does.
+// A ragged batch holds at most half the tokens of an even one, so look for a batch with about twice as many sequences.
 std::optional<Problem> RangePlan::problem_for(const GridPoint& values, bool uneven) const {
   if (!uneven) return problem_of_kind(values, false);
   const std::optional<Problem> even = counted_ ? problem_of_kind(values, false) : std::nullopt;
@@ -324,7 +324,7 @@ std::vector<std::int64_t> RangePlan::merge_equal_places(std::size_t axis,
 }
 
 // The one at which a place is measured that several coordinates share. The shortest that does not begin the range: its
-// ends lie on the edges of tiles, as few lengths of a server do, and of longer ones no batch counts as uneven.
+// ends lie on the edges of tiles, as few lengths of a server do, and of longer ones no batch counts as ragged.
 std::int64_t RangePlan::measured_coordinate(std::size_t axis, const GridPoint& position,
                                             const std::vector<std::int64_t>& coordinates) {
   const auto known = std::ranges::find_if(

@@ -1,5 +1,5 @@
-// Which problems a range search measures: the cells of a coarse grid and of a finer one, for even and for uneven work,
-// and random shapes that are none of them.
+// Plans the problems that a range search measures: the cells of a coarse and of a finer grid, for even and for ragged
+// work, and random shapes outside these cells.
 //
 // Deterministic in what it is made from, which must outlive it. Not thread-safe.
 #pragma once
@@ -24,7 +24,7 @@ class RangePlan {
  public:
   static constexpr double kOctaves = 2;  // at most, between neighbours of the coarse grid
 
-  // Of the coarse grid. Throws BadField (over).
+  // Plans the cells of the coarse grid. Throws BadField (over).
   RangePlan(const Session& session, const Problem& base, const std::string& over);
 
   const std::vector<DimensionRange>& ranges() const { return ranges_; }
@@ -69,10 +69,10 @@ class RangePlan {
   // nullopt also if it is of the other kind; `why_none` gets what the kernel refuses.
   std::optional<Problem> problem_of_kind(const GridPoint& values, bool uneven,
                                          std::string* why_none = nullptr) const;
-  // The same; of uneven problems that which lies in the table where the even one of `values` does, or nearest to it.
+  // The same; a ragged problem is the one that lies at, or nearest to, the table position of the even one of `values`.
   std::optional<Problem> problem_for(const GridPoint& values, bool uneven) const;
   bool fits(const Problem& problem) const;
-  // Of recorded shapes, which are few, some must be left for the certificate: their grid stays coarser.
+  // Whether the grid stays coarser. Recorded shapes are few, and some must be left for the certificate.
   bool leaves_shapes() const { return session_.recording() != nullptr; }
   bool is_planned(const Problem& problem) const;
   // Whether a cell has this one's place in a table, though it may be another problem (of another tensor-parallel

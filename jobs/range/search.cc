@@ -154,7 +154,7 @@ TuneResult RangeSearch::tune_here(std::size_t budget, double until, bool is_cell
   return found;
 }
 
-// What was good for each cubin in the nearest cells, of the same kind of work first.
+// Each cubin's best configurations in the nearest cells; cells of the same kind of work (even or ragged) come first.
 std::vector<CellMeter::Hint> RangeSearch::hints(std::size_t index, const std::vector<std::string>& cubins,
                                                 std::size_t origins) const {
   const PlannedProblem& here = plan_.cells()[index];
@@ -179,7 +179,7 @@ std::vector<CellMeter::Hint> RangeSearch::hints(std::size_t index, const std::ve
   return hints;
 }
 
-// What shapes lost was lost by a table that lacked this.
+// Measures cubins in a cell. Discards the losses at unseen shapes: the table that lost lacked this measurement.
 void RangeSearch::measure(std::size_t index, const std::vector<std::string>& cubins,
                           const CellMeter::Effort& effort) {
   meter_.measure(hints(index, cubins, effort.origins), effort, state_.cells[index]);
@@ -337,7 +337,7 @@ void RangeSearch::add_shape(const Problem& problem) {
 }
 
 void RangeSearch::certify_once(const std::vector<Problem>& shapes) {
-  // What an earlier search saw is true of this table only if it picks the same.
+  // Keep an earlier search's result at a shape only if this table picks the same there.
   std::erase_if(state_.shapes, [&](const UnseenShape& shape) {
     const auto found = std::ranges::find(shapes, shape.problem, &Problem::text);
     return found == shapes.end() || (!shape.failed && served_at(*found) != shape.pick);
@@ -417,8 +417,8 @@ std::vector<StoredLaunch> RangeSearch::launches() {
   return all;
 }
 
-// Of short trials, which are in the cache already: what comes within a second of the last time costs no measuring if it
-// is lost.
+// Stores the progress of short trials at most once a second. Losing the latest costs no new measurement, because the
+// trials are in the cache already.
 void RangeSearch::commit() {
   solve_again();
   if (!stored_at_ || Clock::now() - *stored_at_ > std::chrono::seconds(1))

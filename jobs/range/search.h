@@ -32,7 +32,7 @@ class RangeSearch {
   // Shares of the time at which a stage ends, so that the next ones have theirs.
   static constexpr double kSearchUntil = 0.35, kFillUntil = 0.82, kCertifyUntil = 0.97;
 
-  // What an earlier search left.
+  // An earlier search's progress; empty if there is none, or if it is damaged (then with a warning).
   RangeState progress() const;
   void forget_untrue(RangeState& known) const;
   void restore_cells(const RangeState& known, bool goes_on);

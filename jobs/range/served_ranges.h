@@ -1,4 +1,5 @@
-// Which values of a kernel's free dimensions a range serves: of those that it does not name, what the problem fixed.
+// The values of a kernel's free dimensions that a range serves. A dimension that it does not name has the value of
+// the problem.
 //
 // Pure functions; thread-safe.
 #pragma once
@@ -20,8 +21,8 @@ std::vector<DimensionRange> served_ranges(const Kernel& kernel, std::vector<Dime
 // The same of a stored table; what it does not name is as its cells have it. Throws BadInput if one is no problem.
 std::vector<DimensionRange> served_ranges(const Kernel& kernel, const RangeTable& table);
 
-// What a table of these ranges, all free dimensions among them, is judged by: the digest (tuner/judgement.h) of the
-// problem at their lower ends in the family of `base`. "" for recorded hardware, and where there is no such problem.
+// The digest (tuner/judgement.h) that judges a table of these ranges, all free dimensions among them: of the problem
+// at their lower ends in the family of `base`. "" for recorded hardware, and if there is no such problem.
 std::string judged_of_ranges(const Kernel& kernel, const std::vector<DimensionRange>& served,
                              const Problem& base, const HardwareKey& hardware);
 

@@ -1,4 +1,4 @@
-// What a stored range table serves: for whoever shows or checks what a server would launch at a shape.
+// The choices of a stored range table, for callers that show or check what a server would launch at a shape.
 //
 // Immutable once made. The kernel must outlive it; errors as below.
 #pragma once

@@ -14,7 +14,7 @@ namespace {
 static_assert(RangeCell::kTie == kTie);
 constexpr double kUnmeasured = std::numeric_limits<double>::infinity();
 
-// What of a cell may serve: nothing that failed at an unseen shape.
+// The cell without the withdrawn configurations, because they failed at an unseen shape.
 MeasuredCell without(MeasuredCell cell, const std::vector<std::string>& withdrawn) {
   for (const std::string& config : withdrawn) {
     for (auto& [name, measured] : cell.cubins) {

@@ -1,5 +1,5 @@
-// What a range search has measured so far: every cubin that is worth it in every cell of the grid. Stored in the cache
-// as JSON after each cell, so that a search that was killed goes on from there.
+// The measurements of a range search so far: every worthwhile cubin in every cell of the grid. Stored in the cache as
+// JSON after each cell, so that a search that was killed goes on from there.
 //
 // Plain values; parse() throws BadInput for a text that is none of moetune's.
 #pragma once

@@ -10,7 +10,7 @@
 namespace moetune {
 namespace {
 
-// What a table serves; of one of a recording, whose cells are whatever was recorded, what it names.
+// The ranges that a table's cells cover. For a recording, whose cells are whatever was recorded, the ranges it names.
 std::vector<DimensionRange> served_by(const RangeKey& key, const RangeTable& table) {
   try {
     if (key.hardware.origin == "gpu") return served_ranges(find_kernel(key.kernel), table);
@@ -76,7 +76,7 @@ bool RangeStore::may_replace(const RangeTable& table, Stage stage) {
 
 void RangeStore::put(const RangeState& state, const RangeTable& table, Made made, Stage stage) {
   if (!may_replace(table, stage)) {
-    // What is stored under a key while another table stands: that table if it is its own, else none.
+    // Store the progress beside the standing table if that has the same key, else beside none.
     RangeRecord record = standing_->key == key_ ? standing_->record : RangeRecord{};
     record.progress = state.text();
     cache_.put_range(key_, record);

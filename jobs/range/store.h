@@ -1,4 +1,4 @@
-// What a range search keeps in the cache: its progress after each step, and the table that serves, with its cubins.
+// Keeps a range search in the cache: its progress after each step, and the table that serves, with its cubins.
 //
 // A sound table that is there already serves until the new one is as good a replacement: it takes up the same search,
 // or is complete, or has as many cells when the time is up. With a guard it must also be no slower. For the thread that
@@ -20,7 +20,7 @@ namespace moetune {
 // A new table beside the one that served until now, in the cells that both have and in which both met the same default:
 // times over that default's, new over old.
 struct RangeComparison {
-  // What tables of one quality differ by at most: noise, on the whole.
+  // The largest overall ratio between tables of equal quality: anything up to it is noise.
   static constexpr double kNoise = 1.005;
 
   std::size_t cells = 0;
@@ -40,8 +40,8 @@ class RangeStore {
   RangeStore(Cache& cache, RangeKey key, const std::vector<DimensionRange>& ranges, const Problem& base,
              const Choice& choice);
 
-  // What an earlier search left; nullopt if there is nothing, or it is not asked for. Throws BadInput if it is damaged,
-  // or is of a moetune that wrote it otherwise.
+  // An earlier search's progress; nullopt if there is none or a fresh start was requested. Throws BadInput if it is
+  // damaged or in another version's format.
   std::optional<RangeState> progress() const;
 
   enum class Stage { under_way, time_is_up, complete };
@@ -63,7 +63,7 @@ class RangeStore {
     RangeTable table;
     RangeRecord record;  // with its cubins
   };
-  // Of the key's sources and compiler alone, or of whatever ones. nullopt if there is none that is sound.
+  // The first sound table of this hardware and timing, or nullopt; of other sources or compilers only if `any_sources`.
   std::optional<Standing> find_standing(bool any_sources) const;
   bool may_replace(const RangeTable& table, Stage stage);
 

@@ -30,7 +30,7 @@ std::chrono::milliseconds replay_pace() {
 
 using RecordingPtr = std::shared_ptr<const Recording>;
 
-// Where the recordings come from, for messages about one that is missing.
+// The source of the recordings, for messages about one that is missing.
 std::string recordings_home() {
   const char* const folder = environment_variable("MOETUNE_DATA_DIR");
   return folder != nullptr ? " in MOETUNE_DATA_DIR (" + std::string(folder) + ")" : "";
@@ -106,7 +106,7 @@ DeviceChoice replay(RecordingPtr recording, const std::string& id) {
 std::vector<RecordingPtr> read_all(const std::string& name, const Kernel& kernel);
 DeviceChoice choose_shipped(const Kernel& kernel, const WorkloadSpec& workload, const std::string& why);
 
-// Of a folder of recordings, the one of the problem that was asked for.
+// Chooses the recording of the requested problem from a folder.
 DeviceChoice choose_in_folder(const std::string& folder, const WorkloadSpec& workload) {
   if (!workload.kernel) throw BadField("kernel", "it is needed where the device is a folder of recordings");
   const Kernel& kernel = find_kernel(*workload.kernel);
@@ -161,7 +161,7 @@ constexpr const char* kGpuForms = "auto, cuda:N, a UUID (GPU-... or MIG-...) or 
   throw BadField("device", std::string("it is ") + kGpuForms + ", or replay:FILE; not '" + device + "'");
 }
 
-// What picks the GPU that `device` means: "auto" the idlest. Throws BadField if the text has no such form.
+// The rule by which `device` picks a GPU: "auto" the idlest. Throws BadField for text of no such form.
 Pick pick_of(const std::string& device) {
   if (device == "auto") return idlest_gpu;
   if (!is_gpu_name(device)) unknown_device(device);
@@ -205,7 +205,7 @@ std::vector<RecordingPtr> read_all(const std::string& name, const Kernel& kernel
   return all;
 }
 
-// Of those, the problems of one family on one GPU.
+// Takes the recordings of one family on one GPU.
 DeviceChoice replay_family(const std::string& name, const Kernel& kernel, const WorkloadSpec& workload) {
   const std::string family = kernel.specialization(problem_of(kernel, workload)).text();
   DeviceChoice choice{.kernel = &kernel, .kernel_name = kernel.name()};

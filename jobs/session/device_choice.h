@@ -24,7 +24,7 @@ struct DeviceChoice {
   std::string why_no_gpu;                // why a recording stands in for a GPU; else empty
 };
 
-// What --device calls all recordings in the binary: each workload is replayed from the one that is of it.
+// The name for all recordings in the binary: each workload is replayed from its own.
 inline constexpr const char* kShippedRecordings = "replay:shipped";
 
 // "auto" takes the idlest GPU (gpu_choice.h), else a fitting shipped recording if one may stand in. Throws BadField and
@@ -53,8 +53,8 @@ DeviceChoice choose_gpu(const std::string& device, const WorkloadSpec& workload,
 // Session::release_device() gives it back. Throws BadField for the workload.
 DeviceChoice choose_opened(DeviceChoice opened, const WorkloadSpec& workload);
 
-// Of a device replay:NAME: throws BadField if there is neither such a file or folder nor such a shipped recording.
-// Reads no recording.
+// Checks a device replay:NAME: throws BadField if there is neither such a file or folder nor such a shipped
+// recording. Reads no recording.
 void require_recording(const std::string& device);
 
 // As choose_gpu, but opens nothing. BrokenEnvironment of a job that `may_replay` says no_gpu_text().

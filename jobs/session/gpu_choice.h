@@ -1,4 +1,4 @@
-// Which of several GPUs a device text means. Pure functions over a list of what is there.
+// Finds the GPU that a device text means. Pure functions over a list of GPUs.
 #pragma once
 
 #include <string>

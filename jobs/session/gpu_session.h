@@ -1,5 +1,4 @@
-// What verify and bench open: a session on a GPU whose device ends with Stopped as soon as a stop is
-// requested.
+// The session of verify and bench: on a GPU, and its device ends with Stopped as soon as a stop is requested.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,4 @@
-// What the requests of all jobs share, and what connects a running job to its caller.
+// The part that the requests of all jobs share, and the connection of a running job to its caller.
 //
 // A job is one function: a request in, a result out. It runs on its caller's thread and owns what it opens
 // (cache, device, compiler), so that several may run at once on several threads, each on its own device.
@@ -28,11 +28,11 @@ struct WorkloadSpec {
 // The problem that a spec describes for `kernel`. Throws BadField.
 Problem problem_of(const Kernel& kernel, const WorkloadSpec& spec);
 
-// What a job may do with recordings. The defaults are for work that nobody watches: it takes no recording for a GPU,
-// and stores times.
+// A job's use of recordings. The defaults are for unattended work: it takes no recording for a GPU, and stores times.
 struct ReplayChoice {
   bool may_stand_in = false;  // device "auto" without a GPU is a shipped recording
-  // Of another tuner's results: "NAME", "NAME:min" or "NAME:max", "" for the file's own (replay/objective_choice.h).
+  // The objective in another tuner's results: "NAME", "NAME:min" or "NAME:max", "" for the file's own
+  // (replay/objective_choice.h).
   std::string objective = "time";
 };
 

@@ -1,4 +1,4 @@
-// What a kernel's candidates compile from. A pure function over embedded resources; thread-safe.
+// The files that a kernel's candidates compile from. A pure function over embedded resources; thread-safe.
 #pragma once
 
 #include <string>

@@ -16,7 +16,7 @@
 namespace moetune {
 namespace {
 
-// What of a workload with other sources moetune knows no more; "" for nothing.
+// The part of a workload with other sources that moetune no longer knows; "" for nothing.
 std::string outdated(const Cache& cache, const Workload& workload, const Space& space) {
   try {
     stored_problem(find_kernel(workload.key.kernel), workload.key);

@@ -1,4 +1,4 @@
-// What is asked of a cache's records beyond their digests (soundness/soundness.h), as a Cache takes it.
+// The rules of soundness/soundness.h for a cache's records beyond their digests, as a Cache takes them.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ namespace moetune {
 // For one thread. Throw BadInput where a space file is broken.
 RecordRules record_rules();
 
-// What read_sound_range() says against a table; "" for nothing.
+// The objection of read_sound_range() to a table; "" for nothing.
 std::string why_unsound(const FamilyRange& range, const KnownKernel& known);
 
 // How good a stored range table is, for merges: its loss at worst over its cells and the unseen shapes of its

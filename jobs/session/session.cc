@@ -177,7 +177,7 @@ TuneRequest Session::request(const TuneSettings& settings) const {
   TuneRequest request{settings};
   request.policy.timing = timing_;
   request.ready_first = !info().recorded;
-  // Where nothing is compiled nothing is planned: a recording may lack a parameter that today's plans read.
+  // Without a compiler nothing is planned: a recording may lack a parameter that today's plans read.
   if (compiler_ != nullptr) request.kernel = kernel();
   request.foreign = kernel() == nullptr;
   request.problem = problem();

@@ -92,7 +92,7 @@ class Session {
   // The same, but throws BrokenEnvironment if it does not compile, BadField if it cannot be launched.
   Candidate compile(const Config& config);
 
-  // Of the device's own programs, its references and harness, how many were compiled and not in the cache.
+  // The number of the device's own programs, its references and harness, that were compiled and not in the cache.
   std::size_t programs_compiled() const { return programs_compiled_; }
 
   // The device's, or the recording's.

@@ -1,5 +1,5 @@
-// What this moetune makes of a stored workload: its kernel's space and default, and whether the workload is
-// of the templates that moetune has now. Reads embedded files once each; for the command's one thread.
+// The space and default of a stored workload's kernel, and whether the workload is of the templates that moetune has
+// now. Reads embedded files once each; for the command's one thread.
 #pragma once
 
 #include <map>
@@ -26,8 +26,8 @@ class StoredSpaces {
   // All of that, for soundness/. Valid as long as this object.
   KnownKernel known(const WorkloadKey& key);
 
-  // What a search of the workload takes for the default; nullopt where that cannot be told: another's kernel,
-  // or a problem or an architecture that moetune does not know.
+  // The default in a search of the workload; nullopt if it is not known: another program's kernel, or a problem or an
+  // architecture that moetune does not know.
   std::optional<Config> default_config(const WorkloadKey& key);
 
  private:

@@ -1,5 +1,5 @@
-// Which cache file a job uses, and opening it by the rules of record_rules.h. A Cache belongs to the thread that opens
-// it.
+// Chooses the cache file of a job, and opens it by the rules of record_rules.h. A Cache belongs to the thread that
+// opens it.
 #pragma once
 
 #include <filesystem>

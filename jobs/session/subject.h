@@ -1,4 +1,4 @@
-// What a job worked on, as plain data: the workload, the device, and what their figures are compared with.
+// The subject of a job as plain data: the workload, the device, and the bounds that their figures are compared with.
 // Part of every job's result.
 #pragma once
 
@@ -21,7 +21,7 @@ struct Subject {
   Work work;                         // of one launch; 0 if unknown
   std::optional<Floor> floor;        // nullopt before a calibration
   std::optional<double> optimum_us;  // the best time of a recording; nullopt on a GPU
-  // Of another tuner's results: what they were searched for. If that is no time, trials hold costs, not microseconds.
+  // The objective of another tuner's results. If it is not a time, trials hold costs, not microseconds.
   std::optional<Objective> objective = {};
 
   bool holds_times() const { return !objective || objective->is_time(); }

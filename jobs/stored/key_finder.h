@@ -19,7 +19,7 @@ class KeyFinder {
   // `no_compile` as in SearchRequest. `job` is for messages.
   KeyFinder(std::string device, bool no_compile, std::string job);
 
-  // Of a GPU that was listed already, which is not looked for again.
+  // Takes a GPU that was listed already, and does not look for it again.
   KeyFinder(DeviceInfo gpu, bool no_compile, std::string job);
 
   // `problem` is canonical. Throws BadInput if no recording fits.

@@ -1,4 +1,4 @@
-// What a server's traffic asked for and nobody had tuned: the file that moetune_write_misses writes.
+// Reads the file that moetune_write_misses writes: shapes that a server used and nobody had tuned.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Which workloads of a cache have trials that no search needs.
+// Finds the workloads of a cache whose trials no search needs.
 #pragma once
 
 #include <functional>

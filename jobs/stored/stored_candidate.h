@@ -1,4 +1,4 @@
-// What the cache holds for a session's workload, ready to run. Free functions for the session's thread.
+// The cache's candidates for a session's workload, ready to run. Free functions for the session's thread.
 #pragma once
 
 #include <string>
@@ -24,7 +24,7 @@ class NothingTuned : public BadInput {
   std::string kernel_, problem_;
 };
 
-// What the cache holds for a workload, its cubin as stored.
+// A candidate from the cache, with its cubin as stored.
 struct StoredCandidate {
   Candidate candidate;
   std::string table;  // the range table whose choice it is: "table:3"; "" for the workload's own winner
@@ -34,14 +34,13 @@ struct StoredCandidate {
   std::string what() const { return table.empty() ? "winner" : "table"; }
 };
 
-// What serves the session's workload on this very hardware first: the choice of a range table, then the workload's own
-// winner; one of them alone if there is no other, or if the winner goes before the table. Warns of what was tuned with
-// other sources or another compiler, and of a winner that is contended or provisional. Throws NothingTuned, and
-// DamagedWinner or BrokenEnvironment for what cannot be used.
+// The candidates that serve the session's workload on this very hardware, first the one that serves: the choice of a
+// range table, then the workload's own winner; one of them alone if there is no other, or if the winner goes before
+// the table. Warns of one that was tuned with other sources or another compiler, and of a winner that is contended or
+// provisional. Throws NothingTuned, and DamagedWinner or BrokenEnvironment for records that cannot be used.
 std::vector<StoredCandidate> stored_candidates(Session& session, const Events& events);
 
-// Where a candidate's cubin came from: "stored" with a winner, "cached" from an earlier compilation, or
-// "compiled" now.
+// The source of a candidate's cubin: "stored" with a winner, "cached" from an earlier compilation, or "compiled" now.
 std::string cubin_source(const Candidate& candidate, bool stored);
 
 }  // namespace moetune

@@ -26,7 +26,7 @@ Cost cost_of(const WorkloadKey& key) {
   }
 }
 
-// Of the stored winner's plan. Without one launches may overlap, which gives the lower floor.
+// The launches of the stored winner's plan. Without one launches may overlap, which gives the lower floor.
 Launches launches_of(const std::optional<WinnerRecord>& winner) {
   if (!winner) return Launches::overlapping;
   try {

@@ -1,6 +1,6 @@
-// What the cache holds of one workload, digested for reports: the winner or, where none was stored because
-// nothing was compiled or the search was killed, the trial that its finals would choose if they measured what
-// the trials did. Reads only; for the thread that owns the cache.
+// A summary of one workload in the cache, for reports: the winner or, if none was stored because nothing was compiled
+// or the search was killed, the trial that its finals would choose if they measured what the trials did. Reads only;
+// for the thread that owns the cache.
 #pragma once
 
 #include <map>
@@ -29,7 +29,7 @@ struct StoredResult {
   std::map<std::string, std::size_t> outcomes;
   std::size_t trials = 0;
 
-  // Of an interrupted search: the best of its trials, which met no other in a duel.
+  // True for an interrupted search: the best of its trials, which met no other in a duel.
   bool is_provisional() const;
   Rate rate() const { return work.rate(best_us); }
   double speedup() const { return best_us > 0 ? default_us / best_us : 0; }

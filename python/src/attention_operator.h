@@ -68,7 +68,7 @@ class AttentionOperator : public Operator {
 
   void check_room(const Given& given) const;  // throws unless there is room for a token
 
-  // Of a call whose q is [..., q_len, heads, head_dim].
+  // The family that serves a call whose q is [..., q_len, heads, head_dim].
   FamilyKey family_key(const Given& given, int64_t causal, int64_t q_len) const;
 
  private:

@@ -30,7 +30,7 @@ inline constexpr const char* kScalesOf[] = {"group", "token"};
 inline constexpr const char* kScaleLayouts[] = {"row", "column"};
 inline constexpr const char* kPaddings[] = {"zeros", "none"};
 
-// What a call of the router asks for: one operator each, because a schema has a fixed number of results.
+// The results that a router call requests. Each has its own operator, because a schema fixes the number of results.
 enum class Routed {
   weights,  // ids and weights alone
   blocks,   // everything, with the expert of each block of places

@@ -1,4 +1,5 @@
-// Who may do what: tokens with roles, sessions of browsers, and whether a request was meant for this service at all.
+// Decides who may do what: tokens with roles, sessions of browsers, and whether a request was meant for this service
+// at all.
 //
 // A service's token file (serve/api/token_file.h) has a role in each line. Thread-safe. Errors: BadInput for the file.
 #pragma once

@@ -44,7 +44,7 @@ class Api {
   explicit Api(ApiParts parts, const ApiLimits& limits = {});
 
   ServerResponse handle(const ServerRequest& request);
-  // What handle() answers whatever the body is, if it does not take the request; nullopt if that depends on the body.
+  // Refuses from the headers alone; nullopt if the body must be read.
   std::optional<ServerResponse> refuse_head(const ServerRequest& request);
   // How many bytes its body may have: few, unless it is a POST of who may do something.
   static std::uint64_t most_body(const ServerRequest& request);

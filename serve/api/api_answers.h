@@ -1,4 +1,4 @@
-// What the routes share: answers as JSON, and the ways in which a request is refused. Pure functions.
+// Answers that the routes share, as JSON, and the ways in which a request is refused. Pure functions.
 #pragma once
 
 #include <chrono>

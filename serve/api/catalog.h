@@ -1,4 +1,5 @@
-// What a cache has tuned, as clients of a service see it. Opens the cache for each call; thread-safe. Errors as Cache.
+// The tuned contents of a cache as clients of a service see them. Opens the cache for each call; thread-safe. Errors
+// as Cache.
 #pragma once
 
 #include <map>

@@ -18,7 +18,7 @@ using Json = nlohmann::json;
 constexpr int kMostBreaks = 30;  // of the connection, one a second: a service that restarts
 constexpr std::size_t kLongestEvent = std::size_t{1} << 20;
 
-// What no service of this moetune sends: another try would not mend it.
+// An answer that no service of this moetune sends: another try would not mend it.
 struct UnreadableAnswer : std::runtime_error {
   using std::runtime_error::runtime_error;
 };

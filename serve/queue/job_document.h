@@ -9,7 +9,7 @@
 
 namespace moetune {
 
-// What a list shows of a request, as JSON: {"kernel", "problem", "over"}, each only if the request has it.
+// A list's view of a request, as JSON: {"kernel", "problem", "over"}, each only if the request has it.
 std::string shown_of_request(const nlohmann::json& request);
 
 // `whole` adds request and result; else it has what a list shows of the request, of job.shown alone. `progress`:

@@ -106,7 +106,7 @@ class JobQueue {
   // `fits` may be empty, and calls no queue.
   using Fits = std::function<bool(const JobRecord& job)>;
   std::optional<JobRecord> start_next(const std::string& device, const Fits& fits = {});
-  // Of a running job. nullopt if it does not run.
+  // Ends a running job. nullopt if it does not run.
   std::optional<JobRecord> finish(std::int64_t id, const JobOutcome& outcome);
   // A running job goes back to the queue: the service stops. One that was ending ends.
   void put_back(std::int64_t id);

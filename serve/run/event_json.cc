@@ -99,7 +99,7 @@ DeviceInfo device_of(const Json& json) {
   return device;
 }
 
-// Of its text alone: the values stay names.
+// Reads a configuration from its text alone: the values stay names.
 Config config_of(const std::string& text) {
   Config config;
   for (const auto& [name, value] : split_assignment(text, "the configuration"))

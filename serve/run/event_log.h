@@ -25,7 +25,7 @@ class EventLog {
   // `kind`: "memory", "packs", "queue".
   void warn(const char* kind, const std::string& text, std::uint64_t job = 0);
 
-  // What comes after the event `after`, or after the newest if there is none; of one job, unless `job` is 0.
+  // The events after the event `after`, or after the newest if there is none; of one job, unless `job` is 0.
   class Cursor {
    public:
     // The text of what is new, in pieces of some 64 KiB; "" for nothing.

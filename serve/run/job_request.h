@@ -1,5 +1,5 @@
-// What a client may ask for, as the requests of the jobs: read from JSON field by field, every one bounded. No field is
-// a path: the cache and the devices are the service's.
+// The requests that a client may post, as the requests of the jobs: read from JSON field by field, every one bounded.
+// No field is a path: the cache and the devices are the service's.
 //
 // Pure functions. Errors: BadField names the field, BadInput what else is wrong.
 #pragma once

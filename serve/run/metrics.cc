@@ -51,7 +51,7 @@ constexpr Metric kMetrics[] = {
 
 }  // namespace
 
-// What has not happened yet is 0, and not missing.
+// Adds every counter at 0, so that none is missing before its first event.
 Metrics::Metrics() {
   for (const Outcome outcome : kOutcomes) add("moetune_trials_total", outcome_label(outcome), 0);
   for (const char* metric : {"moetune_trials_resumed_total", "moetune_compile_seconds_total",

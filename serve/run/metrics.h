@@ -1,4 +1,4 @@
-// What a service has done since it started, as Prometheus reads it. Thread-safe.
+// Counters of a service since it started, as Prometheus reads them. Thread-safe.
 #pragma once
 
 #include <chrono>
@@ -12,7 +12,7 @@
 
 namespace moetune {
 
-// What the text says beside the counters, as it is now.
+// The current values beside the counters.
 struct MetricGauges {
   std::map<JobState, std::int64_t> jobs;
   double queue_age_s = 0;  // of the job that waits longest
@@ -42,7 +42,7 @@ class Metrics {
     double busy_s = 0;
     Clock::time_point since;
     bool is_busy = false;
-    // Of the search that runs: what is counted already.
+    // The part of the running search that is counted already.
     double measured_s = 0, compiled_s = 0;
   };
   void count(const char* metric, const std::string& labels, double value);

@@ -74,7 +74,7 @@ std::vector<JobQueue::Submitted> Scheduler::submit(const std::vector<JobRecord>&
   return all;
 }
 
-// Of a job whose requests have changed: it may run.
+// Notes that a job may run, as its requests have changed.
 void Scheduler::note_quiet(const JobRecord& job) {
   const std::lock_guard lock(mutex_);
   const auto running = running_.find(job.id);
@@ -97,7 +97,7 @@ JobQueue::Ending Scheduler::withdraw(std::int64_t id, const std::string& ticket)
   return ending;
 }
 
-// Of what the queue has ended, or marked as ending.
+// Follows up on jobs that the queue has ended, or marked as ending.
 void Scheduler::follow_up(const JobQueue::Ending& ending, EndReason why) {
   if (!ending.job) return;
   if (ending.ended) {

@@ -45,12 +45,12 @@ class Scheduler {
   Scheduler(const Scheduler&) = delete;
 
   std::vector<JobQueue::Submitted> submit(const std::vector<JobRecord>& jobs);  // as JobQueue::submit
-  // Of an open job: a queued one ends, a running one is asked to. nullopt if there is no such job.
+  // Ends an open job: a queued one at once, a running one by request. nullopt if there is no such job.
   std::optional<JobRecord> cancel(std::int64_t id);
   // Takes one request back (JobQueue::withdraw); the job ends with the last.
   JobQueue::Ending withdraw(std::int64_t id, const std::string& ticket);
 
-  // What a running job has reached: {"phase", "trials", "budget", "best_us", "curve": [[trial, best_us], ...]}; else
+  // The progress of a running job: {"phase", "trials", "budget", "best_us", "curve": [[trial, best_us], ...]}; else
   // null.
   Document progress(std::int64_t id) const;
   std::map<std::string, std::int64_t> running() const;  // the job of each device; 0 if it is idle

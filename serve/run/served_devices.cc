@@ -32,7 +32,7 @@ void add_header(const fs::path& file, std::vector<RecordingHeader>& headers) {
   }
 }
 
-// Of the device "replay:NAME": a file's, a folder's, a shipped one's, or all that are shipped (kShippedRecordings).
+// Reads the headers of "replay:NAME": a file, a folder, a shipped recording, or all shipped ones (kShippedRecordings).
 std::vector<RecordingHeader> recorded_headers(const std::string& device) {
   const bool is_named = device != kShippedRecordings;
   const std::string name = device.substr(kReplayPrefix.size());
@@ -76,7 +76,7 @@ ServedDevice served_recording(const std::string& name, const fs::path& cache) {
   return device;
 }
 
-// What a job asks of a recording; "" is any.
+// The kernel, problem and family that a job needs from a recording; "" is any.
 ServedDevice::Recorded wanted(const WorkloadSpec& spec, bool is_range) {
   if (!spec.kernel) return {};
   ServedDevice::Recorded wish{.kernel = *spec.kernel, .problem = {}, .family = {}};

@@ -13,7 +13,7 @@
 namespace moetune {
 
 struct ServedDevice {
-  // What a recording is of; problem and family are "" if moetune does not know them.
+  // The kernel, problem and family of a recording; problem and family are "" if moetune does not know them.
   struct Recorded {
     std::string kernel, problem, family;
   };
@@ -27,7 +27,8 @@ struct ServedDevice {
   bool recorded() const { return name.starts_with("replay:"); }
 };
 
-// What `names` means; without any every GPU. Recordings are to be named: BrokenEnvironment if there is no GPU then.
+// The devices that `names` mean; without any, every GPU. Recordings must be named: BrokenEnvironment if there is no
+// GPU then.
 std::vector<ServedDevice> served_devices(const std::vector<std::string>& names,
                                          const std::filesystem::path& cache);
 

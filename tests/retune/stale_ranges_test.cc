@@ -87,4 +87,39 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("a table that lost much at unseen shapes is stale until a night has searched on to the end") {
+  const TemporaryFolder folder;
+  Cache cache = Cache::open(folder.file("cache.db"), Cache::Mode::create);
+  const RangeKey stored{
+      "decode_attention", find_kernel("decode_attention").specialization(problem_of(1, 64)).text(),
+      fake_device().key,  "sources",
+      "nvrtc 13.0",       Timing::chained};
+  RangeTable table{.ranges = "batch=2..64", .bound = 0.02, .kept = true};
+  for (const int batch : {64, 2})
+    table.cells.push_back({problem_of(batch, 64).text(), plain_config(64), 10, 12, 10});
+  table.certificate = RangeCertificate::of({0.5, 0.4}, {-0.1, -0.1});
+  cache.put_range(stored, {.table = table.text(),
+                           .progress = "",
+                           .variants = {fake_launch(problem_of(2, 64), plain_config(64))},
+                           .stored_at = "",
+                           .provenance = "{}"});
+  WorkloadKey key{"decode_attention", "over it", fake_device().key, "sources", "nvrtc 13.0"};
+  key.timing = Timing::chained;
+  const auto regret = [&](const Ledger& ledger) {
+    return find_standing_range(cache, ledger, key,
+                               {"decode_attention", problem_of(2, 64).text(), "batch=2..64", 1})
+        .value()
+        .regret;
+  };
+  CHECK(regret(Ledger()) == 0.5);
+  Ledger ledger(folder.file("ledger"));
+  LedgerEntry night{.made_with = {"sources", "", "nvrtc 13.0", ""}, .verdict = "stopped"};
+  night.at = std::int64_t{1} << 40;
+  ledger.put(key, night);
+  CHECK(regret(ledger) == 0.5);
+  night.verdict = "kept";
+  ledger.put(key, night);
+  CHECK(regret(ledger) == 0);
+}
+
 }  // namespace moetune::stale_ranges_test

@@ -285,7 +285,7 @@ TEST_CASE("a range is exact only if its choice was measured in all of it, and it
   moetune_family* const family = opened.family(kFamily);
   const std::int64_t from[] = {2, 1, 64};
   moetune_choice choice;
-  REQUIRE_OK(moetune_pick_range(family, from, 3, 66, 2 * 66, &choice));  // of one cell
+  REQUIRE_OK(moetune_pick_range(family, from, 3, 64, 2 * 64, &choice));
   CHECK(choice.kind == MOETUNE_CHOICE_EXACT);
   const auto missed_contexts = [&] {
     std::vector<std::string> contexts;

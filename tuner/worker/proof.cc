@@ -16,8 +16,8 @@ constexpr std::uint64_t kAttempts = 3;
 constexpr double kSlackUs = 20, kFactor = 1.3;
 // So that a time slice of another process, or a dip of the clocks, does not last through all attempts.
 constexpr std::chrono::milliseconds kPauseBetween{100};
-// What a graph of launches that meet other inputs each may take beyond one of as many that meet the same: in all, and
-// by the measured time.
+// The extra time allowed to a graph whose launches each get new inputs, over one whose launches all get the same: a
+// total, and a share of the measured time.
 constexpr double kContentsSlackUs = 4, kContentsShare = 0.25;
 
 std::string slower_text(double first_us, double known_us) {
