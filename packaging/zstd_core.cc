@@ -1,6 +1,6 @@
 // zstd's decoders for frames of its versions before 1.0, left out: packs and caches have none, and cache/file/blob.cc
-// lets none through. They are 85 KB of the runtime. As these are defined here, each failing as zstd's own may, the linker
-// leaves the decoders in libzstd.a.
+// lets none through. They are 85 KB of the runtime. As these are defined here, each failing as zstd's own may, the
+// linker leaves the decoders in libzstd.a.
 #include <cstddef>
 
 namespace {

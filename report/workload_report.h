@@ -1,5 +1,5 @@
-// One workload as a report shows it: what is stored (jobs/stored/stored_results.h) with what a reader asks next:
-// how sure, faster than before, how old, whose, stale? Plain data, read by report.cc; for the thread that owns the cache.
+// One workload as a report shows it: what is stored (jobs/stored/stored_results.h) with what a reader asks next: how
+// sure, faster than before, how old, whose, stale? Plain data, read by report.cc; for the thread that owns the cache.
 #pragma once
 
 #include <optional>

@@ -1,8 +1,9 @@
 // Tunes a list of workloads, ranges as tables and shapes by themselves, heaviest first, until time is up. Resumable:
 // what has a sound result of today's templates and compiler is left alone, and a stopped search goes on with its own.
 //
-// A job as in jobs/session/job.h: errors, threads and stop requests as there. A workload that this device cannot run is
-// left out with the reason, and the others go on; after three in a row that break down, or without a device, the job throws.
+// A job as in jobs/session/job.h: errors, threads and stop requests as there. A workload that this device cannot run
+// is left out with the reason, and the others go on; after three in a row that break down, or without a device, the
+// job throws.
 #pragma once
 
 #include <functional>
