@@ -1,4 +1,4 @@
-// The results of one space that were reported to a strategy: each configuration once, in order. One owner; not thread-safe.
+// The results of one space reported to a strategy: each configuration once, in order. One owner; not thread-safe.
 #pragma once
 
 #include <cstddef>
