@@ -120,14 +120,14 @@ Figures measure(Served& served, const DecodeTraffic& traffic, const std::string&
   Session& session = opened.session;
   const Kernel& kernel = *session.kernel();
   const std::optional<Served::Choice> choice = served.choose(kernel, session.problem(), traffic.total);
-  const Candidate fallback = session.compile(session.default_config().value());
-  const Candidate chosen = choice ? stored(session, kernel, *choice) : fallback;
+  const Candidate default_candidate = session.compile(session.default_config().value());
+  const Candidate chosen = choice ? stored(session, kernel, *choice) : default_candidate;
   Figures figures{.kind = choice ? choice->kind : "no family", .wrong = check_outputs(session, chosen)};
-  if (chosen.config == fallback.config) {
+  if (chosen.config == default_candidate.config) {
     figures.chosen_us = figures.default_us = 1;  // the default against itself
     return figures;
   }
-  const std::vector<TrialResult> duel = session.device().duel({chosen, fallback}, {kRounds, timing});
+  const std::vector<TrialResult> duel = session.device().duel({chosen, default_candidate}, {kRounds, timing});
   for (const TrialResult& one : duel) {
     if (one.outcome == Outcome::ok) continue;
     throw std::runtime_error(traffic.problem + ": " + std::string(outcome_name(one.outcome)) + ": " +

@@ -65,7 +65,7 @@ std::vector<HeldOut> cells_of(const Cache& file, const FamilyRange& range, const
     const std::optional<std::uint32_t> met = defaults->number_met(cell.default_config, problem);
     if (!met) continue;
     HeldOut& one = cells.emplace_back(HeldOut{&cell, interface->table_point_of(problem), *met});
-    const std::string& fallback = defaults->configs()[*met];
+    const std::string& space_default = defaults->configs()[*met];
     const auto workload = file.find_workload({.kernel = kernel.name(),
                                               .problem = cell.problem,
                                               .hardware = range.key.hardware,
@@ -77,11 +77,11 @@ std::vector<HeldOut> cells_of(const Cache& file, const FamilyRange& range, const
         if (trial.outcome == "ok" && trial.time_us > 0) one.known[trial.config] = trial.time_us;
       }
     }
-    const auto trial = one.known.find(fallback);
+    const auto trial = one.known.find(space_default);
     const double scale = trial != one.known.end() ? cell.default_us / trial->second : 0;
     if (scale == 0) one.known.clear();
     for (auto& [config, time] : one.known) time *= scale;
-    one.known[fallback] = cell.default_us;
+    one.known[space_default] = cell.default_us;
     one.known[cell.config] = cell.time_us;
   }
   return cells;
@@ -91,7 +91,7 @@ const RangeCell* nearest(const std::vector<HeldOut>& cells, const HeldOut& to, d
   const RangeCell* best = nullptr;
   double least = 0;
   for (const HeldOut& one : cells) {
-    if (&one == &to || one.met != to.met || one.point.uneven != to.point.uneven) continue;
+    if (&one == &to || one.met != to.met || one.point.ragged != to.point.ragged) continue;
     if (one.cell->time_us * (1 + margin) > one.cell->default_us) continue;
     double sum = 0, most = 0;
     for (std::size_t axis = 0; axis < to.point.position.size(); ++axis) {

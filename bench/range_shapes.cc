@@ -154,20 +154,20 @@ class Shapes {
     const TuneResult own = search();
     meter_.begin(session_.request(settings_).kernel != nullptr);
     const std::string best = own.best ? own.best->config.text() : "";
-    const std::string fallback = session_.default_config() ? session_.default_config()->text() : "";
+    const std::string space_default = session_.default_config() ? session_.default_config()->text() : "";
     std::vector<std::string> picks;
     for (const Served& served : tables_) picks.push_back(served.config_at(problem));
     Meeting meeting;
     for (const std::string& pick : picks) meeting.add(pick);
     meeting.add(best);
-    meeting.add(fallback);
+    meeting.add(space_default);
     bool contended = false;
     meeting.times = meter_.duel(meeting.configs, contended);
     json answer{{"problem", text},
                 {"contended", contended},
                 {"own", best},
                 {"own_us", meeting.time_of(best)},
-                {"default_us", meeting.time_of(fallback)},
+                {"default_us", meeting.time_of(space_default)},
                 {"tables", json::array()}};
     for (const std::string& pick : picks) {
       const bool is_right = !pick.empty() && meeting.time_of(pick) > 0 && meter_.is_right(pick);

@@ -64,8 +64,8 @@ ManyWinners::ManyWinners(const fs::path& cache, const Family& family, std::int64
     many.put_winner(many.workload(key, family.text + other), winner);
   }
   cubins_.push_back(winner.cubin);
-  if (!winner.fallback.config.empty() && winner.fallback.cubin != winner.cubin)
-    cubins_.push_back(winner.fallback.cubin);
+  if (!winner.default_launch.config.empty() && winner.default_launch.cubin != winner.cubin)
+    cubins_.push_back(winner.default_launch.cubin);
 }
 
 ManyWinners::~ManyWinners() {

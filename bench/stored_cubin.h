@@ -14,7 +14,7 @@ inline Blob stored_cubin(const Cache& file, const std::string& kernel, const std
                          const std::string& digest) {
   for (const FamilyWinner& winner : file.family_winners(kernel, family)) {
     if (winner.cubin_digest == digest) return file.cubin(winner.cubin);
-    if (winner.fallback_cubin_digest == digest) return file.cubin(winner.fallback_cubin);
+    if (winner.default_cubin_digest == digest) return file.cubin(winner.default_cubin);
   }
   for (const FamilyRange& range : file.family_ranges(kernel, family)) {
     for (const FamilyRange::Variant& variant : range.variants) {

@@ -53,7 +53,7 @@ std::int64_t Cache::Impl::store_cubin(const StoredLaunch& launch) const {
 
 void Cache::Impl::store_winner(std::int64_t workload, const WinnerRecord& winner) const {
   const std::int64_t cubin = store_cubin(winner);
-  const std::int64_t fallback = store_cubin(winner.fallback);
+  const std::int64_t default_cubin = store_cubin(winner.default_launch);
   database.run(
       "INSERT OR REPLACE INTO winners (workload, config, time_us, interval_low_us, interval_high_us,"
       " default_time_us, roofline, plan, interface, cubin, fallback_config, fallback_plan,"
@@ -61,9 +61,9 @@ void Cache::Impl::store_winner(std::int64_t workload, const WinnerRecord& winner
       " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, nullif(?, 0), ?, ?,"
       " coalesce(nullif(?, ''), strftime('%Y-%m-%dT%H:%M:%SZ', 'now')), ?, '')",
       workload, winner.config, winner.time_us, winner.interval_low_us, winner.interval_high_us,
-      winner.default_time_us, winner.roofline, winner.plan, winner.interface, cubin, winner.fallback.config,
-      winner.fallback.plan, winner.fallback.interface, fallback, int{winner.contended}, winner.provenance,
-      winner.stored_at, winner.timings);
+      winner.default_time_us, winner.roofline, winner.plan, winner.interface, cubin,
+      winner.default_launch.config, winner.default_launch.plan, winner.default_launch.interface,
+      default_cubin, int{winner.contended}, winner.provenance, winner.stored_at, winner.timings);
   database.run("UPDATE winners AS v SET digest = " MOETUNE_WINNER_DIGEST " WHERE workload = ?", workload);
 }
 
@@ -145,7 +145,7 @@ std::optional<WinnerRecord> Cache::Impl::read_winner(std::int64_t workload, Winn
   winner.roofline = row.real(5);
   winner.plan = row.text(6);
   winner.interface = row.text(7);
-  winner.fallback = {row.text(8), row.text(9), row.text(10), {}};
+  winner.default_launch = {row.text(8), row.text(9), row.text(10), {}};
   winner.contended = row.integer(11) != 0;
   winner.provenance = row.text(12);
   winner.stored_at = row.text(13);
@@ -158,7 +158,7 @@ std::optional<WinnerRecord> Cache::Impl::read_winner(std::int64_t workload, Winn
   };
   if (sound && parts == WinnerParts::all) {
     load(15, winner.cubin);
-    if (!winner.fallback.config.empty()) load(18, winner.fallback.cubin);
+    if (!winner.default_launch.config.empty()) load(18, winner.default_launch.cubin);
   }
   if (sound) return winner;
   throw DamagedWinner("the winner of workload " + std::to_string(workload) + " in " +
@@ -201,12 +201,12 @@ std::vector<FamilyWinner> Cache::family_winners(const std::string& kernel, const
         row.text(12)};
     winner.config = row.text(13);
     winner.interface = row.text(14);
-    winner.fallback_config = row.text(15);
-    winner.fallback_interface = row.text(16);
+    winner.default_config = row.text(15);
+    winner.default_interface = row.text(16);
     winner.cubin = row.integer(17);
-    winner.fallback_cubin = row.integer(18);
+    winner.default_cubin = row.integer(18);
     winner.cubin_digest = row.text(19);
-    winner.fallback_cubin_digest = row.text(20);
+    winner.default_cubin_digest = row.text(20);
     winner.time_us = row.real(21);
     winner.default_time_us = row.real(22);
     winner.stored_at = row.text(23);

@@ -70,7 +70,7 @@ std::vector<std::pair<std::string, std::string>> dimension_rows(const Kernel& ke
     for (const std::string& name : dimension.names) values += (values.empty() ? "" : ", ") + name;
     if (values.empty()) values = std::to_string(dimension.minimum) + ".." + std::to_string(dimension.maximum);
     rows.emplace_back("--" + dimension_option(dimension.name) + (dimension.names.empty() ? " N" : " NAME"),
-                      dimension.doc + "; " + values + " (" + dimension.fallback.text() + ")");
+                      dimension.doc + "; " + values + " (" + dimension.default_value.text() + ")");
   }
   return rows;
 }

@@ -49,11 +49,11 @@ std::string domain_text(const Parameter& parameter) {
 Document dimension_document(const Dimension& dimension) {
   Document document = {{"name", dimension.name}, {"doc", dimension.doc}};
   if (dimension.names.empty()) {
-    document["default"] = dimension.fallback.number;
+    document["default"] = dimension.default_value.number;
     document["minimum"] = dimension.minimum;
     document["maximum"] = dimension.maximum;
   } else {
-    document["default"] = dimension.fallback.name;
+    document["default"] = dimension.default_value.name;
     document["choices"] = dimension.names;
   }
   return document;
@@ -93,7 +93,7 @@ void print_kernel(const Kernel& kernel, const Output& output) {
   out << paragraph(kernel.name() + ": " + kernel.summary(), columns) << "\nDimensions (--problem)\n";
   Table dimensions({"name", "default", "range", ""}, {1});
   for (const Dimension& d : kernel.schema())
-    dimensions.add({d.name, d.fallback.text(), range_text(d), d.doc});
+    dimensions.add({d.name, d.default_value.text(), range_text(d), d.doc});
   out << dimensions.text("  ", columns);
 
   if (!kernel.presets().empty()) {

@@ -46,7 +46,7 @@ void SpaceCommand::declare(OptionTable& table) {
 struct Counted {
   std::string kernel, problem, where;
   LegalSpace space;
-  std::optional<Config> fallback;
+  std::optional<Config> space_default;
   std::string why_empty;      // where no configuration is legal
   std::uint64_t can_run = 0;  // by the rules that must hold; of a recording, what it holds
 };
@@ -117,14 +117,15 @@ std::string uses_text(const Parameter& parameter, const std::vector<std::size_t>
 
 Document space_document(const Counted& counted, std::size_t list) {
   const LegalSpace& space = counted.space;
-  Document document = {{"kernel", counted.kernel},
-                       {"problem", counted.problem},
-                       {"limits_of", counted.where},
-                       {"cartesian", space.cartesian_size()},
-                       {"can_run", counted.can_run},
-                       {"legal", space.size()},
-                       {"default", counted.fallback ? Document(counted.fallback->text()) : Document(nullptr)},
-                       {"parameters", Document::array()}};
+  Document document = {
+      {"kernel", counted.kernel},
+      {"problem", counted.problem},
+      {"limits_of", counted.where},
+      {"cartesian", space.cartesian_size()},
+      {"can_run", counted.can_run},
+      {"legal", space.size()},
+      {"default", counted.space_default ? Document(counted.space_default->text()) : Document(nullptr)},
+      {"parameters", Document::array()}};
   if (space.empty()) document["why_empty"] = counted.why_empty;
   const auto counts = uses(space);
   for (std::size_t i = 0; i < counts.size(); ++i) {
@@ -155,7 +156,7 @@ void print(const Counted& counted, std::size_t list, const Output& output) {
   head.add({"can run", count_text(can_run) + " (must rules remove " +
                            count_text(space.cartesian_size() - can_run) + ")"});
   head.add({"legal", count_text(legal) + " (useful rules remove " + count_text(can_run - legal) + ")"});
-  head.add({"default", counted.fallback ? counted.fallback->text() : "(none that is legal here)"});
+  head.add({"default", counted.space_default ? counted.space_default->text() : "(none that is legal here)"});
   if (!counted.why_empty.empty()) head.add({"why none", counted.why_empty});
   out << counted.kernel << "\n" << head.text("  ", output.columns()) << "\n";
 

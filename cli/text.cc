@@ -98,7 +98,7 @@ std::string shown_family(const std::string& name, const std::string& family, con
   std::istringstream parts(family);
   for (std::string part; std::getline(parts, part, ',');) {
     const bool is_default = std::ranges::any_of(kernel->schema(), [&](const Dimension& dimension) {
-      return part == dimension.name + "=" + dimension.fallback.text();
+      return part == dimension.name + "=" + dimension.default_value.text();
     });
     if (!is_default) brief += (brief.empty() ? "" : ",") + part;
   }

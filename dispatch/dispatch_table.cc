@@ -124,7 +124,7 @@ class KnownDefaults {
 
 void PointHull::add(const TablePoint& point) {
   const auto found =
-      std::ranges::find_if(of_kinds_, [&](const Sides& sides) { return sides.low.uneven == point.uneven; });
+      std::ranges::find_if(of_kinds_, [&](const Sides& sides) { return sides.low.ragged == point.ragged; });
   Sides& sides = found != of_kinds_.end() ? *found : of_kinds_.emplace_back(point, point);
   for (std::size_t axis = 0; axis < point.position.size(); ++axis) {
     sides.low.position[axis] = std::min(sides.low.position[axis], point.position[axis]);
@@ -134,7 +134,7 @@ void PointHull::add(const TablePoint& point) {
 
 bool PointHull::holds(const TablePoint& point) const {
   return std::ranges::any_of(of_kinds_, [&](const Sides& sides) {
-    return sides.low.uneven == point.uneven &&
+    return sides.low.ragged == point.ragged &&
            std::ranges::equal(sides.low.position, point.position, std::ranges::less_equal()) &&
            std::ranges::equal(point.position, sides.high.position, std::ranges::less_equal());
   });
@@ -144,14 +144,14 @@ bool PointHull::holds(const TablePoint& point) const {
 class TableBuilder {
  public:
   TableBuilder(DispatchTable& table, std::span<const Measured> measured, const DispatchTable::Grid& grid,
-               const DispatchTable::DefaultAt& default_at, bool uneven)
-      : table_(table), defaults_(default_at), axes_(grid.axes), uneven_(uneven) {
+               const DispatchTable::DefaultAt& default_at, bool ragged)
+      : table_(table), defaults_(default_at), axes_(grid.axes), ragged_(ragged) {
     // A plane without a winner of its own kind is served by the other's, if there is no default.
     const auto serves = [](const Measured& one) { return one.entry != Cell::kNone; };
     const bool has_own = std::ranges::any_of(
-        measured, [&](const Measured& one) { return serves(one) && one.point.uneven == uneven; });
+        measured, [&](const Measured& one) { return serves(one) && one.point.ragged == ragged; });
     for (const Measured& one : measured) {
-      const bool is_of_kind = one.point.uneven == uneven;
+      const bool is_of_kind = one.point.ragged == ragged;
       if (is_of_kind) mine_.push_back(&one);
       if (serves(one) && (is_of_kind || !has_own)) any_[one.inherited].add(one);
       if (serves(one) && is_of_kind && one.beat) winners_[one.inherited][*one.beat].add(one);
@@ -164,7 +164,7 @@ class TableBuilder {
 
   void run() {
     TablePoint low, high;
-    low.uneven = high.uneven = uneven_;
+    low.ragged = high.ragged = ragged_;
     for (std::size_t axis = 0; axis < axes_; ++axis) {
       low.position.push_back(1);
       high.position.push_back(kEnd);
@@ -198,7 +198,7 @@ class TableBuilder {
         if (one->entry == Cell::kNone) {
           const std::optional<Default> here = defaults_.at(one->point);
           if (!here || here->entry == Cell::kNone) continue;
-          cell = {here->entry, ChoiceKind::fallback};
+          cell = {here->entry, ChoiceKind::by_default};
         }
         table_.points_.push_back(one->point);
         table_.cells_.push_back(cell);
@@ -338,7 +338,7 @@ class TableBuilder {
           points != origin.end() ? points->second.nearest(place, DispatchTable::kReach) : nullptr;
       if (found != nullptr) return {found->entry, ChoiceKind::nearest};
     }
-    if (here && here->entry != Cell::kNone) return {here->entry, ChoiceKind::fallback};
+    if (here && here->entry != Cell::kNone) return {here->entry, ChoiceKind::by_default};
     for (const double reach : {DispatchTable::kReach, std::numeric_limits<double>::infinity()}) {
       for (const Points& points : any_) {
         if (const Measured* found = points.nearest(place, reach)) return {found->entry, ChoiceKind::nearest};
@@ -350,7 +350,7 @@ class TableBuilder {
   DispatchTable& table_;
   KnownDefaults defaults_;  // of this kind of work
   const std::size_t axes_;
-  const bool uneven_;
+  const bool ragged_;
   std::size_t first_box_ = 0;
   std::vector<const Measured*> mine_;           // of this kind of work
   Points any_[2];                               // of this hardware, and inherited
@@ -362,9 +362,9 @@ DispatchTable DispatchTable::build(std::span<const Measured> measured, const Gri
   DispatchTable table;
   std::vector<TableBuilder> builders;
   builders.reserve(2);
-  for (const bool uneven : {false, true}) {
-    if (uneven && !grid.has_uneven) break;
-    builders.emplace_back(table, measured, grid, default_at, uneven).run();
+  for (const bool ragged : {false, true}) {
+    if (ragged && !grid.has_ragged) break;
+    builders.emplace_back(table, measured, grid, default_at, ragged).run();
   }
   for (TableBuilder& builder : builders) builder.add_points();
   return table;
@@ -385,7 +385,7 @@ DispatchTable DispatchTable::constant(Cell cell, std::size_t axes) {
 }
 
 const DispatchTable::Box& DispatchTable::box_of(const TablePoint& point) const {
-  std::uint32_t at = roots_[point.uneven ? roots_.size() - 1 : 0];
+  std::uint32_t at = roots_[point.ragged ? roots_.size() - 1 : 0];
   while (nodes_[at].axis != Node::kLeaf)
     at = point.position[nodes_[at].axis] <= nodes_[at].last ? at + 1 : nodes_[at].above;
   return boxes_[nodes_[at].above];
@@ -453,7 +453,7 @@ std::string DispatchTable::text() const {
   std::string text;
   const auto add = [&](const TablePoint& point) {
     for (const std::int64_t position : point.position) text += std::to_string(position) + " ";
-    text += point.uneven ? "/" : "|";
+    text += point.ragged ? "/" : "|";
   };
   for (const Box& box : boxes_) add(box.high);
   for (const TablePoint& point : points_) add(point);

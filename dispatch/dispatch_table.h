@@ -25,7 +25,7 @@
 
 namespace moetune {
 
-enum class ChoiceKind : std::uint8_t { exact, nearest, fallback, pinned };
+enum class ChoiceKind : std::uint8_t { exact, nearest, by_default, pinned };
 
 struct Cell {
   static constexpr std::uint32_t kNone = ~std::uint32_t{0};
@@ -85,7 +85,7 @@ class DispatchTable {
   // The grid of a family: `axes` positions a point, and cells for ragged work if there can be any.
   struct Grid {
     std::size_t axes = 0;
-    bool has_uneven = false;
+    bool has_ragged = false;
   };
 
   // Without measured points and defaults every cell is empty. Where no default is known, what serves a point of another
@@ -96,7 +96,7 @@ class DispatchTable {
   static DispatchTable constant(Cell cell, std::size_t axes);
 
   const Cell& find(const TablePoint& point) const {
-    std::uint32_t at = roots_[point.uneven ? roots_.size() - 1 : 0];
+    std::uint32_t at = roots_[point.ragged ? roots_.size() - 1 : 0];
     while (nodes_[at].axis != Node::kLeaf)
       at = point.position[nodes_[at].axis] <= nodes_[at].last ? at + 1 : nodes_[at].above;
     const Box& box = boxes_[nodes_[at].above];

@@ -11,12 +11,12 @@ namespace moetune {
 namespace {
 
 Config config_of(const Space& space, const Assignment& environment, const std::optional<std::string>& text) {
-  const std::optional<Config> fallback = space.default_config(environment);
-  if (!text && fallback) return *fallback;
+  const std::optional<Config> space_default = space.default_config(environment);
+  if (!text && space_default) return *space_default;
   if (!text)
     throw BadField("config", "no default is legal for this problem and architecture; name a configuration");
   try {
-    return space.parse_config(*text, fallback ? &*fallback : nullptr);
+    return space.parse_config(*text, space_default ? &*space_default : nullptr);
   } catch (const BadInput& error) {
     throw BadField("config", error.what());
   }

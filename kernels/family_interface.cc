@@ -38,7 +38,7 @@ void require_contiguous(const TensorSlot& slot, const TensorView& tensor, std::i
 }
 
 std::int64_t even_count(const FamilyInterface& interface, const Extents& extents, const TablePoint& point) {
-  if (!point.uneven) return extents[0];
+  if (!point.ragged) return extents[0];
   const auto all = static_cast<double>(interface.last_point(extents).position[0]);
   const double share = static_cast<double>(point.position[0]) / all;
   return std::max<std::int64_t>(1, std::llround(share * static_cast<double>(extents[0])));

@@ -46,7 +46,7 @@ struct TensorView {
 // batches have choices of their own).
 struct TablePoint {
   FixedVector<std::int64_t, 3> position;
-  bool uneven = false;
+  bool ragged = false;
 };
 
 class FamilyInterface {
@@ -66,9 +66,9 @@ class FamilyInterface {
   virtual TablePoint last_point(const Extents& most) const { return table_point(most, 0); }
   // The point of a problem of the family, by how its inputs are made.
   virtual TablePoint table_point_of(const Problem& problem) const = 0;
-  // Whether a table_point can be ragged; then make_uneven turns a problem into one whose search makes such a batch.
-  virtual bool has_uneven() const { return false; }
-  virtual void make_uneven(Problem&) const {}
+  // Whether a table_point can be ragged; then make_ragged turns a problem into one whose search makes such a batch.
+  virtual bool has_ragged() const { return false; }
+  virtual void make_ragged(Problem&) const {}
   // The least extents at or past such a position, if the total is unknown; what the position leaves open is as in
   // `like`.
   virtual Extents extents_at(const TablePoint& point, const Extents& like) const = 0;

@@ -85,7 +85,7 @@ Problem parse_problem(std::string_view kernel, const ProblemSchema& schema, cons
       return problem;
     }
   }
-  for (const Dimension& dimension : schema) problem.dims.set(dimension.name, dimension.fallback);
+  for (const Dimension& dimension : schema) problem.dims.set(dimension.name, dimension.default_value);
   const auto apply = [&](const std::vector<std::pair<std::string, std::string>>& pairs) {
     for (const auto& [name, value] : pairs) {
       if (value.find('=') != std::string::npos) {

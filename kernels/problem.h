@@ -14,7 +14,7 @@ namespace moetune {
 struct Dimension {
   std::string name;
   std::string doc;
-  Value fallback;            // the default: the value if the user gives none
+  Value default_value;       // the value if the user gives none
   std::int64_t minimum = 0;  // for integers
   std::int64_t maximum = 0;
   std::vector<std::string> names;  // for named values ("bf16", "fp16"): the whole list; empty for integers

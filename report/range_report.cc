@@ -77,7 +77,7 @@ void align_ragged(std::vector<Problem>& problems) {
   std::vector<std::pair<Problem*, std::int64_t>> ragged;  // with the count of the even work
   for (Problem& problem : problems) {
     const TablePoint point = interface->table_point_of(problem);
-    if (point.uneven)
+    if (point.ragged)
       ragged.emplace_back(&problem, even_count(*interface, kernel.extents_of(problem), point));
     else
       lines.insert(problem[counted]);

@@ -45,7 +45,7 @@ static_assert(MOETUNE_MAX_INTEGERS == Call::kMaxIntegers && MOETUNE_MAX_REALS ==
 static_assert(MOETUNE_WORKSPACE_COUNTERS == kWorkspaceCounters);
 static_assert(int{MOETUNE_CHOICE_EXACT} == static_cast<int>(ChoiceKind::exact) &&
               int{MOETUNE_CHOICE_NEAREST} == static_cast<int>(ChoiceKind::nearest) &&
-              int{MOETUNE_CHOICE_DEFAULT} == static_cast<int>(ChoiceKind::fallback) &&
+              int{MOETUNE_CHOICE_DEFAULT} == static_cast<int>(ChoiceKind::by_default) &&
               int{MOETUNE_CHOICE_PINNED} == static_cast<int>(ChoiceKind::pinned));
 
 thread_local std::string last_error;
@@ -353,7 +353,7 @@ moetune_status moetune_count(moetune_runtime* runtime, moetune_counts* counts) {
                                                        std::to_string(sizeof(moetune_counts)));
     const UsageCounts sum = runtime_of(runtime).counts();
     out = {
-        sizeof(moetune_counts), sum.exact, sum.nearest, sum.fallback, sum.pinned, sum.misses, sum.launches};
+        sizeof(moetune_counts), sum.exact, sum.nearest, sum.by_default, sum.pinned, sum.misses, sum.launches};
   });
 }
 

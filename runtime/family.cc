@@ -144,14 +144,14 @@ const FamilyEntry& Family::entry(const Choice& choice) const {
                      "the choice is not one that moetune_pick returned for this family");
 }
 
-std::string Family::problem_text(const Extents& extents, bool uneven) const {
-  return problem_at(extents, uneven).value_or(specialization_);
+std::string Family::problem_text(const Extents& extents, bool ragged) const {
+  return problem_at(extents, ragged).value_or(specialization_);
 }
 
-std::optional<std::string> Family::problem_at(const Extents& extents, bool uneven) const {
+std::optional<std::string> Family::problem_at(const Extents& extents, bool ragged) const {
   try {
     Problem problem = kernel_.problem_of(kernel_.specialization(problem_), extents);
-    if (uneven) interface_->make_uneven(problem);
+    if (ragged) interface_->make_ragged(problem);
     return problem.text();
   } catch (const BadInput&) {
     return std::nullopt;
@@ -167,7 +167,7 @@ void Family::throw_miss(const Extents& extents) const {
 
 // The extents whose winner would lie at the place of a pick: a ragged batch that a search makes is about half full.
 Extents Family::extents_to_tune(const TablePoint& point, const Extents& extents) const {
-  return point.uneven ? interface_->extents_at(point, extents) : extents;
+  return point.ragged ? interface_->extents_at(point, extents) : extents;
 }
 
 Choice Family::pick(const Extents& extents, std::int64_t total) const {
@@ -175,7 +175,7 @@ Choice Family::pick(const Extents& extents, std::int64_t total) const {
   require_total(total);
   const TablePoint point = interface_->table_point(extents, total);
   const Cell& cell = table()->find(point);
-  context_.usage.count_pick(cell, extents_to_tune(point, extents), point.uneven);
+  context_.usage.count_pick(cell, extents_to_tune(point, extents), point.ragged);
   if (cell.entry == Cell::kNone) throw_miss(extents);
   return {cell.entry, cell.kind, extents};
 }
@@ -192,7 +192,7 @@ Choice Family::pick_range(const Extents& extents, std::int64_t last, std::int64_
   const std::int64_t end = point.position.back();
   point.position.back() = interface_->table_point(extents, total).position.back();
   const auto [cell, missed] = choose_for_range(table()->cells_between(point, end), entries_);
-  context_.usage.count_pick(cell, with_last(extents_to_tune(point, extents), missed), point.uneven);
+  context_.usage.count_pick(cell, with_last(extents_to_tune(point, extents), missed), point.ragged);
   if (cell.entry == Cell::kNone) throw_miss(widest);
   return {cell.entry, cell.kind, widest};
 }

@@ -70,9 +70,9 @@ class Family {
   // Takes a table that prepare() returned.
   void use(const DispatchTable* table) { table_.store(table, std::memory_order_release); }
   // The problem at these extents; nullopt if none has them.
-  std::optional<std::string> problem_at(const Extents& extents, bool uneven) const;
+  std::optional<std::string> problem_at(const Extents& extents, bool ragged) const;
   // The same, or the specialization.
-  std::string problem_text(const Extents& extents, bool uneven = false) const;
+  std::string problem_text(const Extents& extents, bool ragged = false) const;
   // Tables with equal text make equal choices.
   std::string table_text(const DispatchTable& table) const;
 

@@ -17,7 +17,7 @@ std::string usual_problem(const Kernel& kernel, const Problem& any) {
   Extents extents;
   for (const std::string& name : kernel.free_dimensions()) {
     for (const Dimension& dimension : kernel.schema()) {
-      if (dimension.name == name) extents.push_back(dimension.fallback.number);
+      if (dimension.name == name) extents.push_back(dimension.default_value.number);
     }
   }
   try {
@@ -59,7 +59,7 @@ DispatchTable FamilyBuilder::build() {
   space_defaults_.set_like(like_);
   const auto default_there = [&](const TablePoint& point) { return default_at(point); };
   const DispatchTable::Grid grid{family_.interface().table_point(like_, 0).position.size(),
-                                 family_.interface().has_uneven()};
+                                 family_.interface().has_ragged()};
   DispatchTable table = DispatchTable::build(measured_, grid, default_there);
   const auto serves = [](const Cell& cell) { return cell.entry != Cell::kNone; };
   if (!std::any_of(table.cells().begin(), table.cells().end(), serves)) throw_not_tuned();
@@ -172,7 +172,7 @@ void FamilyBuilder::take_winner(const StoredWinner& winner, std::size_t origin, 
   const bool lost = record.default_time_us > 0 && record.time_us > record.default_time_us;
   const TablePoint point = family_.interface().table_point_of(problem);
   std::vector<std::int64_t> place(point.position.begin(), point.position.end());
-  place.push_back(point.uneven);
+  place.push_back(point.ragged);
   if (lost || taken_.contains(place) || is_superseded(winner, origin, point)) {
     keep(std::move(stored));
     if (lost) measured_.push_back({.point = point});
@@ -186,7 +186,7 @@ void FamilyBuilder::take_winner(const StoredWinner& winner, std::size_t origin, 
       origins_[origin].inherited,  record.stored_at, layers_.path(winner.layer), std::nullopt,
       record.workload.key.timing};
   const auto same_place = [&](const DispatchTable::Measured& one) {
-    return one.point.uneven == point.uneven && one.point.position == point.position;
+    return one.point.ragged == point.ragged && one.point.position == point.position;
   };
   if (range_) {  // the search came later
     const auto end = measured_.begin() + range_->cells;
@@ -199,7 +199,7 @@ void FamilyBuilder::take_winner(const StoredWinner& winner, std::size_t origin, 
   measured_.push_back(
       {.point = point,
        .entry = family_.entries_.add({variant, std::move(launcher), record.config, std::move(source)}),
-       .beat = beaten_default(record.time_us, record.default_time_us, record.fallback_config, problem),
+       .beat = beaten_default(record.time_us, record.default_time_us, record.default_config, problem),
        .inherited = origins_[origin].inherited});
 }
 
@@ -212,13 +212,13 @@ std::optional<std::uint32_t> FamilyBuilder::beaten_default(double time_us, doubl
 
 void FamilyBuilder::take_default(const StoredWinner& winner, std::size_t origin, const Problem& problem) {
   const FamilyWinner& record = winner.record;
-  if (record.fallback_config.empty() || record.fallback_cubin == 0) return;
+  if (record.default_config.empty() || record.default_cubin == 0) return;
   // Most winners of a family come with the same default.
-  if (!stored_defaults_.emplace(winner.layer, record.fallback_config, record.fallback_cubin_digest).second)
+  if (!stored_defaults_.emplace(winner.layer, record.default_config, record.default_cubin_digest).second)
     return;
-  Stored fallback{origin, winner.layer, record.fallback_cubin_digest, {}};
-  fallback.unit = matching_launcher(record.fallback_config, record.fallback_interface, problem)->unit();
-  keep(std::move(fallback));
+  Stored stored_default{origin, winner.layer, record.default_cubin_digest, {}};
+  stored_default.unit = matching_launcher(record.default_config, record.default_interface, problem)->unit();
+  keep(std::move(stored_default));
 }
 
 // Many winners share a cubin, and every default is looked for among all of them.

@@ -14,8 +14,8 @@ FamilyDefaults::FamilyDefaults(const Kernel& kernel, const FamilyInterface& inte
       limits_(limits),
       like_(like),
       even_(kernel.problem_of(specialization, like)),
-      uneven_(even_) {
-  interface_.make_uneven(uneven_);
+      ragged_(even_) {
+  interface_.make_ragged(ragged_);
   const std::vector<std::string> varying = interface_.varying_dimensions();
   for (std::size_t place = 0; place < even_.dims.size(); ++place) {
     const std::string& name = even_.dims.begin()[static_cast<std::ptrdiff_t>(place)].first;
@@ -27,7 +27,7 @@ FamilyDefaults::FamilyDefaults(const Kernel& kernel, const FamilyInterface& inte
 }
 
 const Config* FamilyDefaults::at(const TablePoint& point) {
-  Problem& problem = point.uneven ? uneven_ : even_;
+  Problem& problem = point.ragged ? ragged_ : even_;
   if (!interface_.set_extents(problem, interface_.extents_at(point, like_))) return nullptr;
   BoundDefaults& defaults = bound(problem);
   last_ = &problem;

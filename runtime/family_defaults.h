@@ -57,7 +57,7 @@ class FamilyDefaults {
   const Space& space_;
   const DeviceLimits limits_;
   Extents like_;
-  Problem even_, uneven_;  // moved from point to point
+  Problem even_, ragged_;  // moved from point to point
   const Problem* last_ = nullptr;
   std::vector<std::size_t> varying_;  // places among a problem's dimensions
   std::vector<std::string> names_;    // of these, in the space's expressions

@@ -313,7 +313,7 @@ UsageCounts Runtime::counts() const {
     const UsageCounts one = usage.counts();
     sum.exact += one.exact;
     sum.nearest += one.nearest;
-    sum.fallback += one.fallback;
+    sum.by_default += one.by_default;
     sum.pinned += one.pinned;
     sum.misses += one.misses;
     sum.launches += one.launches;
@@ -327,8 +327,8 @@ void Runtime::write_misses(const fs::path& path) const {
     const std::lock_guard lock(mutex_);
     for (std::size_t i = 0; i < families_.size(); ++i) {
       for (const MissedShape& shape : usages_[i].missed()) {
-        std::optional<std::string> problem = families_[i].problem_at(shape.extents, shape.uneven);
-        if (!problem) problem = families_[i].problem_at(a_step_less(shape.extents), shape.uneven);
+        std::optional<std::string> problem = families_[i].problem_at(shape.extents, shape.ragged);
+        if (!problem) problem = families_[i].problem_at(a_step_less(shape.extents), shape.ragged);
         if (!problem) continue;  // larger than any problem: no search could tune it
         misses.push_back({{"kernel", families_[i].kernel().name()},
                           {"problem", *std::move(problem)},

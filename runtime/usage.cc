@@ -18,8 +18,8 @@ std::int64_t rounded_up(std::int64_t value) {
   return (((value - 1) >> drop) + 1) << drop;
 }
 
-std::size_t hash_of(const Extents& extents, bool uneven) {
-  std::uint64_t hash = uneven ? 0x9e3779b97f4a7c15 : 0;
+std::size_t hash_of(const Extents& extents, bool ragged) {
+  std::uint64_t hash = ragged ? 0x9e3779b97f4a7c15 : 0;
   for (const std::int64_t extent : extents)
     hash = (hash ^ static_cast<std::uint64_t>(extent)) * 0xff51afd7ed558ccd;
   return static_cast<std::size_t>(hash >> 32);
@@ -43,7 +43,7 @@ Usage::Usage()
 
 std::size_t Usage::own_shard() { return my_shard % kShards; }
 
-void Usage::remember(std::size_t own, const Extents& given, bool uneven) {
+void Usage::remember(std::size_t own, const Extents& given, bool ragged) {
   static_assert(std::is_trivially_destructible_v<Shape>);
   Shard& shard = (*shards_)[own];
   const std::span<Shape> shapes = shapes_of(own);
@@ -53,17 +53,17 @@ void Usage::remember(std::size_t own, const Extents& given, bool uneven) {
   if (shard.busy.test_and_set(std::memory_order_acquire)) return;
   if (!shard.has_shapes) std::uninitialized_value_construct(shapes.begin(), shapes.end());
   shard.has_shapes = true;
-  const std::size_t start = hash_of(extents, uneven);
+  const std::size_t start = hash_of(extents, ragged);
   Shape* place =
       &shapes[start % kShapes];  // of this shape, else the rarest of its places, first an empty one
   bool known = false;
   for (std::size_t probe = 0; probe < kProbes && !known; ++probe) {
     Shape& shape = shapes[(start + probe) % kShapes];
-    known = shape.rank > 0 && shape.uneven == uneven && shape.extents == extents;
+    known = shape.rank > 0 && shape.ragged == ragged && shape.extents == extents;
     if (known || shape.rank < place->rank) place = &shape;
     if (shape.rank == 0) break;
   }
-  if (!known) *place = {extents, uneven, place->rank, place->rank};
+  if (!known) *place = {extents, ragged, place->rank, place->rank};
   ++place->rank;
   shard.busy.clear(std::memory_order_release);
 }
@@ -85,9 +85,9 @@ std::vector<MissedShape> Usage::missed() const {
     }
     for (const Shape& shape : shard.has_shapes ? shapes_of(i) : std::span<Shape>()) {
       if (shape.rank == 0) continue;
-      MissedShape& sum = merged[{{shape.extents.begin(), shape.extents.end()}, shape.uneven}];
+      MissedShape& sum = merged[{{shape.extents.begin(), shape.extents.end()}, shape.ragged}];
       sum.extents = shape.extents;
-      sum.uneven = shape.uneven;
+      sum.ragged = shape.ragged;
       sum.count += shape.rank - shape.inherited;
     }
     shard.busy.clear(std::memory_order_release);

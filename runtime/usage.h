@@ -17,7 +17,7 @@
 namespace moetune {
 
 struct UsageCounts {
-  std::uint64_t exact = 0, nearest = 0, fallback = 0, pinned = 0, misses = 0, launches = 0;
+  std::uint64_t exact = 0, nearest = 0, by_default = 0, pinned = 0, misses = 0, launches = 0;
 };
 
 // A shape as misses are counted: extents above 16 rounded up to three significant bits, because contexts grow
@@ -25,7 +25,7 @@ struct UsageCounts {
 // bounds.
 struct MissedShape {
   Extents extents;
-  bool uneven = false;
+  bool ragged = false;
   std::uint64_t count = 0;
 };
 
@@ -37,14 +37,14 @@ class Usage {
   Usage();
 
   // `cell` holds nothing for a miss.
-  void count_pick(const Cell& cell, const Extents& extents, bool uneven) {
+  void count_pick(const Cell& cell, const Extents& extents, bool ragged) {
     const std::size_t own = own_shard();
     Shard& shard = (*shards_)[own];
     const std::size_t kind = cell.entry == Cell::kNone ? kMiss : static_cast<std::size_t>(cell.kind);
     shard.counts[kind].fetch_add(1, std::memory_order_relaxed);
     if (kind != static_cast<std::size_t>(ChoiceKind::exact) &&
         kind != static_cast<std::size_t>(ChoiceKind::pinned))
-      remember(own, extents, uneven);
+      remember(own, extents, ragged);
   }
   void count_launch() { (*shards_)[own_shard()].counts[kLaunch].fetch_add(1, std::memory_order_relaxed); }
 
@@ -60,7 +60,7 @@ class Usage {
   // whatever comes often enough stays.
   struct alignas(64) Shape {
     Extents extents;
-    bool uneven = false;
+    bool ragged = false;
     std::uint64_t rank = 0;       // at least how often it came; 0: empty
     std::uint64_t inherited = 0;  // of the rank, from those whose place it took
   };
@@ -75,7 +75,7 @@ class Usage {
   };
 
   static std::size_t own_shard();
-  void remember(std::size_t shard, const Extents& extents, bool uneven);
+  void remember(std::size_t shard, const Extents& extents, bool ragged);
   std::span<Shape> shapes_of(std::size_t shard) const { return {shapes_.get() + shard * kShapes, kShapes}; }
 
   std::unique_ptr<std::array<Shard, kShards>> shards_;

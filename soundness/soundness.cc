@@ -196,8 +196,9 @@ std::string why_unsound(const Workload& workload, const WinnerRecord& winner, Wi
       [&] { return wrong_timings(winner.timings); },
       [&] { return wrong_launch(key, winner, parts, is_ours, known); },
       [&] {
-        return winner.fallback.config.empty() ? ""
-                                              : wrong_launch(key, winner.fallback, parts, is_ours, known);
+        return winner.default_launch.config.empty()
+                   ? ""
+                   : wrong_launch(key, winner.default_launch, parts, is_ours, known);
       },
       [&] { return wrong_json("provenance", winner.provenance); });
 }

@@ -235,13 +235,13 @@ std::optional<TrialResult> Finals::by_itself(const Candidate& candidate, const T
 
 void Finals::serve_default(TuneResult& result) {
   Trial& baseline = *result.baseline;
-  const std::optional<TrialResult> served = by_itself(result.fallback, baseline.result);
+  const std::optional<TrialResult> served = by_itself(result.default_candidate, baseline.result);
   if (!served || served->outcome != Outcome::ok) return;
   baseline.result = *served;
   if (rank_duel({*result.best, baseline}, default_id_).front() == 0) return;
-  if (verify(result.fallback, served->measurement.median_us).outcome != Outcome::ok) return;
+  if (verify(result.default_candidate, served->measurement.median_us).outcome != Outcome::ok) return;
   result.best = baseline;
-  result.winner = result.fallback;
+  result.winner = result.default_candidate;
   result.tied.clear();
 }
 
@@ -253,7 +253,7 @@ bool Finals::run_round(const std::vector<Finalist>& finalists, TuneResult& resul
     if (!has_time(trial.result.outcome)) store_.put(trial, finalists[i].candidate.build.get());
     if (trial.id != default_id_) continue;
     result.baseline = trial;
-    if (trial.result.outcome == Outcome::ok) result.fallback = finalists[i].candidate;
+    if (trial.result.outcome == Outcome::ok) result.default_candidate = finalists[i].candidate;
   }
   if (!outcome.winner) return false;
   result.best = outcome.trials[*outcome.winner];

@@ -71,11 +71,11 @@ std::vector<double> stored_numbers(const std::string& facts, const char* name) {
   return numbers;
 }
 
-bool flag(const std::string& object, const char* name, bool fallback) {
+bool flag(const std::string& object, const char* name, bool otherwise) {
   const Json json = parse_json_or_discard(object);
-  if (!json.is_object()) return fallback;
+  if (!json.is_object()) return otherwise;
   const auto at = json.find(name);
-  return at != json.end() && at->is_boolean() ? at->get<bool>() : fallback;
+  return at != json.end() && at->is_boolean() ? at->get<bool>() : otherwise;
 }
 
 StoredLaunch stored_launch(const Candidate& candidate) {
@@ -160,7 +160,7 @@ std::string provenance_text(const Provenance& provenance) {
   return stored_text(json);
 }
 
-WinnerRecord to_winner(const Candidate& winner, const TrialResult& result, const Candidate& fallback,
+WinnerRecord to_winner(const Candidate& winner, const TrialResult& result, const Candidate& default_candidate,
                        const TrialResult* baseline, double roofline, const Provenance& provenance) {
   Json source = provenance_json(provenance);
   source["moetune"] = version();
@@ -168,7 +168,7 @@ WinnerRecord to_winner(const Candidate& winner, const TrialResult& result, const
   WinnerRecord record;
   record.contended = result.contended;
   static_cast<StoredLaunch&>(record) = stored_launch(winner);
-  if (fallback.build != nullptr) record.fallback = stored_launch(fallback);
+  if (default_candidate.build != nullptr) record.default_launch = stored_launch(default_candidate);
   record.time_us = result.measurement.median_us;
   record.interval_low_us = result.measurement.low_us;
   record.interval_high_us = result.measurement.high_us;

@@ -47,9 +47,9 @@ bool belongs_to_search(const TrialRecord& record, const std::string& strategy, s
 // again. The samples do not come back, only the median and its interval.
 std::optional<TrialResult> from_record(const TrialRecord& record);
 
-// `fallback` is the default, without a build if it has none, and `baseline` its result in the same duel, if
+// `default_candidate` is the default, without a build if it has none, and `baseline` its result in the same duel, if
 // it has one; `roofline` is 0 if unknown.
-WinnerRecord to_winner(const Candidate& winner, const TrialResult& result, const Candidate& fallback,
+WinnerRecord to_winner(const Candidate& winner, const TrialResult& result, const Candidate& default_candidate,
                        const TrialResult* baseline, double roofline, const Provenance& provenance);
 
 // Whether a stored winner is the best so far of a search that was interrupted: no duel and no fresh inputs have

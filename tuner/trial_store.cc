@@ -18,7 +18,7 @@ void store_winner(const TuneRequest& request, const TuneTools& tools, const Tune
   const double roofline = floor ? floor->roofline_fraction(result.best->result.measurement.median_us) : 0.0;
   const TrialResult* baseline = result.baseline ? &result.baseline->result : nullptr;
   WinnerRecord record =
-      to_winner(result.winner, result.best->result, result.fallback, baseline, roofline, source);
+      to_winner(result.winner, result.best->result, result.default_candidate, baseline, roofline, source);
   record.timings = timings_text(result.timings);
   tools.cache->put_winner(tools.workload, record);
 }

@@ -265,7 +265,8 @@ void TuneLoop::keep_provisionally(const std::vector<Trial>& others) {
   if (!winner) return;
   result_.winner = *std::move(winner);
   if (baseline != nullptr && baseline->result.outcome == Outcome::ok) {
-    if (std::optional<Candidate> fallback = built(baseline->config)) result_.fallback = *std::move(fallback);
+    if (std::optional<Candidate> default_candidate = built(baseline->config))
+      result_.default_candidate = *std::move(default_candidate);
   }
   result_.provisional = true;
   store_.put_winner(result_);

@@ -119,7 +119,7 @@ struct TuneResult {
   std::vector<double> tied;  // medians of the finalists that tie with `best` (tuner/finals.h), fastest first
   std::vector<TimingResult> timings;  // with all_timings; empty for a recording, which has one timing
   Candidate winner;                   // plan and build of `best`, where it was compiled
-  Candidate fallback;                 // the same of the default, if it was right in that duel
+  Candidate default_candidate;        // the same of the default, if it was right in that duel
   Contention contention;
   TimeSpent time;
   std::vector<Trial> trials;  // in the order measured

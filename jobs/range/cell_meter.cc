@@ -267,13 +267,13 @@ double CellMeter::take_duel(const std::vector<std::string>& configs, const std::
 // The default's time is that of the duel if it met the others there, else that of its trial.
 void CellMeter::take_default(const std::vector<std::string>& met, const std::vector<double>& times,
                              double of_trial_us, MeasuredCell& cell) {
-  const Config& fallback = *session_.default_config();
-  const std::string text = fallback.text();
+  const Config& space_default = *session_.default_config();
+  const std::string text = space_default.text();
   const auto place = std::ranges::find(met, text);
   const double time = place != met.end() ? times[static_cast<std::size_t>(place - met.begin())] : of_trial_us;
   if (time == 0) return;  // it failed in the duel
-  cell.fallback = MeasuredConfig{text, time};
-  cell.fallback_cubin = cubin_of(fallback);
+  cell.measured_default = MeasuredConfig{text, time};
+  cell.default_cubin = cubin_of(space_default);
 }
 
 std::string CellMeter::judged(const MeasuredCell& cell, const Judgement& judgement) const {
@@ -283,13 +283,13 @@ std::string CellMeter::judged(const MeasuredCell& cell, const Judgement& judgeme
     if (!one.config.empty()) builder.add(judgement.of(session_.space_file()->parse_config(one.config)));
   };
   for (const auto& [name, one] : cell.cubins) add(one);
-  if (cell.fallback) add(*cell.fallback);
+  if (cell.measured_default) add(*cell.measured_default);
   return builder.finish();
 }
 
 bool CellMeter::holds(const MeasuredCell& cell) const try {
   const auto runs = [](const auto& cubin) { return !cubin.second.config.empty(); };
-  if (cell.is_measured() && !cell.fallback && std::ranges::none_of(cell.cubins, runs)) return false;
+  if (cell.is_measured() && !cell.measured_default && std::ranges::none_of(cell.cubins, runs)) return false;
   const Kernel& kernel = *session_.kernel();
   const Problem problem = parse_problem(kernel.name(), kernel.schema(), nullptr, cell.problem);
   kernel.check(problem);
@@ -322,16 +322,16 @@ void CellMeter::measure(const std::vector<Hint>& cubins, const Effort& effort, M
   if (effort.seconds > 0 && !session_.info().recorded)  // which has all times at once
     deadline_ = steady_clock::now() + std::chrono::duration_cast<steady_clock::duration>(
                                           std::chrono::duration<double>(effort.seconds));
-  cell.fallback.reset();
+  cell.measured_default.reset();
   cell.contended = false;
-  const std::optional<Config>& fallback = session_.default_config();
-  const std::optional<ConfigId> place = fallback ? session_.space().find(*fallback) : std::nullopt;
+  const std::optional<Config>& space_default = session_.default_config();
+  const std::optional<ConfigId> place = space_default ? session_.space().find(*space_default) : std::nullopt;
   const double default_us = place ? time_of(*place) : kNoTime;
   for (const Hint& hint : cubins) cell.cubins[hint.cubin] = best_sibling(hint, effort);
   std::vector<std::string> configs = finalists(cell, effort);
   if (default_us < kNoTime && default_us <= effort.duel_within * best_us_) {
-    std::erase(configs, fallback->text());
-    configs.insert(configs.begin(), fallback->text());
+    std::erase(configs, space_default->text());
+    configs.insert(configs.begin(), space_default->text());
   }
   const std::vector<double> times = meet(configs, effort.duel, cell.contended);
   const double scale = take_duel(configs, times, cubins, cell);

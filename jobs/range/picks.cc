@@ -46,7 +46,7 @@ RangePicks::RangePicks(const Kernel& kernel, const DeviceLimits& limits, const R
     }
   };
   dispatch_ = DispatchTable::build(
-      measured, {measured.front().point.position.size(), interface_->has_uneven()}, default_at);
+      measured, {measured.front().point.position.size(), interface_->has_ragged()}, default_at);
   configs_ = defaults.configs();
 }
 

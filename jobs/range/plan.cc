@@ -68,7 +68,7 @@ RangePlan::RangePlan(const Session& session, const Problem& base, const std::str
   const std::vector<GridPoint> points = grid_points(axes);
   for (const std::size_t i : spread_order(points)) {
     add(points[i], false);
-    if (interface_->has_uneven()) add(points[i], true);
+    if (interface_->has_ragged()) add(points[i], true);
   }
   note_impossible_ends(points);
   if (cells_.empty()) throw BadField("over", why_empty());
@@ -158,25 +158,25 @@ void RangePlan::fill() {
   const std::vector<GridPoint> points = grid_points(axes);
   const std::size_t most = std::max(kMostCells, coarse_);
   visit_spread(points, [&](std::size_t i) {
-    for (const bool uneven : {false, true}) {
-      if (cells_.size() >= most || (uneven && !interface_->has_uneven())) continue;
+    for (const bool ragged : {false, true}) {
+      if (cells_.size() >= most || (ragged && !interface_->has_ragged())) continue;
       // Recorded shapes that are no points of the grid are left for the certificate.
-      const std::optional<Problem> problem = problem_for(points[i], uneven);
-      if (session_.recording() == nullptr || (problem && is_recorded(*problem))) add(points[i], uneven);
+      const std::optional<Problem> problem = problem_for(points[i], ragged);
+      if (session_.recording() == nullptr || (problem && is_recorded(*problem))) add(points[i], ragged);
     }
     return cells_.size() < most;
   });
 }
 
-std::optional<Problem> RangePlan::problem_of_kind(const GridPoint& values, bool uneven,
+std::optional<Problem> RangePlan::problem_of_kind(const GridPoint& values, bool ragged,
                                                   std::string* why_none) const {
   Extents extents = base_;
   for (std::size_t i = 0; i < values.size(); ++i) extents[places_[i]] = values[i];
   try {
     Problem problem = kernel_.problem_of(specialization_, extents);
-    if (uneven) interface_->make_uneven(problem);
+    if (ragged) interface_->make_ragged(problem);
     kernel_.check(problem);
-    if (interface_->table_point_of(problem).uneven != uneven) return std::nullopt;
+    if (interface_->table_point_of(problem).ragged != ragged) return std::nullopt;
     return problem;
   } catch (const BadInput& error) {
     if (why_none != nullptr) *why_none = error.what();
@@ -185,8 +185,8 @@ std::optional<Problem> RangePlan::problem_of_kind(const GridPoint& values, bool 
 }
 
 // A ragged batch holds at most half the tokens of an even one, so look for a batch with about twice as many sequences.
-std::optional<Problem> RangePlan::problem_for(const GridPoint& values, bool uneven) const {
-  if (!uneven) return problem_of_kind(values, false);
+std::optional<Problem> RangePlan::problem_for(const GridPoint& values, bool ragged) const {
+  if (!ragged) return problem_of_kind(values, false);
   const std::optional<Problem> even = counted_ ? problem_of_kind(values, false) : std::nullopt;
   if (!even) return problem_of_kind(values, true);
   const GridPoint wanted = cell_of(*even).position;
@@ -218,7 +218,7 @@ std::optional<Problem> RangePlan::served(const Problem& problem) const {
   std::vector<PlannedProblem> recorded;
   for (const Problem& one : recorded_) recorded.push_back(cell_of(one));
   const std::optional<std::size_t> found = nearest(wanted, recorded);
-  return found && recorded[*found].uneven == wanted.uneven ? std::optional(recorded_[*found]) : std::nullopt;
+  return found && recorded[*found].ragged == wanted.ragged ? std::optional(recorded_[*found]) : std::nullopt;
 }
 
 bool RangePlan::is_planned(const Problem& problem) const {
@@ -226,8 +226,8 @@ bool RangePlan::is_planned(const Problem& problem) const {
                      [&](const PlannedProblem& cell) { return cell.problem == problem; });
 }
 
-std::optional<Problem> RangePlan::problem_at(const GridPoint& values, bool uneven) {
-  const std::optional<Problem> problem = problem_for(values, uneven);
+std::optional<Problem> RangePlan::problem_at(const GridPoint& values, bool ragged) {
+  const std::optional<Problem> problem = problem_for(values, ragged);
   if (!problem) return std::nullopt;
   if (session_.recording() == nullptr && !fits(*problem)) {
     const std::string why = problem->text() + ": it needs more than 60% of the device's memory";
@@ -238,8 +238,8 @@ std::optional<Problem> RangePlan::problem_at(const GridPoint& values, bool uneve
   return served(*problem);
 }
 
-void RangePlan::add(const GridPoint& values, bool uneven) {
-  const std::optional<Problem> problem = problem_at(values, uneven);
+void RangePlan::add(const GridPoint& values, bool ragged) {
+  const std::optional<Problem> problem = problem_at(values, ragged);
   if (!problem) return;
   PlannedProblem cell = cell_of(*problem);
   if (!is_taken(cell)) cells_.push_back(std::move(cell));
@@ -247,20 +247,20 @@ void RangePlan::add(const GridPoint& values, bool uneven) {
 
 bool RangePlan::is_taken(const PlannedProblem& cell) const {
   return std::ranges::any_of(cells_, [&](const PlannedProblem& other) {
-    return other.position == cell.position && other.uneven == cell.uneven;
+    return other.position == cell.position && other.ragged == cell.ragged;
   });
 }
 
 PlannedProblem RangePlan::cell_of(const Problem& problem) const {
   const TablePoint point = interface_->table_point_of(problem);
-  return {problem, GridPoint(point.position.begin(), point.position.end()), point.uneven};
+  return {problem, GridPoint(point.position.begin(), point.position.end()), point.ragged};
 }
 
 std::optional<std::size_t> RangePlan::nearest(const PlannedProblem& to,
                                               const std::vector<PlannedProblem>& among) const {
   std::optional<std::size_t> best;
   const auto rank = [&](std::size_t i) {
-    return std::pair(among[i].uneven != to.uneven, grid_distance(among[i].position, to.position));
+    return std::pair(among[i].ragged != to.ragged, grid_distance(among[i].position, to.position));
   };
   for (std::size_t i = 0; i < among.size(); ++i) {
     if (!best || rank(i) < rank(*best)) best = i;
@@ -359,7 +359,7 @@ std::vector<Problem> RangePlan::unseen(std::size_t count, std::uint64_t seed,
       const double ratio = static_cast<double>(range.last) / static_cast<double>(range.first);
       values.push_back(std::llround(static_cast<double>(range.first) * std::pow(ratio, random.unit())));
     }
-    const std::optional<Problem> problem = problem_of_kind(values, interface_->has_uneven() && draw % 2 == 1);
+    const std::optional<Problem> problem = problem_of_kind(values, interface_->has_ragged() && draw % 2 == 1);
     if (problem && fits(*problem)) take(*problem);
   }
   return shapes;

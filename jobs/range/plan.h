@@ -17,7 +17,7 @@ namespace moetune {
 struct PlannedProblem {
   Problem problem;
   GridPoint position;  // in the family's dispatch table
-  bool uneven = false;
+  bool ragged = false;
 };
 
 class RangePlan {
@@ -65,12 +65,12 @@ class RangePlan {
   std::optional<std::size_t> nearest(const PlannedProblem& to,
                                      const std::vector<PlannedProblem>& among) const;
   // The problem at values of the ranges; nullopt if the kernel has none, or the device cannot hold it.
-  std::optional<Problem> problem_at(const GridPoint& values, bool uneven);
+  std::optional<Problem> problem_at(const GridPoint& values, bool ragged);
   // nullopt also if it is of the other kind; `why_none` gets what the kernel refuses.
-  std::optional<Problem> problem_of_kind(const GridPoint& values, bool uneven,
+  std::optional<Problem> problem_of_kind(const GridPoint& values, bool ragged,
                                          std::string* why_none = nullptr) const;
   // The same; a ragged problem is the one that lies at, or nearest to, the table position of the even one of `values`.
-  std::optional<Problem> problem_for(const GridPoint& values, bool uneven) const;
+  std::optional<Problem> problem_for(const GridPoint& values, bool ragged) const;
   bool fits(const Problem& problem) const;
   // Whether the grid stays coarser. Recorded shapes are few, and some must be left for the certificate.
   bool leaves_shapes() const { return session_.recording() != nullptr; }
@@ -80,7 +80,7 @@ class RangePlan {
   bool is_taken(const PlannedProblem& cell) const;
   // On a recording: the nearest recorded problem of the kind; else the problem itself.
   std::optional<Problem> served(const Problem& problem) const;
-  void add(const GridPoint& values, bool uneven);
+  void add(const GridPoint& values, bool ragged);
 
   const Session& session_;
   const Kernel& kernel_;

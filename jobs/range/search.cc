@@ -161,7 +161,7 @@ std::vector<CellMeter::Hint> RangeSearch::hints(std::size_t index, const std::ve
   std::vector<std::pair<double, std::size_t>> order;
   for (std::size_t i = 0; i < plan_.cells().size(); ++i) {
     const PlannedProblem& other = plan_.cells()[i];
-    const double other_kind = other.uneven != here.uneven ? 1 : 0;
+    const double other_kind = other.ragged != here.ragged ? 1 : 0;
     order.emplace_back(grid_distance(other.position, here.position) + other_kind, i);
   }
   std::ranges::sort(order);
@@ -218,7 +218,7 @@ void RangeSearch::take_into_pool(const MeasuredCell& cell) {
     best = measured.time_us;
     fastest = name;
   }
-  const bool lost = cell.fallback && pool > cell.fallback->time_us;
+  const bool lost = cell.measured_default && pool > cell.measured_default->time_us;
   const bool is_new = !fastest.empty() && pool > best;
   if (is_new && (lost || pool > best * (1 + kWorthwhile * request_.regret))) state_.cubins.push_back(fastest);
 }
@@ -309,8 +309,8 @@ void RangeSearch::add_shape(const Problem& problem) {
   meter_.begin(session_.request(request_.settings).kernel != nullptr);
   // Each once: two times of one configuration would differ by noise, which is no loss.
   std::vector<std::string> configs{pick};
-  const std::string fallback = session_.default_config() ? session_.default_config()->text() : "";
-  for (const std::string& config : {own.best ? own.best->config.text() : "", fallback}) {
+  const std::string space_default = session_.default_config() ? session_.default_config()->text() : "";
+  for (const std::string& config : {own.best ? own.best->config.text() : "", space_default}) {
     if (!config.empty() && !has(configs, config) && !has(state_.withdrawn, config)) configs.push_back(config);
   }
   bool contended = false;
@@ -327,7 +327,7 @@ void RangeSearch::add_shape(const Problem& problem) {
   if (contended) return;
   shape.best = pick;
   for (std::size_t i = 0; i < times.size(); ++i) {
-    if (configs[i] == fallback) shape.default_us = times[i];
+    if (configs[i] == space_default) shape.default_us = times[i];
     if (times[i] == 0 || times[i] >= shape.best_us) continue;
     shape.best = configs[i];
     shape.best_us = times[i];

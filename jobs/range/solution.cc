@@ -20,13 +20,13 @@ MeasuredCell without(MeasuredCell cell, const std::vector<std::string>& withdraw
     for (auto& [name, measured] : cell.cubins) {
       if (measured.config == config) measured = {};
     }
-    if (cell.fallback && cell.fallback->config == config) cell.fallback.reset();
+    if (cell.measured_default && cell.measured_default->config == config) cell.measured_default.reset();
   }
   return cell;
 }
 
 CellTimes times_of(const MeasuredCell& cell, const std::vector<std::string>& cubins) {
-  CellTimes times{.default_us = cell.fallback ? cell.fallback->time_us : kUnmeasured};
+  CellTimes times{.default_us = cell.measured_default ? cell.measured_default->time_us : kUnmeasured};
   for (const std::string& name : cubins) {
     const auto found = cell.cubins.find(name);
     const bool runs = found != cell.cubins.end() && !found->second.config.empty();
@@ -56,7 +56,7 @@ std::vector<std::string> choosable_cubins(const RangeState& state) {
   std::vector<std::string> cubins = state.cubins;
   std::set<std::string> defaults;
   for (const MeasuredCell& cell : state.cells) {
-    if (cell.fallback) defaults.insert(cell.fallback_cubin);
+    if (cell.measured_default) defaults.insert(cell.default_cubin);
   }
   for (const std::string& name : defaults) {
     if (std::find(cubins.begin(), cubins.end(), name) == cubins.end()) cubins.push_back(name);
@@ -88,9 +88,9 @@ RangeSolution solve(const RangeState& state, double bound, std::size_t variants)
   for (std::size_t i = 0; i < cells.size(); ++i) {
     const MeasuredCell& cell = cells[i];
     const std::optional<std::size_t> choice = best_choice(times[i], cover.cubins);
-    if (!choice && !cell.fallback) continue;
-    const MeasuredConfig pick = choice ? cell.cubins.at(choosable[*choice]) : *cell.fallback;
-    const MeasuredConfig met = cell.fallback.value_or(MeasuredConfig{});
+    if (!choice && !cell.measured_default) continue;
+    const MeasuredConfig pick = choice ? cell.cubins.at(choosable[*choice]) : *cell.measured_default;
+    const MeasuredConfig met = cell.measured_default.value_or(MeasuredConfig{});
     if (!choice) ++solution.left_to_default;
     table.contended = table.contended || cell.contended;
     table.cells.push_back(

@@ -36,8 +36,8 @@ StateJson to_state_json(const MeasuredCell& cell) {
           {"contended", cell.contended},
           {"unreachable", cell.unreachable},
           {"cubins", std::move(measured)},
-          {"default", cell.fallback ? to_state_json(*cell.fallback) : StateJson(nullptr)},
-          {"default_cubin", cell.fallback_cubin},
+          {"default", cell.measured_default ? to_state_json(*cell.measured_default) : StateJson(nullptr)},
+          {"default_cubin", cell.default_cubin},
           {"judged", cell.judged}};
 }
 
@@ -47,8 +47,8 @@ MeasuredCell cell_from(const nlohmann::json& json) {
                     .contended = json.at("contended").get<bool>(),
                     .unreachable = json.at("unreachable").get<std::string>()};
   for (const auto& [name, measured] : json.at("cubins").items()) cell.cubins[name] = measured_from(measured);
-  if (!json.at("default").is_null()) cell.fallback = measured_from(json.at("default"));
-  json.at("default_cubin").get_to(cell.fallback_cubin);
+  if (!json.at("default").is_null()) cell.measured_default = measured_from(json.at("default"));
+  json.at("default_cubin").get_to(cell.default_cubin);
   cell.judged = json.value("judged", "");  // earlier versions did not say
   return cell;
 }

@@ -24,10 +24,10 @@ struct MeasuredCell {
   bool searched = false, contended = false;
   std::string
       unreachable;  // why nothing can be measured here: no legal configuration, too little memory; "": it can
-  std::map<std::string, MeasuredConfig> cubins;  // by the compiled part of their configurations
-  std::optional<MeasuredConfig> fallback;        // the space's default
-  std::string fallback_cubin;                    // that the default launches
-  std::string judged;                            // what all that is true of (CellMeter::holds)
+  std::map<std::string, MeasuredConfig> cubins;    // by the compiled part of their configurations
+  std::optional<MeasuredConfig> measured_default;  // the space's default
+  std::string default_cubin;                       // that the default launches
+  std::string judged;                              // what all that is true of (CellMeter::holds)
 
   bool operator==(const MeasuredCell&) const = default;
   bool is_measured() const { return !cubins.empty(); }

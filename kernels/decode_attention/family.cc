@@ -88,8 +88,8 @@ class DecodeFamily final : public FamilyInterface {
     const std::int64_t length = told_apart(extents[2]);
     const std::int64_t most = extents[0] * length;
     TablePoint point;
-    point.uneven = extents[0] > 1 && known < most - most / 10;
-    point.position = {point.uneven ? ragged_rows(rows, (known * extents[1] + length / 2) / length) : rows,
+    point.ragged = extents[0] > 1 && known < most - most / 10;
+    point.position = {point.ragged ? ragged_rows(rows, (known * extents[1] + length / 2) / length) : rows,
                       length};
     return point;
   }
@@ -99,8 +99,8 @@ class DecodeFamily final : public FamilyInterface {
     return point;
   }
 
-  bool has_uneven() const override { return true; }
-  void make_uneven(Problem& problem) const override {
+  bool has_ragged() const override { return true; }
+  void make_ragged(Problem& problem) const override {
     problem.dims.set("lengths", Value::named("ragged", 1));
   }
 
@@ -112,14 +112,14 @@ class DecodeFamily final : public FamilyInterface {
   }
 
   Extents extents_at(const TablePoint& point, const Extents& like) const override {
-    const std::int64_t rows = point.uneven ? 2 * point.position[0] : point.position[0];
+    const std::int64_t rows = point.ragged ? 2 * point.position[0] : point.position[0];
     const std::int64_t heads = std::min(like[1], rows);
     return {ceil_div(rows, heads), heads, point.position[1]};
   }
   Extents last_extents_at(const TablePoint& point, const Extents& most) const override {
     const bool is_past = told_apart(most[2]) <= point.position[1];
     const std::int64_t context = is_past ? most[2] : point.position[1];
-    if (!point.uneven) {
+    if (!point.ragged) {
       const Extents first = extents_at(point, most);
       return {first[0], first[1], context};
     }

@@ -15,14 +15,14 @@ constexpr std::int64_t kMaximumPageEntries = std::int64_t{64} << 20;  // inputs 
 
 [[noreturn]] void refuse_problem(const std::string& rule) { throw BadInput("decode_attention: " + rule); }
 
-Dimension integer(std::string name, std::string doc, std::int64_t fallback, std::int64_t minimum,
+Dimension integer(std::string name, std::string doc, std::int64_t default_value, std::int64_t minimum,
                   std::int64_t maximum) {
-  return {std::move(name), std::move(doc), Value::integer(fallback), minimum, maximum, {}};
+  return {std::move(name), std::move(doc), Value::integer(default_value), minimum, maximum, {}};
 }
 
 Dimension choice(std::string name, std::string doc, std::vector<std::string> names) {
-  const Value fallback = Value::named(names.front(), 0);
-  return {std::move(name), std::move(doc), fallback, 0, 0, std::move(names)};
+  const Value default_value = Value::named(names.front(), 0);
+  return {std::move(name), std::move(doc), default_value, 0, 0, std::move(names)};
 }
 
 Preset preset(std::string name, std::string doc, std::string q_heads, std::string kv_heads,

@@ -12,9 +12,9 @@ namespace {
 constexpr std::int64_t kMostPlaces = std::int64_t{1} << 26;  // of so many tokens, slots and alignments
 constexpr std::int64_t kVectorElements = 8;                  // 16 bytes of bf16
 
-Dimension moe_integer(const char* name, const char* doc, std::int64_t fallback, std::int64_t least,
+Dimension moe_integer(const char* name, const char* doc, std::int64_t default_value, std::int64_t least,
                       std::int64_t most) {
-  return {name, doc, Value::integer(fallback), least, most, {}};
+  return {name, doc, Value::integer(default_value), least, most, {}};
 }
 
 [[noreturn]] void refuse_moe(const std::string& kernel, const std::string& rule) {

@@ -15,9 +15,9 @@ const std::vector<std::string> kOutputs = {"plan", "weights", "ranks"};
 const std::vector<std::string> kLayouts = {"blocks", "rows", "ends", "masked"};
 constexpr std::int64_t kLongestSegment = 65536;
 
-Dimension integer(const char* name, const char* doc, std::int64_t fallback, std::int64_t least,
+Dimension integer(const char* name, const char* doc, std::int64_t default_value, std::int64_t least,
                   std::int64_t most) {
-  return {name, doc, Value::integer(fallback), least, most, {}};
+  return {name, doc, Value::integer(default_value), least, most, {}};
 }
 
 Dimension choice(const char* name, const char* doc, std::vector<std::string> names) {

@@ -65,12 +65,12 @@ class PrefillFamily final : public FamilyInterface {
     TablePoint point;
     const std::int64_t most = extents[0] * extents[2], known = total > 0 ? total : most / 2;
     point.position = {extents[0] * extents[1], extents[2], extents[3]};
-    point.uneven = extents[0] > 1 && known < most - most / 10;
+    point.ragged = extents[0] > 1 && known < most - most / 10;
     return point;
   }
 
-  bool has_uneven() const override { return true; }
-  void make_uneven(Problem& problem) const override {
+  bool has_ragged() const override { return true; }
+  void make_ragged(Problem& problem) const override {
     problem.dims.set("lengths", Value::named("ragged", 1));
   }
 

@@ -17,14 +17,14 @@ constexpr std::int64_t kLeastRows = 64;                             // of a bloc
 
 [[noreturn]] void refuse_prefill(const std::string& rule) { throw BadInput("prefill_attention: " + rule); }
 
-Dimension prefill_integer(std::string name, std::string doc, std::int64_t fallback, std::int64_t minimum,
+Dimension prefill_integer(std::string name, std::string doc, std::int64_t default_value, std::int64_t minimum,
                           std::int64_t maximum) {
-  return {std::move(name), std::move(doc), Value::integer(fallback), minimum, maximum, {}};
+  return {std::move(name), std::move(doc), Value::integer(default_value), minimum, maximum, {}};
 }
 
 Dimension prefill_choice(std::string name, std::string doc, std::vector<std::string> names) {
-  const Value fallback = Value::named(names.front(), 0);
-  return {std::move(name), std::move(doc), fallback, 0, 0, std::move(names)};
+  const Value default_value = Value::named(names.front(), 0);
+  return {std::move(name), std::move(doc), default_value, 0, 0, std::move(names)};
 }
 
 Preset prefill_preset(std::string name, std::string doc, std::string q_heads, std::string kv_heads,

@@ -25,8 +25,8 @@ function variantKey(variants) {
 
 // Rows of [problem, configuration, variant, time, default, best, workload, times under each timing, who differs].
 function cellsOf(range) {
-  return range.cells.map(([problem, config, variant, time, fallback, best, key, timings, differing]) => ({
-    problem, config: range.configs[config], variant, time, fallback, best, key, timings, differing,
+  return range.cells.map(([problem, config, variant, time, defaultTime, best, key, timings, differing]) => ({
+    problem, config: range.configs[config], variant, time, defaultTime, best, key, timings, differing,
     regret: time / best - 1 }));
 }
 
@@ -83,7 +83,7 @@ function rangeCellColumns(range) {
     { id: 'problem', title: 'problem', long: true, value: (c) => c.problem,
       node: (c) => (c.key ? element('a', { href: linkTo('workload', { key: c.key }) }, broken(c.problem))
         : element('span', {}, broken(c.problem))) },
-    time('time', 'time', (c) => c.time), time('default', 'default', (c) => c.fallback),
+    time('time', 'time', (c) => c.time), time('default', 'default', (c) => c.defaultTime),
     time('best', 'best measured', (c) => c.best),
     { id: 'regret', title: 'regret', number: true, value: (c) => c.regret, text: (c) => regretText(c.regret) },
     { id: 'variant', title: 'variant', value: (c) => letters(c.variant) },

@@ -101,8 +101,8 @@ function factsOf(workload) {
 // The winner under each way in which launches may follow each other, and whether it would have won there.
 function timingsTable(workload) {
   if (!workload.timings.length) return null;
-  const rows = workload.timings.map(([name, time, fallback, fastest, fastestTime]) => ({
-    name, time, fallback, fastest, fastestTime, other: fastest !== workload.config }));
+  const rows = workload.timings.map(([name, time, defaultTime, fastest, fastestTime]) => ({
+    name, time, defaultTime, fastest, fastestTime, other: fastest !== workload.config }));
   const others = rows.filter((row) => row.other).map((row) => row.name);
   return [element('h2', {}, 'Under each timing'),
     element('p', { class: others.length ? 'timings warn' : 'timings note' }, others.length
@@ -112,8 +112,8 @@ function timingsTable(workload) {
       columns: [
         { id: 'name', title: 'timing', value: (r) => r.name },
         { id: 'time', title: 'winner', number: true, value: (r) => r.time || null, text: (r) => timeText(r.time) },
-        { id: 'default', title: 'default', number: true, value: (r) => r.fallback || null,
-          text: (r) => timeText(r.fallback) },
+        { id: 'default', title: 'default', number: true, value: (r) => r.defaultTime || null,
+          text: (r) => timeText(r.defaultTime) },
         { id: 'fastest', title: 'fastest', number: true, value: (r) => r.fastestTime || null,
           text: (r) => timeText(r.fastestTime) },
         { id: 'config', title: 'fastest configuration', long: true, value: (r) => r.fastest,

@@ -21,26 +21,26 @@ using namespace cache_test;
 
 namespace {
 
-moetune::WinnerRecord with_fallback(int number) {
+moetune::WinnerRecord with_default(int number) {
   moetune::WinnerRecord record = winner(number);
-  record.fallback = winner(number + 1);
+  record.default_launch = winner(number + 1);
   return record;
 }
 
 std::int64_t fill_records(const fs::path& file) {
   const moetune::RangeKey range{"decode_attention", "head_dim=128", h200(), "sources", "nvrtc"};
   Cache::open(file, Cache::Mode::create)  // an earlier search's table, which goes into the history
-      .put_range(range, {.table = "[]", .progress = "", .variants = {with_fallback(5)}, .provenance = "{}"});
+      .put_range(range, {.table = "[]", .progress = "", .variants = {with_default(5)}, .provenance = "{}"});
   Cache cache = Cache::open(file, Cache::Mode::create);
   const std::int64_t id = cache.workload(workload_key(), "head_dim=128");
   for (int i = 0; i < 3; ++i) cache.put_trial(id, trial(i));
   cache.put_trial(cache.workload(workload_key("batch=1"), "head_dim=128"), trial(9));
-  cache.put_winner(id, with_fallback(5));
-  cache.put_winner(id, with_fallback(1));
+  cache.put_winner(id, with_default(5));
+  cache.put_winner(id, with_default(1));
   cache.put_calibration(h200(), "read_tb_s", 4.6);
   cache.put_range(range, {.table = "{}",
                           .progress = "so far",
-                          .variants = {with_fallback(1)},
+                          .variants = {with_default(1)},
                           .stored_at = "2026-01-01",
                           .provenance = "{}"});
   cache.put_build("d1", {"ok", "{}", "log", random_bytes(2'000, 1)});
@@ -169,21 +169,21 @@ TEST_CASE("winners of one cubin share it, and it goes with the last of them") {
   Cache cache = Cache::open(dir / "cache.db", Cache::Mode::create);
   const std::int64_t one = cache.workload(workload_key("batch=1"), "f");
   const std::int64_t two = cache.workload(workload_key("batch=2"), "f");
-  cache.put_winner(one, with_fallback(1));
-  cache.put_winner(two, with_fallback(1));
+  cache.put_winner(one, with_default(1));
+  cache.put_winner(two, with_default(1));
   const auto count = [&] { return raw_text(dir / "cache.db", "SELECT count(*) FROM cubins"); };
   CHECK(count() == "2");
   const auto found = cache.family_winners("decode_attention", "f");
   REQUIRE(found.size() == 2);
   CHECK(found[0].cubin == found[1].cubin);
   CHECK(cache.cubin(found[0].cubin) == winner(1).cubin);
-  CHECK(cache.cubin(found[0].fallback_cubin) == winner(2).cubin);
+  CHECK(cache.cubin(found[0].default_cubin) == winner(2).cubin);
   CHECK(found[0].cubin_digest == moetune::digest(winner(1).cubin));
   cache.put_winner(one, winner(5));
   CHECK(count() == "3");
   cache.put_winner(two, winner(5));
   CHECK(count() == "3");  // the history has them
-  CHECK(cache.winner(two)->fallback.config.empty());
+  CHECK(cache.winner(two)->default_launch.config.empty());
   cache.forget(one);
   CHECK(count() == "3");
   cache.roll_back(two);

@@ -17,8 +17,8 @@ namespace {
 moetune::WinnerRecord generation_winner(int number, double time_us, bool contended = false) {
   moetune::WinnerRecord record = winner(number);
   record.cubin = random_bytes(300, static_cast<std::uint64_t>(number));
-  record.fallback = winner(0);
-  record.fallback.cubin = random_bytes(300, 0);
+  record.default_launch = winner(0);
+  record.default_launch.cubin = random_bytes(300, 0);
   record.time_us = time_us;
   record.contended = contended;
   return record;
@@ -81,7 +81,7 @@ TEST_CASE("going back brings the winner as it was, and is itself recorded") {
   CHECK(restored.config == first.config);
   CHECK(restored.plan == first.plan);
   CHECK(restored.cubin == first.cubin);
-  CHECK(restored.fallback.cubin == first.fallback.cubin);
+  CHECK(restored.default_launch.cubin == first.default_launch.cubin);
   CHECK(restored.stored_at == first.stored_at);
   CHECK(raw_text(dir / "cache.db", "SELECT digest FROM winners") == digest);
   CHECK(cache.history(id).front().reason == "rollback");

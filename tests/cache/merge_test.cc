@@ -19,8 +19,8 @@ namespace {
 moetune::WinnerRecord timed_winner(int number, double low, double high, bool contended = false) {
   moetune::WinnerRecord record = winner(number);
   record.cubin = random_bytes(300, static_cast<std::uint64_t>(number));
-  record.fallback = winner(0);
-  record.fallback.cubin = random_bytes(300, 0);
+  record.default_launch = winner(0);
+  record.default_launch.cubin = random_bytes(300, 0);
   record.time_us = (low + high) / 2;
   record.interval_low_us = low;
   record.interval_high_us = high;
@@ -66,8 +66,8 @@ TEST_CASE("a merge takes winners whole, with both cubins, and trials") {
   const Cache into = Cache::open(dir / "new" / "into.db", Cache::Mode::read_only);
   const moetune::WinnerRecord taken = into.winner(1).value(), original = timed_winner(1, 9, 10);
   CHECK(taken.cubin == original.cubin);
-  CHECK(taken.fallback.cubin == original.fallback.cubin);
-  CHECK(taken.fallback.plan == original.fallback.plan);
+  CHECK(taken.default_launch.cubin == original.default_launch.cubin);
+  CHECK(taken.default_launch.plan == original.default_launch.plan);
   CHECK(taken.provenance == original.provenance);
   CHECK(taken.stored_at == original.stored_at);
   CHECK(into.workloads()[0].family == "head_dim=128");

@@ -21,8 +21,8 @@ namespace {
 moetune::WinnerRecord servable(int number) {
   moetune::WinnerRecord record = winner(number);
   record.interface = "interface";
-  record.fallback = winner(number + 1);
-  record.fallback.interface = "interface";
+  record.default_launch = winner(number + 1);
+  record.default_launch.interface = "interface";
   record.stored_at = "2026-01-02T03:04:05Z";
   return record;
 }
@@ -75,7 +75,7 @@ TEST_CASE("a pack holds the winners as the cache does, and nothing else") {
       CHECK(again.config == original.config);
       CHECK(again.plan == original.plan);
       CHECK(again.cubin == original.cubin);
-      CHECK(again.fallback.cubin == original.fallback.cubin);
+      CHECK(again.default_launch.cubin == original.default_launch.cubin);
       CHECK(again.time_us == original.time_us);
       CHECK(again.stored_at == "2026-01-02T03:04:05Z");
     }

@@ -106,7 +106,7 @@ TEST_CASE("a cell in which nothing ran is measured again when the search goes on
   // As a GPU leaves a cell on which nothing runs any more.
   const auto fail = [](RangeState& state) {
     for (auto& [name, measured] : state.cells.at(1).cubins) measured = {};
-    state.cells.at(1).fallback.reset();
+    state.cells.at(1).measured_default.reset();
   };
   search_range(gpu);
   const auto runs = [](const MeasuredCell& cell) {

@@ -40,9 +40,9 @@ TEST_CASE("a model's folder is read by what lies in it, and experts are spread o
   const Ended spread = tool.run({"workloads", "from-config", folder.string(), "--ep", "8"});
   CHECK(contains(spread.out, "outputs=ranks,ranks=8,ids=i64"));
   CHECK(contains(spread.err, "how many rows one of 8 GPUs gets"));
-  const Ended uneven = tool.run({"workloads", "from-config", folder.string(), "--ep", "7"});
-  CHECK(uneven.code == 2);
-  CHECK(contains(uneven.err, "--ep: expert parallel 7 does not divide 256 experts"));
+  const Ended indivisible = tool.run({"workloads", "from-config", folder.string(), "--ep", "7"});
+  CHECK(indivisible.code == 2);
+  CHECK(contains(indivisible.err, "--ep: expert parallel 7 does not divide 256 experts"));
 }
 
 TEST_CASE("what is wrong with a list or an option is one line with its place") {

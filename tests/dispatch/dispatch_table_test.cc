@@ -11,10 +11,10 @@ using namespace moetune;
 
 namespace {
 
-TablePoint at(std::int64_t x, std::int64_t y, bool uneven = false) {
+TablePoint at(std::int64_t x, std::int64_t y, bool ragged = false) {
   TablePoint point;
   point.position = {x, y};
-  point.uneven = uneven;
+  point.ragged = ragged;
   return point;
 }
 
@@ -48,7 +48,7 @@ TEST_CASE("beyond the reach of all winners the default serves, if its cubin is t
     CHECK(with.find(at(x, y)) == Cell{1, ChoiceKind::nearest});
   // A box's choice is that of its middle.
   for (const auto& [x, y] : {std::pair{8, 2600}, {20, 1024}, {8, 32768}, {512, 1024}, {3, 1024}})
-    CHECK(with.find(at(x, y)) == Cell{7, ChoiceKind::fallback});
+    CHECK(with.find(at(x, y)) == Cell{7, ChoiceKind::by_default});
   CHECK(DispatchTable::build(measured, kEven, no_default).find(at(8, 32768)) == Cell{1, ChoiceKind::nearest});
   CHECK(DispatchTable::build(measured, kEven, no_default).find(at(1 << 20, 1 << 21)).entry == 1);
 }
@@ -62,13 +62,13 @@ TEST_CASE("what did not beat the default clearly, or beat another one, serves it
   CHECK(table.find(at(8, 1024)) == Cell{1, ChoiceKind::exact});
   CHECK(table.find(at(64, 1024)) == Cell{2, ChoiceKind::exact});
   for (const auto& [x, y] : {std::pair{8, 1025}, {9, 1024}, {7, 1024}, {64, 1023}, {65, 1024}})
-    CHECK(table.find(at(x, y)) == Cell{7, ChoiceKind::fallback});
+    CHECK(table.find(at(x, y)) == Cell{7, ChoiceKind::by_default});
 }
 
 TEST_CASE("where nothing beat the default it serves, at the measured point too") {
   const std::vector<Measured> measured = {{at(8, 1024)}, {at(9, 1024), 1, 0}};
   const DispatchTable table = DispatchTable::build(measured, kEven, one_default);
-  CHECK(table.find(at(8, 1024)) == Cell{7, ChoiceKind::fallback});
+  CHECK(table.find(at(8, 1024)) == Cell{7, ChoiceKind::by_default});
   CHECK(table.find(at(8, 1025)) == Cell{1, ChoiceKind::nearest});
 }
 
@@ -86,7 +86,7 @@ TEST_CASE("a winner serves nothing whose default it has not beaten, to the very 
       CAPTURE(context);
       const Cell cell = table.find(at(rows, context));
       const Default here = *default_at(at(rows, context));
-      if (cell.kind == ChoiceKind::fallback) {
+      if (cell.kind == ChoiceKind::by_default) {
         CHECK(cell.entry == here.entry);
       } else {
         REQUIRE(cell.entry <= 3);
@@ -114,7 +114,7 @@ TEST_CASE("a default whose limit lies aslant is followed closely, and never by a
       const Cell cell = table.find(at(rows, context));
       CAPTURE(rows);
       CAPTURE(context);
-      if (work > 300'000 * 1.1) CHECK(cell == Cell{11, ChoiceKind::fallback});
+      if (work > 300'000 * 1.1) CHECK(cell == Cell{11, ChoiceKind::by_default});
       if (work < 300'000 / 1.1) CHECK(cell.entry != 11);
     }
   }
@@ -138,10 +138,10 @@ TEST_CASE("far from everything measured the default serves that is one there") {
   };
   for (const std::vector<Measured>& measured : {std::vector<Measured>{}, {{at(512, 8192), 1, 6}}}) {
     const DispatchTable table = DispatchTable::build(measured, kEven, by_context);
-    CHECK(table.find(at(8, 1024)) == Cell{5, ChoiceKind::fallback});
-    CHECK(table.find(at(1, 2999)) == Cell{5, ChoiceKind::fallback});
-    CHECK(table.find(at(1, 3000)) == Cell{6, ChoiceKind::fallback});
-    CHECK(table.find(at(1, 1 << 20)) == Cell{6, ChoiceKind::fallback});
+    CHECK(table.find(at(8, 1024)) == Cell{5, ChoiceKind::by_default});
+    CHECK(table.find(at(1, 2999)) == Cell{5, ChoiceKind::by_default});
+    CHECK(table.find(at(1, 3000)) == Cell{6, ChoiceKind::by_default});
+    CHECK(table.find(at(1, 1 << 20)) == Cell{6, ChoiceKind::by_default});
   }
 }
 
@@ -153,7 +153,7 @@ TEST_CASE("a winner serves its own kind of work, and the other one only if there
   const std::vector<Measured> one = {{at(8, 1024), 1, 0}};
   CHECK(DispatchTable::build(one, kBoth, no_default).find(at(8, 1024, true)) == Cell{1, ChoiceKind::nearest});
   const DispatchTable with = DispatchTable::build(one, kBoth, one_default);
-  CHECK(with.find(at(8, 1024, true)) == Cell{7, ChoiceKind::fallback});
+  CHECK(with.find(at(8, 1024, true)) == Cell{7, ChoiceKind::by_default});
   CHECK(with.find(at(8, 1024)) == Cell{1, ChoiceKind::exact});
   const auto without_cubin = [](const TablePoint&) { return std::optional(Default{0, Cell::kNone}); };
   CHECK(DispatchTable::build(one, kBoth, without_cubin).find(at(8, 1024, true)) ==
@@ -170,7 +170,7 @@ TEST_CASE("whatever was measured, a choice is near a winner that beat the defaul
   std::mt19937_64 random(7);
   const auto default_at = [](const TablePoint& point) {
     const auto width = std::bit_width(static_cast<std::uint64_t>(point.position[0]));
-    const auto config = static_cast<std::uint32_t>(width / 2 % 3 + (point.uneven ? 3 : 0));
+    const auto config = static_cast<std::uint32_t>(width / 2 % 3 + (point.ragged ? 3 : 0));
     return std::optional(Default{config, 1000 + config});
   };
   for (int round = 0; round < 40; ++round) {
@@ -182,7 +182,7 @@ TEST_CASE("whatever was measured, a choice is near a winner that beat the defaul
                    i};
       if (random() % 4 != 0) one.beat = static_cast<std::uint32_t>(random() % 6);
       const auto is_same = [&](const Measured& other) {
-        return other.point.uneven == one.point.uneven && other.point.position == one.point.position;
+        return other.point.ragged == one.point.ragged && other.point.position == one.point.position;
       };
       if (std::ranges::none_of(measured, is_same)) measured.push_back(one);
     }
@@ -194,13 +194,13 @@ TEST_CASE("whatever was measured, a choice is near a winner that beat the defaul
       const Cell cell = table.find(point);
       const Default here = *default_at(point);
       if (cell.kind == ChoiceKind::exact) continue;
-      if (cell.kind == ChoiceKind::fallback) {
+      if (cell.kind == ChoiceKind::by_default) {
         CHECK(cell.entry == here.entry);
         continue;
       }
       const auto home = std::ranges::find(measured, cell.entry, &Measured::entry);
       CHECK(home->beat == here.config);
-      CHECK(home->point.uneven == point.uneven);
+      CHECK(home->point.ragged == point.ragged);
       for (const std::size_t axis : {0, 1})
         CHECK(octaves(home->point.position[axis], point.position[axis]) < 1.6);
     }

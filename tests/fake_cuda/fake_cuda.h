@@ -18,7 +18,7 @@ class Script {
   Script();
   bool has(const std::string& name) const { return values_.contains(name); }
   std::string text(const std::string& name) const;
-  std::int64_t number(const std::string& name, std::int64_t fallback) const;
+  std::int64_t number(const std::string& name, std::int64_t default_value) const;
 
  private:
   std::map<std::string, std::string> values_;
@@ -33,7 +33,7 @@ struct Kernel {
 
   static Kernel named(const std::string& entry);
   bool is(const std::string& suffix) const;
-  std::int64_t number_of(const std::string& suffix, std::int64_t fallback) const;  // us50 -> 50
+  std::int64_t number_of(const std::string& suffix, std::int64_t default_value) const;  // us50 -> 50
   int refusal() const;  // what launching it returns
 };
 

@@ -22,12 +22,12 @@ struct Process {
 };
 
 // "busy1=2,free0=4096" in MOETUNE_FAKE_NVML.
-unsigned long long scripted(const std::string& name, std::size_t device, unsigned long long fallback) {
+unsigned long long scripted(const std::string& name, std::size_t device, unsigned long long default_value) {
   const char* const script = std::getenv("MOETUNE_FAKE_NVML");
   const std::string text = std::string(",") + (script != nullptr ? script : "");
   const std::string key = "," + name + std::to_string(device) + "=";
   const std::size_t at = text.find(key);
-  return at == std::string::npos ? fallback : std::strtoull(text.c_str() + at + key.size(), nullptr, 10);
+  return at == std::string::npos ? default_value : std::strtoull(text.c_str() + at + key.size(), nullptr, 10);
 }
 
 // Handles are ordinals plus one: the null pointer is none. Slices have handles above kSlices.

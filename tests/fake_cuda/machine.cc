@@ -66,8 +66,8 @@ std::string Script::text(const std::string& name) const {
   return found != values_.end() ? found->second : "";
 }
 
-std::int64_t Script::number(const std::string& name, std::int64_t fallback) const {
-  return has(name) ? std::stoll(text(name)) : fallback;
+std::int64_t Script::number(const std::string& name, std::int64_t default_value) const {
+  return has(name) ? std::stoll(text(name)) : default_value;
 }
 
 Kernel Kernel::named(const std::string& entry) {
@@ -93,12 +93,12 @@ bool Kernel::is(const std::string& suffix) const {
   return false;
 }
 
-std::int64_t Kernel::number_of(const std::string& suffix, std::int64_t fallback) const {
+std::int64_t Kernel::number_of(const std::string& suffix, std::int64_t default_value) const {
   for (const std::string& mine : suffixes) {
     if (mine.starts_with(suffix) && mine.size() > suffix.size())
       return std::stoll(mine.substr(suffix.size()));
   }
-  return fallback;
+  return default_value;
 }
 
 int Kernel::refusal() const { return is("oom") ? 2 : static_cast<int>(number_of("refuse", 0)); }

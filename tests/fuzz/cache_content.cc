@@ -156,11 +156,11 @@ void write_sample_cache(const fs::path& file) {
                R"({"registers": 32})", R"({"strategy": "auto", "seed": 1})", false});
     if (digest == "oldest") continue;
     WinnerRecord winner;
-    winner.config = winner.fallback.config = config_of(stages++);
-    winner.plan = winner.fallback.plan = plan_text();
-    winner.interface = winner.fallback.interface = "i";
+    winner.config = winner.default_launch.config = config_of(stages++);
+    winner.plan = winner.default_launch.plan = plan_text();
+    winner.interface = winner.default_launch.interface = "i";
     winner.cubin = {1, 2, 3, static_cast<std::uint8_t>(stages)};
-    winner.fallback.cubin = Blob(300, 7);
+    winner.default_launch.cubin = Blob(300, 7);
     winner.time_us = 12;
     winner.interval_low_us = 11;
     winner.interval_high_us = 13;
@@ -176,8 +176,8 @@ void write_sample_cache(const fs::path& file) {
 
 std::string line_of(const WorkloadKey& key, const WinnerRecord& winner) {
   return "winner|" + text_of(key) + "|" + winner.config + "|" + winner.plan + "|" + winner.interface + "|" +
-         digest(winner.cubin) + "|" + winner.fallback.config + "|" + winner.fallback.plan + "|" +
-         digest(winner.fallback.cubin) + "|" + winner.provenance + "|" + winner.stored_at +
+         digest(winner.cubin) + "|" + winner.default_launch.config + "|" + winner.default_launch.plan + "|" +
+         digest(winner.default_launch.cubin) + "|" + winner.provenance + "|" + winner.stored_at +
          (winner.contended ? "|contended" : "|") +
          numbers({winner.time_us, winner.interval_low_us, winner.interval_high_us, winner.default_time_us,
                   winner.roofline});

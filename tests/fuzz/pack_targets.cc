@@ -61,11 +61,11 @@ class PackTarget : public Target {
     for (const StoredWinner& winner : family.winners) {
       const FamilyWinner& record = winner.record;
       lines.insert(record.workload.key.problem + "|" + record.workload.key.hardware.text() + "|" +
-                   record.config + "|" + record.interface + "|" + record.fallback_config + "|" +
-                   record.cubin_digest + "|" + record.fallback_cubin_digest + "|" + record.stored_at +
+                   record.config + "|" + record.interface + "|" + record.default_config + "|" +
+                   record.cubin_digest + "|" + record.default_cubin_digest + "|" + record.stored_at +
                    std::to_string(record.time_us));
       for (const auto& [id, name] : {std::pair(record.cubin, record.cubin_digest),
-                                     std::pair(record.fallback_cubin, record.fallback_cubin_digest)}) {
+                                     std::pair(record.default_cubin, record.default_cubin_digest)}) {
         try {
           if (id != 0) lines.insert("cubin|" + name + "|" + digest(layers.cubin(winner.layer, name)));
         } catch (const BrokenEnvironment&) {  // damaged, and said to be

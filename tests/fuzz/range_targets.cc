@@ -39,8 +39,8 @@ RangeState sample_state() {
   RangeState state{.ranges = "batch=2..32,context=64..1024", .cubins = {"tile=64", "tile=32"}};
   MeasuredCell cell{.problem = shape_of(2, 64).text(), .searched = true};
   cell.cubins = {{"tile=64", {testing::plain_config(64), 10}}, {"tile=32", {}}};
-  cell.fallback = MeasuredConfig{testing::plain_config(64), 12};
-  cell.fallback_cubin = "tile=64";
+  cell.measured_default = MeasuredConfig{testing::plain_config(64), 12};
+  cell.default_cubin = "tile=64";
   state.cells.push_back(cell);
   const std::string pick = testing::plain_config(64);
   state.shapes.push_back({.problem = shape_of(3, 100).text(),

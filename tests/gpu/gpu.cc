@@ -113,9 +113,9 @@ MeasurePolicy one_sample() {
   return policy;
 }
 
-std::size_t sample_size(std::size_t fallback) {
+std::size_t sample_size(std::size_t default_value) {
   const char* text = std::getenv("MOETUNE_GPU_SAMPLE");
-  return text != nullptr ? static_cast<std::size_t>(std::max(1, std::atoi(text))) : fallback;
+  return text != nullptr ? static_cast<std::size_t>(std::max(1, std::atoi(text))) : default_value;
 }
 
 }  // namespace moetune

@@ -36,7 +36,7 @@ void check_exact_reference(const Kernel& kernel, const Problem& problem, const C
 // Short trials: these tests ask whether a result is right, not how fast it is.
 MeasurePolicy one_sample();
 
-// Configurations to try a problem: MOETUNE_GPU_SAMPLE, or `fallback`.
-std::size_t sample_size(std::size_t fallback);
+// Configurations to try a problem: MOETUNE_GPU_SAMPLE, or `default_value`.
+std::size_t sample_size(std::size_t default_value);
 
 }  // namespace moetune

@@ -48,7 +48,7 @@ TEST_CASE("device fills equal host_values bit for bit, for every type, fill and 
   }
 }
 
-TEST_CASE("each of 16 copies of what describes uneven sequences in pages has another order of them") {
+TEST_CASE("each of 16 copies of what describes ragged sequences in pages has another order of them") {
   if (no_gpu()) return;
   const Kernel& kernel = find_kernel("decode_attention");
   const Problem problem = parse_problem(kernel.name(), kernel.schema(), nullptr,

@@ -8,7 +8,7 @@
 
 namespace moetune {
 
-// Small enough for the float64 reference on the CPU. A kernel without a list here gets its schema's fallbacks
+// Small enough for the float64 reference on the CPU. A kernel without a list here gets its schema's defaults
 // cut to the minimum of every integer dimension. None if MOETUNE_GPU_KERNEL names another kernel.
 std::vector<Problem> small_problems(const Kernel& kernel);
 

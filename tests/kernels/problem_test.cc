@@ -29,7 +29,7 @@ TEST_CASE("a problem names every dimension in schema order") {
         "batch=2,context=4096,dtype=fp16");
 }
 
-TEST_CASE("the user's dimensions stand over the preset's, and these over the fallbacks") {
+TEST_CASE("the user's dimensions stand over the preset's, and these over the defaults") {
   const Problem problem = parse_problem("toy", kSchema, &kPreset, "batch=64");
   CHECK(problem.kernel == "toy");
   CHECK(problem["batch"] == 64);

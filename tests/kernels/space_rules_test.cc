@@ -28,7 +28,7 @@ Space space_of(const Kernel& kernel) {
   return Space::parse(read_resource(path), path);
 }
 
-// Every named dimension drawn; integers near a preset's or the fallbacks.
+// Every named dimension drawn; integers near a preset's or the defaults.
 Problem draw_problem(const Kernel& kernel, Random& random) {
   for (;;) {
     const std::size_t choice = random.below(kernel.presets().size() + 1);

@@ -55,9 +55,9 @@ class ShippedPack {
     const HardwareKey& hardware = winner.workload.key.hardware;
     const std::string& problem = winner.workload.key.problem;
     check(family, "a winner", hardware, problem, winner.config, winner.interface, winner.cubin);
-    if (winner.fallback_config.empty()) return;
-    check(family, "a default", hardware, problem, winner.fallback_config, winner.fallback_interface,
-          winner.fallback_cubin);
+    if (winner.default_config.empty()) return;
+    check(family, "a default", hardware, problem, winner.default_config, winner.default_interface,
+          winner.default_cubin);
   }
 
   void check(const PackFamily& family, const FamilyRange& range) {
@@ -167,7 +167,7 @@ TEST_CASE("a pack of another parameter list is named, with what makes a new one"
     const FamilyWinner known = from.family_winners(family.kernel, family.family).front();
     WinnerRecord winner = from.winner(known.workload.id).value();
     winner.interface = "of other parameters";
-    winner.fallback.cubin.assign(100, 0);
+    winner.default_launch.cubin.assign(100, 0);
     Cache to = Cache::open(copy, Cache::Mode::create);
     to.put_winner(to.workload(known.workload.key, family.family), winner);
     to.seal("a test");

@@ -207,7 +207,7 @@ TEST_CASE("a file that cannot be used leaves the others") {
 TEST_CASE("MOETUNE_PIN and MOETUNE_RUNTIME choose for A/B tests") {
   const Folder folder;
   store(folder / "cache.db",
-        {{.problem = kShort, .config = plain_config(), .fallback_config = plain_config(32)}});
+        {{.problem = kShort, .config = plain_config(), .default_config = plain_config(32)}});
   const std::int64_t extents[] = {100, 1, 30000};
   const auto pick = [&](const char* name, const std::string& value, moetune_choice& choice,
                         std::string& config) {

@@ -82,7 +82,8 @@ void store(Cache& cache, const FakeWinner& winner) {
   static_cast<StoredLaunch&>(record) =
       launch_of(kernel, problem, winner.config.empty() ? usual_config(kernel, problem) : winner.config);
   if (!winner.interface.empty()) record.interface = winner.interface;
-  if (!winner.fallback_config.empty()) record.fallback = launch_of(kernel, problem, winner.fallback_config);
+  if (!winner.default_config.empty())
+    record.default_launch = launch_of(kernel, problem, winner.default_config);
   record.time_us = winner.time_us;
   record.interval_low_us = record.interval_high_us = winner.time_us;
   record.default_time_us = 2 * winner.time_us;

@@ -20,7 +20,7 @@ std::string plain_config(int tile = 64);
 struct FakeWinner {
   std::string problem;  // "batch=4,q_heads=8,kv_heads=1,context=512,page=16"; the rest as usual
   std::string config = plain_config();  // "": the kernel's own of that kind
-  std::string fallback_config;          // "": no default is stored
+  std::string default_config;           // "": no default is stored
   double time_us = 10;
   std::string interface;  // "": the right one
   bool contended = false;

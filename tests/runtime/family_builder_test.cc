@@ -49,7 +49,7 @@ std::string default_of(const char* problem_text) {
 
 TEST_CASE("a winner that is slower than the default serves nowhere, and its default does") {
   const Folder folder;
-  store_changed(folder, {.problem = kProblem, .fallback_config = default_of(kProblem)},
+  store_changed(folder, {.problem = kProblem, .default_config = default_of(kProblem)},
                 [](WinnerRecord& record, std::string&) { record.default_time_us = record.time_us / 2; });
   const Opened opened({folder / "changed.db"});
   moetune_family* const family = opened.family(kFamily);
@@ -72,7 +72,7 @@ TEST_CASE("a winner whose problem is of another family than its row says is not 
 TEST_CASE("a default whose cubin is damaged does not take the family down, and another layer's serves") {
   const Folder folder;
   const std::string far = "batch=64,q_heads=4,kv_heads=1,head_dim=64,context=4096,page=16";
-  const FakeWinner winner{.problem = kProblem, .fallback_config = default_of(far.c_str())};
+  const FakeWinner winner{.problem = kProblem, .default_config = default_of(far.c_str())};
   store(folder / "damaged.db", {winner});
   store(folder / "sound.db", {winner});
   {
@@ -109,7 +109,7 @@ TEST_CASE("MOETUNE_RUNTIME=default serves each problem's own default") {
   const std::string near = default_of(kProblem), other = default_of(far.c_str());
   REQUIRE(near != other);
   store(folder / "cache.db",
-        {{.problem = kProblem, .fallback_config = near}, {.problem = far, .fallback_config = other}});
+        {{.problem = kProblem, .default_config = near}, {.problem = far, .default_config = other}});
   ::setenv("MOETUNE_RUNTIME", "default", 1);
   const Opened opened({folder / "cache.db"});
   moetune_family* const family = opened.family(kFamily);
@@ -133,8 +133,8 @@ TEST_CASE("a winner that met another default than today's serves its own cell al
   for (const bool has_met : {true, false}) {
     const Folder folder;
     store(folder / "winner.db",
-          {{.problem = own, .fallback_config = has_met ? todays : plain_config(32), .time_us = 5000}});
-    store(folder / "default.db", {{.problem = far, .fallback_config = todays}});
+          {{.problem = own, .default_config = has_met ? todays : plain_config(32), .time_us = 5000}});
+    store(folder / "default.db", {{.problem = far, .default_config = todays}});
     const Opened opened({folder / "winner.db", folder / "default.db"});
     moetune_family* const family = opened.family(kFamily);
     CHECK(opened.explain(family, pick(family, 64, 4096))["kind"] == "exact");
@@ -194,7 +194,7 @@ TEST_CASE(
   const Folder folder;
   const std::string far = "batch=64,q_heads=4,kv_heads=1,head_dim=64,context=4096,page=16";
   store(folder / "pack.db",
-        {{.problem = far, .fallback_config = default_of(far.c_str()), .time_us = 5000, .sm_count = 6}});
+        {{.problem = far, .default_config = default_of(far.c_str()), .time_us = 5000, .sm_count = 6}});
   store(folder / "own.db", {{.problem = kProblem}});
   const Opened opened({folder / "own.db", folder / "pack.db"});
   const nlohmann::json choice =

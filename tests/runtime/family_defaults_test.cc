@@ -25,7 +25,7 @@ std::optional<Problem> random_problem(const Kernel& kernel, Random& draw) {
       problem.dims.set(dimension.name,
                        Value::named(dimension.names[position], static_cast<std::int64_t>(position)));
     } else if (draw.below(2) == 0) {
-      problem.dims.set(dimension.name, dimension.fallback);
+      problem.dims.set(dimension.name, dimension.default_value);
     } else {
       const std::int64_t value = (std::int64_t{1} << draw.below(9)) - (draw.below(4) == 0 ? 1 : 0);
       problem.dims.set(dimension.name,
@@ -49,7 +49,7 @@ SlowDefault slow_default(const Kernel& kernel, const FamilyInterface& interface,
                          const DeviceLimits& limits, const TablePoint& point, const Extents& like) {
   try {
     Problem problem = kernel.problem_of(kernel.specialization(of), interface.extents_at(point, like));
-    if (point.uneven) interface.make_uneven(problem);
+    if (point.ragged) interface.make_ragged(problem);
     const auto config = shared_space(kernel.name()).default_config(expression_environment(problem, limits));
     return {config ? config->text() : "", problem.text()};
   } catch (const BadInput&) {
@@ -76,7 +76,7 @@ TEST_CASE("a family's defaults are the space's, on every kernel, architecture an
       for (int i = 0; i < 60; ++i) {
         TablePoint point = interface->table_point_of(*problem);
         for (std::int64_t& position : point.position) position = power(draw, draw.below(4) == 0 ? 40 : 18);
-        point.uneven = interface->has_uneven() && draw.below(2) == 0;
+        point.ragged = interface->has_ragged() && draw.below(2) == 0;
         const SlowDefault expected = slow_default(*kernel, *interface, *problem, limits, point, like);
         const Config* const config = fast.at(point);
         REQUIRE((config != nullptr ? config->text() : "") == expected.config);

@@ -31,7 +31,7 @@ RangeChoice choose(const std::vector<Entry>& entries, const std::vector<Cell>& c
 }
 
 constexpr ChoiceKind exact = ChoiceKind::exact, nearest = ChoiceKind::nearest,
-                     fallback = ChoiceKind::fallback;
+                     by_default = ChoiceKind::by_default;
 constexpr Cell kEmpty{};
 
 }  // namespace
@@ -50,7 +50,7 @@ TEST_CASE("a range is exact only if one choice was measured in each of its cells
   CHECK(partly.cell == Cell{0, nearest});
   CHECK(partly.missed == 200);
   CHECK(choose({{"a"}}, {{0, exact}, kEmpty}).cell == Cell{0, nearest});
-  CHECK(choose({{"d"}}, {{0, fallback}, {0, fallback}}).cell == Cell{0, fallback});
+  CHECK(choose({{"d"}}, {{0, by_default}, {0, by_default}}).cell == Cell{0, by_default});
 }
 
 TEST_CASE("of equally distant ones the range table's least loss decides, then the first") {

@@ -44,9 +44,10 @@ int open_files_below(const fs::path& folder) {
 void store_with_damaged_default(const fs::path& file, const std::string& config) {
   const Kernel& kernel = find_kernel("decode_attention");
   const Problem problem = parse_problem(kernel.name(), kernel.schema(), nullptr, kProblem);
-  const auto fallback =
+  const auto space_default =
       shared_space(kernel.name()).default_config(expression_environment(problem, fake_device().limits));
-  store(file, {{.problem = kProblem, .config = config, .fallback_config = fallback->text(), .time_us = 5}});
+  store(file,
+        {{.problem = kProblem, .config = config, .default_config = space_default->text(), .time_us = 5}});
   Database(file, Database::Access::read_write, std::chrono::seconds(5))
       .execute("UPDATE cubins SET frame = zeroblob(40) WHERE id = (SELECT max(fallback_cubin) FROM winners)");
 }

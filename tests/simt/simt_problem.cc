@@ -54,9 +54,9 @@ std::vector<Config> SimtProblem::sample(std::size_t count, Rules rules) const {
   return chosen;
 }
 
-std::size_t simt_sample(std::size_t fallback) {
+std::size_t simt_sample(std::size_t default_value) {
   const char* const text = std::getenv("MOETUNE_SIMT_SAMPLE");
-  return text != nullptr ? static_cast<std::size_t>(std::atoi(text)) : fallback;
+  return text != nullptr ? static_cast<std::size_t>(std::atoi(text)) : default_value;
 }
 
 bool is_same(const std::string&, double got, double right) {

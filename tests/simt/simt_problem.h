@@ -42,8 +42,8 @@ struct SimtProblem {
   HostTensors run_plan(const Plan& plan, std::uint64_t schedule, bool exact, int times) const;
 };
 
-// Configurations to try a problem: MOETUNE_SIMT_SAMPLE, for more than CI has time for, or `fallback`.
-std::size_t simt_sample(std::size_t fallback);
+// Configurations to try a problem: MOETUNE_SIMT_SAMPLE, for more than CI has time for, or `default_value`.
+std::size_t simt_sample(std::size_t default_value);
 
 // Whether a value of the named output is right.
 using IsRight = std::function<bool(const std::string& output, double got, double right)>;

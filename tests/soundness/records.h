@@ -50,7 +50,7 @@ inline WinnerRecord decode_winner(const Workload& of) {
   const Problem problem = stored_problem(decode(), of.key);
   WinnerRecord winner;
   static_cast<StoredLaunch&>(winner) = decode_launch(problem);
-  winner.fallback = decode_launch(problem, 32);
+  winner.default_launch = decode_launch(problem, 32);
   winner.time_us = 100;
   winner.interval_low_us = 99;
   winner.interval_high_us = 101;

@@ -49,7 +49,7 @@ TEST_CASE("an honest winner and an honest table are sound, of today's sources an
   CHECK(refused(uncompiled) == "");
   WinnerRecord without = decode_winner(of);
   without.cubin.clear();
-  without.fallback.cubin.clear();
+  without.default_launch.cubin.clear();
   CHECK(why_unsound(of, without, WinnerParts::without_cubins, known()) == "");
 }
 

@@ -74,10 +74,10 @@ TEST_CASE("a winner's plan and cubin come back as they were stored") {
       to_winner(winner, timed(10), winner, &baseline, 0.9, {.strategy = "local", .trials = 200});
   CHECK(record.default_time_us == 20);
   CHECK(record.roofline == 0.9);
-  CHECK(record.fallback.config == record.config);
-  CHECK(record.fallback.cubin == record.cubin);
+  CHECK(record.default_launch.config == record.config);
+  CHECK(record.default_launch.cubin == record.cubin);
   CHECK(record.interface == interface_digest(winner.plan.unit, winner.plan));
-  CHECK(to_winner(winner, timed(10), {}, nullptr, 0, {}).fallback.config.empty());
+  CHECK(to_winner(winner, timed(10), {}, nullptr, 0, {}).default_launch.config.empty());
 
   const Candidate loaded = from_winner(record, winner.config);
   CHECK(loaded.plan.unit == winner.plan.unit);

@@ -180,8 +180,8 @@ TEST_CASE("a default that is far from the fastest has the time of its trial, in 
   DuelingCell dueling;
   auto& [recorded, context, settings, met, session, meter] = dueling;
   REQUIRE(session.default_config());
-  const Config fallback = *session.default_config();
-  const double trial_us = made_up_time(fallback, session.space_file()->parameters(), 256);
+  const Config space_default = *session.default_config();
+  const double trial_us = made_up_time(space_default, session.space_file()->parameters(), 256);
   const std::string fast = cubins_of(session, meter).begin()->second;
   for (const bool meets : {false, true}) {
     CAPTURE(meets);
@@ -191,12 +191,12 @@ TEST_CASE("a default that is far from the fastest has the time of its trial, in 
     meter.begin(false);
     MeasuredCell cell{.problem = session.problem().text()};
     meter.measure({{fast, {}}}, effort, cell);
-    CHECK((std::ranges::find(met.configs, fallback.text()) != met.configs.end()) == meets);
-    REQUIRE(cell.fallback);
-    CHECK(cell.fallback->config == fallback.text());
-    CHECK(cell.fallback->time_us == doctest::Approx(kSlowDuel * trial_us).epsilon(1e-5));
-    CHECK(cell.fallback_cubin == meter.cubin_of(fallback));
-    CHECK(cell.fallback->time_us > 1.0001 * cell.cubins.at(fast).time_us);
+    CHECK((std::ranges::find(met.configs, space_default.text()) != met.configs.end()) == meets);
+    REQUIRE(cell.measured_default);
+    CHECK(cell.measured_default->config == space_default.text());
+    CHECK(cell.measured_default->time_us == doctest::Approx(kSlowDuel * trial_us).epsilon(1e-5));
+    CHECK(cell.default_cubin == meter.cubin_of(space_default));
+    CHECK(cell.measured_default->time_us > 1.0001 * cell.cubins.at(fast).time_us);
   }
 }
 

@@ -83,12 +83,12 @@ TEST_CASE(
     RangePlan& plan = *made.plan;
     plan.fill();
     std::set<std::int64_t> contexts, batches;
-    std::size_t uneven = 0;
+    std::size_t ragged = 0;
     for (const PlannedProblem& cell : plan.cells()) {
       if (cell.position[1] < 256) continue;
       contexts.insert(cell.problem.dims.at("context").number);
-      if (cell.uneven) ++uneven;
-      if (!cell.uneven) batches.insert(cell.problem.dims.at("batch").number);
+      if (cell.ragged) ++ragged;
+      if (!cell.ragged) batches.insert(cell.problem.dims.at("batch").number);
     }
     REQUIRE(contexts.size() == 1);
     CHECK(*contexts.begin() > 256);
@@ -96,7 +96,7 @@ TEST_CASE(
     CHECK(batches.size() > 12);
     CHECK(*batches.begin() == 1);
     CHECK(*batches.rbegin() == 64);
-    if (plan.ranges()[1].first == 128) CHECK(uneven > 5);  // longer ones are longer than what they see
+    if (plan.ranges()[1].first == 128) CHECK(ragged > 5);  // longer ones are longer than what they see
     CHECK(plan.left_out().empty());
   }
 }
@@ -168,12 +168,12 @@ TEST_CASE("ragged cells have the places of full ones in the table, of as many se
   std::size_t twice = 0;
   for (const PlannedProblem& cell : plan.cells()) {
     const auto [rows, context] = std::pair(cell.position[0], cell.position[1]);
-    (cell.uneven ? ragged : full)[context].insert(rows);
+    (cell.ragged ? ragged : full)[context].insert(rows);
     const std::int64_t batch = session.kernel()->extents_of(cell.problem)[0];
     CHECK(batch <= 64);
     CHECK(2 * batch >= rows);
-    if (!cell.uneven) CHECK(rows == 2 * batch);
-    twice += cell.uneven && batch >= rows ? 1 : 0;
+    if (!cell.ragged) CHECK(rows == 2 * batch);
+    twice += cell.ragged && batch >= rows ? 1 : 0;
     const PlannedProblem again = plan.cell_of(cell.problem);
     CHECK(again.position == cell.position);  // as an earlier search's is restored
   }

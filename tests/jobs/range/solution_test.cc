@@ -12,8 +12,8 @@ MeasuredCell cell_with(const std::string& problem, const std::string& config, do
                        double default_us) {
   MeasuredCell cell{.problem = problem};
   cell.cubins = {{"a", {config, time_us}}, {"d", {"d0", default_us}}};
-  cell.fallback = MeasuredConfig{"d0", default_us};
-  cell.fallback_cubin = "d";
+  cell.measured_default = MeasuredConfig{"d0", default_us};
+  cell.default_cubin = "d";
   return cell;
 }
 
@@ -40,7 +40,7 @@ TEST_CASE("what is slower than the default is not picked, though the bound would
   REQUIRE(solution.table.cells.size() == 2);
   CHECK(solution.table.cells[1].config == "d0");
   // Without a default there is nothing else.
-  state.cells[1].fallback.reset();
+  state.cells[1].measured_default.reset();
   state.cells[1].cubins.erase("d");
   CHECK(solve(state, 0.02, 4).table.cells[1] == RangeCell{"two", "a1", 12.01, 0, 12.01, ""});
 }

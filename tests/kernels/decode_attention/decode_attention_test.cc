@@ -136,7 +136,7 @@ TEST_CASE(
         std::vector<std::int32_t>{777});
 }
 
-TEST_CASE("uneven sequences in pages may change places while measuring, others stay") {
+TEST_CASE("ragged sequences in pages may change places while measuring, others stay") {
   const std::map<std::string, Buffer> paged =
       buffers_by_name(problem("batch=40,context=777,page=16,lengths=ragged"));
   CHECK(paged.at("lengths").sequences == 40);

@@ -21,24 +21,24 @@ std::unique_ptr<const FamilyInterface> family(const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("a batch is uneven if its contexts fill less than nine tenths of what the longest would") {
+TEST_CASE("a batch is ragged if its contexts fill less than nine tenths of what the longest would") {
   const auto all = family("batch=8,q_heads=32,kv_heads=8,context=4096");
-  CHECK_FALSE(all->table_point({8, 8, 4096}, 8 * 4096).uneven);
-  CHECK_FALSE(all->table_point({8, 8, 4096}, 8 * 3700).uneven);
-  CHECK(all->table_point({8, 8, 4096}, 8 * 3600).uneven);
-  CHECK(all->table_point({8, 8, 4096}, 0).uneven);
-  CHECK_FALSE(all->table_point({1, 8, 4096}, 0).uneven);
+  CHECK_FALSE(all->table_point({8, 8, 4096}, 8 * 4096).ragged);
+  CHECK_FALSE(all->table_point({8, 8, 4096}, 8 * 3700).ragged);
+  CHECK(all->table_point({8, 8, 4096}, 8 * 3600).ragged);
+  CHECK(all->table_point({8, 8, 4096}, 0).ragged);
+  CHECK_FALSE(all->table_point({1, 8, 4096}, 0).ragged);
 }
 
 TEST_CASE("with a window a batch is even once most sequences are longer than what they see") {
   const auto windowed = family("batch=8,q_heads=64,kv_heads=8,head_dim=64,context=4096,window=128");
-  CHECK_FALSE(windowed->table_point({8, 8, 4096}, 8 * 1000).uneven);
-  CHECK_FALSE(windowed->table_point({8, 8, 4096}, 0).uneven);
-  CHECK(windowed->table_point({8, 8, 4096}, 8 * 200).uneven);
-  CHECK(windowed->table_point({8, 8, 128}, 0).uneven);
+  CHECK_FALSE(windowed->table_point({8, 8, 4096}, 8 * 1000).ragged);
+  CHECK_FALSE(windowed->table_point({8, 8, 4096}, 0).ragged);
+  CHECK(windowed->table_point({8, 8, 4096}, 8 * 200).ragged);
+  CHECK(windowed->table_point({8, 8, 128}, 0).ragged);
   const Problem ragged =
       problem_of("batch=8,q_heads=64,kv_heads=8,head_dim=64,context=4096,window=128,lengths=ragged");
-  CHECK_FALSE(windowed->table_point_of(ragged).uneven);
+  CHECK_FALSE(windowed->table_point_of(ragged).ragged);
 }
 
 TEST_CASE("with a window, contexts of two windows and more lie at one place") {
@@ -56,11 +56,11 @@ TEST_CASE("with a window, contexts of two windows and more lie at one place") {
 }
 
 TEST_CASE(
-    "an uneven batch lies where the full batch of its total does, but at no less than a quarter of its own") {
+    "a ragged batch lies where the full batch of its total does, but at no less than a quarter of its own") {
   const auto all = family("batch=8,q_heads=32,kv_heads=8,context=4096");
   const auto rows = [&](std::int64_t batch, std::int64_t total) {
     const TablePoint point = all->table_point({batch, 8, 4096}, total);
-    CHECK(point.uneven);
+    CHECK(point.ragged);
     CHECK(point.position[1] == 4096);
     return point.position[0];
   };
@@ -101,7 +101,7 @@ TEST_CASE("no batch lies past its family's last point, nor past the extents of i
       REQUIRE(there[0] <= most[0]);
       REQUIRE(there[1] <= most[1]);
       REQUIRE(there[2] >= extents[2]);
-      if (point.uneven) REQUIRE(there[0] * most[1] < 4 * point.position[0] + most[1]);
+      if (point.ragged) REQUIRE(there[0] * most[1] < 4 * point.position[0] + most[1]);
     }
   }
 }
@@ -112,7 +112,7 @@ TEST_CASE("the extents of a place lie there, with the total unknown") {
     const TablePoint point = all->table_point({batch, 8, 4096}, 0);
     const Extents extents = all->extents_at(point, {1, 8, 1});
     CHECK(all->table_point(extents, 0).position == point.position);
-    CHECK(all->table_point(extents, 0).uneven);
+    CHECK(all->table_point(extents, 0).ragged);
   }
 }
 

@@ -164,16 +164,16 @@ TEST_CASE(
   CHECK(family->table_point({4, 8, 512, 2048}, 2048).position == at(4 * 8, 512, 2048).position);
   CHECK_FALSE(family->table_point({64, 8, 16, 16}, 1024).position ==
               family->table_point({1, 8, 1024, 1024}, 1024).position);
-  CHECK_FALSE(family->table_point({4, 8, 512, 2048}, 2048).uneven);
-  CHECK_FALSE(family->table_point({4, 8, 512, 2048}, 1850).uneven);
-  CHECK(family->table_point({4, 8, 512, 2048}, 1800).uneven);
-  CHECK(family->table_point({4, 8, 512, 2048}, 0).uneven);
-  CHECK_FALSE(family->table_point({1, 8, 512, 2048}, 0).uneven);
+  CHECK_FALSE(family->table_point({4, 8, 512, 2048}, 2048).ragged);
+  CHECK_FALSE(family->table_point({4, 8, 512, 2048}, 1850).ragged);
+  CHECK(family->table_point({4, 8, 512, 2048}, 1800).ragged);
+  CHECK(family->table_point({4, 8, 512, 2048}, 0).ragged);
+  CHECK_FALSE(family->table_point({1, 8, 512, 2048}, 0).ragged);
   const Problem full = problem("batch=16,seqlen_q=512,seqlen_kv=2048");
   Problem ragged = full;
-  family->make_uneven(ragged);
-  CHECK_FALSE(family->table_point_of(full).uneven);
-  CHECK(family->table_point_of(ragged).uneven);
+  family->make_ragged(ragged);
+  CHECK_FALSE(family->table_point_of(full).ragged);
+  CHECK(family->table_point_of(ragged).ragged);
 
   // Back: with as many KV heads as asked for, and no fewer tokens than new ones.
   const auto is = [&](const TablePoint& point, const Extents& like, const Extents& right) {

@@ -157,7 +157,7 @@ TEST_CASE("every shape has a default on every architecture, which fits the devic
   }
 }
 
-TEST_CASE("the default of paged KV has heads packed where uneven sequences or a window leave blocks empty") {
+TEST_CASE("the default of paged KV has heads packed where ragged sequences or a window leave blocks empty") {
   const auto default_of = [](const std::string& text) {
     return space()
         .default_config(expression_environment(problem(text), limits_of_architecture("sm_90a")))
@@ -170,23 +170,23 @@ TEST_CASE("the default of paged KV has heads packed where uneven sequences or a 
     CHECK(space().parse_config(values, &config).text() == config.text());
   };
   const std::string qwen = "q_heads=32,kv_heads=4,", gpt = "q_heads=64,kv_heads=8,head_dim=64,";
-  const std::string uneven = ",lengths=ragged", four = "batch=4,seqlen_q=293,seqlen_kv=4171,";
-  has(qwen + four + "page=64" + uneven, "warpgroups=2,tile=128,packed=1,ping_pong=0,schedule=grid,splits=1");
-  has(qwen + four + "page=16" + uneven, "warpgroups=2,tile=176,packed=1,ping_pong=0,schedule=grid,splits=1");
-  has(qwen + "batch=4,seqlen_q=128,seqlen_kv=11638,page=64" + uneven, "packed=1,schedule=grid,splits=4");
-  has(qwen + "batch=4,seqlen_q=128,seqlen_kv=900,page=64" + uneven, "packed=1,schedule=grid,splits=1");
+  const std::string ragged = ",lengths=ragged", four = "batch=4,seqlen_q=293,seqlen_kv=4171,";
+  has(qwen + four + "page=64" + ragged, "warpgroups=2,tile=128,packed=1,ping_pong=0,schedule=grid,splits=1");
+  has(qwen + four + "page=16" + ragged, "warpgroups=2,tile=176,packed=1,ping_pong=0,schedule=grid,splits=1");
+  has(qwen + "batch=4,seqlen_q=128,seqlen_kv=11638,page=64" + ragged, "packed=1,schedule=grid,splits=4");
+  has(qwen + "batch=4,seqlen_q=128,seqlen_kv=900,page=64" + ragged, "packed=1,schedule=grid,splits=1");
   has(gpt + four + "page=64", "warpgroups=3,tile=128,stages=3,packed=1,schedule=dynamic,section=32");
-  has(gpt + four + "page=64" + uneven, "warpgroups=3,tile=128,stages=3,packed=1,schedule=dynamic,section=0");
-  has(gpt + four + "page=16,window=128" + uneven, "warpgroups=3,tile=64,packed=1,schedule=static,section=0");
+  has(gpt + four + "page=64" + ragged, "warpgroups=3,tile=128,stages=3,packed=1,schedule=dynamic,section=0");
+  has(gpt + four + "page=16,window=128" + ragged, "warpgroups=3,tile=64,packed=1,schedule=static,section=0");
   has(gpt + four + "page=64,window=128", "warpgroups=3,tile=64,query_stages=2,packed=1,schedule=static");
   // As many blocks as SMs at most: all run at once.
   has(gpt + "batch=2,seqlen_q=128,seqlen_kv=4096,page=64,window=128", "tile=64,packed=1,schedule=grid");
-  has(gpt + "batch=2,seqlen_q=128,seqlen_kv=4096,page=64" + uneven, "tile=128,packed=1,schedule=grid");
+  has(gpt + "batch=2,seqlen_q=128,seqlen_kv=4096,page=64" + ragged, "tile=128,packed=1,schedule=grid");
   // What was not measured keeps the default of contiguous KV.
   for (const std::string& text :
-       {qwen + four + "page=0" + uneven, qwen + four + "page=64", gpt + four + "page=0,window=128",
-        qwen + four + "page=64,window=1024" + uneven, qwen + four + "page=64,kv_dtype=e4m3" + uneven,
-        qwen + "batch=64,seqlen_q=4096,seqlen_kv=4171,page=64" + uneven, gpt + four + "page=64,causal=0"})
+       {qwen + four + "page=0" + ragged, qwen + four + "page=64", gpt + four + "page=0,window=128",
+        qwen + four + "page=64,window=1024" + ragged, qwen + four + "page=64,kv_dtype=e4m3" + ragged,
+        qwen + "batch=64,seqlen_q=4096,seqlen_kv=4171,page=64" + ragged, gpt + four + "page=64,causal=0"})
     has(text, "packed=0");
 }
 
