@@ -116,8 +116,7 @@ Figures measure(Served& served, const DecodeTraffic& traffic, const std::string&
   JobTarget target;
   target.workload = {.kernel = kKernel, .problem = traffic.problem, .preset = traffic.preset};
   target.cache.path = folder + "/pack_bench.db";
-  GpuSession opened(target, {}, "pack_bench", {});
-  Session& session = opened.session;
+  Session session = gpu_session(target, {}, "pack_bench", {});
   const Kernel& kernel = *session.kernel();
   const std::optional<Served::Choice> choice = served.choose(kernel, session.problem(), traffic.total);
   const Candidate default_candidate = session.compile(session.default_config().value());

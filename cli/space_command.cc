@@ -63,19 +63,19 @@ Counted count(const Kernel& kernel, const Problem& problem, const DeviceLimits& 
 }
 
 Counted count_on_device(const JobTarget& target) {
-  const DeviceChoice choice =
-      choose_device(target.device, target.workload, {.may_stand_in = true, .objective = kAnyObjective});
+  const DeviceChoice choice = choose_device(target.device, target.workload,
+                                            {.replay = {.may_stand_in = true, .objective = kAnyObjective}});
   const DeviceInfo& info = choice.device->info();
   if (choice.recording != nullptr) {
-    return {choice.kernel_name,
-            choice.problem.text(),
+    return {choice.what.problem.kernel,
+            choice.what.problem.text(),
             info.key.name + ", recorded",
             choice.recording->space,
             std::nullopt,
             "",
             choice.recording->space.size()};
   }
-  return count(*choice.kernel, choice.problem, info.limits, info.key.name);
+  return count(*choice.what.kernel, choice.what.problem, info.limits, info.key.name);
 }
 
 Counted count_for(const std::string& architecture, const JobTarget& target, const Output& output) {

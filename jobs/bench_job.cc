@@ -153,8 +153,7 @@ Document row_document(const Subject& subject, const BenchRow& row) {
 }  // namespace
 
 BenchResult bench(const BenchRequest& request, const JobContext& context) {
-  GpuSession opened(request.target, request.config, "bench", context, request.timing);
-  Session& session = opened.session;
+  Session session = gpu_session(request.target, request.config, "bench", context, request.timing);
   BenchResult result{.subject = session.subject()};
   try {
     const std::vector<Contestant> all =

@@ -148,7 +148,8 @@ std::optional<double> measure_ceiling(const DeviceInfo& device, const Target& ta
                                       const JobContext& context) {
   const WorkloadSpec workload{.kernel = target.kernel, .problem = target.problem};
   ContentionStop stop(context);
-  Session session(choose_gpu(device.id, workload, "calibrate"), {.cache = cache}, stop.events());
+  Session session(choose_device(device.id, workload, {.gpu_job = "calibrate"}), {.cache = cache},
+                  stop.events());
   const std::optional<double> time = best_time(session, target, quiet_wait_s, stop);
   if (!time) return std::nullopt;
   const double value = value_of(figure_of(target), session.cost(), *time);

@@ -189,7 +189,7 @@ bool is_recorded(const std::filesystem::path& file, const Session& session, cons
 RecordResult record(const RecordRequest& request, const JobContext& context) {
   check_output(request.output);
   const JobTarget& target = request.target;
-  Session session(choose_gpu(target.device, target.workload, "record"),
+  Session session(choose_device(target.device, target.workload, {.gpu_job = "record"}),
                   {.cache = target.cache, .threads = request.threads, .purpose = Purpose::recording},
                   context.events);
   const Ceilings ceilings = known_ceilings(session, request, context);
@@ -202,7 +202,7 @@ RecordRangeResult record_range(const RecordRangeRequest& request, const JobConte
                                const std::function<void(const RecordResult&)>& ended) {
   const RecordRequest& one = request.one;
   check_folder(one.output);
-  Session session(choose_gpu(one.target.device, one.target.workload, "record"),
+  Session session(choose_device(one.target.device, one.target.workload, {.gpu_job = "record"}),
                   {.cache = one.target.cache, .threads = one.threads, .purpose = Purpose::recording},
                   context.events);
   const RangePlan plan(session, problem_of(*session.kernel(), one.target.workload), request.over);

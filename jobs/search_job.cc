@@ -79,8 +79,9 @@ std::vector<History> search_hints(Session& session, const JobContext& context) {
 
 SearchResult search(const SearchRequest& request, const JobContext& context) {
   check_strategy(request.settings.strategy);
-  Session session(choose_device(request.target.device, request.target.workload, request.target.replay,
-                                waits_of(context, request.settings.time_budget_s)),
+  Session session(choose_device(request.target.device, request.target.workload,
+                                {.replay = request.target.replay,
+                                 .waits = waits_of(context, request.settings.time_budget_s)}),
                   {.cache = request.target.cache,
                    .no_compile = request.no_compile,
                    .threads = request.threads,

@@ -71,8 +71,7 @@ bool VerifyResult::right() const {
 }
 
 VerifyResult verify(const VerifyRequest& request, const JobContext& context) {
-  GpuSession opened(request.target, request.config, "verify", context);
-  Session& session = opened.session;
+  Session session = gpu_session(request.target, request.config, "verify", context);
   const bool stored = !request.config.has_value();
   VerifyResult result{.subject = session.subject(),
                       .stored = stored,

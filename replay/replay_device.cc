@@ -38,14 +38,9 @@ std::string origin_of(const std::vector<std::shared_ptr<const Recording>>& recor
 
 }  // namespace
 
-ReplayDevice::ReplayDevice(std::shared_ptr<const Recording> recording, std::string id,
+ReplayDevice::ReplayDevice(std::vector<std::shared_ptr<const Recording>> recordings, std::string id,
                            std::chrono::milliseconds pace)
-    : ReplayDevice(std::vector{std::move(recording)}, std::move(id)) {
-  pace_ = pace;
-}
-
-ReplayDevice::ReplayDevice(std::vector<std::shared_ptr<const Recording>> recordings, std::string id)
-    : recordings_(std::move(recordings)), recording_(recordings_.at(0)) {
+    : recordings_(std::move(recordings)), recording_(recordings_.at(0)), pace_(pace) {
   info_.key = recording_->hardware;
   info_.key.origin = origin_of(recordings_);
   info_.limits = recording_->limits;

@@ -20,11 +20,10 @@ class ReplayDevice : public Device {
   // `id` is what the user calls it: "replay:FILE". Results carry the recorded GPU's key with the origin
   // "replay:DIGEST", so that they are never taken for measured ones.
   // `pace`: what a trial takes, for simulations; a duel as long for each finalist.
-  ReplayDevice(std::shared_ptr<const Recording> recording, std::string id,
-               std::chrono::milliseconds pace = std::chrono::milliseconds(0));
-  // Recordings of one kernel and GPU, each of another problem: open() chooses. At least one; before it the first
+  // `recordings`: at least one, of one kernel and GPU, each of another problem. open() chooses; before it the first
   // serves.
-  ReplayDevice(std::vector<std::shared_ptr<const Recording>> recordings, std::string id);
+  ReplayDevice(std::vector<std::shared_ptr<const Recording>> recordings, std::string id,
+               std::chrono::milliseconds pace = std::chrono::milliseconds(0));
 
   const DeviceInfo& info() const override { return info_; }
 
@@ -44,7 +43,7 @@ class ReplayDevice : public Device {
   std::vector<std::shared_ptr<const Recording>> recordings_;
   std::shared_ptr<const Recording> recording_;  // of the open problem
   DeviceInfo info_;
-  std::chrono::milliseconds pace_{0};
+  std::chrono::milliseconds pace_;
 };
 
 }  // namespace moetune

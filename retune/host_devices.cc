@@ -26,13 +26,13 @@ std::vector<std::string> parts_of(const std::string& text) {
 std::vector<NightDevice> night_devices(const std::string& text) {
   std::vector<NightDevice> devices;
   if (text == "all" || text == "auto") {
-    const GpuList list = list_gpus();
-    for (const DeviceInfo& gpu : list.gpus) devices.push_back({gpu.id, gpu});
-    if (devices.empty()) throw BrokenEnvironment(no_gpu_text("retune", list.why_empty));
+    const CudaDeviceList list = list_gpus();
+    for (const DeviceInfo& gpu : list.devices) devices.push_back({gpu.id, gpu});
+    if (devices.empty()) throw BrokenEnvironment(no_gpu_text("retune", list.why_empty, true));
     return devices;
   }
   std::set<std::string> gpus;
-  std::optional<GpuList> list;
+  std::optional<CudaDeviceList> list;
   for (const std::string& part : parts_of(text)) {
     devices.push_back({part, std::nullopt});
     if (part.starts_with("replay:")) require_recording(part);
@@ -40,7 +40,7 @@ std::vector<NightDevice> night_devices(const std::string& text) {
     if (!is_gpu_name(part))
       throw BadField("device", "'" + part + "' in a list is no GPU; it would be cuda:0,cuda:1 or all");
     if (!list) list = list_gpus();
-    const DeviceInfo& gpu = list->gpus[named_gpu(list->gpus, part)];
+    const DeviceInfo& gpu = list->devices[named_gpu(list->devices, part)];
     devices.back() = {gpu.id, gpu};
     if (!gpus.insert(gpu.id).second)
       throw BadField("device", "'" + part + "' names a GPU that the list has already");

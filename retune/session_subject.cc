@@ -17,8 +17,11 @@ constexpr double kEarlierConditions = 0.25;  // as far as a dimension changed by
 
 DeviceChoice choose_or_move(const JobTarget& target, std::optional<DeviceChoice> opened,
                             const JobContext& context) {
-  return opened ? choose_opened(*std::move(opened), target.workload)
-                : choose_device(target.device, target.workload, target.replay, waits_of(context));
+  if (!opened)
+    return choose_device(target.device, target.workload,
+                         {.replay = target.replay, .waits = waits_of(context)});
+  opened->what = kernel_problem(target.workload);
+  return *std::move(opened);
 }
 
 }  // namespace

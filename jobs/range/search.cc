@@ -28,13 +28,15 @@ bool has(const std::vector<std::string>& names, const std::string& name) {
 RangeSearch::RangeSearch(const RangeRequest& request, const JobContext& context)
     : request_(request),
       context_(context),
-      session_(choose_family_device(request.target.device, request.target.workload, request.target.replay,
-                                    waits_of(context, request.time_s)),
-               {.cache = request.target.cache,
-                .no_compile = request.no_compile,
-                .threads = request.threads,
-                .timing = request.settings.policy.timing},
-               context.events),
+      session_(
+          choose_device(
+              request.target.device, request.target.workload,
+              {.replay = request.target.replay, .family = true, .waits = waits_of(context, request.time_s)}),
+          {.cache = request.target.cache,
+           .no_compile = request.no_compile,
+           .threads = request.threads,
+           .timing = request.settings.policy.timing},
+          context.events),
       base_(problem_of(*session_.kernel(), request.target.workload)),
       plan_(session_, base_, request.over),
       meter_(session_, request_.settings, context_),

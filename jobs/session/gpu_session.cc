@@ -18,17 +18,16 @@ void check_config_text(const JobTarget& target, const std::optional<std::string>
   }
 }
 
-DeviceChoice stoppable(DeviceChoice choice, std::stop_token stop) {
-  choice.device->set_stop(std::move(stop));
-  return choice;
-}
-
 }  // namespace
 
-GpuSession::GpuSession(const JobTarget& target, const std::optional<std::string>& config,
-                       std::string_view job, const JobContext& context, Timing timing)
-    : session((check_config_text(target, config),
-               stoppable(choose_gpu(target.device, target.workload, job, waits_of(context)), context.stop)),
-              {.cache = target.cache, .timing = timing, .stop = context.stop}, context.events) {}
+Session gpu_session(const JobTarget& target, const std::optional<std::string>& config, std::string_view job,
+                    const JobContext& context, Timing timing) {
+  check_config_text(target, config);
+  DeviceChoice choice =
+      choose_device(target.device, target.workload, {.gpu_job = job, .waits = waits_of(context)});
+  choice.device->set_stop(context.stop);
+  return Session(std::move(choice), {.cache = target.cache, .timing = timing, .stop = context.stop},
+                 context.events);
+}
 
 }  // namespace moetune

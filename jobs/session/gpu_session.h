@@ -10,13 +10,9 @@
 
 namespace moetune {
 
-struct GpuSession {
-  // Reads `config`, if there is one, before a GPU is looked for: what is wrong with the text is wrong on
-  // every machine. `job` is for messages. Throws as choose_gpu and Session do.
-  GpuSession(const JobTarget& target, const std::optional<std::string>& config, std::string_view job,
-             const JobContext& context, Timing timing = Timing::overlapped);
-
-  Session session;
-};
+// Reads `config`, if there is one, before a GPU is looked for: what is wrong with the text is wrong on every machine.
+// `job` is for messages. Throws as choose_device and Session do.
+Session gpu_session(const JobTarget& target, const std::optional<std::string>& config, std::string_view job,
+                    const JobContext& context, Timing timing = Timing::overlapped);
 
 }  // namespace moetune

@@ -18,16 +18,16 @@ std::optional<double> gpu_speed(const std::string& device, const CacheChoice& ca
   const JobTarget target{.workload = {.kernel = "decode_kernel", .problem = "elements=1024", .preset = ""},
                          .device = device,
                          .cache = cache};
-  GpuSession gpu(target, std::nullopt, "retune", context);
-  gpu.session.device().open(*gpu.session.kernel(), gpu.session.problem(), 0);
+  Session gpu = gpu_session(target, std::nullopt, "retune", context);
+  gpu.device().open(*gpu.kernel(), gpu.problem(), 0);
   std::vector<double> samples;
   for (int i = 0; i < kWarmUp + kCanaries; ++i) {
-    const std::optional<CanaryReading> reading = gpu.session.device().canary();
+    const std::optional<CanaryReading> reading = gpu.device().canary();
     if (!reading) throw BrokenEnvironment(device + " does not run its canary");
     if (i >= kWarmUp && !reading->is_disturbed() && reading->windows_per_us > 0)
       samples.push_back(reading->windows_per_us);
   }
-  if (opened != nullptr) *opened = gpu.session.release_device();
+  if (opened != nullptr) *opened = gpu.release_device();
   return typical_speed(std::move(samples));
 }
 

@@ -25,8 +25,16 @@ struct WorkloadSpec {
   bool names_problem() const { return !problem.empty() || !preset.empty(); }
 };
 
+// The subject of a job.
+struct KernelProblem {
+  const Kernel* kernel = nullptr;  // null: a recording of a kernel that is not moetune's
+  Problem problem;                 // names the kernel too
+};
+
 // The problem that a spec describes for `kernel`. Throws BadField.
 Problem problem_of(const Kernel& kernel, const WorkloadSpec& spec);
+// The same with the kernel that it names. Throws BadField if it names none.
+KernelProblem kernel_problem(const WorkloadSpec& spec);
 
 // A job's use of recordings. The defaults are for unattended work: it takes no recording for a GPU, and stores times.
 struct ReplayChoice {

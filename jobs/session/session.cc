@@ -124,7 +124,7 @@ void Session::move_to(const Problem& problem) {
     device().open(*kernel(), problem, 0);  // says what is recorded if this is not
     choice_.recording = choice_.recordings.at(static_cast<std::size_t>(found - problems.begin()));
   }
-  choice_.problem = problem;
+  choice_.what.problem = problem;
   open_space();
   make_key();
 }

@@ -47,9 +47,9 @@ class Session {
   Session(const Session&) = delete;  // the device builds its programs through it
   Session& operator=(const Session&) = delete;
 
-  const Kernel* kernel() const { return choice_.kernel; }  // null: a recording of a foreign kernel
-  const std::string& kernel_name() const { return choice_.kernel_name; }
-  const Problem& problem() const { return choice_.problem; }
+  const Kernel* kernel() const { return choice_.what.kernel; }  // null: a recording of a foreign kernel
+  const std::string& kernel_name() const { return choice_.what.problem.kernel; }
+  const Problem& problem() const { return choice_.what.problem; }
   std::string problem_text() const;  // as it is keyed: of a foreign kernel, what its recording says
   const Recording* recording() const { return choice_.recording.get(); }
   Device& device() { return *choice_.device; }
@@ -70,8 +70,7 @@ class Session {
   // The problems that a recorded device serves; empty for a GPU, which serves all.
   std::vector<Problem> recorded_problems() const;
 
-  // Gives the device on, still open, to choose_opened(), whose session it builds through next; this one is of no use
-  // afterwards.
+  // Gives the device on, still open, to a session that it builds through next; this one is of no use afterwards.
   DeviceChoice release_device();
 
   // Enters the workload into the cache, as one that this session searches until it ends, and runs one search.

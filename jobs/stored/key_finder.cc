@@ -39,7 +39,7 @@ WorkloadKey KeyFinder::of_recording(const std::string& kernel, const std::string
                                     bool family) const {
   const WorkloadSpec spec{.kernel = kernel, .problem = problem, .preset = ""};
   try {
-    const Session session(family ? choose_family_device(device_, spec) : choose_device(device_, spec),
+    const Session session(choose_device(device_, spec, {.family = family}),
                           {.cache = {.path = "", .none = true}, .no_compile = no_compile_, .threads = 1}, {});
     return session.key();
   } catch (

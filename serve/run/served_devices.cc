@@ -111,9 +111,9 @@ std::optional<std::vector<ServedDevice::Recorded>> all_wanted(const JobRequest& 
 std::vector<ServedDevice> served_devices(const std::vector<std::string>& names, const fs::path& cache) {
   std::vector<ServedDevice> served;
   if (names.empty()) {
-    const GpuList list = list_gpus();
-    if (list.gpus.empty()) throw BrokenEnvironment(no_gpu_text("serve", list.why_empty));
-    for (const DeviceInfo& gpu : list.gpus) served.push_back(served_gpu(gpu, cache));
+    const CudaDeviceList list = list_gpus();
+    if (list.devices.empty()) throw BrokenEnvironment(no_gpu_text("serve", list.why_empty, true));
+    for (const DeviceInfo& gpu : list.devices) served.push_back(served_gpu(gpu, cache));
   }
   for (const std::string& name : names)
     served.push_back(is_replay(name) ? served_recording(name, cache)

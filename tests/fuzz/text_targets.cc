@@ -37,7 +37,7 @@ void use(Recording recording) {
   if (recording.trials.size() != recording.space.size()) throw Finding("rows and trials differ in number");
   if (is_moetune_recording(parse_moetune_recording(format_recording(recording), "again").kernel)) return;
   const auto shared = std::make_shared<const Recording>(std::move(recording));
-  ReplayDevice device(shared, "replay:fuzz");
+  ReplayDevice device({shared}, "replay:fuzz");
   const MeasurePolicy policy;
   for (ConfigId id = 0; id < std::min<ConfigId>(static_cast<ConfigId>(shared->space.size()), 16); ++id)
     device.run({shared->space.config(id), {}, {}}, policy);

@@ -56,7 +56,7 @@ Problem problem(const Kernel& kernel, std::string_view text) {
 
 TEST_CASE("a replay is the recorded GPU, and never to be taken for it") {
   const auto recording = shared_sample();
-  const ReplayDevice device(recording, "replay:r.json");
+  const ReplayDevice device({recording}, "replay:r.json");
   CHECK(device.info().recorded);
   CHECK(device.info().id == "replay:r.json");
   CHECK(device.info().key.name == "NVIDIA H200");
@@ -69,12 +69,12 @@ TEST_CASE("a replay is the recorded GPU, and never to be taken for it") {
 TEST_CASE("a recording of unknown hardware has no architecture") {
   Recording recording = sample_recording();
   recording.hardware.compute_capability = 0;
-  CHECK(ReplayDevice(std::make_shared<const Recording>(recording), "replay:x").info().architecture.empty());
+  CHECK(ReplayDevice({std::make_shared<const Recording>(recording)}, "replay:x").info().architecture.empty());
 }
 
 TEST_CASE("it replays outcome, median, samples and message") {
   const auto recording = shared_sample();
-  ReplayDevice device(recording, "replay:r.json");
+  ReplayDevice device({recording}, "replay:r.json");
   const TrialResult ok = device.run(candidate(*recording, 0), {});
   CHECK(ok.outcome == Outcome::ok);
   CHECK(ok.measurement.median_us == recording->trials[0].time_us);
@@ -92,7 +92,7 @@ TEST_CASE("it replays outcome, median, samples and message") {
 
 TEST_CASE("clear losers are reported as a GPU reports them, in trials and not in duels") {
   const auto recording = shared_sample();
-  ReplayDevice device(recording, "replay:r.json");
+  ReplayDevice device({recording}, "replay:r.json");
   const TrialResult dropped = device.run(candidate(*recording, 2), {.drop_above_us = 49});
   CHECK(dropped.outcome == Outcome::too_slow);
   CHECK(dropped.measurement.median_us == 50);
@@ -106,7 +106,7 @@ TEST_CASE("clear losers are reported as a GPU reports them, in trials and not in
 
 TEST_CASE("a configuration that was never recorded is pruned, with a message") {
   const auto recording = shared_sample();
-  ReplayDevice device(recording, "replay:r.json");
+  ReplayDevice device({recording}, "replay:r.json");
   const TrialResult result =
       device.run({.config = {{"tile", Value::integer(16)}, {"loader", Value::named("tma", 1)}}}, {});
   CHECK(result.outcome == Outcome::pruned);
@@ -114,7 +114,7 @@ TEST_CASE("a configuration that was never recorded is pruned, with a message") {
 }
 
 TEST_CASE("it opens for its own kernel and problem only") {
-  ReplayDevice device(shared_sample(), "replay:r.json");
+  ReplayDevice device({shared_sample()}, "replay:r.json");
   const Axpy axpy;
   CHECK_NOTHROW(device.open(axpy, problem(axpy, "n=1024,dtype=bf16"), 1));
   CHECK_THROWS_WITH_AS(device.open(axpy, problem(axpy, "n=1024,dtype=fp16"), 1),

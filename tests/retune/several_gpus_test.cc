@@ -68,9 +68,8 @@ TEST_CASE("what was opened to compare a GPU goes on with its worker, for another
   CHECK(worker > 0);
   REQUIRE(opened->builder);
   CHECK_FALSE(*opened->builder);  // the session that it built through has ended
-  Session session(choose_opened(*std::move(opened),
-                                {.kernel = "decode_kernel", .problem = "elements=4096", .preset = ""}),
-                  {.cache = cache, .threads = 1}, {});
+  opened->what = kernel_problem({.kernel = "decode_kernel", .problem = "elements=4096", .preset = ""});
+  Session session(*std::move(opened), {.cache = cache, .threads = 1}, {});
   session.device().open(*session.kernel(), session.problem(), 1);
   CHECK(session.device().canary());
   CHECK(session.info().id == "cuda:1");

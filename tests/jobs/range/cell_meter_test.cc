@@ -41,8 +41,8 @@ struct RecordedCell {
     write_recording(made_up_recording(256), folder.file("recordings") + "/one.json.zst");
   }
   DeviceChoice device() const {
-    return choose_family_device("replay:" + folder.file("recordings"),
-                                {.kernel = "router", .problem = "tokens=256", .preset = ""});
+    return choose_device("replay:" + folder.file("recordings"),
+                         {.kernel = "router", .problem = "tokens=256", .preset = ""}, {.family = true});
   }
 
   const TemporaryFolder folder;

@@ -28,9 +28,9 @@ struct MadeUpPlan {
     for (const std::int64_t tokens : recorded)
       write_recording(made_up_recording(tokens),
                       folder.file("recordings") + "/" + std::to_string(tokens) + ".json.zst");
-    session.emplace(choose_family_device("replay:" + folder.file("recordings"), {.kernel = "router"}),
-                    SessionOptions{.cache = {.path = folder.file("a.db"), .none = false}, .no_compile = true},
-                    Events{});
+    session.emplace(
+        choose_device("replay:" + folder.file("recordings"), {.kernel = "router"}, {.family = true}),
+        SessionOptions{.cache = {.path = folder.file("a.db"), .none = false}, .no_compile = true}, Events{});
     base.emplace(session->problem());
     plan.emplace(*session, *base, "tokens=32..512");
   }
@@ -46,8 +46,9 @@ struct DevicePlan {
   DevicePlan(const std::string& kernel, const std::string& problem, const char* memory, const char* over) {
     setenv("MOETUNE_LIBCUDA", paths::fake_libcuda(), 1);
     setenv("MOETUNE_FAKE_CUDA", memory, 1);
-    session.emplace(choose_family_device("cuda:0", {.kernel = kernel, .problem = problem, .preset = ""}),
-                    SessionOptions{.cache = {.path = folder.file("a.db"), .none = false}}, Events{});
+    session.emplace(
+        choose_device("cuda:0", {.kernel = kernel, .problem = problem, .preset = ""}, {.family = true}),
+        SessionOptions{.cache = {.path = folder.file("a.db"), .none = false}}, Events{});
     plan.emplace(*session, session->problem(), over);
   }
 
