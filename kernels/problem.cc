@@ -76,6 +76,16 @@ std::optional<Assignment> parse_canonical(std::string_view kernel, const Problem
 
 }  // namespace
 
+Dimension integer_dimension(std::string name, std::string doc, std::int64_t default_value,
+                            std::int64_t minimum, std::int64_t maximum) {
+  return {std::move(name), std::move(doc), Value::integer(default_value), minimum, maximum, {}};
+}
+
+Dimension named_dimension(std::string name, std::string doc, std::vector<std::string> names) {
+  const Value default_value = Value::named(names.front(), 0);
+  return {std::move(name), std::move(doc), default_value, 0, 0, std::move(names)};
+}
+
 Problem parse_problem(std::string_view kernel, const ProblemSchema& schema, const Preset* preset,
                       std::string_view text) {
   Problem problem{std::string(kernel), {}};
@@ -98,6 +108,15 @@ Problem parse_problem(std::string_view kernel, const ProblemSchema& schema, cons
   if (preset != nullptr) apply(preset->dims);
   if (!text.empty()) apply(split_assignment(text, kernel));
   return problem;
+}
+
+void require_one_of(const Problem& problem, const std::string& name,
+                    const std::vector<std::int64_t>& allowed) {
+  if (std::find(allowed.begin(), allowed.end(), problem[name]) != allowed.end()) return;
+  std::string list;
+  for (const std::int64_t value : allowed) list += (list.empty() ? "" : ", ") + std::to_string(value);
+  throw BadInput(problem.kernel + ": " + name + "=" + std::to_string(problem[name]) +
+                 " is not supported; it takes one of " + list);
 }
 
 void check_range(std::string_view kernel, const ProblemSchema& schema, const std::string& name,

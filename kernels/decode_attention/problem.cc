@@ -15,16 +15,6 @@ constexpr std::int64_t kMaximumPageEntries = std::int64_t{64} << 20;  // inputs 
 
 [[noreturn]] void refuse_problem(const std::string& rule) { throw BadInput("decode_attention: " + rule); }
 
-Dimension integer(std::string name, std::string doc, std::int64_t default_value, std::int64_t minimum,
-                  std::int64_t maximum) {
-  return {std::move(name), std::move(doc), Value::integer(default_value), minimum, maximum, {}};
-}
-
-Dimension choice(std::string name, std::string doc, std::vector<std::string> names) {
-  const Value default_value = Value::named(names.front(), 0);
-  return {std::move(name), std::move(doc), default_value, 0, 0, std::move(names)};
-}
-
 Preset preset(std::string name, std::string doc, std::string q_heads, std::string kv_heads,
               std::string head_dim) {
   return {std::move(name),
@@ -38,14 +28,6 @@ Preset gpt_oss(std::string name, std::string doc, std::string window) {
   Preset made = preset(std::move(name), std::move(doc), "64", "8", "64");
   made.dims.insert(made.dims.end(), {{"window", std::move(window)}, {"sinks", "learned"}});
   return made;
-}
-
-void require_one_of(const Problem& problem, const std::string& name,
-                    const std::vector<std::int64_t>& allowed) {
-  if (std::find(allowed.begin(), allowed.end(), problem[name]) != allowed.end()) return;
-  std::string list;
-  for (std::int64_t value : allowed) list += (list.empty() ? "" : ", ") + std::to_string(value);
-  refuse_problem(name + "=" + std::to_string(problem[name]) + " is not supported; it takes one of " + list);
 }
 
 }  // namespace
@@ -121,27 +103,32 @@ Assignment DecodeShape::specialization() const {
 
 const ProblemSchema& decode_attention_schema() {
   static const ProblemSchema schema = {
-      integer("batch", "sequences", 64, 1, 65535),
-      integer("q_heads", "query heads", 64, 1, 1024),
-      integer("kv_heads", "key and value heads; q_heads is a multiple of it", 8, 1, 1024),
-      integer("head_dim", "elements of a head: 64, 128 or 256", 128, 64, 256),
-      integer("context", "tokens in the KV cache of the longest sequence", 8192, 1, std::int64_t{1} << 22),
-      choice("dtype", "type of queries and output, and of keys and values if kv_dtype is the same",
-             {"bf16", "fp16"}),
-      integer("page", "tokens a KV page: 1, 16, 64 or 128; 0 for contiguous KV", 0, 0, 128),
-      choice("lengths", "every sequence as long as context, or uniform in [1, context], with an empty one",
-             {"full", "ragged"}),
-      choice("layout", "KV as [batch or page, head, token, dim] or [batch or page, token, head, dim]",
-             {"hnd", "nhd"}),
-      integer("window", "tokens a query sees, itself included; 0 for all", 0, 0, std::int64_t{1} << 22),
-      choice("sinks", "no sinks, or a learned logit of every query head in the softmax denominator",
-             {"none", "learned"}),
-      integer("q_len", "new tokens of a sequence, causal among themselves", 1, 1, 4),
-      choice("lse", "whether the natural logarithm of the softmax denominator is an output",
-             {"none", "natural"}),
-      choice("kv_dtype", "type of keys and values: that of queries, or e4m3 with scales", {"same", "e4m3"}),
-      choice("kv_scale", "e4m3: one scale for all keys and one for all values, or for every KV head",
-             {"tensor", "head"}),
+      integer_dimension("batch", "sequences", 64, 1, 65535),
+      integer_dimension("q_heads", "query heads", 64, 1, 1024),
+      integer_dimension("kv_heads", "key and value heads; q_heads is a multiple of it", 8, 1, 1024),
+      integer_dimension("head_dim", "elements of a head: 64, 128 or 256", 128, 64, 256),
+      integer_dimension("context", "tokens in the KV cache of the longest sequence", 8192, 1,
+                        std::int64_t{1} << 22),
+      named_dimension("dtype", "type of queries and output, and of keys and values if kv_dtype is the same",
+                      {"bf16", "fp16"}),
+      integer_dimension("page", "tokens a KV page: 1, 16, 64 or 128; 0 for contiguous KV", 0, 0, 128),
+      named_dimension("lengths",
+                      "every sequence as long as context, or uniform in [1, context], with an empty one",
+                      {"full", "ragged"}),
+      named_dimension("layout",
+                      "KV as [batch or page, head, token, dim] or [batch or page, token, head, dim]",
+                      {"hnd", "nhd"}),
+      integer_dimension("window", "tokens a query sees, itself included; 0 for all", 0, 0,
+                        std::int64_t{1} << 22),
+      named_dimension("sinks", "no sinks, or a learned logit of every query head in the softmax denominator",
+                      {"none", "learned"}),
+      integer_dimension("q_len", "new tokens of a sequence, causal among themselves", 1, 1, 4),
+      named_dimension("lse", "whether the natural logarithm of the softmax denominator is an output",
+                      {"none", "natural"}),
+      named_dimension("kv_dtype", "type of keys and values: that of queries, or e4m3 with scales",
+                      {"same", "e4m3"}),
+      named_dimension("kv_scale", "e4m3: one scale for all keys and one for all values, or for every KV head",
+                      {"tensor", "head"}),
   };
   return schema;
 }

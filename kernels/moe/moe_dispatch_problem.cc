@@ -13,12 +13,6 @@ constexpr const char* kMoeScaleNames[] = {"none", "group", "token"};
 constexpr float kDispatchLargestE4m3 = 448,
                 kDispatchLeast = 0x1p-100f;  // templates/moe_dispatch/shape.cuh has both too
 
-Dimension dispatch_choice(const char* name, const char* doc, std::vector<std::string> names) {
-  Dimension dimension{name, doc, Value::named(names.front(), 0), 0, 0, {}};
-  dimension.names = std::move(names);
-  return dimension;
-}
-
 }  // namespace
 
 MoeDispatchShape::MoeDispatchShape(const Problem& problem)
@@ -47,14 +41,14 @@ std::int64_t MoeDispatchShape::scale_index(std::int64_t place, std::int64_t grou
 const ProblemSchema& moe_dispatch_schema() {
   static const ProblemSchema schema = [] {
     ProblemSchema all = moe_schema();
-    all.push_back(dispatch_choice("out", "type of the rows that are written", {"bf16", "e4m3"}));
-    all.push_back(dispatch_choice("scale", "of e4m3: a scale for every 128 values, or for a token",
+    all.push_back(named_dimension("out", "type of the rows that are written", {"bf16", "e4m3"}));
+    all.push_back(named_dimension("scale", "of e4m3: a scale for every 128 values, or for a token",
                                   {"group", "token"}));
-    all.push_back(dispatch_choice(
+    all.push_back(named_dimension(
         "scale_layout",
         "of e4m3: row for [places, groups]; column for [groups, places], each column padded to 16 bytes",
         {"row", "column"}));
-    all.push_back(dispatch_choice(
+    all.push_back(named_dimension(
         "padding", "whether places without a token get zeros (and scales of 1), or stay as they are",
         {"zeros", "none"}));
     return all;

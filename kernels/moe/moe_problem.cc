@@ -12,11 +12,6 @@ namespace {
 constexpr std::int64_t kMostPlaces = std::int64_t{1} << 26;  // of so many tokens, slots and alignments
 constexpr std::int64_t kVectorElements = 8;                  // 16 bytes of bf16
 
-Dimension moe_integer(const char* name, const char* doc, std::int64_t default_value, std::int64_t least,
-                      std::int64_t most) {
-  return {name, doc, Value::integer(default_value), least, most, {}};
-}
-
 [[noreturn]] void refuse_moe(const std::string& kernel, const std::string& rule) {
   throw BadInput(kernel + ": " + rule);
 }
@@ -43,21 +38,18 @@ RoutingPlan MoeShape::routing(std::int64_t places, std::uint64_t seed) const {
 }
 
 ProblemSchema moe_schema() {
-  Dimension skew{"skew",
-                 "how the inputs load the experts: evenly, by Zipf's law, or one of them with every token",
-                 Value::named("uniform", 0),
-                 0,
-                 0,
-                 {"uniform", "zipf", "one"}};
   return {
-      moe_integer("tokens", "tokens that were routed", 64, 1, kMostTokens),
-      moe_integer("hidden", "values of a token, a multiple of 8", 7168, 8, 16384),
-      moe_integer("experts", "experts that were chosen from", 256, 8, 1024),
-      moe_integer("top_k", "experts that each token got", 8, 1, 32),
-      moe_integer("align", "each expert's segment begins at a multiple of it: a power of two", 16, 1, 256),
-      moe_integer("capacity", "slots that an expert took, in percent of the even share; 0 for all", 0, 0,
-                  100'000),
-      std::move(skew),
+      integer_dimension("tokens", "tokens that were routed", 64, 1, kMostTokens),
+      integer_dimension("hidden", "values of a token, a multiple of 8", 7168, 8, 16384),
+      integer_dimension("experts", "experts that were chosen from", 256, 8, 1024),
+      integer_dimension("top_k", "experts that each token got", 8, 1, 32),
+      integer_dimension("align", "each expert's segment begins at a multiple of it: a power of two", 16, 1,
+                        256),
+      integer_dimension("capacity", "slots that an expert took, in percent of the even share; 0 for all", 0,
+                        0, 100'000),
+      named_dimension(
+          "skew", "how the inputs load the experts: evenly, by Zipf's law, or one of them with every token",
+          {"uniform", "zipf", "one"}),
   };
 }
 

@@ -15,17 +15,6 @@ const std::vector<std::string> kOutputs = {"plan", "weights", "ranks"};
 const std::vector<std::string> kLayouts = {"blocks", "rows", "ends", "masked"};
 constexpr std::int64_t kLongestSegment = 65536;
 
-Dimension integer(const char* name, const char* doc, std::int64_t default_value, std::int64_t least,
-                  std::int64_t most) {
-  return {name, doc, Value::integer(default_value), least, most, {}};
-}
-
-Dimension choice(const char* name, const char* doc, std::vector<std::string> names) {
-  Dimension dimension{name, doc, Value::named(names.front(), 0), 0, 0, {}};
-  dimension.names = std::move(names);
-  return dimension;
-}
-
 [[noreturn]] void refuse_router(const std::string& rule) { throw BadInput("router: " + rule); }
 
 // The enumerator whose name the problem's dimension has.
@@ -87,46 +76,54 @@ std::vector<std::int32_t> RouterShape::sample_map() const {
 
 const ProblemSchema& router_schema() {
   static const ProblemSchema schema = {
-      integer("tokens", "tokens to route", 64, 1, kMostTokens),
-      integer("experts", "experts to choose from", 256, 8, 1024),
-      integer("top_k", "experts that each token gets", 8, 1, 32),
-      choice("score",
-             "softmax over all experts, softmax over the selected (topk_softmax), sigmoid, or the root of "
-             "softplus",
-             kScores),
-      choice("bias", "whether a correction bias of each expert is added for the selection alone",
-             {"none", "correction"}),
-      integer("groups",
-              "groups of neighbouring experts; the experts of most are dropped before the selection", 1, 1,
-              32),
-      integer("groups_kept", "groups whose experts stay: the best by the sum of their two best scores", 1, 1,
-              32),
-      choice("renormalize", "whether a token's weights are divided by their sum", {"yes", "no"}),
-      choice("dtype", "type of the logits", {"fp32", "bf16", "fp16"}),
-      choice("outputs",
-             "plan: ids, weights, counts, offsets, permutation and its inverse; weights: ids and weights "
-             "alone; ranks: ids, weights, counts, and which tokens go to which rank",
-             kOutputs),
-      choice("layout",
-             "what tells a grouped GEMM whose places are whose. blocks: the expert of each block of places; "
-             "rows: the expert of each place; ends: where each segment ends; masked: nothing, all segments "
-             "have as many places",
-             kLayouts),
-      choice("ids", "type of the ids", {"i32", "i64"}),
-      integer("align", "each expert's segment begins at a multiple of it: a power of two", 16, 1, 256),
-      integer("segment", "of layout=masked: places of every expert's segment", 0, 0, kLongestSegment),
-      integer("capacity", "slots that an expert takes, in percent of the even share; 0 for all", 0, 0,
-              100'000),
-      choice("dropped", "mask: a mask of the slots that an expert had no room for", {"none", "mask"}),
-      integer("ranks", "of outputs=ranks: over which the experts are spread evenly", 1, 1, 512),
-      choice("map", "local: segments are those of local ids, which an expert map gives; others get no place",
-             {"none", "local"}),
-      choice("count",
-             "device: how many of the tokens are routed is read on the device; the others get ids of -1",
-             {"host", "device"}),
-      choice("skew",
-             "how the inputs load the experts: evenly, by Zipf's law, or one of them with every token",
-             {"uniform", "zipf", "one"}),
+      integer_dimension("tokens", "tokens to route", 64, 1, kMostTokens),
+      integer_dimension("experts", "experts to choose from", 256, 8, 1024),
+      integer_dimension("top_k", "experts that each token gets", 8, 1, 32),
+      named_dimension(
+          "score",
+          "softmax over all experts, softmax over the selected (topk_softmax), sigmoid, or the root of "
+          "softplus",
+          kScores),
+      named_dimension("bias", "whether a correction bias of each expert is added for the selection alone",
+                      {"none", "correction"}),
+      integer_dimension(
+          "groups", "groups of neighbouring experts; the experts of most are dropped before the selection", 1,
+          1, 32),
+      integer_dimension("groups_kept",
+                        "groups whose experts stay: the best by the sum of their two best scores", 1, 1, 32),
+      named_dimension("renormalize", "whether a token's weights are divided by their sum", {"yes", "no"}),
+      named_dimension("dtype", "type of the logits", {"fp32", "bf16", "fp16"}),
+      named_dimension(
+          "outputs",
+          "plan: ids, weights, counts, offsets, permutation and its inverse; weights: ids and weights "
+          "alone; ranks: ids, weights, counts, and which tokens go to which rank",
+          kOutputs),
+      named_dimension(
+          "layout",
+          "what tells a grouped GEMM whose places are whose. blocks: the expert of each block of places; "
+          "rows: the expert of each place; ends: where each segment ends; masked: nothing, all segments "
+          "have as many places",
+          kLayouts),
+      named_dimension("ids", "type of the ids", {"i32", "i64"}),
+      integer_dimension("align", "each expert's segment begins at a multiple of it: a power of two", 16, 1,
+                        256),
+      integer_dimension("segment", "of layout=masked: places of every expert's segment", 0, 0,
+                        kLongestSegment),
+      integer_dimension("capacity", "slots that an expert takes, in percent of the even share; 0 for all", 0,
+                        0, 100'000),
+      named_dimension("dropped", "mask: a mask of the slots that an expert had no room for",
+                      {"none", "mask"}),
+      integer_dimension("ranks", "of outputs=ranks: over which the experts are spread evenly", 1, 1, 512),
+      named_dimension(
+          "map", "local: segments are those of local ids, which an expert map gives; others get no place",
+          {"none", "local"}),
+      named_dimension(
+          "count",
+          "device: how many of the tokens are routed is read on the device; the others get ids of -1",
+          {"host", "device"}),
+      named_dimension(
+          "skew", "how the inputs load the experts: evenly, by Zipf's law, or one of them with every token",
+          {"uniform", "zipf", "one"}),
   };
   return schema;
 }

@@ -17,29 +17,11 @@ constexpr std::int64_t kLeastRows = 64;                             // of a bloc
 
 [[noreturn]] void refuse_prefill(const std::string& rule) { throw BadInput("prefill_attention: " + rule); }
 
-Dimension prefill_integer(std::string name, std::string doc, std::int64_t default_value, std::int64_t minimum,
-                          std::int64_t maximum) {
-  return {std::move(name), std::move(doc), Value::integer(default_value), minimum, maximum, {}};
-}
-
-Dimension prefill_choice(std::string name, std::string doc, std::vector<std::string> names) {
-  const Value default_value = Value::named(names.front(), 0);
-  return {std::move(name), std::move(doc), default_value, 0, 0, std::move(names)};
-}
-
 Preset prefill_preset(std::string name, std::string doc, std::string q_heads, std::string kv_heads,
                       std::vector<std::pair<std::string, std::string>> others = {}) {
   Preset made{std::move(name), std::move(doc), std::move(others)};
   made.dims.insert(made.dims.begin(), {{"q_heads", std::move(q_heads)}, {"kv_heads", std::move(kv_heads)}});
   return made;
-}
-
-void require_member(const Problem& problem, const std::string& name,
-                    const std::vector<std::int64_t>& allowed) {
-  if (std::find(allowed.begin(), allowed.end(), problem[name]) != allowed.end()) return;
-  std::string list;
-  for (std::int64_t value : allowed) list += (list.empty() ? "" : ", ") + std::to_string(value);
-  refuse_prefill(name + "=" + std::to_string(problem[name]) + " is not supported; it takes one of " + list);
 }
 
 void require_fits(const char* what, std::int64_t bytes) {
@@ -156,33 +138,33 @@ Assignment PrefillShape::specialization() const {
 
 const ProblemSchema& prefill_attention_schema() {
   static const ProblemSchema schema = {
-      prefill_integer("batch", "sequences", 1, 1, kMostSequences),
-      prefill_integer("q_heads", "query heads", 32, 1, kMostKvHeads),
-      prefill_integer("kv_heads", "key and value heads; q_heads is a multiple of it", 8, 1, kMostKvHeads),
-      prefill_integer("head_dim", "elements of a head: 64, 128 or 256", 128, 64, 256),
-      prefill_integer("seqlen_q", "new tokens of the sequence that has most", 4096, 1, kMostNewTokens),
-      prefill_integer("seqlen_kv", "tokens of the longest sequence, new ones included", 4096, 1,
-                      kMostKvTokens),
-      prefill_integer("causal", "1: a token sees itself and what lies before it; 0: all of its sequence", 1,
-                      0, 1),
-      prefill_integer("window", "causal: tokens a token sees, itself included; 0 for all", 0, 0,
-                      kMostKvTokens),
-      prefill_choice("sinks", "no sinks, or a learned logit of every query head in the softmax denominator",
-                     {"none", "learned"}),
-      prefill_choice("lengths",
-                     "every sequence as long as the longest, or uniform below it with odd ones among them",
-                     {"full", "ragged"}),
-      prefill_integer("page", "tokens a KV page: 16, 64 or 128; 0 for contiguous KV", 0, 0, 128),
-      prefill_choice("layout", "KV with tokens before heads (in a page, or in all), or heads before tokens",
-                     {"nhd", "hnd"}),
-      prefill_choice("dtype", "type of queries and output, and of keys and values where kv_dtype is same",
-                     {"bf16", "fp16"}),
-      prefill_choice("lse", "whether the natural logarithm of the softmax denominator is an output",
-                     {"none", "natural"}),
-      prefill_choice("kv_dtype", "type of keys and values: that of queries, or e4m3 with scales",
-                     {"same", "e4m3"}),
-      prefill_choice("kv_scale", "e4m3: one scale for all keys and one for all values, or for every KV head",
-                     {"tensor", "head"}),
+      integer_dimension("batch", "sequences", 1, 1, kMostSequences),
+      integer_dimension("q_heads", "query heads", 32, 1, kMostKvHeads),
+      integer_dimension("kv_heads", "key and value heads; q_heads is a multiple of it", 8, 1, kMostKvHeads),
+      integer_dimension("head_dim", "elements of a head: 64, 128 or 256", 128, 64, 256),
+      integer_dimension("seqlen_q", "new tokens of the sequence that has most", 4096, 1, kMostNewTokens),
+      integer_dimension("seqlen_kv", "tokens of the longest sequence, new ones included", 4096, 1,
+                        kMostKvTokens),
+      integer_dimension("causal", "1: a token sees itself and what lies before it; 0: all of its sequence", 1,
+                        0, 1),
+      integer_dimension("window", "causal: tokens a token sees, itself included; 0 for all", 0, 0,
+                        kMostKvTokens),
+      named_dimension("sinks", "no sinks, or a learned logit of every query head in the softmax denominator",
+                      {"none", "learned"}),
+      named_dimension("lengths",
+                      "every sequence as long as the longest, or uniform below it with odd ones among them",
+                      {"full", "ragged"}),
+      integer_dimension("page", "tokens a KV page: 16, 64 or 128; 0 for contiguous KV", 0, 0, 128),
+      named_dimension("layout", "KV with tokens before heads (in a page, or in all), or heads before tokens",
+                      {"nhd", "hnd"}),
+      named_dimension("dtype", "type of queries and output, and of keys and values where kv_dtype is same",
+                      {"bf16", "fp16"}),
+      named_dimension("lse", "whether the natural logarithm of the softmax denominator is an output",
+                      {"none", "natural"}),
+      named_dimension("kv_dtype", "type of keys and values: that of queries, or e4m3 with scales",
+                      {"same", "e4m3"}),
+      named_dimension("kv_scale", "e4m3: one scale for all keys and one for all values, or for every KV head",
+                      {"tensor", "head"}),
   };
   return schema;
 }
@@ -227,8 +209,8 @@ void check_prefill_extents(const Extents& extents, std::int64_t group) {
 }
 
 void check_prefill_attention(const Problem& problem) {
-  require_member(problem, "head_dim", {64, 128, 256});
-  require_member(problem, "page", {0, 16, 64, 128});
+  require_one_of(problem, "head_dim", {64, 128, 256});
+  require_one_of(problem, "page", {0, 16, 64, 128});
   if (problem["q_heads"] % problem["kv_heads"] != 0) {
     refuse_prefill("q_heads=" + std::to_string(problem["q_heads"]) +
                    " is not a multiple of kv_heads=" + std::to_string(problem["kv_heads"]));
