@@ -66,14 +66,14 @@ std::vector<HeldOut> cells_of(const Cache& file, const FamilyRange& range, const
     if (!met) continue;
     HeldOut& one = cells.emplace_back(HeldOut{&cell, interface->table_point_of(problem), *met});
     const std::string& space_default = defaults->configs()[*met];
-    const auto workload = file.find_workload({.kernel = kernel.name(),
-                                              .problem = cell.problem,
-                                              .hardware = range.key.hardware,
-                                              .source_digest = range.key.source_digest,
-                                              .toolchain = range.key.toolchain,
-                                              .timing = range.key.timing});
+    const auto workload = file.workloads.find({.kernel = kernel.name(),
+                                               .problem = cell.problem,
+                                               .hardware = range.key.hardware,
+                                               .source_digest = range.key.source_digest,
+                                               .toolchain = range.key.toolchain,
+                                               .timing = range.key.timing});
     if (workload) {
-      for (const TrialRecord& trial : file.trials(*workload)) {
+      for (const TrialRecord& trial : file.trials.of(*workload)) {
         if (trial.outcome == "ok" && trial.time_us > 0) one.known[trial.config] = trial.time_us;
       }
     }
@@ -144,7 +144,7 @@ void run(int argc, char** argv) {
   std::vector<RangeTable> read;
   std::vector<std::vector<HeldOut>> tables;
   const Cache file = Cache::open(argv[1], Cache::Mode::read_only);
-  const std::vector<FamilyRange> ranges = file.ranges();
+  const std::vector<FamilyRange> ranges = file.ranges.all();
   read.reserve(ranges.size());
   for (const FamilyRange& range : ranges) {
     if (range.table.empty() || (argc > 2 && range.key.kernel != argv[2])) continue;

@@ -21,7 +21,7 @@
 
 #include "base/json.h"
 #include "bench/bench_main.h"
-#include "cache/ranges.h"
+#include "cache/cache.h"
 #include "jobs/range/cell_meter.h"
 #include "jobs/range/picks.h"
 #include "jobs/range/plan.h"
@@ -54,7 +54,7 @@ class Served {
   static RangeTable table_in(const std::string& file, const RangeKey& key, bool inherit) {
     const Cache cache = Cache::open(file, Cache::Mode::read_only);
     const std::string what = "range table of " + key.kernel + " " + key.family;
-    std::vector<FamilyRange> found = cache.family_ranges(key.kernel, key.family);
+    std::vector<FamilyRange> found = cache.ranges.of_family(key.kernel, key.family);
     std::erase_if(found, [](const FamilyRange& range) { return range.table.empty(); });
     if (found.empty()) throw BadInput(file + " has no " + what);
     const auto is_of_this = [&](const FamilyRange& range) {

@@ -49,9 +49,9 @@ Family::Family(const std::string& problem_text)
 
 ManyWinners::ManyWinners(const fs::path& cache, const Family& family, std::int64_t count) {
   const Cache source = Cache::open(cache, Cache::Mode::read_only);
-  const std::vector<FamilyWinner> own = source.family_winners(family.kernel.name(), family.text);
+  const std::vector<FamilyWinner> own = source.winners.of_family(family.kernel.name(), family.text);
   if (own.empty()) throw BadInput("the cache has no winner of " + family.text);
-  const WinnerRecord winner = source.winner(own.front().workload.id).value();
+  const WinnerRecord winner = source.winners.find(own.front().workload.id).value();
   file_ = new_folder(fs::temp_directory_path()) / "many.db";
   Cache many = Cache::open(file_, Cache::Mode::create);
   const Assignment specialization = family.kernel.specialization(family.problem);
@@ -61,7 +61,7 @@ ManyWinners::ManyWinners(const fs::path& cache, const Family& family, std::int64
     key.problem = family.kernel.problem_of(specialization, extents).text();
     const std::string other = i % 100 == 0 ? "" : ",other=" + std::to_string(i % 100);
     key.problem += other;
-    many.put_winner(many.workload(key, family.text + other), winner);
+    many.winners.put(many.workloads.id(key, family.text + other), winner);
   }
   cubins_.push_back(winner.cubin);
   if (!winner.default_launch.config.empty() && winner.default_launch.cubin != winner.cubin)

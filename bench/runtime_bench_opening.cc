@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "cache/ranges.h"
+#include "cache/cache.h"
 
 namespace moetune::bench {
 namespace {
@@ -53,12 +53,12 @@ void time_turn(const fs::path& file, const ManyWinners& many, const Family& fami
   const Cache cache = opened_file(file);
   std::vector<FamilyWinner> winners;
   times.rows.push_back(1e3 * seconds([&] {
-                         winners = cache.family_winners(family.kernel.name(), family.text);
-                         cache.family_ranges(family.kernel.name(), family.text);
+                         winners = cache.winners.of_family(family.kernel.name(), family.text);
+                         cache.ranges.of_family(family.kernel.name(), family.text);
                        }));
   times.cubins.push_back(1e3 * seconds([&] {
                            for (std::size_t i = 0; i < many.cubins(); ++i)
-                             cache.cubin(winners.front().cubin_digest);
+                             cache.winners.cubin(winners.front().cubin_digest);
                          }));
 }
 

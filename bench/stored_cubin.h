@@ -12,13 +12,13 @@ namespace moetune::bench {
 // Reads a winner's, default's or range table's cubin by its digest. Throws BadInput if the family has none with it.
 inline Blob stored_cubin(const Cache& file, const std::string& kernel, const std::string& family,
                          const std::string& digest) {
-  for (const FamilyWinner& winner : file.family_winners(kernel, family)) {
-    if (winner.cubin_digest == digest) return file.cubin(winner.cubin);
-    if (winner.default_cubin_digest == digest) return file.cubin(winner.default_cubin);
+  for (const FamilyWinner& winner : file.winners.of_family(kernel, family)) {
+    if (winner.cubin_digest == digest || winner.default_cubin_digest == digest)
+      return file.winners.cubin(digest);
   }
-  for (const FamilyRange& range : file.family_ranges(kernel, family)) {
+  for (const FamilyRange& range : file.ranges.of_family(kernel, family)) {
     for (const FamilyRange::Variant& variant : range.variants) {
-      if (variant.cubin_digest == digest) return file.cubin(variant.cubin);
+      if (variant.cubin_digest == digest) return file.winners.cubin(digest);
     }
   }
   throw BadInput(file.path().string() + " has no cubin " + digest + " of " + kernel + " " + family);

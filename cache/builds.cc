@@ -1,7 +1,7 @@
-// The part of Cache that keeps compiled cubins, within a bound.
+#include "cache/builds.h"
+
 #include "base/digest.h"
-#include "cache/cache_impl.h"
-#include "cache/file/blob.h"
+#include "cache/cache_file.h"
 
 namespace moetune {
 namespace {
@@ -35,23 +35,23 @@ std::string build_digest(const std::string& name, const BuildRecord& build) {
       .finish();
 }
 
-void Cache::put_build(const std::string& name, const BuildRecord& build) {
+void Builds::put(const std::string& name, const BuildRecord& build) {
   const Blob frame = compress(build.cubin);
   const std::size_t size = frame.size() + build.log.size() + build.facts.size();
-  WriteTransaction transaction(impl_->database);
-  impl_->database.run(
+  WriteTransaction transaction(file_->database);
+  file_->database.run(
       "INSERT OR REPLACE INTO builds (name, outcome, facts, log, cubin, cubin_bytes, digest, stored_bytes, used)"
       " VALUES (?, ?, ?, ?, ?, ?, ?, ?, (SELECT coalesce(max(used), 0) + 1 FROM builds))",
       name, build.outcome, build.facts, build.log, frame, static_cast<std::int64_t>(build.cubin.size()),
       build_digest(name, build), static_cast<std::int64_t>(size));
-  drop_unused_builds(impl_->database, impl_->options.max_build_bytes);
+  drop_unused_builds(file_->database, file_->options.max_build_bytes);
   transaction.commit();
 }
 
-std::optional<BuildRecord> Cache::find_build(const std::string& name) {
+std::optional<BuildRecord> Builds::find(const std::string& name) {
   BuildRecord build;
   {
-    Query row = impl_->database.query(
+    Query row = file_->database.query(
         "SELECT outcome, facts, log, cubin, cubin_bytes, digest FROM builds WHERE name = ?", name);
     if (!row.step()) return std::nullopt;
     std::optional<Blob> cubin = decompress(row.bytes(3), row.integer(4));
@@ -59,7 +59,7 @@ std::optional<BuildRecord> Cache::find_build(const std::string& name) {
     build = {row.text(0), row.text(1), row.text(2), *std::move(cubin)};
     if (build_digest(name, build) != row.text(5)) return std::nullopt;
   }
-  if (!impl_->read_only) impl_->database.run(kTouch, name);
+  if (!file_->read_only) file_->database.run(kTouch, name);
   return build;
 }
 

@@ -3,7 +3,7 @@
 #include <stdexcept>
 
 #include "base/environment.h"
-#include "cache/cache_impl.h"
+#include "cache/cache_file.h"
 #include "cache/file/companions.h"
 #include "cache/file/file_system.h"
 #include "cache/file/journal.h"
@@ -66,28 +66,10 @@ void refuse_pack(const Database& database) {
                             " is a pack, which is only read; name a cache to write to");
 }
 
-// The columns of workload_of().
-#define SELECT_WORKLOADS                                                                                      \
-  "SELECT w.id, w.kernel, w.problem, w.source_digest, w.toolchain, h.name, h.compute_capability, h.sm_count," \
-  " h.l2_bytes, h.memory_bytes, h.sm_clock_khz, h.memory_clock_khz, h.origin, h.driver, w.family, w.timing"   \
-  " FROM workloads w JOIN hardware h ON h.id = w.hardware "
-
-Workload workload_of(const Query& row) {
-  Workload workload;
-  workload.id = row.integer(0);
-  workload.key = {row.text(1), row.text(2), {}, row.text(3), row.text(4)};
-  workload.key.hardware = {
-      row.text(5),    static_cast<int>(row.integer(6)),  static_cast<int>(row.integer(7)),  row.integer(8),
-      row.integer(9), static_cast<int>(row.integer(10)), static_cast<int>(row.integer(11)), row.text(12),
-      row.text(13)};
-  workload.family = row.text(14);
-  workload.key.timing = stored_timing(row.text(15));
-  return workload;
-}
-
 }  // namespace
 
-Cache::Cache(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Cache::Cache(std::unique_ptr<CacheFile> file)
+    : workloads(*file), trials(*file), winners(*file), ranges(*file), builds(*file), file_(std::move(file)) {}
 Cache::Cache(Cache&&) noexcept = default;
 Cache& Cache::operator=(Cache&&) noexcept = default;
 Cache::~Cache() = default;
@@ -96,47 +78,47 @@ Cache Cache::open(const fs::path& given, Mode mode, const CacheOptions& options)
   const fs::path path = require_plausible(given, mode);
   require_sound_companions(path);
   if (std::error_code absent; fs::file_size(path, absent) > 0 && !absent) refuse_foreign(path);
-  auto impl = std::make_unique<Impl>(Database(path, access_for(mode), options.busy_timeout),
-                                     mode == Mode::read_only || mode == Mode::inspect, options);
+  auto file = std::make_unique<CacheFile>(Database(path, access_for(mode), options.busy_timeout),
+                                          mode == Mode::read_only || mode == Mode::inspect, options);
   if (mode == Mode::inspect) {
-    require_version(impl->database);
+    require_version(file->database);
   } else if (mode == Mode::read_only) {
-    require_readable(impl->database);
+    require_readable(file->database);
   } else {
-    refuse_pack(impl->database);
-    make_schema(impl->database);
-    impl->warning = choose_journal(impl->database, network_file_system(path));
-    impl->has_log = impl->warning.empty();
-    keep_tallies(impl->database);
-    impl->end_writing();  // of a search that was killed
+    refuse_pack(file->database);
+    make_schema(file->database);
+    file->warning = choose_journal(file->database, network_file_system(path));
+    file->has_log = file->warning.empty();
+    keep_tallies(file->database);
+    file->end_writing();  // of a search that was killed
   }
-  if (const std::string& why = impl->database.missing_locks(); !why.empty())
-    impl->warning = "locks do not work where " + path.string() + " lies (" + why +
+  if (const std::string& why = file->database.missing_locks(); !why.empty())
+    file->warning = "locks do not work where " + path.string() + " lies (" + why +
                     "): it is read as it is, and what a search writes meanwhile may show as damage";
-  if (mode == Mode::read_only) impl->pack = read_manifest(impl->database);  // check() reads it in its turn
-  return Cache(std::move(impl));
+  if (mode == Mode::read_only) file->pack = read_manifest(file->database);  // check() reads it in its turn
+  return Cache(std::move(file));
 }
 
 Cache Cache::in_memory() {
   const fs::path nowhere = ":memory:";
-  auto impl = std::make_unique<Impl>(
+  auto file = std::make_unique<CacheFile>(
       Database(nowhere, Database::Access::create, std::chrono::milliseconds(0)), false);
-  make_schema(impl->database);
-  keep_tallies(impl->database);
-  return Cache(std::move(impl));
+  make_schema(file->database);
+  keep_tallies(file->database);
+  return Cache(std::move(file));
 }
 
-std::string Cache::content() const { return impl_->database.content(); }
+std::string Cache::content() const { return file_->database.content(); }
 
-void Cache::use_rules(RecordRules rules) { impl_->rules = std::move(rules); }
+void Cache::use_rules(RecordRules rules) { file_->rules = std::move(rules); }
 
-bool Cache::has_rules() const { return static_cast<bool>(impl_->rules.winner); }
+bool Cache::has_rules() const { return static_cast<bool>(file_->rules.winner); }
 
 Cache Cache::open_content(const fs::path& path, std::string content, Mode mode) {
-  auto impl = std::make_unique<Impl>(Database(path, std::move(content)), true);
-  mode == Mode::inspect ? require_version(impl->database) : require_readable(impl->database);
-  if (mode == Mode::read_only) impl->pack = read_manifest(impl->database);
-  return Cache(std::move(impl));
+  auto file = std::make_unique<CacheFile>(Database(path, std::move(content)), true);
+  mode == Mode::inspect ? require_version(file->database) : require_readable(file->database);
+  if (mode == Mode::read_only) file->pack = read_manifest(file->database);
+  return Cache(std::move(file));
 }
 
 std::optional<Cache> Cache::open_settled(const fs::path& given, std::chrono::milliseconds age) {
@@ -145,19 +127,19 @@ std::optional<Cache> Cache::open_settled(const fs::path& given, std::chrono::mil
   const std::optional<FileState> state = FileState::of_settled(path, age, network_file_system(path));
   if (!state) return std::nullopt;
   try {
-    auto impl = std::make_unique<Impl>(
+    auto file = std::make_unique<CacheFile>(
         Database(path, Database::Access::immutable, std::chrono::milliseconds(0)), true);
-    require_readable(impl->database);
-    impl->pack = read_manifest(impl->database);
-    impl->settled = state;
-    if (Cache cache(std::move(impl)); cache.is_unchanged()) return cache;
+    require_readable(file->database);
+    file->pack = read_manifest(file->database);
+    file->settled = state;
+    if (Cache cache(std::move(file)); cache.is_unchanged()) return cache;
   } catch (const BrokenEnvironment&) {
     // open() looks again, under locks, and says what is wrong.
   }
   return std::nullopt;
 }
 
-bool Cache::is_unchanged() const { return !impl_->settled || FileState::of(path()) == impl_->settled; }
+bool Cache::is_unchanged() const { return !file_->settled || FileState::of(path()) == file_->settled; }
 
 std::optional<fs::path> Cache::find_default_path() {
   const auto variable = [](const char* name) {
@@ -178,98 +160,18 @@ fs::path Cache::default_path() {
       "neither XDG_CACHE_HOME nor HOME names a folder for the cache; set one, or name a cache file");
 }
 
-const fs::path& Cache::path() const { return impl_->database.path(); }
+const fs::path& Cache::path() const { return file_->database.path(); }
 
-const std::string& Cache::warning() const { return impl_->warning; }
+const std::string& Cache::warning() const { return file_->warning; }
 
-std::optional<std::int64_t> Cache::Impl::find_hardware(const HardwareKey& key) const {
-  Query found = database.query("SELECT id FROM hardware WHERE key = ?", key.text());
-  return found.step() ? std::optional(found.integer(0)) : std::nullopt;
-}
+const PackManifest* Cache::manifest() const { return file_->pack ? &*file_->pack : nullptr; }
 
-std::int64_t Cache::Impl::hardware(const HardwareKey& key) const {
-  database.run(
-      "INSERT INTO hardware (key, name, compute_capability, sm_count, l2_bytes, memory_bytes, sm_clock_khz,"
-      " memory_clock_khz, origin, driver) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-      " ON CONFLICT (key) DO UPDATE SET driver = excluded.driver WHERE driver <> excluded.driver",
-      key.text(), key.name, key.compute_capability, key.sm_count, key.l2_bytes, key.memory_bytes,
-      key.sm_clock_khz, key.memory_clock_khz, key.origin, key.driver);
-  // Marks a new row, and one whose driver changed. A damaged row stays damaged.
-  if (database.changes() > 0)
-    database.run("UPDATE hardware AS h SET digest = " MOETUNE_HARDWARE_DIGEST " WHERE key = ?", key.text());
-  return find_hardware(key).value();
-}
-
-std::optional<std::int64_t> Cache::Impl::find_workload(const WorkloadKey& key) const {
-  Query found = database.query(
-      "SELECT w.id FROM workloads w JOIN hardware h ON h.id = w.hardware WHERE w.kernel = ? AND w.problem = ?"
-      " AND h.key = ? AND w.source_digest = ? AND w.toolchain = ? AND w.timing = ?",
-      key.kernel, key.problem, key.hardware.text(), key.source_digest, key.toolchain,
-      std::string(timing_name(key.timing)));
-  return found.step() ? std::optional(found.integer(0)) : std::nullopt;
-}
-
-std::int64_t Cache::Impl::insert_workload(const WorkloadKey& key, const std::string& family) const {
-  database.run(
-      "INSERT INTO workloads AS w (kernel, problem, hardware, source_digest, toolchain, family, timing, digest)"
-      " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, moetune_digest(?1, ?2, ?3, ?4,"
-      " ?5 || iif(?7 = 'overlapped', '', char(10) || ?7), ?6))"
-      " ON CONFLICT DO UPDATE SET family = excluded.family, digest = excluded.digest"
-      " WHERE w.family = '' AND w.digest = " MOETUNE_WORKLOAD_DIGEST,
-      key.kernel, key.problem, hardware(key.hardware), key.source_digest, key.toolchain, family,
-      std::string(timing_name(key.timing)));
-  return find_workload(key).value();
-}
-
-std::optional<std::int64_t> Cache::find_workload(const WorkloadKey& key) const {
-  return impl_->find_workload(key);
-}
-
-std::int64_t Cache::workload(const WorkloadKey& key, const std::string& family) {
-  WriteTransaction transaction(impl_->database);
-  const std::int64_t id = impl_->insert_workload(key, family);
-  transaction.commit();
-  return id;
-}
-
-void Cache::fill_families(const std::function<std::string(const WorkloadKey&)>& family_of) {
-  {
-    Query any = impl_->database.query("SELECT count(*) FROM workloads WHERE family = ''");
-    any.step();
-    if (any.integer(0) == 0) return;
-  }
-  for (const Workload& known : workloads()) {
-    if (const std::string family = family_of(known.key); !family.empty()) workload(known.key, family);
-  }
-}
-
-std::vector<Workload> Cache::workloads() const {
-  std::vector<Workload> all;
-  Query row = impl_->database.query(SELECT_WORKLOADS "ORDER BY w.id");
-  while (row.step()) all.push_back(workload_of(row));
-  return all;
-}
-
-std::optional<Workload> Cache::Impl::find_workload(std::int64_t id) const {
-  Query row = database.query(SELECT_WORKLOADS "WHERE w.id = ?", id);
-  return row.step() ? std::optional(workload_of(row)) : std::nullopt;
-}
-
-void Cache::put_calibration(const HardwareKey& hardware, const std::string& name, double value) {
-  WriteTransaction transaction(impl_->database);
-  impl_->database.run(
-      "INSERT INTO calibrations (hardware, name, value, digest) VALUES (?1, ?2, ?3, moetune_digest(?4, ?2, ?3))"
-      " ON CONFLICT (hardware, name) DO UPDATE SET value = excluded.value, digest = excluded.digest",
-      impl_->hardware(hardware), name, value, hardware.text());
-  transaction.commit();
-}
-
-std::optional<double> Cache::calibration(const HardwareKey& hardware, const std::string& name) const {
-  Query found = impl_->database.query(
-      "SELECT c.value FROM calibrations c JOIN hardware h ON h.id = c.hardware WHERE h.key = ? AND c.name = ?"
-      " AND c.digest = " MOETUNE_CALIBRATION_DIGEST,
-      hardware.text(), name);
-  return found.step() && is_calibration(found.real(0)) ? std::optional(found.real(0)) : std::nullopt;
+bool Cache::lacks_log() const {
+  if (!file_->is_marked()) return false;
+  std::error_code absent;
+  const fs::path main = fs::weakly_canonical(path(), absent);  // SQLite resolves links, too
+  const std::uintmax_t log = fs::file_size(main.string() + "-wal", absent);
+  return absent || log == 0;
 }
 
 }  // namespace moetune

@@ -1,4 +1,5 @@
-// The part of Cache that looks at the whole file: what it holds, and whether it is sound.
+#include "cache/check.h"
+
 #include <map>
 #include <set>
 
@@ -6,10 +7,8 @@
 #include "base/format.h"
 #include "base/stored_time.h"
 #include "base/utf8.h"
-#include "cache/cache_impl.h"
-#include "cache/file/blob.h"
+#include "cache/cache_file.h"
 #include "cache/pack_rows.h"
-#include "cache/ranges.h"
 #include "cache/schema/schema.h"
 #include "cache/schema/schema_check.h"
 #include "cache/tallies.h"
@@ -62,15 +61,7 @@ void check_hardware(const Database& database, Problems& problems) {
   while (row.step()) {
     const std::string where = "hardware " + row.text(0);
     if (!check_texts(row, where, problems)) continue;
-    const HardwareKey key{row.text(2),
-                          static_cast<int>(row.integer(3)),
-                          static_cast<int>(row.integer(4)),
-                          row.integer(5),
-                          row.integer(6),
-                          static_cast<int>(row.integer(7)),
-                          static_cast<int>(row.integer(8)),
-                          row.text(9),
-                          ""};
+    const HardwareKey key = hardware_of(row, 2);
     if (key.text() != row.text(1)) {
       problems.push_back({where, "its key does not say what its columns say"});
     } else if (row.integer(11) == 0) {
@@ -129,37 +120,24 @@ std::set<std::int64_t> check_workloads(const Database& database, const Keys& key
 }
 
 void check_trials(const Database& database, const Keys& keys, const RecordRules& rules, Problems& problems) {
-  Query row = database.query(
-      "SELECT id, workload, config, outcome, message, time_us, interval_low_us, interval_high_us, samples,"
-      " facts, provenance, contended, digest = " MOETUNE_TRIAL_DIGEST " FROM trials t ORDER BY id");
+  Query row = database.query("SELECT id, workload, digest = " MOETUNE_TRIAL_DIGEST ", " MOETUNE_TRIAL_COLUMNS
+                             " FROM trials t ORDER BY id");
   while (row.step()) {
     const WorkloadKey key = key_of(keys, row.integer(1));
     const std::string where = place("trial " + row.text(0) + " of workload", row.text(1), key);
     if (!check_texts(row, where, problems)) continue;
-    if (row.integer(12) == 0) {
+    if (row.integer(2) == 0) {
       problems.push_back({where, kMismatch});
       continue;
     }
     if (!rules.trial) continue;
-    const TrialRecord trial{row.text(2),
-                            row.text(3),
-                            row.text(4),
-                            row.real(5),
-                            row.real(6),
-                            row.real(7),
-                            static_cast<int>(row.integer(8)),
-                            row.text(9),
-                            row.text(10),
-                            row.integer(11) != 0};
-    const std::string wrong = rules.trial(key, trial);
+    const std::string wrong = rules.trial(key, trial_of(row, 3));
     if (!wrong.empty()) problems.push_back({where, wrong});
   }
 }
 
-using ReadWinner = std::function<std::optional<WinnerRecord>(std::int64_t)>;
-
 // Those of workloads that are named need not be named again.
-void check_winners(const ReadWinner& read, const Database& database, const Keys& keys,
+void check_winners(const Winners& winners, const Database& database, const Keys& keys,
                    const std::set<std::int64_t>& named, const RecordRules& rules, Problems& problems) {
   std::vector<std::pair<std::int64_t, std::string>> readable;
   {
@@ -173,7 +151,7 @@ void check_winners(const ReadWinner& read, const Database& database, const Keys&
   }
   for (const auto& [workload, where] : readable) {
     try {
-      const std::optional<WinnerRecord> winner = read(workload);
+      const std::optional<WinnerRecord> winner = winners.read(workload, WinnerParts::all);
       if (!winner || !rules.winner) continue;  // gone since, or its workload is, which is said elsewhere
       if (named.contains(workload)) continue;
       const std::string wrong = rules.winner(workload_at(keys, workload), *winner, WinnerParts::all);
@@ -290,8 +268,8 @@ void check_pack(const Database& database, Problems& problems) {
 
 }  // namespace
 
-std::vector<CacheProblem> Cache::check(const RecordRules& rules) const {
-  const Database& database = impl_->database;
+std::vector<CacheProblem> check_cache(const Cache& cache, const RecordRules& rules) {
+  const Database& database = cache.file().database;
   Problems problems;
   const auto attempt = [&](const auto& part) {
     try {
@@ -309,15 +287,14 @@ std::vector<CacheProblem> Cache::check(const RecordRules& rules) const {
   attempt([&] { check_calibrations(database, problems); });
   Keys keys;
   attempt([&] {
-    for (Workload& workload : workloads()) keys.emplace(workload.id, std::move(workload));
+    for (Workload& workload : cache.workloads.all()) keys.emplace(workload.id, std::move(workload));
   });
   std::set<std::int64_t> named;
   attempt([&] { named = check_workloads(database, keys, rules, problems); });
   attempt([&] { check_trials(database, keys, rules, problems); });
-  const auto read = [&](std::int64_t workload) { return impl_->read_winner(workload, WinnerParts::all); };
-  attempt([&] { check_winners(read, database, keys, named, rules, problems); });
+  attempt([&] { check_winners(cache.winners, database, keys, named, rules, problems); });
   attempt([&] { check_history(database, keys, problems); });
-  attempt([&] { check_ranges(database, impl_->read_ranges(), rules, problems); });
+  attempt([&] { check_ranges(database, cache.ranges.read(), rules, problems); });
   attempt([&] { check_range_history(database, problems); });
   attempt([&] { check_cubins(database, problems); });
   attempt([&] { check_builds(database, problems); });
@@ -326,9 +303,10 @@ std::vector<CacheProblem> Cache::check(const RecordRules& rules) const {
   return problems;
 }
 
-Cache::Summary Cache::summary() const {
-  Summary summary;
-  Query row = impl_->database.query(
+CacheSummary summary_of(const Cache& cache) {
+  const Database& database = cache.file().database;
+  CacheSummary summary;
+  Query row = database.query(
       "SELECT (SELECT count(*) FROM workloads), (SELECT count(*) FROM trials), (SELECT count(*) FROM winners),"
       " (SELECT count(*) FROM builds), (SELECT coalesce(sum(stored_bytes), 0) FROM builds)");
   row.step();
@@ -337,10 +315,10 @@ Cache::Summary Cache::summary() const {
   summary.winners = row.integer(2);
   summary.builds = row.integer(3);
   summary.build_bytes = row.integer(4);
-  summary.schema_version = static_cast<int>(impl_->database.integer_pragma("user_version"));
+  summary.schema_version = static_cast<int>(database.integer_pragma("user_version"));
   for (const char* part : {"", "-wal"}) {
     std::error_code absent;
-    const auto size = std::filesystem::file_size(path().string() + part, absent);
+    const auto size = std::filesystem::file_size(cache.path().string() + part, absent);
     if (!absent) summary.file_bytes += static_cast<std::int64_t>(size);
   }
   return summary;

@@ -1,9 +1,10 @@
-// The part of Cache that makes its file smaller.
 #include "cache/gc.h"
 
 #include <algorithm>
 
-#include "cache/cache_impl.h"
+#include "cache/cache_file.h"
+#include "cache/check.h"
+#include "cache/cubins.h"
 #include "cache/tallies.h"
 
 namespace moetune {
@@ -81,21 +82,22 @@ void compact(const Database& database) {
 
 }  // namespace
 
-GcResult Cache::collect_garbage(const GcRequest& request) {
-  const Database& database = impl_->database;
+GcResult collect_garbage(Cache& cache, const GcRequest& request) {
+  CacheFile& file = cache.file();
+  const Database& database = file.database;
   GcResult result;
-  result.file_bytes_before = summary().file_bytes;
-  for (const Workload& workload : workloads()) {
+  result.file_bytes_before = summary_of(cache).file_bytes;
+  for (const Workload& workload : cache.workloads.all()) {
     if (!request.is_orphaned || !request.is_orphaned(workload)) continue;
     const Size trials = trials_of(database, workload.id);
     if (trials.rows == 0) continue;
     if (!request.dry_run) {
-      if (!impl_->searches.try_exclusive(workload.id)) {
+      if (!file.searches.try_exclusive(workload.id)) {
         ++result.busy;
         continue;
       }
-      impl_->searches.release_exclusive(workload.id);
-      clear_trials(workload.id);
+      file.searches.release_exclusive(workload.id);
+      cache.trials.clear(workload.id);
     }
     ++result.trials_from;
     result.trials += trials.rows;
@@ -113,13 +115,13 @@ GcResult Cache::collect_garbage(const GcRequest& request) {
   };
   // The builds to keep if the file must lose `excess` bytes more.
   const auto builds_without = [&](std::int64_t excess) {
-    const std::int64_t all = summary().build_bytes - (request.dry_run ? result.build_bytes : 0);
+    const std::int64_t all = summary_of(cache).build_bytes - (request.dry_run ? result.build_bytes : 0);
     return std::max<std::int64_t>(0, all - excess);
   };
   const auto measure = [&] {
     if (!request.dry_run) compact(database);
     result.file_bytes_after = request.dry_run ? used_bytes(database) - result.build_bytes - result.trial_bytes
-                                              : summary().file_bytes;
+                                              : summary_of(cache).file_bytes;
     return request.max_file_bytes ? result.file_bytes_after - *request.max_file_bytes : 0;
   };
 

@@ -1,4 +1,4 @@
-// Limits of a garbage collection, and its result. Plain data.
+// Making a cache file smaller.
 #pragma once
 
 #include <cstdint>
@@ -25,5 +25,9 @@ struct GcResult {
   std::int64_t busy = 0;  // orphaned workloads that were left alone because a search works on them
   std::int64_t file_bytes_before = 0, file_bytes_after = 0;
 };
+
+// Takes out what the request describes, and gives the space back to the file system. Winners stay. Needs a writable
+// file, unless it is a dry run.
+GcResult collect_garbage(Cache& cache, const GcRequest& request);
 
 }  // namespace moetune

@@ -1,13 +1,12 @@
-// The part of Cache that takes in what other files hold.
 #include "cache/merge.h"
 
 #include <algorithm>
 #include <map>
 #include <tuple>
 
-#include "cache/cache_impl.h"
-#include "cache/history.h"
-#include "cache/ranges.h"
+#include "base/digest.h"
+#include "cache/cache_file.h"
+#include "cache/check.h"
 
 namespace moetune {
 namespace {
@@ -28,7 +27,7 @@ void require_mergeable(const merge_fs::path& into, const merge_fs::path& file) {
 }
 
 void require_sound(const Cache& cache, const RecordRules& rules) {
-  const std::vector<CacheProblem> problems = cache.check(rules);
+  const std::vector<CacheProblem> problems = check_cache(cache, rules);
   if (problems.empty()) return;
   const auto& [where, what] = problems.front();
   const std::string more =
@@ -39,14 +38,7 @@ void require_sound(const Cache& cache, const RecordRules& rules) {
 
 // Chooses between two trials of one configuration: sound before contended, with an interval before without, the lower
 // end of the interval, measured before failed, the smaller digest. One statement a row.
-constexpr const char* kTakeTrial =
-    "INSERT INTO trials AS t (workload, config, outcome, message, time_us, interval_low_us, interval_high_us,"
-    " samples, facts, provenance, contended, digest) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11,"
-    " moetune_digest(" MOETUNE_IDENTITY("?1") ", ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11))"
-    " ON CONFLICT (workload, config) DO UPDATE SET outcome = excluded.outcome, message = excluded.message,"
-    " time_us = excluded.time_us, interval_low_us = excluded.interval_low_us,"
-    " interval_high_us = excluded.interval_high_us, samples = excluded.samples, facts = excluded.facts,"
-    " provenance = excluded.provenance, contended = excluded.contended, digest = excluded.digest"
+constexpr const char* kTakeTrial = MOETUNE_PUT_TRIAL
     " WHERE (excluded.contended, excluded.interval_high_us <= 0, excluded.interval_high_us, excluded.time_us <= 0,"
     " excluded.digest) < (t.contended, t.interval_high_us <= 0, t.interval_high_us, t.time_us <= 0, t.digest)"
     " OR t.digest <> " MOETUNE_TRIAL_DIGEST;
@@ -54,10 +46,8 @@ constexpr const char* kTakeTrial =
 std::int64_t take_trials(const Database& from, std::int64_t source, const Database& into,
                          std::int64_t workload) {
   std::int64_t taken = 0;
-  Query row = from.query(
-      "SELECT config, outcome, message, time_us, interval_low_us, interval_high_us, samples, facts, provenance,"
-      " contended FROM trials WHERE workload = ? ORDER BY id",
-      source);
+  Query row =
+      from.query("SELECT " MOETUNE_TRIAL_COLUMNS " FROM trials WHERE workload = ? ORDER BY id", source);
   while (row.step()) {
     into.run(kTakeTrial, workload, row.text(0), row.text(1), row.text(2), row.real(3), row.real(4),
              row.real(5), row.integer(6), row.text(7), row.text(8), row.integer(9));
@@ -86,16 +76,21 @@ const WinnerTimes& choose(const std::vector<WinnerTimes>& all, MergeOrder order)
   return *chosen;
 }
 
-}  // namespace
+// A workload as one of the merged files holds it.
+struct Held {
+  const Cache* from;
+  std::int64_t workload;  // there
+};
 
-void Cache::take_winner(std::int64_t workload, const std::vector<Candidate>& candidates, MergeOrder order,
-                        MergeResult& result) {
-  std::optional<WinnerTimes> ours = find_winner_times(impl_->database, workload);
-  if (ours && !impl_->is_true(workload)) ours.reset();
+// The winner that stays of those that the cache and the files have for one key.
+void take_winner(Cache& cache, std::int64_t workload, const std::vector<Held>& candidates, MergeOrder order,
+                 MergeResult& result) {
+  std::optional<WinnerTimes> ours = cache.winners.times(workload);
+  if (ours && !cache.winners.find_sound(workload)) ours.reset();
   std::vector<WinnerTimes> all;
-  std::vector<const Candidate*> whose;
-  for (const Candidate& one : candidates) {
-    if (const auto theirs = find_winner_times(one.from->impl_->database, one.workload)) {
+  std::vector<const Held*> whose;
+  for (const Held& one : candidates) {
+    if (const auto theirs = one.from->winners.times(one.workload)) {
       all.push_back(*theirs);
       whose.push_back(&one);
     }
@@ -111,41 +106,75 @@ void Cache::take_winner(std::int64_t workload, const std::vector<Candidate>& can
     } else if (is_there) {
       ++result.winners_equal;
     } else {
-      const WinnerRecord winner = whose[i]->from->winner(whose[i]->workload).value();
-      if (!impl_->launches_same(workload, winner)) impl_->keep_winner(workload, kReplacedMerge);
-      impl_->store_winner(workload, winner);
+      cache.winners.put(workload, whose[i]->from->winners.find(whose[i]->workload).value(), kReplacedMerge);
       ++(ours ? result.winners_replaced : result.winners_added);
       is_there = true;
     }
   }
 }
 
-MergeResult Cache::merge(const std::filesystem::path& into, const std::vector<std::filesystem::path>& files,
+// The order of tables in a merge: by merit, then by contents.
+struct RangeRank {
+  RangeMerit merit;
+  std::string stored_at, digest;
+
+  bool is_before(const RangeRank& other, MergeOrder order) const {
+    const bool by_date = order == MergeOrder::later && merit.contended == other.merit.contended;
+    if (by_date && stored_at != other.stored_at) return stored_at > other.stored_at;
+    return std::tie(merit, digest) < std::tie(other.merit, other.digest);
+  }
+};
+
+RangeRank rank_of(const FamilyRange& range, const RecordRules& rules) {
+  DigestBuilder builder;
+  builder.add(range.table).add(range.stored_at).add(range.provenance);
+  for (const FamilyRange::Variant& variant : range.variants)
+    builder.add(variant.config).add(variant.interface).add(variant.cubin_digest);
+  return {rules.range_merit ? rules.range_merit(range.table) : RangeMerit{}, range.stored_at,
+          builder.finish()};
+}
+
+std::int64_t take_ranges(Cache& cache, const Cache& from, const RecordRules& rules, MergeOrder order) {
+  std::int64_t taken = 0;
+  const std::vector<FamilyRange> ours = cache.ranges.all();
+  for (const FamilyRange& theirs : from.ranges.all()) {
+    const auto own = std::ranges::find(ours, theirs.key, &FamilyRange::key);
+    if (own != ours.end() && !rank_of(theirs, rules).is_before(rank_of(*own, rules), order)) continue;
+    RangeRecord record = from.ranges.record(theirs);
+    record.progress = cache.ranges.progress(theirs.key);  // what a search here has measured stays measured
+    cache.ranges.put(theirs.key, record, kReplacedMerge);
+    ++taken;
+  }
+  return taken;
+}
+
+}  // namespace
+
+MergeResult merge_caches(const std::filesystem::path& into, const std::vector<std::filesystem::path>& files,
                          const RecordRules& rules, MergeOrder order, const CacheOptions& options) {
   for (const auto& file : files) require_mergeable(into, file);
   std::vector<Cache> sources;
   std::vector<std::unique_ptr<ReadTransaction>> snapshots;  // what is checked is what is read
   for (const auto& file : files) {
-    sources.push_back(open(file, Mode::read_only, options));
-    snapshots.push_back(std::make_unique<ReadTransaction>(sources.back().impl_->database));
+    sources.push_back(Cache::open(file, Cache::Mode::read_only, options));
+    snapshots.push_back(std::make_unique<ReadTransaction>(sources.back().file().database));
     require_sound(sources.back(), rules);
   }
-  Cache cache = open(into, Mode::create, options);
+  Cache cache = Cache::open(into, Cache::Mode::create, options);
   cache.use_rules(rules);
-  const Database& database = cache.impl_->database;
+  const Database& database = cache.file().database;
   WriteTransaction transaction(database);
   MergeResult result{.files = static_cast<std::int64_t>(sources.size())};
-  std::map<std::int64_t, std::vector<Candidate>> candidates;
+  std::map<std::int64_t, std::vector<Held>> candidates;
   for (const Cache& source : sources) {
-    for (const Workload& workload : source.workloads()) {
-      const std::int64_t id = cache.impl_->insert_workload(workload.key, workload.family);
-      result.trials_taken += take_trials(source.impl_->database, workload.id, database, id);
+    for (const Workload& workload : source.workloads.all()) {
+      const std::int64_t id = cache.workloads.id(workload.key, workload.family);
+      result.trials_taken += take_trials(source.file().database, workload.id, database, id);
       candidates[id].push_back({&source, workload.id});
     }
-    result.ranges_taken += cache.take_ranges(source, rules, order);
+    result.ranges_taken += take_ranges(cache, source, rules, order);
   }
-  for (const auto& [workload, found] : candidates) cache.take_winner(workload, found, order, result);
-  database.run(kDropUnusedCubins);
+  for (const auto& [workload, found] : candidates) take_winner(cache, workload, found, order, result);
   transaction.commit();
   return result;
 }

@@ -1,4 +1,4 @@
-// The result of merging cache files. Plain data; Cache::merge does the work.
+// Merging cache files.
 //
 // A record of the destination that breaks the rules gives way to any. Of the winners that the destination and the files
 // have for one key a quiet one stays before a contended one, then the one whose 95% interval ends lowest; but of all
@@ -19,12 +19,19 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <string>
 #include <vector>
 
 #include "cache/cache.h"
 
 namespace moetune {
+
+// The order by which a merge chooses between two equally sound records of one key.
+enum class MergeOrder {
+  faster,  // by the time, for files whose searches knew nothing of each other
+  later,  // by the date, for a file that began with the records of the other and has settled some of them anew
+};
 
 struct MergeResult {
   std::int64_t files = 0;
@@ -35,5 +42,14 @@ struct MergeResult {
   std::int64_t trials_taken = 0;      // new, or better than the one of their configuration
   std::int64_t ranges_taken = 0;      // range tables, new or better than the one of their key
 };
+
+// Takes the winners and trials of other caches and packs into the cache at `into`, which is made if it is new, as
+// said above. Every file is checked whole, against `rules` too, before `into` is touched; then one
+// transaction takes all of them or, whatever happens, none. Builds and calibrations stay where they are. Throws
+// BadInput for a file that is `into` itself, that does not exist or is past 16 GiB; BrokenEnvironment, naming file
+// and record, for one that is unsound.
+MergeResult merge_caches(const std::filesystem::path& into, const std::vector<std::filesystem::path>& files,
+                         const RecordRules& rules, MergeOrder order = MergeOrder::faster,
+                         const CacheOptions& options = {});
 
 }  // namespace moetune

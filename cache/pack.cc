@@ -2,7 +2,9 @@
 
 #include "base/replace_file.h"
 #include "base/version.h"
-#include "cache/ranges.h"
+#include "cache/cache_file.h"
+#include "cache/cubins.h"
+#include "cache/pack_rows.h"
 
 namespace moetune {
 namespace {
@@ -32,19 +34,11 @@ bool is_servable(const Workload& workload, const WinnerRecord& winner, PackConte
   return false;
 }
 
-bool holds_winner(const Cache& source, const Workload& workload) {
-  try {
-    return source.winner(workload.id, WinnerParts::without_cubins).has_value();
-  } catch (const DamagedWinner&) {
-    return false;
-  }
-}
-
 void copy_winner(const Cache& source, const Workload& workload, Cache& pack, PackContents& contents) {
   try {
-    const std::optional<WinnerRecord> winner = source.winner(workload.id);
+    const std::optional<WinnerRecord> winner = source.winners.find(workload.id);
     if (!winner || !is_servable(workload, *winner, contents)) return;
-    pack.put_winner(pack.workload(workload.key, workload.family), *winner);
+    pack.winners.put(pack.workloads.id(workload.key, workload.family), *winner);
     ++contents.winners;
   } catch (const DamagedWinner&) {
     ++contents.damaged;
@@ -57,40 +51,75 @@ bool takes(const PackFilter& filter, const std::string& kernel, const HardwareKe
 }
 
 void copy_ranges(const Cache& source, const PackFilter& filter, Cache& pack, PackContents& contents) {
-  for (const FamilyRange& range : source.ranges()) {
+  for (const FamilyRange& range : source.ranges.all()) {
     if (!takes(filter, range.key.kernel, range.key.hardware)) continue;
     if (range.key.hardware.origin != "gpu" && !filter.recorded) continue;
     try {
-      pack.put_range(range.key, source.range_record(range));
+      pack.ranges.put(range.key, source.ranges.record(range));
       ++contents.ranges;
     } catch (const BrokenEnvironment&) {
       ++contents.damaged_ranges;
     }
   }
-  for (const DamagedRange& one : source.damaged_ranges())
+  for (const DamagedRange& one : source.ranges.damaged())
     contents.damaged_ranges += takes(filter, one.range.key.kernel, one.range.key.hardware);
+}
+
+// Throws BrokenEnvironment for a pack that holds other winners or range tables than its manifest names.
+void require_as_sealed(const Cache& cache) {
+  if (!cache.file().pack) return;
+  std::vector<PackFamily> families = cache.file().pack->families;
+  for (PackFamily& held : families_of(cache.file().database)) families.push_back(std::move(held));
+  for (const PackFamily& one : families) {
+    cache.winners.of_family(one.kernel, one.family);
+    cache.ranges.of_family(one.kernel, one.family);
+  }
 }
 
 }  // namespace
 
+void seal(Cache& cache, const std::string& made_by) {
+  const Database& database = cache.file().database;
+  {
+    WriteTransaction transaction(database);
+    database.run("DELETE FROM trials");
+    database.run("DELETE FROM builds");
+    database.run("DELETE FROM history");
+    database.run("DELETE FROM range_history_cubins");
+    database.run("DELETE FROM range_history");
+    database.run("UPDATE ranges SET progress = ''");
+    database.run("UPDATE ranges AS g SET digest = " MOETUNE_RANGE_DIGEST);
+    database.run(kDropUnusedCubins);
+    PackManifest manifest{made_by, families_of(database)};
+    database.run("INSERT INTO pack (id, manifest, digest) VALUES (1, ?1, moetune_digest(?1))",
+                 manifest.text());
+    transaction.commit();
+    cache.file().pack = std::move(manifest);
+  }
+  if (cache.path() != ":memory:" && !database.set_journal("delete"))
+    throw BrokenEnvironment("cannot finish the pack " + cache.path().string() +
+                            ": somebody else has it open");
+  database.execute("VACUUM");
+}
+
 MadePack make_pack(const Cache& source, const PackFilter& filter) {
-  source.require_as_sealed();
+  require_as_sealed(source);
   Cache pack = Cache::in_memory();
   PackContents contents;
-  for (const Workload& workload : source.workloads()) {
+  for (const Workload& workload : source.workloads.all()) {
     const WorkloadKey& key = workload.key;
     if (!takes(filter, key.kernel, key.hardware)) continue;
     if (is_recording(key)) continue;  // trials alone
     if (key.hardware.origin == "gpu" || filter.recorded)
       copy_winner(source, workload, pack, contents);
     else
-      contents.recorded += holds_winner(source, workload);
+      contents.recorded += source.winners.find_sound(workload.id).has_value();
   }
   if (contents.winners == 0)
     throw NoWinners("there is no winner to export in " + source.path().string() +
                     (contents.recorded > 0 ? " but of recordings, which no server launches" : ""));
   copy_ranges(source, filter, pack, contents);
-  pack.seal(std::string(version()));
+  seal(pack, std::string(version()));
   contents.families = static_cast<std::int64_t>(pack.manifest()->families.size());
   MadePack made{pack.content(), contents};
   made.contents.bytes = static_cast<std::int64_t>(made.bytes.size());

@@ -36,6 +36,9 @@ struct MadePack {
   PackContents contents;
 };
 
+// Makes a pack of this file, which from then on is only read: no trials and builds, one plain file.
+void seal(Cache& cache, const std::string& made_by);
+
 // Makes a pack of the winners and range tables that a server may launch; one that breaks the rules of `source` counts
 // as damaged. Throws NoWinners if there is none; BrokenEnvironment as Cache does, and for want of memory.
 MadePack make_pack(const Cache& source, const PackFilter& filter);

@@ -1,7 +1,6 @@
 #include "cache/pack_rows.h"
 
 #include "base/digest.h"
-#include "cache/cache_impl.h"
 
 namespace moetune {
 
@@ -63,41 +62,6 @@ void require_manifest(const Database& database, const PackManifest& manifest, co
   throw BrokenEnvironment("the pack " + database.path().string() + " does not hold the results of " + kernel +
                           " " + family +
                           " that its manifest names; it was altered: take it from its maker again");
-}
-
-void Cache::require_as_sealed() const {
-  if (!impl_->pack) return;
-  std::vector<PackFamily> families = impl_->pack->families;
-  for (PackFamily& held : families_of(impl_->database)) families.push_back(std::move(held));
-  for (const PackFamily& one : families) {
-    family_winners(one.kernel, one.family);
-    family_ranges(one.kernel, one.family);
-  }
-}
-
-const PackManifest* Cache::manifest() const { return impl_->pack ? &*impl_->pack : nullptr; }
-
-void Cache::seal(const std::string& made_by) {
-  const Database& database = impl_->database;
-  {
-    WriteTransaction transaction(database);
-    database.run("DELETE FROM trials");
-    database.run("DELETE FROM builds");
-    database.run("DELETE FROM history");
-    database.run("DELETE FROM range_history_cubins");
-    database.run("DELETE FROM range_history");
-    database.run("UPDATE ranges SET progress = ''");
-    database.run("UPDATE ranges AS g SET digest = " MOETUNE_RANGE_DIGEST);
-    database.run(kDropUnusedCubins);
-    PackManifest manifest{made_by, families_of(database)};
-    database.run("INSERT INTO pack (id, manifest, digest) VALUES (1, ?1, moetune_digest(?1))",
-                 manifest.text());
-    transaction.commit();
-    impl_->pack = std::move(manifest);
-  }
-  if (path() != ":memory:" && !database.set_journal("delete"))
-    throw BrokenEnvironment("cannot finish the pack " + path().string() + ": somebody else has it open");
-  database.execute("VACUUM");
 }
 
 }  // namespace moetune

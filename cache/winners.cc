@@ -1,15 +1,23 @@
-// The part of Cache that stores winners, and the cubins that they share.
+#include "cache/winners.h"
+
 #include "base/digest.h"
-#include "cache/cache_impl.h"
-#include "cache/file/blob.h"
-#include "cache/history.h"
+#include "cache/cache_file.h"
+#include "cache/cubins.h"
+#include "cache/generations.h"
 #include "cache/pack_rows.h"
 
 namespace moetune {
 namespace {
 
-bool has_winner(const Database& database, std::int64_t workload) {
-  return database.query("SELECT 1 FROM winners WHERE workload = ?", workload).step();
+#define MOETUNE_WINNER_COLUMNS                                                                        \
+  "workload, config, time_us, interval_low_us, interval_high_us, default_time_us, roofline, plan,"    \
+  " interface, cubin, fallback_config, fallback_plan, fallback_interface, fallback_cubin, contended," \
+  " provenance, stored_at, timings"
+
+std::vector<std::int64_t> cubins_of(const Database& database, std::int64_t workload) {
+  Query row = database.query("SELECT cubin, fallback_cubin FROM winners WHERE workload = ?", workload);
+  if (!row.step()) return {};
+  return {row.integer(0), row.integer(1)};
 }
 
 bool holds_sound_winner(const Database& database, std::int64_t workload) {
@@ -24,58 +32,75 @@ const char* reason_to_replace(const WinnerTimes& old, const WinnerRecord& winner
   return old.config != winner.config && winner.time_us < old.time_us ? kReplacedFaster : kReplacedSearch;
 }
 
-// From the columns frame, bytes and digest that begin at `column`; nullopt if they do not agree.
-std::optional<Blob> unpacked(const Query& row, int column) {
-  std::optional<Blob> cubin = decompress(row.bytes(column), row.integer(column + 1));
-  if (cubin && digest(*cubin) != row.text(column + 2)) return std::nullopt;
-  return cubin;
+// Whether the cubins of a generation are there and whole.
+bool has_cubins(const Database& database, std::int64_t workload, std::int64_t generation) {
+  Query row = database.query(
+      "SELECT moetune_unpacked_digest(c.frame, c.bytes) = c.digest, f.id IS NULL OR"
+      " moetune_unpacked_digest(f.frame, f.bytes) = f.digest FROM history y JOIN cubins c ON c.id = y.cubin"
+      " LEFT JOIN cubins f ON f.id = y.fallback_cubin WHERE y.workload = ? AND y.generation = ?",
+      workload, generation);
+  return row.step() && row.integer(0) != 0 && row.integer(1) != 0;
 }
 
-// The cubin of that digest, if it is stored and sound; else 0.
-std::int64_t find_cubin(const Database& database, const std::string& name) {
-  Query row = database.query("SELECT id, frame, bytes, digest FROM cubins WHERE digest = ?", name);
-  return row.step() && unpacked(row, 1) ? row.integer(0) : 0;
+// Whether the generation launches what the present winner does.
+bool is_present_winner(const Database& database, std::int64_t workload, std::int64_t generation) {
+  return database
+      .query(
+          "SELECT 1 FROM history y JOIN winners v ON v.workload = y.workload WHERE y.workload = ?"
+          " AND y.generation = ? AND v.config = y.config AND v.cubin = y.cubin",
+          workload, generation)
+      .step();
 }
 
-}  // namespace
-
-std::int64_t Cache::Impl::store_cubin(const StoredLaunch& launch) const {
-  if (launch.config.empty()) return 0;
-  const std::string name = digest(launch.cubin);
-  if (const std::int64_t known = find_cubin(database, name); known != 0) return known;
-  // A damaged frame under this digest would stay; the sound one takes its place.
-  database.run(
-      "INSERT INTO cubins (digest, frame, bytes) VALUES (?, ?, ?)"
-      " ON CONFLICT (digest) DO UPDATE SET frame = excluded.frame, bytes = excluded.bytes",
-      name, compress(launch.cubin), static_cast<std::int64_t>(launch.cubin.size()));
-  return find_cubin(database, name);
-}
-
-void Cache::Impl::store_winner(std::int64_t workload, const WinnerRecord& winner) const {
-  const std::int64_t cubin = store_cubin(winner);
-  const std::int64_t default_cubin = store_cubin(winner.default_launch);
-  database.run(
-      "INSERT OR REPLACE INTO winners (workload, config, time_us, interval_low_us, interval_high_us,"
-      " default_time_us, roofline, plan, interface, cubin, fallback_config, fallback_plan,"
-      " fallback_interface, fallback_cubin, contended, provenance, stored_at, timings, digest)"
-      " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, nullif(?, 0), ?, ?,"
-      " coalesce(nullif(?, ''), strftime('%Y-%m-%dT%H:%M:%SZ', 'now')), ?, '')",
-      workload, winner.config, winner.time_us, winner.interval_low_us, winner.interval_high_us,
-      winner.default_time_us, winner.roofline, winner.plan, winner.interface, cubin,
-      winner.default_launch.config, winner.default_launch.plan, winner.default_launch.interface,
-      default_cubin, int{winner.contended}, winner.provenance, winner.stored_at, winner.timings);
-  database.run("UPDATE winners AS v SET digest = " MOETUNE_WINNER_DIGEST " WHERE workload = ?", workload);
-}
-
-bool Cache::Impl::launches_same(std::int64_t workload, const WinnerRecord& winner) const {
+// Whether the present winner is this configuration with this cubin.
+bool launches_same(const Database& database, std::int64_t workload, const WinnerRecord& winner) {
   Query row = database.query(
       "SELECT v.config, c.digest FROM winners v JOIN cubins c ON c.id = v.cubin WHERE v.workload = ?",
       workload);
   return row.step() && row.text(0) == winner.config && row.text(1) == digest(winner.cubin);
 }
 
-std::optional<WinnerTimes> find_winner_times(const Database& database, std::int64_t workload) {
-  Query row = database.query(
+// Adds the present winner, unless there is none or it is damaged, to the history. Within a transaction.
+void keep_winner(const Database& database, std::int64_t workload, const std::string& reason) {
+  database.run("INSERT INTO history (generation, reason, replaced_at, digest, " MOETUNE_WINNER_COLUMNS
+               ") SELECT"
+               " (SELECT coalesce(max(generation), 0) + 1 FROM history WHERE workload = ?1), ?2,"
+               " strftime('%Y-%m-%dT%H:%M:%SZ', 'now'), '', " MOETUNE_WINNER_COLUMNS
+               " FROM winners v WHERE workload = ?1 AND digest = " MOETUNE_WINNER_DIGEST,
+               workload, reason);
+  if (database.changes() > 0)
+    database.run(
+        "UPDATE history AS y SET digest = " MOETUNE_HISTORY_DIGEST
+        " WHERE workload = ?1 AND generation = (SELECT max(generation) FROM history WHERE workload = ?1)",
+        workload);
+}
+
+// The rules' objection to it; "" without rules.
+std::string why_untrue(CacheFile& file, std::int64_t workload, const WinnerRecord& winner,
+                       WinnerParts parts) {
+  if (!file.rules.winner) return "";
+  const std::optional<Workload> known = Workloads(file).find(workload);
+  return known ? file.rules.winner(*known, winner, parts) : "";
+}
+
+void store_winner(const Database& database, std::int64_t workload, const WinnerRecord& winner) {
+  const std::int64_t cubin = store_cubin(database, winner);
+  const std::int64_t default_cubin = store_cubin(database, winner.default_launch);
+  database.run("INSERT OR REPLACE INTO winners (" MOETUNE_WINNER_COLUMNS
+               ", digest)"
+               " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, nullif(?, 0), ?, ?,"
+               " coalesce(nullif(?, ''), strftime('%Y-%m-%dT%H:%M:%SZ', 'now')), ?, '')",
+               workload, winner.config, winner.time_us, winner.interval_low_us, winner.interval_high_us,
+               winner.default_time_us, winner.roofline, winner.plan, winner.interface, cubin,
+               winner.default_launch.config, winner.default_launch.plan, winner.default_launch.interface, default_cubin,
+               int{winner.contended}, winner.provenance, winner.stored_at, winner.timings);
+  database.run("UPDATE winners AS v SET digest = " MOETUNE_WINNER_DIGEST " WHERE workload = ?", workload);
+}
+
+}  // namespace
+
+std::optional<WinnerTimes> Winners::times(std::int64_t workload) const {
+  Query row = file_->database.query(
       "SELECT v.config, v.time_us, v.interval_low_us, v.interval_high_us, v.contended, v.stored_at, v.digest"
       " FROM winners v JOIN workloads w ON w.id = v.workload JOIN hardware h ON h.id = w.hardware"
       " WHERE v.workload = ? AND v.digest = " MOETUNE_WINNER_DIGEST " AND h.digest = " MOETUNE_HARDWARE_DIGEST
@@ -86,46 +111,39 @@ std::optional<WinnerTimes> find_winner_times(const Database& database, std::int6
                      row.integer(4) != 0, row.text(5), row.text(6)};
 }
 
-void Cache::put_winner(std::int64_t workload, const WinnerRecord& winner) {
-  const Database& database = impl_->database;
+void Winners::put(std::int64_t workload, const WinnerRecord& winner, const char* reason) {
+  const Database& database = file_->database;
   WriteTransaction transaction(database);
-  if (winner.contended && holds_sound_winner(database, workload) && impl_->is_true(workload)) return;
-  const bool replaces = has_winner(database, workload);
-  const std::optional<WinnerTimes> old = find_winner_times(database, workload);
-  if (old && !impl_->launches_same(workload, winner))
-    impl_->keep_winner(workload, reason_to_replace(*old, winner));
-  impl_->store_winner(workload, winner);
-  if (replaces) database.run(kDropUnusedCubins);
+  if (winner.contended && holds_sound_winner(database, workload) && find_sound(workload)) return;
+  const std::optional<WinnerTimes> old = times(workload);
+  if (old && !launches_same(database, workload, winner))
+    keep_winner(database, workload, reason != nullptr ? reason : reason_to_replace(*old, winner));
+  const std::vector<std::int64_t> before = cubins_of(database, workload);
+  store_winner(database, workload, winner);
+  drop_unused(database, before);
   transaction.commit();
 }
 
-std::string Cache::Impl::why_untrue(std::int64_t workload, const WinnerRecord& winner,
-                                    WinnerParts parts) const {
-  if (!rules.winner) return "";
-  const std::optional<Workload> known = find_workload(workload);
-  return known ? rules.winner(*known, winner, parts) : "";
-}
-
-bool Cache::Impl::is_true(std::int64_t workload) const {
+std::optional<WinnerRecord> Winners::find_sound(std::int64_t workload) const {
   try {
-    const std::optional<WinnerRecord> winner = read_winner(workload, WinnerParts::without_cubins);
-    return winner && why_untrue(workload, *winner, WinnerParts::without_cubins).empty();
+    return find(workload, WinnerParts::without_cubins);
   } catch (const DamagedWinner&) {
-    return false;
+    return std::nullopt;
   }
 }
 
-std::optional<WinnerRecord> Cache::winner(std::int64_t workload, WinnerParts parts) const {
-  std::optional<WinnerRecord> winner = impl_->read_winner(workload, parts);
-  const std::string wrong = winner ? impl_->why_untrue(workload, *winner, parts) : "";
+std::optional<WinnerRecord> Winners::find(std::int64_t workload, WinnerParts parts) const {
+  std::optional<WinnerRecord> winner = read(workload, parts);
+  const std::string wrong = winner ? why_untrue(*file_, workload, *winner, parts) : "";
   if (wrong.empty()) return winner;
-  throw DamagedWinner("the winner of workload " + std::to_string(workload) + " in " + path().string() +
-                      " cannot be true (" + wrong + "); search again to replace it");
+  throw DamagedWinner("the winner of workload " + std::to_string(workload) + " in " +
+                      file_->database.path().string() + " cannot be true (" + wrong +
+                      "); search again to replace it");
 }
 
-std::optional<WinnerRecord> Cache::Impl::read_winner(std::int64_t workload, WinnerParts parts) const {
+std::optional<WinnerRecord> Winners::read(std::int64_t workload, WinnerParts parts) const {
   // One statement, so that a writer beside it cannot take a cubin away in between.
-  Query row = database.query(
+  Query row = file_->database.query(
       "SELECT config, time_us, interval_low_us, interval_high_us, default_time_us, roofline, plan, interface,"
       " fallback_config, fallback_plan, fallback_interface, contended, provenance, stored_at,"
       " v.digest = " MOETUNE_WINNER_DIGEST " AND h.digest = " MOETUNE_HARDWARE_DIGEST
@@ -162,28 +180,26 @@ std::optional<WinnerRecord> Cache::Impl::read_winner(std::int64_t workload, Winn
   }
   if (sound) return winner;
   throw DamagedWinner("the winner of workload " + std::to_string(workload) + " in " +
-                      database.path().string() +
+                      file_->database.path().string() +
                       " is damaged (it does not match its digest); search again to replace it");
 }
 
-std::size_t Cache::family_winner_rows(const std::string& kernel, const std::string& family) const {
-  Query row = impl_->database.query(
+std::size_t Winners::rows_of_family(const std::string& kernel, const std::string& family) const {
+  Query row = file_->database.query(
       "SELECT count(*) FROM workloads w JOIN winners v ON v.workload = w.id"
       " WHERE w.kernel = ? AND w.family = ?",
       kernel, family);
   return row.step() ? static_cast<std::size_t>(row.integer(0)) : 0;
 }
 
-std::vector<FamilyWinner> Cache::family_winners(const std::string& kernel, const std::string& family) const {
+std::vector<FamilyWinner> Winners::of_family(const std::string& kernel, const std::string& family) const {
   std::vector<FamilyWinner> all;
   // Few devices have many winners: each device's own digest is checked once.
-  Query row = impl_->database.query(
+  Query row = file_->database.query(
       "WITH devices AS MATERIALIZED (SELECT * FROM hardware h WHERE h.digest = " MOETUNE_HARDWARE_DIGEST
-      ") SELECT w.id, w.problem, w.source_digest, w.toolchain, h.name, h.compute_capability, h.sm_count,"
-      " h.l2_bytes, h.memory_bytes, h.sm_clock_khz, h.memory_clock_khz, h.origin, h.driver, v.config,"
-      " v.interface, v.fallback_config, v.fallback_interface, v.cubin, coalesce(v.fallback_cubin, 0),"
-      " c.digest, coalesce(f.digest, ''), v.time_us, v.default_time_us,"
-      " v.stored_at, v.contended, w.timing, v.interval_low_us, v.interval_high_us, v.roofline"
+      ") SELECT w.id, w.problem, w.source_digest, w.toolchain, w.timing, v.config, v.interface,"
+      " v.fallback_config, v.fallback_interface, c.digest, coalesce(f.digest, ''), v.time_us, v.default_time_us,"
+      " v.interval_low_us, v.interval_high_us, v.roofline, v.stored_at, v.contended, " MOETUNE_HARDWARE_COLUMNS
       " FROM workloads w JOIN winners v ON v.workload = w.id"
       " JOIN devices h ON h.id = w.hardware LEFT JOIN cubins c ON c.id = v.cubin"
       " LEFT JOIN cubins f ON f.id = v.fallback_cubin WHERE w.kernel = ? AND w.family = ?"
@@ -192,52 +208,61 @@ std::vector<FamilyWinner> Cache::family_winners(const std::string& kernel, const
                                                               " ORDER BY v.stored_at DESC, w.id DESC",
       kernel, family);
   while (row.step()) {
-    FamilyWinner winner;
-    winner.workload.id = row.integer(0);
-    winner.workload.key = {kernel, row.text(1), {}, row.text(2), row.text(3)};
-    winner.workload.key.hardware = {
-        row.text(4),    static_cast<int>(row.integer(5)), static_cast<int>(row.integer(6)),  row.integer(7),
-        row.integer(8), static_cast<int>(row.integer(9)), static_cast<int>(row.integer(10)), row.text(11),
-        row.text(12)};
-    winner.config = row.text(13);
-    winner.interface = row.text(14);
-    winner.default_config = row.text(15);
-    winner.default_interface = row.text(16);
-    winner.cubin = row.integer(17);
-    winner.default_cubin = row.integer(18);
-    winner.cubin_digest = row.text(19);
-    winner.default_cubin_digest = row.text(20);
-    winner.time_us = row.real(21);
-    winner.default_time_us = row.real(22);
-    winner.stored_at = row.text(23);
-    winner.contended = row.integer(24) != 0;
-    winner.workload.key.timing = stored_timing(row.text(25));
-    winner.workload.family = family;
-    winner.interval_low_us = row.real(26);
-    winner.interval_high_us = row.real(27);
-    winner.roofline = row.real(28);
-    all.push_back(std::move(winner));
+    all.push_back({.workload = {row.integer(0),
+                                {kernel, row.text(1), hardware_of(row, 18), row.text(2), row.text(3),
+                                 stored_timing(row.text(4))},
+                                family},
+                   .config = row.text(5),
+                   .interface = row.text(6),
+                   .default_config = row.text(7),
+                   .default_interface = row.text(8),
+                   .cubin_digest = row.text(9),
+                   .default_cubin_digest = row.text(10),
+                   .time_us = row.real(11),
+                   .default_time_us = row.real(12),
+                   .interval_low_us = row.real(13),
+                   .interval_high_us = row.real(14),
+                   .roofline = row.real(15),
+                   .stored_at = row.text(16),
+                   .contended = row.integer(17) != 0});
   }
-  if (impl_->pack) require_manifest(impl_->database, *impl_->pack, kernel, family, {all.size(), {}});
+  if (file_->pack) require_manifest(file_->database, *file_->pack, kernel, family, {all.size(), {}});
   return all;
 }
 
-Blob Cache::cubin(const std::string& digest) const {
-  Query row = impl_->database.query("SELECT frame, bytes, digest FROM cubins WHERE digest = ?", digest);
-  if (row.step()) {
-    if (std::optional<Blob> cubin = unpacked(row, 0)) return *std::move(cubin);
+Blob Winners::cubin(const std::string& digest) const { return read_cubin(file_->database, digest); }
+
+std::vector<Generation> Winners::history(std::int64_t workload) const {
+  std::vector<Generation> all;
+  Query row = file_->database.query(
+      "SELECT generation, reason, replaced_at, config, time_us, interval_low_us, interval_high_us, default_time_us,"
+      " contended, provenance, stored_at FROM history y WHERE workload = ? AND digest = " MOETUNE_HISTORY_DIGEST
+      " ORDER BY generation DESC",
+      workload);
+  while (row.step()) {
+    all.push_back({row.integer(0), row.text(1), row.text(2), row.text(3), row.real(4), row.real(5),
+                   row.real(6), row.real(7), row.integer(8) != 0, row.text(9), row.text(10)});
   }
-  throw BrokenEnvironment("cubin " + digest + " in " + path().string() +
-                          " is damaged (it does not match its digest) or gone");
+  return all;
 }
 
-Blob Cache::cubin(std::int64_t id) const {
-  Query row = impl_->database.query("SELECT frame, bytes, digest FROM cubins WHERE id = ?", id);
-  if (row.step()) {
-    if (std::optional<Blob> cubin = unpacked(row, 0)) return *std::move(cubin);
-  }
-  throw BrokenEnvironment("cubin " + std::to_string(id) + " in " + path().string() +
-                          " is damaged (it does not match its digest) or gone");
+Generation Winners::roll_back(std::int64_t workload, std::optional<std::int64_t> number) {
+  const Database& database = file_->database;
+  WriteTransaction transaction(database);
+  const std::string place = "workload " + std::to_string(workload) + " in " + database.path().string();
+  Generation chosen = chosen_generation(
+      history(workload), number, place, "winner",
+      [&](const Generation& one) { return !is_present_winner(database, workload, one.number); });
+  if (!has_cubins(database, workload, chosen.number)) refuse_damaged_generation(chosen.number, place);
+  keep_winner(database, workload, kReplacedRollback);
+  const std::vector<std::int64_t> before = cubins_of(database, workload);
+  database.run("INSERT OR REPLACE INTO winners (digest, " MOETUNE_WINNER_COLUMNS
+               ") SELECT '', " MOETUNE_WINNER_COLUMNS " FROM history WHERE workload = ? AND generation = ?",
+               workload, chosen.number);
+  database.run("UPDATE winners AS v SET digest = " MOETUNE_WINNER_DIGEST " WHERE workload = ?", workload);
+  drop_unused(database, before);
+  transaction.commit();
+  return chosen;
 }
 
 }  // namespace moetune

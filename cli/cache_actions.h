@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "cache/check.h"
+#include "cache/gc.h"
 #include "cache/merge.h"
 #include "cache/ranges.h"
 #include "cli/output.h"
@@ -36,7 +38,7 @@ int remove_from_cache(const CacheArguments& arguments, Cache& cache, Output& out
 int extract_from_cache(const CacheArguments& arguments, Cache& cache, Output& output);
 int show_history(const CacheArguments& arguments, Cache& cache, Output& output);
 int roll_back_cache(const CacheArguments& arguments, Cache& cache, Output& output);
-int collect_garbage(const CacheArguments& arguments, Cache& cache, Output& output);
+int shrink_cache(const CacheArguments& arguments, Cache& cache, Output& output);
 // These open their files themselves.
 int merge_caches(const CacheArguments& arguments, Output& output);
 int import_into_cache(const CacheArguments& arguments, Output& output);

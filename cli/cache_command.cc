@@ -38,7 +38,7 @@ constexpr CacheAction kActions[] = {
      "removes one workload with its trials and its winner"},
     {"export", "PACK", "", 0, 0, Cache::Mode::read_only, export_cache, nullptr, "PACK",
      "writes the winners with their cubins, and no trials, into a file for servers"},
-    {"gc", "", "", 0, 0, Cache::Mode::read_write, collect_garbage, nullptr, "",
+    {"gc", "", "", 0, 0, Cache::Mode::read_write, shrink_cache, nullptr, "",
      "removes compiled builds that were not used for longest, and trials that were measured with other templates if "
      "today's have a winner; winners stay; --dry-run only counts"},
     {"history", "KEY", "", 0, 0, Cache::Mode::read_only, show_history, nullptr, "KEY",
@@ -136,7 +136,7 @@ class CacheCommand : public Command {
   }
 
   Cache::Mode mode_of(const CacheAction& action) const {
-    return arguments_.dry_run && action.run == collect_garbage ? Cache::Mode::read_only : action.mode;
+    return arguments_.dry_run && action.run == shrink_cache ? Cache::Mode::read_only : action.mode;
   }
 
   std::string action_;

@@ -37,7 +37,7 @@ int extract_from_cache(const CacheArguments& arguments, Cache& cache, Output& ou
   const StoredResult result = read_result(cache, find_workload(cache, arguments.operand), spaces);
   if (!result.damage.empty()) throw DamagedWinner(result.damage);
   // The result above is read without cubins.
-  const std::optional<WinnerRecord> winner = cache.winner(result.workload.id);
+  const std::optional<WinnerRecord> winner = cache.winners.find(result.workload.id);
   if (!winner || winner->cubin.empty()) {
     throw BadInput("workload " + arguments.operand +
                    " has no compiled winner: its search did not end, or compiled nothing");
@@ -62,7 +62,7 @@ int extract_from_cache(const CacheArguments& arguments, Cache& cache, Output& ou
 int remove_from_cache(const CacheArguments& arguments, Cache& cache, Output& output) {
   StoredSpaces spaces;
   const StoredResult result = read_result(cache, find_workload(cache, arguments.operand), spaces);
-  cache.forget(result.workload.id);
+  cache.workloads.forget(result.workload.id);
   const WorkloadKey& key = result.workload.key;
   output.result() << "Removed " << key.kernel << (key.problem.empty() ? "" : " " + key.problem) << " on "
                   << key.hardware.name << ": "

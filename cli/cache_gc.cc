@@ -14,14 +14,14 @@ std::string counted(std::int64_t count, const char* noun) {
 
 }  // namespace
 
-int collect_garbage(const CacheArguments& arguments, Cache& cache, Output& output) {
+int shrink_cache(const CacheArguments& arguments, Cache& cache, Output& output) {
   constexpr double kMiB = 1 << 20;
   GcRequest request;
   request.keep_build_bytes = static_cast<std::int64_t>(arguments.keep_builds) << 20;
   if (arguments.max_size > 0) request.max_file_bytes = static_cast<std::int64_t>(arguments.max_size * kMiB);
   request.is_orphaned = orphan_rule(cache);
   request.dry_run = arguments.dry_run;
-  const GcResult done = cache.collect_garbage(request);
+  const GcResult done = collect_garbage(cache, request);
 
   output.result() << (arguments.dry_run ? "would remove  " : "removed  ") << counted(done.builds, "build")
                   << " (" << bytes_text(static_cast<double>(done.build_bytes)) << "), "

@@ -3,7 +3,7 @@
 
 #include "base/error.h"
 #include "base/format.h"
-#include "cache/history.h"
+#include "cache/cache.h"
 #include "cli/cache_actions.h"
 #include "cli/command.h"
 #include "cli/text.h"
@@ -74,7 +74,7 @@ Document range_generation_document(const RangeGeneration& one) {
 int show_range_history(const FamilyRange& range, Cache& cache, Output& output) {
   Table table({"generation", "table", "stored", "replaced", "because", "driver"}, {0});
   Document list = Document::array();
-  for (const RangeGeneration& one : cache.range_history(range.id)) {
+  for (const RangeGeneration& one : cache.ranges.history(range.id)) {
     table.add({std::to_string(one.number), table_words(one.table), one.stored_at, one.replaced_at,
                reason_text(one.reason), known(parse_stored(one.provenance), "driver")});
     list.push_back(range_generation_document(one));
@@ -97,7 +97,7 @@ int show_range_history(const FamilyRange& range, Cache& cache, Output& output) {
 std::optional<FamilyRange> find_range_table(const Cache& cache, const std::string& key) {
   constexpr std::string_view kPrefix = "table:";
   if (!key.starts_with(kPrefix)) return std::nullopt;
-  for (FamilyRange& range : cache.ranges()) {
+  for (FamilyRange& range : cache.ranges.all()) {
     if (key == std::string(kPrefix) + std::to_string(range.id)) return std::move(range);
   }
   throw BadInput("no range table has the key '" + key + "'; `moetune cache ls` prints them");
@@ -110,7 +110,7 @@ int show_history(const CacheArguments& arguments, Cache& cache, Output& output) 
   Table table({"generation", "time", "interval", "stored", "replaced", "because", "driver", "configuration"},
               {0, 1});
   Document list = Document::array();
-  for (const Generation& one : cache.history(workload.id)) {
+  for (const Generation& one : cache.winners.history(workload.id)) {
     table.add({std::to_string(one.number), time_text(one.time_us) + (one.contended ? " (contended)" : ""),
                time_text(one.interval_low_us) + " to " + time_text(one.interval_high_us), one.stored_at,
                one.replaced_at, reason_text(one.reason), known(parse_stored(one.provenance), "driver"),
@@ -134,7 +134,7 @@ int roll_back_cache(const CacheArguments& arguments, Cache& cache, Output& outpu
   std::optional<std::int64_t> number;
   if (!arguments.words.empty()) number = parse_generation(arguments.words.front());
   if (const std::optional<FamilyRange> range = find_range_table(cache, arguments.operand)) {
-    const RangeGeneration restored = cache.roll_back_range(range->id, number);
+    const RangeGeneration restored = cache.ranges.roll_back(range->id, number);
     output.result() << "The table is generation " << restored.number
                     << " again: " << table_words(restored.table) << ", stored " << restored.stored_at
                     << ".\n";
@@ -142,7 +142,7 @@ int roll_back_cache(const CacheArguments& arguments, Cache& cache, Output& outpu
     return kDone;
   }
   const Workload workload = find_workload(cache, arguments.operand);
-  const Generation restored = cache.roll_back(workload.id, number);
+  const Generation restored = cache.winners.roll_back(workload.id, number);
   output.result() << "The winner is generation " << restored.number << " again: " << restored.config << ", "
                   << time_text(restored.time_us) << ", stored " << restored.stored_at << ".\n";
   output.document({{"key", workload.id}, {"restored", generation_document(restored)}});

@@ -1,5 +1,6 @@
 // `moetune cache merge` and `import`: what other files hold, into one cache.
 #include "base/error.h"
+#include "cache/merge.h"
 #include "cli/cache_actions.h"
 #include "cli/command.h"
 #include "cli/text.h"
@@ -11,7 +12,7 @@ namespace {
 int merge_files(const std::filesystem::path& into, const std::vector<std::string>& words, MergeOrder order,
                 Output& output) {
   const std::vector<std::filesystem::path> files(words.begin(), words.end());
-  const MergeResult done = Cache::merge(into, files, record_rules(), order);
+  const MergeResult done = merge_caches(into, files, record_rules(), order);
   output.result() << into.string() << ": " << counted_text(done.winners_added, "winner") << " added, "
                   << done.winners_replaced << " replaced by "
                   << (order == MergeOrder::later ? "later" : "better") << " ones, " << done.winners_kept

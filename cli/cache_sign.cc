@@ -1,6 +1,7 @@
 // cache new-key, sign and check: who made a pack (cache/pack_signature.h).
 #include "base/regular_file.h"
 #include "base/replace_file.h"
+#include "cache/check.h"
 #include "cache/pack_signature.h"
 #include "cli/cache_actions.h"
 #include "cli/command.h"

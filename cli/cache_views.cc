@@ -2,6 +2,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "cache/check.h"
 #include "cli/cache_actions.h"
 #include "cli/command.h"
 #include "cli/pager.h"
@@ -41,13 +42,13 @@ struct Listed {
 Listed read_listed(const Cache& cache, const Selection& selection) {
   Listed listed;
   StoredSpaces spaces;
-  const std::vector<Workload> all = cache.workloads();
+  const std::vector<Workload> all = cache.workloads.all();
   require_known_kernel(selection.kernel, all);
   for (const Workload& workload : all) listed.workloads.push_back(read_workload(cache, workload, spaces));
   listed.all = listed.workloads.size();
   if (selection.stale) find_stale(listed.workloads, spaces, ledgers_beside(cache.path()));
   select(listed.workloads, selection);
-  listed.ranges = cache.ranges();
+  listed.ranges = cache.ranges.all();
   listed.all_ranges = listed.ranges.size();
   std::erase_if(listed.ranges, [&](const FamilyRange& range) {
     const RangeKey& key = range.key;
@@ -119,7 +120,7 @@ std::string only_hardware(const Listed& listed) {
   return names.size() == 1 ? *names.begin() : "";
 }
 
-void print_listed(const Listed& listed, const Selection& selection, const Cache::Summary& summary,
+void print_listed(const Listed& listed, const Selection& selection, const CacheSummary& summary,
                   const Cache& cache, const Output& output) {
   const Pager pager(output);
   const std::size_t columns = output.columns();
@@ -148,7 +149,7 @@ void print_listed(const Listed& listed, const Selection& selection, const Cache:
 }
 
 void note_damaged_ranges(const Cache& cache, Output& output) {
-  for (const DamagedRange& one : cache.damaged_ranges())
+  for (const DamagedRange& one : cache.ranges.damaged())
     output.note(place_of(one.range) + " is left out: " + one.what);
 }
 
@@ -163,7 +164,7 @@ int list_cache(const CacheArguments& arguments, Cache& cache, Output& output) {
     if (arguments.selection.stale) workloads.back()["stale"] = one.stale;
   }
   note_damaged_ranges(cache, output);
-  const Cache::Summary summary = cache.summary();
+  const CacheSummary summary = summary_of(cache);
   print_listed(listed, arguments.selection, summary, cache, output);
   output.document({{"cache", cache.path().string()},
                    {"schema_version", summary.schema_version},
@@ -181,7 +182,7 @@ Workload find_workload(const Cache& cache, const std::string& written) {
   std::int64_t id = 0;
   const auto [end, error] = std::from_chars(written.data(), written.data() + written.size(), id);
   const bool number = error == std::errc() && end == written.data() + written.size();
-  for (const Workload& workload : cache.workloads()) {
+  for (const Workload& workload : cache.workloads.all()) {
     if (number && workload.id == id) return workload;
   }
   if (written.starts_with("table:"))
@@ -231,7 +232,7 @@ int show_cache(const CacheArguments& arguments, Cache& cache, Output& output) {
 }
 
 int check_cache(const CacheArguments&, Cache& cache, Output& output) {
-  const std::vector<CacheProblem> problems = cache.check(record_rules());
+  const std::vector<CacheProblem> problems = check_cache(cache, record_rules());
   std::vector<CacheProblem> outdated;
   if (problems.empty()) outdated = outdated_workloads(cache);
   const auto listed = [&](const std::vector<CacheProblem>& all) {

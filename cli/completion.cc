@@ -4,7 +4,7 @@
 #include <map>
 
 #include "base/error.h"
-#include "cache/ranges.h"
+#include "cache/cache.h"
 #include "cli/help.h"
 #include "cli/options.h"
 #include "jobs/session/kernel_files.h"
@@ -133,7 +133,7 @@ Candidates keys(const Line& line) {
   Candidates found;
   const std::unique_ptr<Cache> cache = open_existing_cache(line.cache);
   if (cache == nullptr) return found;
-  for (const Workload& workload : cache->workloads()) {
+  for (const Workload& workload : cache->workloads.all()) {
     if (found.size() == kMostKeys) break;
     const WorkloadKey& key = workload.key;
     found.emplace_back(
@@ -142,7 +142,7 @@ Candidates keys(const Line& line) {
   }
   const bool takes_tables =
       !line.words.empty() && (line.words.front() == "history" || line.words.front() == "rollback");
-  for (const FamilyRange& range : takes_tables ? cache->ranges() : std::vector<FamilyRange>())
+  for (const FamilyRange& range : takes_tables ? cache->ranges.all() : std::vector<FamilyRange>())
     found.emplace_back("table:" + std::to_string(range.id), range.key.kernel + " " + range.key.family);
   return found;
 }

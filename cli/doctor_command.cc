@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/version.h"
 #include "cache/cache.h"
+#include "cache/check.h"
 #include "cli/command.h"
 #include "cli/help.h"
 #include "cli/options.h"
@@ -97,9 +98,9 @@ std::vector<Finding> driver_findings() {
            {{"answers", nvml}}}};
 }
 
-// Adds the faults that Cache::check finds in an open file.
+// Adds the faults that check_cache() finds in an open file.
 void examine(Cache& cache, Finding& finding) {
-  const Cache::Summary summary = cache.summary();
+  const CacheSummary summary = summary_of(cache);
   finding.text += ", " + bytes_text(static_cast<double>(summary.file_bytes)) + ", " +
                   counted_text(summary.winners, "winner") + ", " + counted_text(summary.trials, "trial");
   finding.document.update(
@@ -109,7 +110,7 @@ void examine(Cache& cache, Finding& finding) {
     finding.document["sound"] = nullptr;
     return;
   }
-  const std::vector<CacheProblem> problems = cache.check(record_rules());
+  const std::vector<CacheProblem> problems = check_cache(cache, record_rules());
   finding.document["sound"] = problems.empty();
   if (problems.empty()) {
     finding.text += ", sound";

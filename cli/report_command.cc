@@ -91,7 +91,7 @@ std::size_t ReportCommand::write_t4(const Report& report, const Cache* cache) co
   fs::create_directories(folder);
   std::size_t files = 0;
   for (const WorkloadReport& one : report.workloads) {
-    const std::vector<TrialRecord> trials = cache->trials(one.stored.workload.id);
+    const std::vector<TrialRecord> trials = cache->trials.of(one.stored.workload.id);
     if (trials.empty()) continue;
     const std::string text =
         t4_document(one.key(), trials).dump(1, ' ', false, Document::error_handler_t::replace) + "\n";

@@ -4,7 +4,7 @@
 #include <map>
 
 #include "base/utf8.h"
-#include "cache/history.h"
+#include "cache/winners.h"
 #include "cli/pager.h"
 #include "cli/search_text.h"
 #include "cli/text.h"

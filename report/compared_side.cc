@@ -6,7 +6,7 @@
 #include <set>
 
 #include "base/error.h"
-#include "cache/history.h"
+#include "cache/cache.h"
 
 namespace moetune {
 namespace {
@@ -69,10 +69,10 @@ std::optional<Entry> past(const Cache& cache, const Workload& workload, const st
   };
   std::optional<WinnerRecord> winner;
   try {
-    winner = cache.winner(workload.id, WinnerParts::without_cubins);
+    winner = cache.winners.find(workload.id, WinnerParts::without_cubins);
   } catch (const DamagedWinner&) {
   }
-  const std::vector<Generation> history = cache.history(workload.id);
+  const std::vector<Generation> history = cache.winners.history(workload.id);
   const bool is_present = history.empty() || history.front().replaced_at <= until;
   if (is_present) return winner && winner->stored_at <= until ? std::optional(fill(*winner)) : std::nullopt;
   // Latest first: the last one in the list that was replaced after the date is the one that held then.
@@ -108,7 +108,7 @@ std::vector<Entry> read_side(const ComparedSide& side, const Cache& cache) {
   std::set<std::string> names;
   StoredSpaces spaces;
   const std::string until = utc_text(side.until);
-  for (const Workload& workload : cache.workloads()) {
+  for (const Workload& workload : cache.workloads.all()) {
     if (is_recording(workload.key)) continue;
     const std::string name = hardware_title(workload.key.hardware);
     if (side.kind == ComparedSide::Kind::search && workload.id != side.search) continue;

@@ -29,14 +29,10 @@ std::map<std::string, KnownGpu> known_gpus(const Cache& cache, const std::vector
   const auto at = [&](const HardwareKey& hardware) -> KnownGpu& {
     return known.try_emplace(hardware.text(), KnownGpu{hardware, {}}).first->second;
   };
-  for (const Workload& workload : cache.workloads()) {
+  for (const Workload& workload : cache.workloads.all()) {
     KnownGpu& gpu = at(workload.key.hardware);
-    if (is_recording(workload.key)) continue;
-    try {
-      if (cache.winner(workload.id, WinnerParts::without_cubins))
-        gpu.families.emplace(workload.key.kernel, workload.family);
-    } catch (const DamagedWinner&) {
-    }
+    if (!is_recording(workload.key) && cache.winners.find_sound(workload.id))
+      gpu.families.emplace(workload.key.kernel, workload.family);
   }
   for (const RangeReport& one : tables) at(one.key.hardware).families.emplace(one.key.kernel, one.key.family);
   return known;
@@ -163,7 +159,7 @@ std::vector<RangeReport> read_ranges(const Cache& cache, const Selection& select
                                      std::vector<std::string>& damaged) {
   const std::map<CellKey, std::size_t> searches = by_cell(workloads);
   std::vector<RangeReport> all;
-  for (FamilyRange& range : cache.ranges()) {
+  for (FamilyRange& range : cache.ranges.all()) {
     const RangeKey& key = range.key;
     const bool is_fresh =
         spaces.is_current({key.kernel, "", key.hardware, key.source_digest, key.toolchain, key.timing});
@@ -183,7 +179,7 @@ std::vector<RangeReport> read_ranges(const Cache& cache, const Selection& select
       damaged.push_back(place_of(range) + " cannot be true (" + wrong.what() + ")");
     }
   }
-  for (const DamagedRange& one : cache.damaged_ranges()) {
+  for (const DamagedRange& one : cache.ranges.damaged()) {
     if (is_selected(selection, one.range.key.kernel, one.range.key.hardware))
       damaged.push_back(place_of(one.range) + " is left out: " + one.what);
   }
@@ -204,7 +200,7 @@ std::vector<RangeReport> read_ranges(const Cache& cache, const Selection& select
 }
 
 void fold_shapes(const Cache& cache, std::vector<WorkloadReport>& workloads) {
-  for (const FamilyRange& range : cache.ranges()) {
+  for (const FamilyRange& range : cache.ranges.all()) {
     const Kernel* const kernel = known_kernel(range.key.kernel);
     if (kernel == nullptr) continue;
     try {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "cache/ranges.h"
+#include "cache/cache.h"
 #include "jobs/session/documents.h"
 #include "ranges/range_table.h"
 #include "report/problem_grid.h"

@@ -55,7 +55,7 @@ std::string hardware_title(const HardwareKey& hardware) {
 
 Report read_report(const Cache* cache, const ReportRequest& request) {
   Report report{.now = request.now};
-  const std::vector<Workload> all = cache != nullptr ? cache->workloads() : std::vector<Workload>();
+  const std::vector<Workload> all = cache != nullptr ? cache->workloads.all() : std::vector<Workload>();
   require_known_kernel(request.selection.kernel, all);
   if (cache == nullptr) return report;
   report.cache = cache->path().string();

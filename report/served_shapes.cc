@@ -42,9 +42,9 @@ std::string ServedShape::note() const {
 
 std::vector<ServedShape> served_shapes(const Cache& cache, const Kernel& kernel, const Problem& problem) {
   std::map<std::string, HardwareKey> known;
-  for (const Workload& workload : cache.workloads())
+  for (const Workload& workload : cache.workloads.all())
     known.emplace(workload.key.hardware.text(), workload.key.hardware);
-  for (const FamilyRange& range : cache.ranges())
+  for (const FamilyRange& range : cache.ranges.all())
     known.emplace(range.key.hardware.text(), range.key.hardware);
   std::vector<ServedShape> shapes;
   for (const auto& [text, hardware] : known) {

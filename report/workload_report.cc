@@ -62,7 +62,7 @@ std::vector<std::string> workload_notes(const WorkloadReport& report) {
 }
 
 WorkloadReport read_workload(const Cache& cache, const Workload& workload, StoredSpaces& spaces) {
-  const std::vector<TrialRecord> trials = cache.trials(workload.id);
+  const std::vector<TrialRecord> trials = cache.trials.of(workload.id);
   WorkloadReport report{.stored = read_result(cache, workload, spaces, WinnerParts::without_cubins, trials)};
   const WorkloadKey& key = workload.key;
   if (const Kernel* const kernel = known_kernel(key.kernel)) {
@@ -79,7 +79,7 @@ WorkloadReport read_workload(const Cache& cache, const Workload& workload, Store
     report.origin = origin_of(winner->provenance);
     report.timings = parse_timings(winner->timings);
   }
-  report.history = cache.history(workload.id);
+  report.history = cache.winners.history(workload.id);
   if (!report.history.empty()) {
     const Generation& last = report.history.front();
     report.before = {last.time_us,   last.interval_low_us, last.interval_high_us,

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "cache/history.h"
+#include "cache/cache.h"
 #include "jobs/stored/stored_results.h"
 #include "report/trial_series.h"
 #include "tuner/timings.h"
@@ -19,7 +19,7 @@ struct EarlierWinner {
   double time_us = 0, low_us = 0, high_us = 0;
   std::string stored_at;
   std::string config;
-  std::string reason;  // why it was replaced (cache/history.h); "" for another workload's
+  std::string reason;  // why it was replaced (cache/winners.h); "" for another workload's
 };
 
 // How a winner came about, as far as its record says.

@@ -29,7 +29,7 @@ class GainsElsewhere {
     if (known != known_.end()) return known->second;
     double sum = 0, count = 0;
     if (cache_ != nullptr) {
-      for (const Workload& workload : cache_->workloads())
+      for (const Workload& workload : cache_->workloads.all())
         if (workload.key.kernel == kernel && !is_recording(workload.key)) add(workload.id, sum, count);
     }
     return known_[kernel] = count > 0 ? std::max(0.05, sum / count) : 0.25;
@@ -38,7 +38,7 @@ class GainsElsewhere {
  private:
   void add(std::int64_t id, double& sum, double& count) const {
     try {
-      const auto winner = cache_->winner(id, WinnerParts::without_cubins);
+      const auto winner = cache_->winners.find(id, WinnerParts::without_cubins);
       if (!winner || winner->contended || winner->default_time_us <= 0 || winner->time_us <= 0) return;
       sum += winner->default_time_us / winner->time_us - 1;
       count += 1;
@@ -83,13 +83,13 @@ Timing served_timing(const Cache* cache, const WorkloadKey& key) {
   Timing served = Timing::overlapped;
   bool any = false;
   if (cache == nullptr || key.hardware.origin != "gpu") return key.timing;
-  for (const Workload& workload : cache->workloads()) {
+  for (const Workload& workload : cache->workloads.all()) {
     const WorkloadKey& other = workload.key;
     const bool is_it = !is_recording(other) && other.kernel == key.kernel && other.problem == key.problem &&
                        other.hardware.text() == key.hardware.text();
     if (!is_it || (any && other.timing >= served)) continue;
     try {
-      if (!cache->winner(workload.id, WinnerParts::without_cubins)) continue;
+      if (!cache->winners.find(workload.id, WinnerParts::without_cubins)) continue;
     } catch (const DamagedWinner&) {  // its place is to be filled again
     }
     any = true;

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "cache/history.h"
+#include "cache/winners.h"
 #include "retune/neighbourhood.h"
 #include "search/assignment.h"
 #include "tuner/history.h"
@@ -77,7 +77,7 @@ bool SessionSubject::is_proven() {
 std::vector<OldTrial> SessionSubject::old_trials() {
   std::vector<OldTrial> trials;
   if (!stored_) return trials;
-  for (const TrialRecord& record : session_.cache()->trials(stored_->workload.id))
+  for (const TrialRecord& record : session_.cache()->trials.of(stored_->workload.id))
     if (record.outcome == outcome_name(Outcome::ok) && !record.contended)
       trials.push_back({record.config, record.time_us});
   return trials;
@@ -86,7 +86,7 @@ std::vector<OldTrial> SessionSubject::old_trials() {
 std::vector<std::string> SessionSubject::earlier() {
   std::vector<std::string> configs;
   if (!stored_) return configs;
-  for (const Generation& one : session_.cache()->history(stored_->workload.id)) {
+  for (const Generation& one : session_.cache()->winners.history(stored_->workload.id)) {
     const bool is_unwanted = one.reason == kReplacedRollback;  // somebody did not want it any more
     if (!one.contended && !is_unwanted && std::ranges::find(configs, one.config) == configs.end())
       configs.push_back(one.config);
@@ -128,7 +128,7 @@ TuneResult SessionSubject::search(Remedy remedy) {
       History own = history_of_workload(*session_.cache(), workload, space(), kEarlierConditions);
       if (!own.trials.empty()) tuning.histories.insert(tuning.histories.begin(), std::move(own));
       // A contended winner leaves sound trials of today beside it, which hold.
-      if (stored_) session_.cache()->clear_trials(workload);
+      if (stored_) session_.cache()->trials.clear(workload);
     }
     begun_(remedy);
   }

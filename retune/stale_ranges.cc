@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "base/format.h"
-#include "cache/ranges.h"
+#include "cache/cache.h"
 #include "jobs/range/served_ranges.h"
 #include "jobs/stored/stored_results.h"
 #include "kernels/registry.h"
@@ -45,7 +45,7 @@ std::optional<StandingRange> find_standing_range(const Cache& cache, const Ledge
   const std::vector<DimensionRange> wanted =
       served_ranges(kernel, parse_ranges(range.over),
                     parse_problem(kernel.name(), kernel.schema(), nullptr, range.problem));
-  for (const FamilyRange& stored : cache.family_ranges(range.kernel, family_of(range))) {
+  for (const FamilyRange& stored : cache.ranges.of_family(range.kernel, family_of(range))) {
     if (stored.key.hardware.text() != key.hardware.text() || stored.key.timing != key.timing) continue;
     try {
       const RangeTable table = RangeTable::parse(stored.table, "a stored range table");

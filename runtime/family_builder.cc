@@ -212,7 +212,7 @@ std::optional<std::uint32_t> FamilyBuilder::beaten_default(double time_us, doubl
 
 void FamilyBuilder::take_default(const StoredWinner& winner, std::size_t origin, const Problem& problem) {
   const FamilyWinner& record = winner.record;
-  if (record.default_config.empty() || record.default_cubin == 0) return;
+  if (record.default_config.empty() || record.default_cubin_digest.empty()) return;
   // Most winners of a family come with the same default.
   if (!stored_defaults_.emplace(winner.layer, record.default_config, record.default_cubin_digest).second)
     return;

@@ -105,8 +105,8 @@ StoredFamily Layers::read(std::size_t layer, const std::string& kernel, const st
                           bool allow_recorded) {
   StoredFamily found;
   const auto rows = [&](const Cache& cache) {
-    return std::tuple(cache.family_winners(kernel, family), cache.family_ranges(kernel, family),
-                      cache.family_winner_rows(kernel, family));
+    return std::tuple(cache.winners.of_family(kernel, family), cache.ranges.of_family(kernel, family),
+                      cache.winners.rows_of_family(kernel, family));
   };
   auto [winners, ranges, stored] =
       read_from(layer, rows, [](const Cache& cache) { return cache.is_unchanged(); });
@@ -151,7 +151,8 @@ StoredFamily Layers::family(const std::string& kernel, const std::string& family
 // By its content, so that it is right even if the file has changed since the family was read.
 Blob Layers::cubin(std::size_t layer, const std::string& digest) {
   return read_from(
-      layer, [&](const Cache& cache) { return cache.cubin(digest); }, [](const Cache&) { return true; });
+      layer, [&](const Cache& cache) { return cache.winners.cubin(digest); },
+      [](const Cache&) { return true; });
 }
 
 }  // namespace moetune

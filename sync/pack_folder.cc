@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "base/regular_file.h"
 #include "base/replace_file.h"
+#include "cache/check.h"
 #include "jobs/session/record_rules.h"
 #include "sync/miss_files.h"
 
@@ -36,7 +37,7 @@ std::string why_unsound(const fs::path& file, const std::string& bytes) {
     if (Cache::open_content(file, bytes, Cache::Mode::read_only).manifest() == nullptr)
       return "it has no manifest, which every pack has";
     const std::vector<CacheProblem> problems =
-        Cache::open_content(file, bytes, Cache::Mode::inspect).check(record_rules());
+        check_cache(Cache::open_content(file, bytes, Cache::Mode::inspect), record_rules());
     return problems.empty() ? "" : problems.front().where + ": " + problems.front().what;
   } catch (const BrokenEnvironment& error) {
     return error.what();

@@ -133,14 +133,14 @@ Ceilings stored_ceilings(const Cache* cache, const HardwareKey& hardware) {
   stored.l2_bytes = hardware.l2_bytes;
   if (cache == nullptr) return stored;
   for (const CeilingFigure& figure : kCeilingFigures)
-    stored.*figure.value = cache->calibration(hardware, figure.name);
+    stored.*figure.value = cache->trials.calibration(hardware, figure.name);
   return stored;
 }
 
 void store_ceilings(Cache& cache, const HardwareKey& hardware, const Ceilings& ceilings) {
   for (const CeilingFigure& figure : kCeilingFigures) {
     if (const std::optional<double>& value = ceilings.*figure.value)
-      cache.put_calibration(hardware, figure.name, *value);
+      cache.trials.put_calibration(hardware, figure.name, *value);
   }
 }
 

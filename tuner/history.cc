@@ -95,7 +95,7 @@ double workload_distance(const WorkloadKey& key, const WorkloadKey& other) {
 
 History history_of_workload(const Cache& cache, std::int64_t workload, const LegalSpace& space,
                             double distance) {
-  History history = history_of(cache.trials(workload), space, std::nullopt);
+  History history = history_of(cache.trials.of(workload), space, std::nullopt);
   history.distance = distance;
   return history;
 }
@@ -125,8 +125,8 @@ std::vector<History> histories_for(const Cache& cache, const WorkloadKey& key, c
     Workload workload;
   };
   std::vector<Neighbour> neighbours;
-  const std::optional<std::int64_t> own = cache.find_workload(key);
-  for (const Workload& workload : cache.workloads()) {
+  const std::optional<std::int64_t> own = cache.workloads.find(key);
+  for (const Workload& workload : cache.workloads.all()) {
     if (workload.key.kernel != key.kernel || (own && workload.id == *own)) continue;
     unless_unreadable(workload, [&] {
       neighbours.push_back({workload_distance(key, workload.key), workload});
@@ -142,7 +142,7 @@ std::vector<History> histories_for(const Cache& cache, const WorkloadKey& key, c
     unless_unreadable(workload, [&, distance = distance, &workload = workload] {
       std::optional<Transfer> transfer =
           context != nullptr ? transfer_between(*context, workload.key, key, space) : std::nullopt;
-      History history = history_of(cache.trials(workload.id), space, std::move(transfer));
+      History history = history_of(cache.trials.of(workload.id), space, std::move(transfer));
       history.distance = distance;
       if (!history.trials.empty()) histories.push_back(std::move(history));
     });

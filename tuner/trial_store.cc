@@ -20,14 +20,14 @@ void store_winner(const TuneRequest& request, const TuneTools& tools, const Tune
   WinnerRecord record =
       to_winner(result.winner, result.best->result, result.default_candidate, baseline, roofline, source);
   record.timings = timings_text(result.timings);
-  tools.cache->put_winner(tools.workload, record);
+  tools.cache->winners.put(tools.workload, record);
 }
 
 KnownTrials TrialStore::known_trials() {
   KnownTrials known;
   if (tools_.cache == nullptr) return known;
-  if (request_.fresh) tools_.cache->clear_trials(tools_.workload);
-  for (const TrialRecord& record : tools_.cache->trials(tools_.workload)) {
+  if (request_.fresh) tools_.cache->trials.clear(tools_.workload);
+  for (const TrialRecord& record : tools_.cache->trials.of(tools_.workload)) {
     if (!judgement().holds(record, *request_.space)) continue;
     if (should_retry(record)) {
       const std::optional<Outcome> outcome = outcome_from_name(record.outcome);
@@ -63,11 +63,11 @@ void TrialStore::put(const Trial& trial, const Build* build) {
   if (tools_.cache == nullptr) return;
   const bool final_breakdown =
       is_breakdown(trial.result.outcome) && breaker_.is_config_fault(trial.config.text());
-  tools_.cache->put_trial(tools_.workload, record_of(trial, build, final_breakdown));
+  tools_.cache->trials.put(tools_.workload, record_of(trial, build, final_breakdown));
 }
 
 void TrialStore::mark_retryable(const Trial& trial) {
-  if (tools_.cache != nullptr) tools_.cache->put_trial(tools_.workload, record_of(trial, nullptr, false));
+  if (tools_.cache != nullptr) tools_.cache->trials.put(tools_.workload, record_of(trial, nullptr, false));
 }
 
 void TrialStore::put_winner(const TuneResult& result) {
@@ -76,7 +76,7 @@ void TrialStore::put_winner(const TuneResult& result) {
 
 bool TrialStore::lacks_winner(double time_us) const {
   try {
-    const auto stored = tools_.cache->winner(tools_.workload, WinnerParts::without_cubins);
+    const auto stored = tools_.cache->winners.find(tools_.workload, WinnerParts::without_cubins);
     return !stored || stored->contended || (is_provisional(*stored) && stored->time_us > time_us);
   } catch (const DamagedWinner&) {
     return true;
@@ -86,7 +86,7 @@ bool TrialStore::lacks_winner(double time_us) const {
 std::optional<std::string> TrialStore::winner() const {
   if (tools_.cache == nullptr) return std::nullopt;
   try {
-    if (const auto stored = tools_.cache->winner(tools_.workload)) return stored->config;
+    if (const auto stored = tools_.cache->winners.find(tools_.workload)) return stored->config;
   } catch (const DamagedWinner&) {
   }
   return std::nullopt;

@@ -19,10 +19,10 @@ constexpr std::size_t kMostBroken = 3;  // workloads in a row; then the machine 
 bool has_sound_winner(const CacheChoice& choice, const WorkloadKey& key) {
   const std::unique_ptr<Cache> cache = open_existing_cache(choice);
   if (cache == nullptr) return false;
-  const std::optional<std::int64_t> workload = cache->find_workload(key);
+  const std::optional<std::int64_t> workload = cache->workloads.find(key);
   if (!workload) return false;
   try {
-    const std::optional<WinnerRecord> winner = cache->winner(*workload, WinnerParts::without_cubins);
+    const std::optional<WinnerRecord> winner = cache->winners.find(*workload, WinnerParts::without_cubins);
     return winner && !winner->contended && !is_provisional(*winner);
   } catch (const DamagedWinner&) {
     return false;

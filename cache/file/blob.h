@@ -8,11 +8,13 @@
 
 namespace moetune {
 
+using Blob = std::vector<std::uint8_t>;
+
 // One zstd frame.
-std::vector<std::uint8_t> compress(std::span<const std::uint8_t> bytes);
+Blob compress(std::span<const std::uint8_t> bytes);
 
 // The bytes of a frame that compress() made from `size` bytes; nullopt where it is not one. Never allocates
 // more than `size` says, and refuses a size past 256 MiB.
-std::optional<std::vector<std::uint8_t>> decompress(std::span<const std::uint8_t> frame, std::int64_t size);
+std::optional<Blob> decompress(std::span<const std::uint8_t> frame, std::int64_t size);
 
 }  // namespace moetune

@@ -356,6 +356,8 @@ std::string Database::content() const {
   return {reinterpret_cast<const char*>(bytes.get()), static_cast<std::size_t>(size)};
 }
 
+bool Database::in_transaction() const { return sqlite3_get_autocommit(connection_->getHandle()) == 0; }
+
 int Database::changes() const { return connection_->getChanges(); }
 
 void Database::execute(const std::string& sql) const {
@@ -447,8 +449,9 @@ ReadTransaction::~ReadTransaction() {
   }
 }
 
-WriteTransaction::WriteTransaction(const Database& database) : database_(database) {
-  database_.run("BEGIN IMMEDIATE");
+WriteTransaction::WriteTransaction(const Database& database)
+    : database_(database), open_(!database.in_transaction()) {
+  if (open_) database_.run("BEGIN IMMEDIATE");
 }
 
 WriteTransaction::~WriteTransaction() {
@@ -461,7 +464,7 @@ WriteTransaction::~WriteTransaction() {
 }
 
 void WriteTransaction::commit() {
-  database_.run("COMMIT");
+  if (open_) database_.run("COMMIT");
   open_ = false;
 }
 

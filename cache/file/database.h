@@ -102,6 +102,7 @@ class Database {
     }
   }
 
+  bool in_transaction() const;
   int changes() const;                         // rows that the last statement inserted, updated or deleted
   void execute(const std::string& sql) const;  // any number of statements, unprepared
   std::int64_t integer_pragma(const std::string& name) const;
@@ -145,7 +146,8 @@ class ReadTransaction {
   const Database& database_;
 };
 
-// Several statements as one: takes the write lock at once, rolls back unless committed.
+// Several statements as one: takes the write lock at once, rolls back unless committed. Within another it is a part of
+// that: only the outer one begins and ends.
 class WriteTransaction {
  public:
   explicit WriteTransaction(const Database& database);
@@ -156,7 +158,7 @@ class WriteTransaction {
 
  private:
   const Database& database_;
-  bool open_ = true;
+  bool open_;
 };
 
 }  // namespace moetune

@@ -97,6 +97,15 @@ void require_readable(const Database& database) {
   require_unaltered(database);
 }
 
+// The columns of winners, and of those that others replaced.
+#define MOETUNE_WINNER                                                                                          \
+  "config TEXT NOT NULL, time_us REAL NOT NULL, interval_low_us REAL NOT NULL, "                                \
+  "interval_high_us REAL NOT NULL, default_time_us REAL NOT NULL, roofline REAL NOT NULL, plan TEXT NOT NULL, " \
+  "interface TEXT NOT NULL, cubin INTEGER NOT NULL REFERENCES cubins(id), fallback_config TEXT NOT NULL, "      \
+  "fallback_plan TEXT NOT NULL, fallback_interface TEXT NOT NULL, "                                             \
+  "fallback_cubin INTEGER REFERENCES cubins(id), contended INTEGER NOT NULL, provenance TEXT NOT NULL, "        \
+  "stored_at TEXT NOT NULL, digest TEXT NOT NULL"
+
 // As SQLite keeps the statements. The hardware's canonical text is its identity; the columns beside it are for people
 // with a SQL prompt. Blobs are zstd frames. Every row has a digest over all that it says, and those of trials and
 // winners cover their workload too, so that none can be changed or moved unnoticed
@@ -155,48 +164,16 @@ const char* const kSchema = R"sql(
 
   CREATE TABLE "winners" (
     workload INTEGER PRIMARY KEY REFERENCES workloads(id) ON DELETE CASCADE,
-    config TEXT NOT NULL,
-    time_us REAL NOT NULL,
-    interval_low_us REAL NOT NULL,
-    interval_high_us REAL NOT NULL,
-    default_time_us REAL NOT NULL,
-    roofline REAL NOT NULL,
-    plan TEXT NOT NULL,
-    interface TEXT NOT NULL,
-    cubin INTEGER NOT NULL REFERENCES cubins(id),
-    fallback_config TEXT NOT NULL,
-    fallback_plan TEXT NOT NULL,
-    fallback_interface TEXT NOT NULL,
-    fallback_cubin INTEGER REFERENCES cubins(id),
-    contended INTEGER NOT NULL,
-    provenance TEXT NOT NULL,
-    stored_at TEXT NOT NULL,
-    digest TEXT NOT NULL
+)sql" MOETUNE_WINNER R"sql(
   , timings TEXT NOT NULL DEFAULT '') STRICT;
 
-  -- Winners that others replaced (cache/history.h).
+  -- Winners that others replaced (cache/winners.h).
   CREATE TABLE history (
     workload INTEGER NOT NULL REFERENCES workloads(id) ON DELETE CASCADE,
     generation INTEGER NOT NULL,
     reason TEXT NOT NULL,
     replaced_at TEXT NOT NULL,
-    config TEXT NOT NULL,
-    time_us REAL NOT NULL,
-    interval_low_us REAL NOT NULL,
-    interval_high_us REAL NOT NULL,
-    default_time_us REAL NOT NULL,
-    roofline REAL NOT NULL,
-    plan TEXT NOT NULL,
-    interface TEXT NOT NULL,
-    cubin INTEGER NOT NULL REFERENCES cubins(id),
-    fallback_config TEXT NOT NULL,
-    fallback_plan TEXT NOT NULL,
-    fallback_interface TEXT NOT NULL,
-    fallback_cubin INTEGER REFERENCES cubins(id),
-    contended INTEGER NOT NULL,
-    provenance TEXT NOT NULL,
-    stored_at TEXT NOT NULL,
-    digest TEXT NOT NULL, timings TEXT NOT NULL DEFAULT '',
+)sql" MOETUNE_WINNER R"sql(, timings TEXT NOT NULL DEFAULT '',
     PRIMARY KEY (workload, generation)
   ) STRICT, WITHOUT ROWID;
 

@@ -44,12 +44,12 @@ std::string CellMeter::cubin_of(const Config& config) const {
 
 void CellMeter::begin(bool is_open) {
   Cache& cache = *session_.cache();
-  workload_ = cache.workload(session_.key(), stored_family(session_.key()));
+  workload_ = cache.workloads.id(session_.key(), stored_family(session_.key()));
   known_.clear();
   best_us_ = kNoTime;
   judgement_ = Judgement(session_.kernel(), session_.problem(), session_.info());
   least_us_ = session_.least_us();
-  for (const TrialRecord& record : cache.trials(workload_)) {
+  for (const TrialRecord& record : cache.trials.of(workload_)) {
     if (should_retry(record) || !judgement_.holds(record, session_.space())) continue;
     std::optional<TrialResult> result = from_record(record);
     if (!result) continue;
@@ -91,7 +91,7 @@ void CellMeter::put(const Config& config, const TrialResult& result, const Build
                           .device = session_.info().id,
                           .driver = session_.info().key.driver,
                           .judged = judgement_.of(config)};
-  session_.cache()->put_trial(workload_, to_record(config, result, build, source));
+  session_.cache()->trials.put(workload_, to_record(config, result, build, source));
 }
 
 // Drops results of a device that has failed, nobody knows when: the next search runs again everything since the last
@@ -301,10 +301,10 @@ bool CellMeter::holds(const MeasuredCell& cell) const try {
 void CellMeter::learn(const MeasuredCell& cell) {
   WorkloadKey key = session_.key();
   key.problem = cell.problem;
-  const std::optional<std::int64_t> workload = session_.cache()->find_workload(key);
+  const std::optional<std::int64_t> workload = session_.cache()->workloads.find(key);
   if (!workload) return;
   std::map<std::string, std::vector<LaunchSteps::Timed>> by_cubin;
-  for (const TrialRecord& trial : session_.cache()->trials(*workload)) {
+  for (const TrialRecord& trial : session_.cache()->trials.of(*workload)) {
     const std::optional<TrialResult> result = from_record(trial);
     std::optional<std::vector<Position>> point = session_.space().point_of(trial.config);
     if (!result || !point || !has_usable_time({0, result->outcome, trial.time_us})) continue;

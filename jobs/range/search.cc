@@ -124,8 +124,8 @@ void RangeSearch::enter(const Problem& problem) {
   session_.move_to(problem);
   const bool is_first = entered_.insert(problem.text()).second;
   if (!request_.settings.fresh || !is_first) return;
-  if (const auto known = session_.cache()->find_workload(session_.key()))
-    session_.cache()->clear_trials(*known);
+  if (const auto known = session_.cache()->workloads.find(session_.key()))
+    session_.cache()->trials.clear(*known);
 }
 
 // False, with the reason in the cell, if no configuration is legal there.
@@ -452,9 +452,9 @@ void RangeSearch::take_winners() {
     if (!cell.searched) continue;
     key.problem = cell.problem;
     try {
-      const auto workload = session_.cache()->find_workload(key);
+      const auto workload = session_.cache()->workloads.find(key);
       const auto winner =
-          workload ? session_.cache()->winner(*workload, WinnerParts::without_cubins) : std::nullopt;
+          workload ? session_.cache()->winners.find(*workload, WinnerParts::without_cubins) : std::nullopt;
       if (winner) result_.winners.push_back({cell.problem, winner->config, parse_timings(winner->timings)});
     } catch (const DamagedWinner&) {  // `cache check` names it
     }

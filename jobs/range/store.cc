@@ -41,20 +41,20 @@ RangeStore::RangeStore(Cache& cache, RangeKey key, const std::vector<DimensionRa
 
 std::optional<RangeState> RangeStore::progress() const {
   if (choice_.fresh) return std::nullopt;
-  if (cache_.is_range_damaged(key_))
+  if (cache_.ranges.is_damaged(key_))
     throw BadInput("its stored table and progress are damaged (they do not match their digest)");
-  const std::string text = cache_.range_progress(key_);
+  const std::string text = cache_.ranges.progress(key_);
   return text.empty() ? std::nullopt : std::optional(RangeState::parse(text));
 }
 
 std::optional<RangeStore::Standing> RangeStore::find_standing(bool any_sources) const {
-  for (const FamilyRange& range : cache_.family_ranges(key_.kernel, key_.family)) {
+  for (const FamilyRange& range : cache_.ranges.of_family(key_.kernel, key_.family)) {
     if (range.key.hardware.text() != key_.hardware.text() || range.key.timing != key_.timing) continue;
     if (!any_sources && !(range.key == key_)) continue;
     try {
       RangeTable table = RangeTable::parse(range.table, "a stored range table");
       if (table.contended || table.cells.empty()) continue;
-      return Standing{range.key, std::move(table), cache_.range_record(range)};
+      return Standing{range.key, std::move(table), cache_.ranges.record(range)};
     } catch (const BadInput&) {
     } catch (const BrokenEnvironment&) {  // a damaged cubin: no server takes it
     }
@@ -79,15 +79,15 @@ void RangeStore::put(const RangeState& state, const RangeTable& table, Made made
     // Store the progress beside the standing table if that has the same key, else beside none.
     RangeRecord record = standing_->key == key_ ? standing_->record : RangeRecord{};
     record.progress = state.text();
-    cache_.put_range(key_, record);
+    cache_.ranges.put(key_, record);
     return;
   }
   stored_ = !made.variants.empty();
-  cache_.put_range(key_, {.table = table.cells.empty() ? "" : table.text(),
-                          .progress = state.text(),
-                          .variants = std::move(made.variants),
-                          .stored_at = "",
-                          .provenance = std::move(made.provenance)});
+  cache_.ranges.put(key_, {.table = table.cells.empty() ? "" : table.text(),
+                           .progress = state.text(),
+                           .variants = std::move(made.variants),
+                           .stored_at = "",
+                           .provenance = std::move(made.provenance)});
 }
 
 RangeComparison RangeComparison::of(const RangeTable& fresh, const RangeTable& standing) {

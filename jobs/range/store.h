@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "cache/ranges.h"
+#include "cache/cache.h"
 #include "jobs/range/state.h"
 #include "kernels/problem.h"
 #include "ranges/grid.h"

@@ -58,10 +58,10 @@ std::optional<Build> from_record(const std::string& digest, const BuildRecord& r
 CompilePool::Store build_store(Cache& cache) {
   return {
       .find = [&cache](const std::string& digest) -> std::optional<Build> {
-        const std::optional<BuildRecord> record = cache.find_build(digest);
+        const std::optional<BuildRecord> record = cache.builds.find(digest);
         return record ? from_record(digest, *record) : std::nullopt;
       },
-      .put = [&cache](const Build& build) { cache.put_build(build.digest, to_record(build)); },
+      .put = [&cache](const Build& build) { cache.builds.put(build.digest, to_record(build)); },
   };
 }
 

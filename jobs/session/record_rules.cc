@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "cache/check.h"
 #include "cache/ranges.h"
 #include "jobs/session/stored_space.h"
 #include "kernels/registry.h"
@@ -25,9 +26,9 @@ std::string outdated(const Cache& cache, const Workload& workload, const Space& 
   }
   const LegalSpace domains(space.parameters(), {});
   const auto is_strange = [&](const auto& record) { return !domains.point_of(record.config); };
-  const std::vector<TrialRecord> trials = cache.trials(workload.id);
+  const std::vector<TrialRecord> trials = cache.trials.of(workload.id);
   const auto strange = std::count_if(trials.begin(), trials.end(), is_strange);
-  const std::optional<WinnerRecord> winner = cache.winner(workload.id);
+  const std::optional<WinnerRecord> winner = cache.winners.find(workload.id);
   const bool strange_winner = winner && is_strange(*winner);
   if (strange == 0 && !strange_winner) return "";
   return format("has %lld of %zu trials%s with parameters or values that are none today",
@@ -77,7 +78,7 @@ RecordRules record_rules() {
 std::vector<CacheProblem> outdated_workloads(const Cache& cache) {
   std::vector<CacheProblem> found;
   StoredSpaces spaces;
-  for (const Workload& workload : cache.workloads()) {
+  for (const Workload& workload : cache.workloads.all()) {
     const WorkloadKey& key = workload.key;
     const Space* const space = spaces.space(key);
     if (space == nullptr || spaces.is_current(key)) continue;
@@ -87,7 +88,7 @@ std::vector<CacheProblem> outdated_workloads(const Cache& cache) {
                             key.problem.c_str()),
                      "was tuned with other sources, and " + what});
   }
-  for (const FamilyRange& range : cache.ranges()) {
+  for (const FamilyRange& range : cache.ranges.all()) {
     const SoundRange sound = read_sound_range(
         range, spaces.known({.kernel = range.key.kernel, .source_digest = range.key.source_digest}));
     if (!sound.outdated.empty())

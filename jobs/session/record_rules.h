@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "cache/cache.h"
+#include "cache/check.h"
 #include "soundness/stored_key.h"
 
 namespace moetune {

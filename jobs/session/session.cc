@@ -193,9 +193,8 @@ TuneRequest Session::request(const TuneSettings& settings) const {
 
 std::int64_t Session::enter_workload() {
   if (cache_ == nullptr) return 0;
-  cache_->fill_families([](const WorkloadKey& key) { return stored_family(key); });
-  const std::int64_t workload = cache_->workload(key_, kernel() == nullptr ? "" : stored_family(key_));
-  cache_->begin_search(workload);
+  const std::int64_t workload = cache_->workloads.id(key_, kernel() == nullptr ? "" : stored_family(key_));
+  cache_->workloads.begin_search(workload);
   return workload;
 }
 

@@ -15,14 +15,6 @@ using TunedProblem = std::tuple<std::string, std::string, std::string>;  // kern
 
 TunedProblem tuned_problem(const WorkloadKey& key) { return {key.kernel, key.problem, key.hardware.text()}; }
 
-bool has_winner(const Cache& cache, const Workload& workload) {
-  try {
-    return cache.winner(workload.id, WinnerParts::without_cubins).has_value();
-  } catch (const DamagedWinner&) {
-    return false;
-  }
-}
-
 bool is_problem(const WorkloadKey& key) {
   try {
     stored_problem(*known_kernel(key.kernel), key);
@@ -37,8 +29,9 @@ bool is_problem(const WorkloadKey& key) {
 std::function<bool(const Workload&)> orphan_rule(const Cache& cache) {
   const auto spaces = std::make_shared<StoredSpaces>();
   std::set<TunedProblem> tuned;
-  for (const Workload& workload : cache.workloads()) {
-    if (!is_recording(workload.key) && spaces->is_current(workload.key) && has_winner(cache, workload))
+  for (const Workload& workload : cache.workloads.all()) {
+    if (!is_recording(workload.key) && spaces->is_current(workload.key) &&
+        cache.winners.find_sound(workload.id))
       tuned.insert(tuned_problem(workload.key));
   }
   return [spaces, tuned](const Workload& workload) {

@@ -71,7 +71,7 @@ StoredCandidate candidate_of(const ServedTable& table, Session& session, const E
         continue;
       auto build = std::make_shared<Build>();
       build->outcome = Outcome::ok;
-      build->cubin = session.cache()->cubin(variant.cubin);
+      build->cubin = session.cache()->winners.cubin(variant.cubin_digest);
       return {{session.space_file()->parse_config(choice.config), plan, std::move(build)},
               table.name(),
               choice.cell == nullptr ? "" : choice.cell->problem,

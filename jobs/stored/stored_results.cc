@@ -133,7 +133,7 @@ void choose_best(StoredResult& result, const std::vector<TrialRecord>& records, 
 // A cache with rules judges by itself.
 std::optional<WinnerRecord> true_winner(const Cache& cache, const Workload& workload, StoredSpaces& spaces,
                                         WinnerParts parts) {
-  std::optional<WinnerRecord> winner = cache.winner(workload.id, parts);
+  std::optional<WinnerRecord> winner = cache.winners.find(workload.id, parts);
   if (!winner || cache.has_rules()) return winner;
   const std::string wrong = why_unsound(workload, *winner, parts, spaces.known(workload.key));
   if (wrong.empty()) return winner;
@@ -145,7 +145,7 @@ std::optional<WinnerRecord> true_winner(const Cache& cache, const Workload& work
 
 StoredResult read_result(const Cache& cache, const Workload& workload, StoredSpaces& spaces,
                          WinnerParts parts) {
-  return read_result(cache, workload, spaces, parts, cache.trials(workload.id));
+  return read_result(cache, workload, spaces, parts, cache.trials.of(workload.id));
 }
 
 StoredResult read_result(const Cache& cache, const Workload& workload, StoredSpaces& spaces,
@@ -182,7 +182,7 @@ std::optional<StoredResult> find_winner(const Cache& cache, const WorkloadKey& k
   std::optional<StoredResult> found;
   std::string damage;
   StoredSpaces spaces;
-  for (const Workload& workload : cache.workloads()) {
+  for (const Workload& workload : cache.workloads.all()) {
     const WorkloadKey& other = workload.key;
     if (is_recording(other) || other.kernel != key.kernel || other.problem != key.problem ||
         other.hardware.text() != key.hardware.text()) {

@@ -1,27 +1,15 @@
 #include "serve/api/catalog.h"
 
 namespace moetune {
-namespace {
-
-// nullopt for one that is damaged: the others are still of use.
-std::optional<WinnerRecord> sound_winner(const Cache& cache, const Workload& workload) {
-  try {
-    return cache.winner(workload.id, WinnerParts::without_cubins);
-  } catch (const DamagedWinner&) {
-    return std::nullopt;
-  }
-}
-
-}  // namespace
 
 Document winners_document(const CacheChoice& choice) {
   Document winners = Document::array();
   const std::unique_ptr<Cache> cache = open_existing_cache(choice);
   if (cache == nullptr) return {{"winners", std::move(winners)}};
-  for (const Workload& workload : cache->workloads()) {
+  for (const Workload& workload : cache->workloads.all()) {
     const HardwareKey& hardware = workload.key.hardware;
     if (is_recording(workload.key)) continue;
-    const std::optional<WinnerRecord> winner = sound_winner(*cache, workload);
+    const std::optional<WinnerRecord> winner = cache->winners.find_sound(workload.id);
     if (!winner) continue;
     winners.push_back({{"kernel", workload.key.kernel},
                        {"problem", workload.key.problem},
@@ -42,9 +30,9 @@ TunedProblems tuned_problems(const CacheChoice& choice) {
   TunedProblems problems;
   const std::unique_ptr<Cache> cache = open_existing_cache(choice);
   if (cache == nullptr) return problems;
-  for (const Workload& workload : cache->workloads()) {
+  for (const Workload& workload : cache->workloads.all()) {
     if (is_recording(workload.key)) continue;
-    const std::optional<WinnerRecord> winner = sound_winner(*cache, workload);
+    const std::optional<WinnerRecord> winner = cache->winners.find_sound(workload.id);
     if (winner && !winner->contended)
       problems[{workload.key.kernel, workload.key.problem}].insert(workload.key.hardware.name);
   }

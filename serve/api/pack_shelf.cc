@@ -77,7 +77,7 @@ PackShelf::PackShelf(fs::path folder, std::uint64_t most_bytes)
 PackShelf::Entry PackShelf::read(const fs::path& file, Entry entry) const {
   try {
     const Cache pack = Cache::open(file, Cache::Mode::read_only);
-    for (const Workload& workload : pack.workloads()) {
+    for (const Workload& workload : pack.workloads.all()) {
       entry.hardware.insert(workload.key.hardware.name);
       entry.kernels.insert(workload.key.kernel);
     }

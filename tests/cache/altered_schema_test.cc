@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "cache/cache.h"
+#include "cache/check.h"
 #include "tests/cache/support.h"
 
 using moetune::Cache;
@@ -15,11 +16,11 @@ constexpr Cache::Mode kUsing[] = {Cache::Mode::create, Cache::Mode::read_write, 
 // A closed cache with a row in every table.
 void fill_each(const fs::path& file) {
   Cache cache = Cache::open(file, Cache::Mode::create);
-  const std::int64_t id = cache.workload(workload_key());
-  cache.put_trial(id, trial(1));
-  cache.put_winner(id, winner(1));
-  cache.put_build("d1", {"ok", "{}", "", random_bytes(200, 1)});
-  cache.put_calibration(h200(), "read_tb_s", 4.7);
+  const std::int64_t id = cache.workloads.id(workload_key());
+  cache.trials.put(id, trial(1));
+  cache.winners.put(id, winner(1));
+  cache.builds.put("d1", {"ok", "{}", "", random_bytes(200, 1)});
+  cache.trials.put_calibration(h200(), "read_tb_s", 4.7);
 }
 
 struct Alteration {
@@ -63,9 +64,9 @@ TEST_CASE("check names each missing, altered or strange part of the schema") {
     CAPTURE(sql);
     const TempDir dir;
     fill_each(dir / "cache.db");
-    REQUIRE(Cache::open(dir / "cache.db", Cache::Mode::inspect).check().empty());
+    REQUIRE(check_cache(Cache::open(dir / "cache.db", Cache::Mode::inspect)).empty());
     raw_sql(dir / "cache.db", alteration.sql);
-    const auto problems = Cache::open(dir / "cache.db", Cache::Mode::inspect).check();
+    const auto problems = check_cache(Cache::open(dir / "cache.db", Cache::Mode::inspect));
     CHECK(std::any_of(problems.begin(), problems.end(), [&](const moetune::CacheProblem& problem) {
       return problem.where == "schema" && problem.what == alteration.sentence;
     }));
@@ -125,7 +126,7 @@ TEST_CASE("what SQLite keeps for itself is no alteration") {
   CHECK(raw_text(dir / "cache.db", "SELECT count(*) > 0 FROM sqlite_schema WHERE name = 'sqlite_stat1'") ==
         "1");
   CHECK(broken([&] { Cache::open(dir / "cache.db", Cache::Mode::create); }) == "");
-  CHECK(Cache::open(dir / "cache.db", Cache::Mode::inspect).check().empty());
+  CHECK(check_cache(Cache::open(dir / "cache.db", Cache::Mode::inspect)).empty());
 }
 
 TEST_CASE("check finds dangling references of trials, winners, workloads and calibrations") {
@@ -140,7 +141,7 @@ TEST_CASE("check finds dangling references of trials, winners, workloads and cal
     const TempDir dir;
     fill_each(dir / "cache.db");
     raw_sql(dir / "cache.db", std::string("PRAGMA foreign_keys = OFF; ") + kind.sql);
-    const auto problems = Cache::open(dir / "cache.db", Cache::Mode::inspect).check();
+    const auto problems = check_cache(Cache::open(dir / "cache.db", Cache::Mode::inspect));
     for (const std::string& where : kind.wheres) {
       CAPTURE(where);
       CHECK(std::any_of(problems.begin(), problems.end(), [&](const moetune::CacheProblem& problem) {
@@ -155,7 +156,7 @@ TEST_CASE("check finds hardware that is not what its key says, and ceilings that
   const TempDir dir;
   fill_each(dir / "cache.db");
   raw_sql(dir / "cache.db", "UPDATE hardware SET sm_count = 1; UPDATE calibrations SET value = -4.7");
-  const auto problems = Cache::open(dir / "cache.db", Cache::Mode::inspect).check();
+  const auto problems = check_cache(Cache::open(dir / "cache.db", Cache::Mode::inspect));
   REQUIRE(problems.size() == 3);  // and the winner that is of this hardware
   CHECK(problems[0].where == "hardware 1");
   CHECK(problems[1].where == "calibration read_tb_s of hardware 1");
@@ -168,13 +169,13 @@ TEST_CASE("check asks the rules of every trial and every winner that matches its
   const moetune::RecordRules rules = {
       .trial = [](const auto& key, const auto& trial) { return key.problem + " " + trial.config; },
       .winner = [](const auto& of, const auto& winner, auto) { return of.key.kernel + " " + winner.config; }};
-  const auto problems = Cache::open(dir / "cache.db", Cache::Mode::inspect).check(rules);
+  const auto problems = check_cache(Cache::open(dir / "cache.db", Cache::Mode::inspect), rules);
   REQUIRE(problems.size() == 2);
   CHECK(problems[0].where == "trial 1 of workload 1 (decode_attention batch=64)");
   CHECK(problems[0].what == "batch=64 " + trial(1).config);
   CHECK(problems[1].where == "winner 1 (decode_attention batch=64)");
   CHECK(problems[1].what == "decode_attention " + winner(1).config);
   raw_sql(dir / "cache.db", "UPDATE winners SET config = 'tampered=1'");
-  CHECK(Cache::open(dir / "cache.db", Cache::Mode::inspect).check(rules)[1].what ==
+  CHECK(check_cache(Cache::open(dir / "cache.db", Cache::Mode::inspect), rules)[1].what ==
         "does not match its digest");
 }

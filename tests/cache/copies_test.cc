@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "cache/cache.h"
+#include "cache/check.h"
 #include "tests/cache/support.h"
 #include "tests/within_a_while.h"
 
@@ -20,7 +21,7 @@ std::int64_t copied_trials(const fs::path& file, const fs::path& copy) {
   fs::copy_file(file, copy, fs::copy_options::overwrite_existing);
   try {
     const Cache cache = Cache::open(copy, Cache::Mode::inspect);
-    return cache.check().empty() ? cache.summary().trials : -1;
+    return check_cache(cache).empty() ? summary_of(cache).trials : -1;
   } catch (const moetune::BrokenEnvironment&) {
     return -1;
   }
@@ -32,9 +33,9 @@ bool lacks_log(const fs::path& file) { return Cache::open(file, Cache::Mode::ins
 pid_t start_search(const fs::path& file) {
   const pid_t child = start([&] {
     Cache cache = Cache::open(file, Cache::Mode::create);
-    const std::int64_t id = cache.workload(workload_key());
-    cache.begin_search(id);
-    for (int i = 0; i < 50; ++i) cache.put_trial(id, trial(i));
+    const std::int64_t id = cache.workloads.id(workload_key());
+    cache.workloads.begin_search(id);
+    for (int i = 0; i < 50; ++i) cache.trials.put(id, trial(i));
     write_file(file.string() + ".stored", "50");
     for (;;) ::pause();
   });
@@ -62,7 +63,7 @@ TEST_CASE("a copy of the main file alone has what a search stored before the las
   CHECK(copied_trials(file, copy) == 50);
   CHECK(lacks_log(copy));
   CHECK_FALSE(lacks_log(file));  // its log is beside it
-  CHECK(Cache::open(file, Cache::Mode::read_only).summary().trials == 50);
+  CHECK(summary_of(Cache::open(file, Cache::Mode::read_only)).trials == 50);
 }
 
 TEST_CASE(
@@ -71,9 +72,9 @@ TEST_CASE(
   const fs::path file = dir / "a.db", copy = dir / "copy.db";
   {
     Cache cache = Cache::open(file, Cache::Mode::create);
-    const std::int64_t id = cache.workload(workload_key());
-    cache.begin_search(id);
-    cache.put_trial(id, trial(1));
+    const std::int64_t id = cache.workloads.id(workload_key());
+    cache.workloads.begin_search(id);
+    cache.trials.put(id, trial(1));
     fs::copy_file(file, copy);
     CHECK(lacks_log(copy));  // the mark is there before the first trial is
   }
@@ -92,9 +93,9 @@ TEST_CASE("the mark stays while one of two searches still writes") {
   const pid_t child = start_search(file);
   {
     Cache cache = Cache::open(file, Cache::Mode::read_write);
-    cache.begin_search(cache.workload(workload_key("batch=2")));
+    cache.workloads.begin_search(cache.workloads.id(workload_key("batch=2")));
   }
-  Cache::open(file, Cache::Mode::read_write).put_calibration(h200(), "read_tb_s", 4);
+  Cache::open(file, Cache::Mode::read_write).trials.put_calibration(h200(), "read_tb_s", 4);
   fs::copy_file(file, copy);
   CHECK(lacks_log(copy));
   kill_search(child);

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "cache/cache.h"
+#include "cache/check.h"
 #include "tests/cache/support.h"
 
 using moetune::BadInput;
@@ -16,11 +17,11 @@ namespace {
 // A closed cache of several hundred pages. Returns the workload.
 std::int64_t fill(const fs::path& file) {
   Cache cache = Cache::open(file, Cache::Mode::create);
-  const std::int64_t id = cache.workload(workload_key());
-  for (int i = 0; i < 500; ++i) cache.put_trial(id, trial(i));
-  cache.put_winner(id, winner(1));
-  cache.put_build("d1", {"ok", "{}", "", random_bytes(20'000, 1)});
-  cache.put_build("d2", {"ok", "{}", "", random_bytes(20'000, 2)});
+  const std::int64_t id = cache.workloads.id(workload_key());
+  for (int i = 0; i < 500; ++i) cache.trials.put(id, trial(i));
+  cache.winners.put(id, winner(1));
+  cache.builds.put("d1", {"ok", "{}", "", random_bytes(20'000, 1)});
+  cache.builds.put("d2", {"ok", "{}", "", random_bytes(20'000, 2)});
   return id;
 }
 
@@ -39,20 +40,20 @@ TEST_CASE("a winner with one changed byte in its cubin or plan is never handed o
   const TempDir dir;
   const std::int64_t id = fill(dir / "cache.db");
   Cache cache = Cache::open(dir / "cache.db", Cache::Mode::create);
-  REQUIRE(cache.winner(id));
+  REQUIRE(cache.winners.find(id));
   flip_byte(dir / "cache.db", "cubins", "frame", "1");
-  const std::string sentence = broken([&] { cache.winner(id); });
+  const std::string sentence = broken([&] { cache.winners.find(id); });
   CHECK(says(sentence, "the winner of workload " + std::to_string(id)));
   CHECK(says(sentence, (dir / "cache.db").string()));
-  REQUIRE(cache.check().size() == 2);
-  CHECK(cache.check()[0].where == "winner " + std::to_string(id) + " (decode_attention batch=64)");
-  CHECK(cache.check()[1].where.starts_with("cubin "));
-  cache.put_winner(id, winner(1));
-  CHECK(cache.winner(id)->cubin == winner(1).cubin);
+  REQUIRE(check_cache(cache).size() == 2);
+  CHECK(check_cache(cache)[0].where == "winner " + std::to_string(id) + " (decode_attention batch=64)");
+  CHECK(check_cache(cache)[1].where.starts_with("cubin "));
+  cache.winners.put(id, winner(1));
+  CHECK(cache.winners.find(id)->cubin == winner(1).cubin);
   raw_sql(dir / "cache.db", "UPDATE winners SET plan = plan || ' '");
-  CHECK(says(broken([&] { cache.winner(id); }), "does not match its digest"));
+  CHECK(says(broken([&] { cache.winners.find(id); }), "does not match its digest"));
   raw_sql(dir / "cache.db", "UPDATE winners SET plan = trim(plan); UPDATE cubins SET bytes = 1 << 45");
-  CHECK(says(broken([&] { cache.winner(id); }), "does not match its digest"));
+  CHECK(says(broken([&] { cache.winners.find(id); }), "does not match its digest"));
 }
 
 TEST_CASE("a build with one changed byte counts as absent, and check names it") {
@@ -60,12 +61,12 @@ TEST_CASE("a build with one changed byte counts as absent, and check names it") 
   fill(dir / "cache.db");
   Cache cache = Cache::open(dir / "cache.db", Cache::Mode::create);
   flip_byte(dir / "cache.db", "builds", "cubin", "name = 'd1'");
-  CHECK_FALSE(cache.find_build("d1"));
-  CHECK(cache.find_build("d2"));
-  REQUIRE(cache.check().size() == 1);
-  CHECK(cache.check()[0].where == "build d1");
-  cache.put_build("d1", {"ok", "{}", "", random_bytes(20'000, 1)});
-  CHECK(cache.find_build("d1"));
+  CHECK_FALSE(cache.builds.find("d1"));
+  CHECK(cache.builds.find("d2"));
+  REQUIRE(check_cache(cache).size() == 1);
+  CHECK(check_cache(cache)[0].where == "build d1");
+  cache.builds.put("d1", {"ok", "{}", "", random_bytes(20'000, 1)});
+  CHECK(cache.builds.find("d1"));
 }
 
 TEST_CASE("check finds a row without its parent") {
@@ -73,7 +74,7 @@ TEST_CASE("check finds a row without its parent") {
   fill(dir / "cache.db");
   raw_sql(dir / "cache.db", "PRAGMA foreign_keys = OFF; DELETE FROM workloads");
   const Cache cache = Cache::open(dir / "cache.db", Cache::Mode::read_only);
-  const auto problems = cache.check();
+  const auto problems = check_cache(cache);
   CHECK(std::any_of(problems.begin(), problems.end(),
                     [](const auto& problem) { return says(problem.what, "missing row of workloads"); }));
 }
@@ -115,9 +116,9 @@ TEST_CASE("overwritten pages are found by check, and never crash a reader") {
     write_file(dir / "cache.db", bytes);
     try {
       Cache cache = Cache::open(dir / "cache.db", Cache::Mode::read_only);
-      found += cache.check().empty() ? 0 : 1;
-      cache.trials(id);
-      cache.winner(id);
+      found += check_cache(cache).empty() ? 0 : 1;
+      cache.trials.of(id);
+      cache.winners.find(id);
     } catch (const moetune::BrokenEnvironment& damage) {
       CHECK(says(damage.what(), (dir / "cache.db").string()));
       ++found;
@@ -151,7 +152,7 @@ TEST_CASE("a path may hold the characters of a URI and of SQLite's special names
   const TempDir dir;
   for (const char* name : {"a?b=c.db", "100%41#.db", "file:x.db", ":memory:", "with space \xc3\xa9.db"}) {
     const std::int64_t id = fill(dir / name);
-    CHECK(Cache::open(dir / name, Cache::Mode::read_only).trials(id).size() == 500);
+    CHECK(Cache::open(dir / name, Cache::Mode::read_only).trials.of(id).size() == 500);
     CHECK(fs::exists(dir / name));
   }
 }
@@ -166,22 +167,22 @@ TEST_CASE("a full disk ends in one sentence, and all that was acknowledged stays
     std::string sentence;
     {
       Cache cache = Cache::open(file, Cache::Mode::create);
-      id = cache.workload(workload_key());
+      id = cache.workloads.id(workload_key());
       sentence = broken([&] {
         for (int i = 0; i < 1000; ++i) {
-          cache.put_trial(id, trial(i));
+          cache.trials.put(id, trial(i));
           acknowledged = i + 1;
-          cache.put_build(std::to_string(i),
-                          {"ok", "{}", "", random_bytes(50'000, static_cast<std::uint64_t>(i))});
+          cache.builds.put(std::to_string(i),
+                           {"ok", "{}", "", random_bytes(50'000, static_cast<std::uint64_t>(i))});
         }
       });
       if (!says(sentence, "no space left for " + file.string())) return "said: " + sentence;
-      if (cache.trials(id).size() != static_cast<std::size_t>(acknowledged)) return "lost trials at once";
+      if (cache.trials.of(id).size() != static_cast<std::size_t>(acknowledged)) return "lost trials at once";
     }
     const Cache again = Cache::open(file, Cache::Mode::read_only);
-    if (acknowledged < 5 || again.trials(id).size() != static_cast<std::size_t>(acknowledged))
+    if (acknowledged < 5 || again.trials.of(id).size() != static_cast<std::size_t>(acknowledged))
       return "lost trials";
-    return again.check().empty() ? "" : again.check()[0].what;
+    return check_cache(again).empty() ? "" : check_cache(again)[0].what;
   });
   if (outcome) {
     CHECK(*outcome == "");
@@ -215,7 +216,7 @@ TEST_CASE("a read-only disk: no writer, but every reader") {
     if (!says(maker, "cannot open " + (dir / "disk/new.db").string() + ": Read-only file system"))
       return "maker: " + maker;
     Cache reader = Cache::open(file, Cache::Mode::read_only);
-    if (reader.trials(id).size() != 500 || !reader.winner(id) || !reader.find_build("d1"))
+    if (reader.trials.of(id).size() != 500 || !reader.winners.find(id) || !reader.builds.find("d1"))
       return "reader lacks records";
     return "";
   });

@@ -6,12 +6,13 @@
 #include <vector>
 
 #include "base/digest.h"
+#include "cache/check.h"
 #include "cache/file/blob.h"
 #include "cache/file/database.h"
-#include "cache/history.h"
 #include "cache/merge.h"
 #include "cache/ranges.h"
 #include "cache/schema/schema.h"
+#include "cache/winners.h"
 #include "tests/cache/support.h"
 
 using moetune::Cache;
@@ -30,20 +31,20 @@ moetune::WinnerRecord with_default(int number) {
 std::int64_t fill_records(const fs::path& file) {
   const moetune::RangeKey range{"decode_attention", "head_dim=128", h200(), "sources", "nvrtc"};
   Cache::open(file, Cache::Mode::create)  // an earlier search's table, which goes into the history
-      .put_range(range, {.table = "[]", .progress = "", .variants = {with_default(5)}, .provenance = "{}"});
+      .ranges.put(range, {.table = "[]", .progress = "", .variants = {with_default(5)}, .provenance = "{}"});
   Cache cache = Cache::open(file, Cache::Mode::create);
-  const std::int64_t id = cache.workload(workload_key(), "head_dim=128");
-  for (int i = 0; i < 3; ++i) cache.put_trial(id, trial(i));
-  cache.put_trial(cache.workload(workload_key("batch=1"), "head_dim=128"), trial(9));
-  cache.put_winner(id, with_default(5));
-  cache.put_winner(id, with_default(1));
-  cache.put_calibration(h200(), "read_tb_s", 4.6);
-  cache.put_range(range, {.table = "{}",
-                          .progress = "so far",
-                          .variants = {with_default(1)},
-                          .stored_at = "2026-01-01",
-                          .provenance = "{}"});
-  cache.put_build("d1", {"ok", "{}", "log", random_bytes(2'000, 1)});
+  const std::int64_t id = cache.workloads.id(workload_key(), "head_dim=128");
+  for (int i = 0; i < 3; ++i) cache.trials.put(id, trial(i));
+  cache.trials.put(cache.workloads.id(workload_key("batch=1"), "head_dim=128"), trial(9));
+  cache.winners.put(id, with_default(5));
+  cache.winners.put(id, with_default(1));
+  cache.trials.put_calibration(h200(), "read_tb_s", 4.6);
+  cache.ranges.put(range, {.table = "{}",
+                           .progress = "so far",
+                           .variants = {with_default(1)},
+                           .stored_at = "2026-01-01",
+                           .provenance = "{}"});
+  cache.builds.put("d1", {"ok", "{}", "log", random_bytes(2'000, 1)});
   return id;
 }
 
@@ -102,7 +103,7 @@ TEST_CASE("whatever is changed in a row, check names it") {
       write_file(dir / "changed.db", sound);
       raw_sql(dir / "changed.db", sql);
       const Cache cache = Cache::open(dir / "changed.db", Cache::Mode::inspect);
-      CHECK(!cache.check().empty());
+      CHECK(!check_cache(cache).empty());
       ++tried;
     }
   }
@@ -126,12 +127,12 @@ TEST_CASE("a winner that was changed, or moved to another problem, is not handed
     bool handed_out = false;
     for (const std::int64_t id : {1, 2}) {
       try {
-        handed_out = handed_out || cache.winner(id).has_value();
+        handed_out = handed_out || cache.winners.find(id).has_value();
       } catch (const moetune::DamagedWinner&) {
       }
     }
     CHECK_FALSE(handed_out);
-    CHECK(cache.family_winners("decode_attention", "head_dim=128").empty());
+    CHECK(cache.winners.of_family("decode_attention", "head_dim=128").empty());
   }
 }
 
@@ -141,7 +142,7 @@ TEST_CASE("a trial that was changed or moved counts as absent, and the others st
   raw_sql(dir / "cache.db", "UPDATE trials SET time_us = 1 WHERE config = '" + trial(1).config + "'");
   raw_sql(dir / "cache.db", "UPDATE trials SET workload = 1 WHERE workload = 2");
   const Cache cache = Cache::open(dir / "cache.db", Cache::Mode::read_only);
-  const auto trials = cache.trials(id);
+  const auto trials = cache.trials.of(id);
   REQUIRE(trials.size() == 2);
   CHECK(trials[0].config == trial(0).config);
   CHECK(trials[1].config == trial(2).config);
@@ -153,7 +154,7 @@ TEST_CASE("trials of a workload or of hardware that was changed count as absent"
     const TempDir dir;
     const std::int64_t id = fill_records(dir / "cache.db");
     raw_sql(dir / "cache.db", change);
-    CHECK(Cache::open(dir / "cache.db", Cache::Mode::read_only).trials(id).empty());
+    CHECK(Cache::open(dir / "cache.db", Cache::Mode::read_only).trials.of(id).empty());
   }
 }
 
@@ -161,47 +162,47 @@ TEST_CASE("a calibration that was changed is unknown") {
   const TempDir dir;
   fill_records(dir / "cache.db");
   raw_sql(dir / "cache.db", "UPDATE calibrations SET value = 9");
-  CHECK_FALSE(Cache::open(dir / "cache.db", Cache::Mode::read_only).calibration(h200(), "read_tb_s"));
+  CHECK_FALSE(Cache::open(dir / "cache.db", Cache::Mode::read_only).trials.calibration(h200(), "read_tb_s"));
 }
 
 TEST_CASE("winners of one cubin share it, and it goes with the last of them") {
   const TempDir dir;
   Cache cache = Cache::open(dir / "cache.db", Cache::Mode::create);
-  const std::int64_t one = cache.workload(workload_key("batch=1"), "f");
-  const std::int64_t two = cache.workload(workload_key("batch=2"), "f");
-  cache.put_winner(one, with_default(1));
-  cache.put_winner(two, with_default(1));
+  const std::int64_t one = cache.workloads.id(workload_key("batch=1"), "f");
+  const std::int64_t two = cache.workloads.id(workload_key("batch=2"), "f");
+  cache.winners.put(one, with_default(1));
+  cache.winners.put(two, with_default(1));
   const auto count = [&] { return raw_text(dir / "cache.db", "SELECT count(*) FROM cubins"); };
   CHECK(count() == "2");
-  const auto found = cache.family_winners("decode_attention", "f");
+  const auto found = cache.winners.of_family("decode_attention", "f");
   REQUIRE(found.size() == 2);
-  CHECK(found[0].cubin == found[1].cubin);
-  CHECK(cache.cubin(found[0].cubin) == winner(1).cubin);
-  CHECK(cache.cubin(found[0].default_cubin) == winner(2).cubin);
+  CHECK(found[0].cubin_digest == found[1].cubin_digest);
+  CHECK(cache.winners.cubin(found[0].cubin_digest) == winner(1).cubin);
+  CHECK(cache.winners.cubin(found[0].default_cubin_digest) == winner(2).cubin);
   CHECK(found[0].cubin_digest == moetune::digest(winner(1).cubin));
-  cache.put_winner(one, winner(5));
+  cache.winners.put(one, winner(5));
   CHECK(count() == "3");
-  cache.put_winner(two, winner(5));
+  cache.winners.put(two, winner(5));
   CHECK(count() == "3");  // the history has them
-  CHECK(cache.winner(two)->default_launch.config.empty());
-  cache.forget(one);
+  CHECK(cache.winners.find(two)->default_launch.config.empty());
+  cache.workloads.forget(one);
   CHECK(count() == "3");
-  cache.roll_back(two);
-  CHECK(cache.winner(two)->cubin == winner(1).cubin);
-  cache.forget(two);
+  cache.winners.roll_back(two);
+  CHECK(cache.winners.find(two)->cubin == winner(1).cubin);
+  cache.workloads.forget(two);
   CHECK(count() == "0");
 }
 
-TEST_CASE("a family is filled in once and then stays") {
+TEST_CASE("a workload gets its family once") {
   const TempDir dir;
   Cache cache = Cache::open(dir / "cache.db", Cache::Mode::create);
-  const std::int64_t id = cache.workload(workload_key());
-  cache.put_winner(id, winner(1));
-  CHECK(cache.family_winners("decode_attention", "f").empty());
-  cache.fill_families([](const moetune::WorkloadKey& key) { return key.problem == "batch=64" ? "f" : ""; });
-  REQUIRE(cache.family_winners("decode_attention", "f").size() == 1);
-  CHECK(cache.workload(workload_key(), "g") == id);
-  CHECK(cache.family_winners("decode_attention", "f").size() == 1);
-  CHECK(cache.winner(id));
-  CHECK(cache.check().empty());
+  const std::int64_t id = cache.workloads.id(workload_key());
+  cache.winners.put(id, winner(1));
+  CHECK(cache.winners.of_family("decode_attention", "f").empty());
+  CHECK(cache.workloads.id(workload_key(), "f") == id);
+  REQUIRE(cache.winners.of_family("decode_attention", "f").size() == 1);
+  CHECK(cache.workloads.id(workload_key(), "g") == id);
+  CHECK(cache.winners.of_family("decode_attention", "f").size() == 1);
+  CHECK(cache.winners.find(id));
+  CHECK(check_cache(cache).empty());
 }

@@ -3,7 +3,9 @@
 
 #include <random>
 
-#include "cache/cache_impl.h"
+#include "cache/check.h"
+#include "cache/digest_sql.h"
+#include "cache/file/database.h"
 #include "cache/merge.h"
 #include "cache/pack.h"
 #include "cache/ranges.h"
@@ -30,12 +32,12 @@ class RandomCaches {
     {
       Cache cache = Cache::open(file, Cache::Mode::read_write);
       for (int problem = 0; problem < 3; ++problem) {
-        const std::int64_t id = cache.workload(workload_key("batch=" + std::to_string(problem)), "f");
-        for (int i = below(3); i > 0; --i) cache.put_trial(id, random_trial());
-        if (below(4) > 0) cache.put_winner(id, random_winner());
+        const std::int64_t id = cache.workloads.id(workload_key("batch=" + std::to_string(problem)), "f");
+        for (int i = below(3); i > 0; --i) cache.trials.put(id, random_trial());
+        if (below(4) > 0) cache.winners.put(id, random_winner());
       }
       for (const char* family : {"f", "g"}) {
-        if (below(4) > 0) cache.put_range({"decode_attention", family, h200(), "s", "t"}, random_range());
+        if (below(4) > 0) cache.ranges.put({"decode_attention", family, h200(), "s", "t"}, random_range());
       }
     }
     return file;
@@ -118,7 +120,7 @@ class Merges {
       : caches_(caches), order_(order) {}
   fs::path operator()(const std::vector<fs::path>& files) {
     const fs::path into = caches_.blank("merged" + std::to_string(made_++) + ".db");
-    Cache::merge(into, files, kMerits, order_);
+    moetune::merge_caches(into, files, kMerits, order_);
     return into;
   }
   void start_again() { made_ = 0; }
@@ -151,15 +153,16 @@ void check_laws(moetune::MergeOrder order) {
       REQUIRE(state(merged({merged({a, b}), c})) == expected);
       REQUIRE(state(merged({a, merged({c, b})})) == expected);
     }
-    const moetune::MergeResult again = Cache::merge(all, {b, a, c}, kMerits, order);
+    const moetune::MergeResult again = moetune::merge_caches(all, {b, a, c}, kMerits, order);
     REQUIRE(state(all) == expected);
     REQUIRE(again.winners_added + again.winners_replaced + again.trials_taken + again.ranges_taken == 0);
     const std::string progress = progress_of(a);
-    const moetune::MergeResult in_place = Cache::merge(a, {c, b}, kMerits, order);  // into one of them
+    const moetune::MergeResult in_place =
+        moetune::merge_caches(a, {c, b}, kMerits, order);  // into one of them
     for (std::size_t at = 0; at < progress.size(); at = progress.find('\n', at) + 1)
       REQUIRE(progress_of(a).find(progress.substr(at, 2)) != std::string::npos);
     REQUIRE(state(a) == expected);
-    REQUIRE(Cache::open(a, Cache::Mode::read_only).check().empty());
+    REQUIRE(check_cache(Cache::open(a, Cache::Mode::read_only)).empty());
     replaced += static_cast<int>(in_place.winners_replaced);
     tables += static_cast<int>(in_place.ranges_taken);
   }

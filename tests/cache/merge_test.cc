@@ -5,9 +5,10 @@
 
 #include <algorithm>
 
-#include "cache/history.h"
+#include "cache/check.h"
 #include "cache/pack.h"
 #include "cache/ranges.h"
+#include "cache/winners.h"
 #include "tests/cache/support.h"
 
 using moetune::Cache;
@@ -33,18 +34,18 @@ moetune::WinnerRecord timed_winner(int number, double low, double high, bool con
 fs::path cache_of(const fs::path& file, const moetune::WinnerRecord& record,
                   const std::string& problem = "batch=64") {
   Cache cache = Cache::open(file, Cache::Mode::create);
-  cache.put_winner(cache.workload(workload_key(problem), "head_dim=128"), record);
+  cache.winners.put(cache.workloads.id(workload_key(problem), "head_dim=128"), record);
   return file;
 }
 
 MergeResult merged(const fs::path& into, const std::vector<fs::path>& files) {
-  return Cache::merge(into, files, {});
+  return moetune::merge_caches(into, files, {});
 }
 
 std::string winner_config(const fs::path& file, const std::string& problem = "batch=64") {
   const Cache cache = Cache::open(file, Cache::Mode::read_only);
-  const auto id = cache.find_workload(workload_key(problem));
-  const auto found = id ? cache.winner(*id) : std::nullopt;
+  const auto id = cache.workloads.find(workload_key(problem));
+  const auto found = id ? cache.winners.find(*id) : std::nullopt;
   return found ? found->config : "";
 }
 
@@ -55,26 +56,26 @@ TEST_CASE("a merge takes winners whole, with both cubins, and trials") {
   cache_of(dir / "a.db", timed_winner(1, 9, 10));
   {
     Cache cache = Cache::open(dir / "a.db", Cache::Mode::read_write);
-    cache.put_trial(1, trial(1));
-    cache.put_build("d1", {"ok", "{}", "log", random_bytes(2'000, 1)});
-    cache.put_calibration(h200(), "read_tb_s", 4.6);
+    cache.trials.put(1, trial(1));
+    cache.builds.put("d1", {"ok", "{}", "log", random_bytes(2'000, 1)});
+    cache.trials.put_calibration(h200(), "read_tb_s", 4.6);
   }
   const MergeResult result = merged(dir / "new" / "into.db", {dir / "a.db"});
   CHECK(result.files == 1);
   CHECK(result.winners_added == 1);
   CHECK(result.trials_taken == 1);
   const Cache into = Cache::open(dir / "new" / "into.db", Cache::Mode::read_only);
-  const moetune::WinnerRecord taken = into.winner(1).value(), original = timed_winner(1, 9, 10);
+  const moetune::WinnerRecord taken = into.winners.find(1).value(), original = timed_winner(1, 9, 10);
   CHECK(taken.cubin == original.cubin);
   CHECK(taken.default_launch.cubin == original.default_launch.cubin);
   CHECK(taken.default_launch.plan == original.default_launch.plan);
   CHECK(taken.provenance == original.provenance);
   CHECK(taken.stored_at == original.stored_at);
-  CHECK(into.workloads()[0].family == "head_dim=128");
-  CHECK(into.trials(1).size() == 1);
-  CHECK(into.summary().builds == 0);
-  CHECK_FALSE(into.calibration(h200(), "read_tb_s"));
-  CHECK(into.check().empty());
+  CHECK(into.workloads.all()[0].family == "head_dim=128");
+  CHECK(into.trials.of(1).size() == 1);
+  CHECK(summary_of(into).builds == 0);
+  CHECK_FALSE(into.trials.calibration(h200(), "read_tb_s"));
+  CHECK(check_cache(into).empty());
 }
 
 TEST_CASE(
@@ -104,12 +105,12 @@ TEST_CASE(
     CHECK(merged(dir / "two.db", {dir / "better.db"}).winners_replaced == 1);
     for (const char* file : {"one.db", "two.db"}) {
       const Cache cache = Cache::open(dir / file, Cache::Mode::read_only);
-      CHECK(cache.winner(1)->interval_high_us == pair.better.interval_high_us);
-      CHECK(cache.check().empty());
+      CHECK(cache.winners.find(1)->interval_high_us == pair.better.interval_high_us);
+      CHECK(check_cache(cache).empty());
     }
     CHECK(merged(dir / "two.db", {dir / "better.db"}).winners_equal == 1);
-    CHECK(Cache::open(dir / "one.db", Cache::Mode::read_only).history(1).empty());
-    const auto history = Cache::open(dir / "two.db", Cache::Mode::read_only).history(1);
+    CHECK(Cache::open(dir / "one.db", Cache::Mode::read_only).winners.history(1).empty());
+    const auto history = Cache::open(dir / "two.db", Cache::Mode::read_only).winners.history(1);
     if (pair.better.config == pair.worse.config) {  // the same kernel with other times is no generation
       CHECK(history.empty());
       continue;
@@ -154,7 +155,7 @@ TEST_CASE("by date the later of two sound winners stays, whatever the older one 
   cache_of(dir / "beside.db", dated(timed_winner(4, 9, 11), "2026-01-03T00:00:00Z"));
   cache_of(dir / "contended.db", dated(timed_winner(5, 1, 2, true), "2026-01-04T00:00:00Z"));
   const auto by_date = [&](const fs::path& into, const std::vector<fs::path>& files) {
-    return Cache::merge(into, files, {}, moetune::MergeOrder::later);
+    return moetune::merge_caches(into, files, {}, moetune::MergeOrder::later);
   };
   fs::copy_file(dir / "old.db", dir / "a.db");
   CHECK(by_date(dir / "a.db", {dir / "new.db"}).winners_replaced == 1);
@@ -162,7 +163,7 @@ TEST_CASE("by date the later of two sound winners stays, whatever the older one 
   CHECK(by_date(dir / "a.db", {dir / "reaching.db"}).winners_kept == 1);
   CHECK(by_date(dir / "a.db", {dir / "beside.db"}).winners_kept == 1);  // of the same second
   CHECK(winner_config(dir / "a.db") == "tile=3");
-  CHECK(Cache::open(dir / "a.db", Cache::Mode::read_only).check().empty());
+  CHECK(check_cache(Cache::open(dir / "a.db", Cache::Mode::read_only)).empty());
   CHECK(merged(dir / "a.db", {dir / "old.db"}).winners_replaced == 1);  // by time it is the old one again
 }
 
@@ -173,12 +174,12 @@ TEST_CASE("results of a recording never meet those of a GPU") {
   recorded.hardware.origin = "replay:1";
   {
     Cache cache = Cache::open(dir / "replay.db", Cache::Mode::create);
-    cache.put_winner(cache.workload(recorded, "head_dim=128"), timed_winner(2, 1, 2));
+    cache.winners.put(cache.workloads.id(recorded, "head_dim=128"), timed_winner(2, 1, 2));
   }
   merged(dir / "gpu.db", {dir / "replay.db"});
   const Cache cache = Cache::open(dir / "gpu.db", Cache::Mode::read_only);
-  CHECK(cache.winner(cache.find_workload(workload_key()).value())->config == "tile=1");
-  CHECK(cache.winner(cache.find_workload(recorded).value())->config == "tile=2");
+  CHECK(cache.winners.find(cache.workloads.find(workload_key()).value())->config == "tile=1");
+  CHECK(cache.winners.find(cache.workloads.find(recorded).value())->config == "tile=2");
 }
 
 TEST_CASE("of two trials the sound one stays, then the exact one, then the one whose interval ends lower") {
@@ -199,11 +200,11 @@ TEST_CASE("of two trials the sound one stays, then the exact one, then the one w
       const TempDir dir;
       for (const auto& [name, index] : {std::pair("a.db", better), {"b.db", worse}}) {
         Cache cache = Cache::open(dir / name, Cache::Mode::create);
-        cache.put_trial(cache.workload(workload_key()), order[index]);
+        cache.trials.put(cache.workloads.id(workload_key()), order[index]);
       }
       for (const auto& [into, from] : {std::pair("a.db", "b.db"), {"b.db", "a.db"}}) {
         merged(dir / into, {dir / from});
-        const auto trials = Cache::open(dir / into, Cache::Mode::read_only).trials(1);
+        const auto trials = Cache::open(dir / into, Cache::Mode::read_only).trials.of(1);
         REQUIRE(trials.size() == 1);
         CHECK(trials[0].outcome == order[better].outcome);
         CHECK(trials[0].interval_high_us == order[better].interval_high_us);
@@ -254,7 +255,7 @@ TEST_CASE("one unsound file among several, and nothing is touched") {
   rules.winner = [](const auto&, const moetune::WinnerRecord& one, auto) {
     return one.config == "tile=2" ? std::string("it is untrue") : std::string();
   };
-  CHECK(says(broken([&] { Cache::merge(dir / "into.db", {dir / "good.db"}, rules); }),
+  CHECK(says(broken([&] { moetune::merge_caches(dir / "into.db", {dir / "good.db"}, rules); }),
              "good.db: winner 1 (decode_attention batch=64): it is untrue; nothing was merged"));
   CHECK(dir.content() == before);
 }
@@ -293,7 +294,7 @@ TEST_CASE("a disk that fills up in mid-merge leaves the destination as it was") 
     for (int i = 0; i < 200; ++i) {
       moetune::WinnerRecord record = timed_winner(i, 1, 2);
       record.cubin = random_bytes(30'000, static_cast<std::uint64_t>(i));
-      cache.put_winner(cache.workload(workload_key("batch=" + std::to_string(i)), "f"), record);
+      cache.winners.put(cache.workloads.id(workload_key("batch=" + std::to_string(i)), "f"), record);
     }
   }
   const fs::path into = dir / "disk" / "into.db";
@@ -302,8 +303,8 @@ TEST_CASE("a disk that fills up in mid-merge leaves the destination as it was") 
     const std::string sentence = broken([&] { merged(into, {dir / "big.db"}); });
     if (!says(sentence, "no space left for " + into.string())) return "said: " + sentence;
     const Cache cache = Cache::open(into, Cache::Mode::read_only);
-    if (cache.summary().winners != 1 || cache.summary().workloads != 1) return "half of it is there";
-    return cache.check().empty() && cache.winner(1)->config == "tile=999" ? "" : "it is damaged";
+    if (summary_of(cache).winners != 1 || summary_of(cache).workloads != 1) return "half of it is there";
+    return check_cache(cache).empty() && cache.winners.find(1)->config == "tile=999" ? "" : "it is damaged";
   });
   if (outcome) {
     CHECK(*outcome == "");
@@ -329,25 +330,25 @@ TEST_CASE(
     moetune::WinnerRecord one = winner(1);
     one.interface = "interface";
     one.time_us = one.interval_low_us = one.interval_high_us = is_forged ? 0.5 : 20;
-    cache.put_winner(cache.workload(workload_key(), "f"), one);
-    cache.put_range(key, {is_forged ? "forged" : "sound", "", {winner(1)}, "", "{}"});
+    cache.winners.put(cache.workloads.id(workload_key(), "f"), one);
+    cache.ranges.put(key, {is_forged ? "forged" : "sound", "", {winner(1)}, "", "{}"});
   }
   {
     Cache forged = Cache::open(dir / "into.db", Cache::Mode::read_only);
-    CHECK(forged.winner(1)->time_us == 0.5);  // without rules
+    CHECK(forged.winners.find(1)->time_us == 0.5);  // without rules
     forged.use_rules(rules);
-    CHECK(says(broken([&] { forged.winner(1); }), "cannot be true (it is untrue)"));
-    CHECK(forged.ranges().empty());
-    CHECK(forged.family_ranges("decode_attention", "f").empty());
-    REQUIRE(forged.damaged_ranges().size() == 1);
-    CHECK(forged.damaged_ranges()[0].what == "it is forged");
+    CHECK(says(broken([&] { forged.winners.find(1); }), "cannot be true (it is untrue)"));
+    CHECK(forged.ranges.all().empty());
+    CHECK(forged.ranges.of_family("decode_attention", "f").empty());
+    REQUIRE(forged.ranges.damaged().size() == 1);
+    CHECK(forged.ranges.damaged()[0].what == "it is forged");
     CHECK_THROWS_AS(moetune::make_pack(forged, {}), moetune::NoWinners);
-    CHECK(forged.check(rules).size() == 2);
+    CHECK(check_cache(forged, rules).size() == 2);
   }
-  const moetune::MergeResult done = Cache::merge(dir / "into.db", {dir / "from.db"}, rules);
+  const moetune::MergeResult done = moetune::merge_caches(dir / "into.db", {dir / "from.db"}, rules);
   CHECK(done.winners_added == 1);
   CHECK(done.ranges_taken == 1);
   const Cache merged = Cache::open(dir / "into.db", Cache::Mode::read_only);
-  CHECK(merged.winner(1)->time_us == 20);
-  CHECK(merged.ranges()[0].table == "sound");
+  CHECK(merged.winners.find(1)->time_us == 20);
+  CHECK(merged.ranges.all()[0].table == "sound");
 }

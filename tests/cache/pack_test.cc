@@ -9,6 +9,7 @@
 #include <chrono>
 #include <thread>
 
+#include "cache/check.h"
 #include "cache/file/database.h"
 #include "tests/cache/support.h"
 
@@ -29,14 +30,14 @@ moetune::WinnerRecord servable(int number) {
 
 void add(Cache& cache, const moetune::WorkloadKey& key, const moetune::WinnerRecord& record,
          const std::string& family = "head_dim=128") {
-  cache.put_winner(cache.workload(key, family), record);
+  cache.winners.put(cache.workloads.id(key, family), record);
 }
 
 void fill(const fs::path& file) {
   Cache cache = Cache::open(file, Cache::Mode::create);
-  cache.put_trial(cache.workload(workload_key(), "head_dim=128"), trial(0));
-  cache.put_build("d1", {"ok", "{}", "log", random_bytes(2'000, 1)});
-  cache.put_calibration(h200(), "read_tb_s", 4.6);
+  cache.trials.put(cache.workloads.id(workload_key(), "head_dim=128"), trial(0));
+  cache.builds.put("d1", {"ok", "{}", "log", random_bytes(2'000, 1)});
+  cache.trials.put_calibration(h200(), "read_tb_s", 4.6);
   add(cache, workload_key(), servable(1));
   add(cache, workload_key("batch=1"), servable(1));
   add(cache, workload_key("batch=2"), servable(3), "head_dim=64");
@@ -62,16 +63,16 @@ TEST_CASE("a pack holds the winners as the cache does, and nothing else") {
   REQUIRE(pack.manifest() != nullptr);
   CHECK(cache.manifest() == nullptr);
   CHECK(pack.manifest()->families.size() == 2);
-  CHECK(pack.summary().trials == 0);
-  CHECK(pack.summary().builds == 0);
-  CHECK(pack.check().empty());
+  CHECK(summary_of(pack).trials == 0);
+  CHECK(summary_of(pack).builds == 0);
+  CHECK(check_cache(pack).empty());
   for (const char* family : {"head_dim=128", "head_dim=64"}) {
-    const auto packed = pack.family_winners("decode_attention", family);
-    const auto stored = cache.family_winners("decode_attention", family);
+    const auto packed = pack.winners.of_family("decode_attention", family);
+    const auto stored = cache.winners.of_family("decode_attention", family);
     REQUIRE(packed.size() == stored.size());
     for (const auto& one : packed) {
-      const auto again = pack.winner(one.workload.id).value();
-      const auto original = cache.winner(cache.find_workload(one.workload.key).value()).value();
+      const auto again = pack.winners.find(one.workload.id).value();
+      const auto original = cache.winners.find(cache.workloads.find(one.workload.key).value()).value();
       CHECK(again.config == original.config);
       CHECK(again.plan == original.plan);
       CHECK(again.cubin == original.cubin);
@@ -142,7 +143,7 @@ TEST_CASE("a pack is only read, also on a file system that lets nobody write") {
   const auto before = dir.content();
   {
     const Cache pack = Cache::open(dir / "out.pack", Cache::Mode::read_only);
-    CHECK(pack.family_winners("decode_attention", "head_dim=64").size() == 1);
+    CHECK(pack.winners.of_family("decode_attention", "head_dim=64").size() == 1);
     CHECK(dir.content() == before);
   }
   CHECK(dir.content() == before);
@@ -161,9 +162,9 @@ TEST_CASE("a pack whose winners are not those of its manifest hands out none of 
     fs::copy_file(dir / "sound.pack", dir / "out.pack", fs::copy_options::overwrite_existing);
     raw_sql(dir / "out.pack", change);
     const Cache pack = Cache::open(dir / "out.pack", Cache::Mode::read_only);
-    CHECK(broken([&] { pack.family_winners("decode_attention", "head_dim=128"); }).find("was altered") !=
+    CHECK(broken([&] { pack.winners.of_family("decode_attention", "head_dim=128"); }).find("was altered") !=
           std::string::npos);
-    CHECK_FALSE(Cache::open(dir / "out.pack", Cache::Mode::inspect).check().empty());
+    CHECK_FALSE(check_cache(Cache::open(dir / "out.pack", Cache::Mode::inspect)).empty());
   }
 }
 
@@ -197,7 +198,7 @@ TEST_CASE("an export that is killed leaves no folder, and what it may leave goes
     for (int i = 0; i < 20; ++i) {
       moetune::WinnerRecord one = servable(i);
       one.cubin = random_bytes(200'000, static_cast<std::uint64_t>(i));
-      cache.put_winner(cache.workload(workload_key("batch=" + std::to_string(i)), "f"), one);
+      cache.winners.put(cache.workloads.id(workload_key("batch=" + std::to_string(i)), "f"), one);
     }
   }
   for (int delay_ms = 1; delay_ms < 200; delay_ms += 10) {
@@ -220,5 +221,5 @@ TEST_CASE("an export that is killed leaves no folder, and what it may leave goes
   moetune::export_pack(Cache::open(dir / "a.db", Cache::Mode::read_only), dir / "a.pack", {});
   CHECK(fs::exists(young));
   CHECK_FALSE(fs::exists(old));
-  CHECK(Cache::open(dir / "a.pack", Cache::Mode::inspect).check().empty());
+  CHECK(check_cache(Cache::open(dir / "a.pack", Cache::Mode::inspect)).empty());
 }

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "cache/cache.h"
+#include "cache/check.h"
 #include "cache/file/database.h"
 #include "tests/cache/support.h"
 #include "tests/within_a_while.h"
@@ -50,19 +51,19 @@ class Pipe {
 // Puts trials first, first+1, ... until killed, and tells `acknowledged` each that was committed.
 void write_forever(const fs::path& file, int first, Pipe& acknowledged) {
   Cache cache = Cache::open(file, Cache::Mode::create);
-  const std::int64_t id = cache.workload(workload_key());
+  const std::int64_t id = cache.workloads.id(workload_key());
   for (int i = first;; ++i) {
-    cache.put_trial(id, trial(i));
+    cache.trials.put(id, trial(i));
     acknowledged.write(i);
-    if (i % 7 == 0) cache.put_winner(id, winner(i));
-    if (i % 5 == 0) cache.put_build(std::to_string(i % 40), {"ok", "{}", "", random_bytes(30'000, 1)});
+    if (i % 7 == 0) cache.winners.put(id, winner(i));
+    if (i % 5 == 0) cache.builds.put(std::to_string(i % 40), {"ok", "{}", "", random_bytes(30'000, 1)});
   }
 }
 
 std::size_t trial_count(const fs::path& file) {
   const Cache cache = Cache::open(file, Cache::Mode::read_write);
-  const auto id = cache.find_workload(workload_key());
-  return id ? cache.trials(*id).size() : 0;
+  const auto id = cache.workloads.find(workload_key());
+  return id ? cache.trials.of(*id).size() : 0;
 }
 
 }  // namespace
@@ -87,15 +88,15 @@ TEST_CASE("a writer killed twenty times in mid-write loses no acknowledged trial
     while (pipe.read(number)) acknowledged = number;
 
     const Cache cache = Cache::open(file, Cache::Mode::read_write);
-    const std::int64_t id = cache.find_workload(workload_key()).value();
-    const auto trials = cache.trials(id);
+    const std::int64_t id = cache.workloads.find(workload_key()).value();
+    const auto trials = cache.trials.of(id);
     // The last commit may have landed with its word still unsaid.
     REQUIRE(static_cast<int>(trials.size()) >= acknowledged + 1);
     REQUIRE(static_cast<int>(trials.size()) <= acknowledged + 2);
     for (std::size_t i = 0; i < trials.size(); ++i)
       REQUIRE(trials[i].config == trial(static_cast<int>(i)).config);
-    REQUIRE(cache.check().empty());
-    if (const auto best = cache.winner(id)) REQUIRE(best->plan.find(best->config) != std::string::npos);
+    REQUIRE(check_cache(cache).empty());
+    if (const auto best = cache.winners.find(id)) REQUIRE(best->plan.find(best->config) != std::string::npos);
   }
   CHECK(acknowledged > 100);
 }
@@ -115,8 +116,8 @@ TEST_CASE("a process killed while it makes the file leaves one that opens") {
     ::kill(maker, SIGKILL);
     finish(maker);
     Cache cache = Cache::open(dir / "cache.db", Cache::Mode::create);
-    cache.put_trial(cache.workload(workload_key()), trial(1));
-    CHECK(cache.check().empty());
+    cache.trials.put(cache.workloads.id(workload_key()), trial(1));
+    CHECK(check_cache(cache).empty());
   }
 }
 
@@ -125,10 +126,10 @@ TEST_CASE("two processes put 500 trials each into one new file and lose none") {
   const auto put = [&](int first) {
     return start([&, first] {
       Cache cache = Cache::open(dir / "cache.db", Cache::Mode::create);
-      const std::int64_t id = cache.workload(workload_key());
+      const std::int64_t id = cache.workloads.id(workload_key());
       for (int i = first; i < first + 500; ++i) {
-        cache.put_trial(id, trial(i));
-        if (i % 50 == 0) cache.put_build(std::to_string(i), {"ok", "{}", "", random_bytes(1000, 1)});
+        cache.trials.put(id, trial(i));
+        if (i % 50 == 0) cache.builds.put(std::to_string(i), {"ok", "{}", "", random_bytes(1000, 1)});
       }
     });
   };
@@ -136,12 +137,12 @@ TEST_CASE("two processes put 500 trials each into one new file and lose none") {
   CHECK(finish(one) == 0);
   CHECK(finish(two) == 0);
   const Cache cache = Cache::open(dir / "cache.db", Cache::Mode::read_only);
-  REQUIRE(cache.workloads().size() == 1);
+  REQUIRE(cache.workloads.all().size() == 1);
   std::set<std::string> configs;
-  for (const auto& record : cache.trials(cache.workloads()[0].id)) configs.insert(record.config);
+  for (const auto& record : cache.trials.of(cache.workloads.all()[0].id)) configs.insert(record.config);
   CHECK(configs.size() == 1000);
-  CHECK(cache.summary().builds == 20);
-  CHECK(cache.check().empty());
+  CHECK(summary_of(cache).builds == 20);
+  CHECK(check_cache(cache).empty());
 }
 
 TEST_CASE("a reader beside a writer always sees a whole state, never an older one than before") {
@@ -149,20 +150,20 @@ TEST_CASE("a reader beside a writer always sees a whole state, never an older on
   constexpr int kTrials = 1500;
   const pid_t writer = start([&] {
     Cache cache = Cache::open(dir / "cache.db", Cache::Mode::create);
-    const std::int64_t id = cache.workload(workload_key());
+    const std::int64_t id = cache.workloads.id(workload_key());
     for (int i = 0; i < kTrials; ++i) {
-      cache.put_trial(id, trial(i));
-      if (i % 3 == 0) cache.put_winner(id, winner(i % 2));
+      cache.trials.put(id, trial(i));
+      if (i % 3 == 0) cache.winners.put(id, winner(i % 2));
       // However loaded the machine is, the reader sees a part.
       if (i == kTrials / 2) within_a_while([&] { return fs::exists(dir / "a part was seen"); });
     }
   });
   REQUIRE(within_a_while([&] { return fs::exists(dir / "cache.db"); }));
   Cache cache = Cache::open(dir / "cache.db", Cache::Mode::create);
-  const std::int64_t id = cache.workload(workload_key());
+  const std::int64_t id = cache.workloads.id(workload_key());
   std::size_t seen = 0, partial_views = 0;
   while (seen < kTrials) {
-    const auto trials = cache.trials(id);
+    const auto trials = cache.trials.of(id);
     REQUIRE(trials.size() >= seen);
     for (std::size_t i = seen; i < trials.size(); ++i) {
       REQUIRE(trials[i].config == trial(static_cast<int>(i)).config);
@@ -170,11 +171,11 @@ TEST_CASE("a reader beside a writer always sees a whole state, never an older on
     partial_views += trials.size() > seen && trials.size() < kTrials ? 1 : 0;
     seen = trials.size();
     if (partial_views > 0) std::ofstream(dir / "a part was seen");
-    if (const auto best = cache.winner(id))
+    if (const auto best = cache.winners.find(id))
       REQUIRE(best->cubin == winner(best->config == "tile=1" ? 1 : 0).cubin);
     int status = 0;
     const bool gone = seen < kTrials && ::waitpid(writer, &status, WNOHANG) == writer;
-    REQUIRE_FALSE((gone && cache.trials(id).size() < kTrials));
+    REQUIRE_FALSE((gone && cache.trials.of(id).size() < kTrials));
     if (gone) break;
   }
   CHECK(partial_views > 0);
@@ -185,14 +186,14 @@ TEST_CASE("a reader beside a writer always sees a whole state, never an older on
 TEST_CASE("a reader does not wait for the lock of a writer, and another writer waits no longer than told") {
   const TempDir dir;
   Cache cache = Cache::open(dir / "cache.db", Cache::Mode::create, {.busy_timeout = milliseconds(100)});
-  const std::int64_t id = cache.workload(workload_key());
-  cache.put_trial(id, trial(1));
+  const std::int64_t id = cache.workloads.id(workload_key());
+  cache.trials.put(id, trial(1));
   const Database holder(dir / "cache.db", Database::Access::read_write, milliseconds(100));
   const moetune::WriteTransaction lock(holder);
-  CHECK(cache.trials(id).size() == 1);
-  CHECK(Cache::open(dir / "cache.db", Cache::Mode::read_only).trials(id).size() == 1);
+  CHECK(cache.trials.of(id).size() == 1);
+  CHECK(Cache::open(dir / "cache.db", Cache::Mode::read_only).trials.of(id).size() == 1);
   CHECK(broken([&] {
-          cache.put_trial(id, trial(2));
+          cache.trials.put(id, trial(2));
         }).find("held " + (dir / "cache.db").string() + " locked") != std::string::npos);
 }
 
@@ -208,7 +209,7 @@ TEST_CASE("opening and closing a second cache on the file drops no lock of the f
     result.write(broken([&] { database.set_journal("delete"); }).empty() ? 0 : 1);
   });
   const Cache first = Cache::open(dir / "cache.db", Cache::Mode::create);
-  REQUIRE(first.workloads().empty());  // it is in WAL mode now, and holds the shared lock that says so
+  REQUIRE(first.workloads.all().empty());  // it is in WAL mode now, and holds the shared lock that says so
   for (const Cache::Mode mode : {Cache::Mode::create, Cache::Mode::read_only})
     Cache::open(dir / "cache.db", mode);
   go.write(1);
@@ -223,8 +224,8 @@ TEST_CASE("threads with a cache each write into one file") {
   Cache::open(dir / "cache.db", Cache::Mode::create);
   const auto put = [&](int first) {
     Cache cache = Cache::open(dir / "cache.db", Cache::Mode::read_write);
-    const std::int64_t id = cache.workload(workload_key());
-    for (int i = first; i < first + 200; ++i) cache.put_trial(id, trial(i));
+    const std::int64_t id = cache.workloads.id(workload_key());
+    for (int i = first; i < first + 200; ++i) cache.trials.put(id, trial(i));
   };
   std::thread one(put, 0), two(put, 200);
   one.join();

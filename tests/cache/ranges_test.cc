@@ -1,6 +1,7 @@
 // Range tables in a cache: kept with their cubins, replaced as a whole, refused when altered.
 #include "cache/ranges.h"
 
+#include "cache/check.h"
 #include "cache/gc.h"
 #include "cache/merge.h"
 #include "cache/pack.h"
@@ -34,39 +35,40 @@ std::size_t cubin_count(const fs::path& file) {
 TEST_CASE("a range table comes back with its cubins, and another takes its place with all that it had") {
   const TempDir dir;
   Cache cache = Cache::open(dir / "a.db", Cache::Mode::create);
-  CHECK(cache.range_progress(range_key()).empty());
-  cache.put_range(range_key(), range_record(1));
-  cache.put_range(range_key("head_dim=64"), range_record(1));
-  CHECK(cache.range_progress(range_key()) == "so far");
-  const auto found = cache.family_ranges("decode_attention", "head_dim=128");
+  CHECK(cache.ranges.progress(range_key()).empty());
+  cache.ranges.put(range_key(), range_record(1));
+  cache.ranges.put(range_key("head_dim=64"), range_record(1));
+  CHECK(cache.ranges.progress(range_key()) == "so far");
+  const auto found = cache.ranges.of_family("decode_attention", "head_dim=128");
   REQUIRE(found.size() == 1);
   CHECK(found[0].key == range_key());
   CHECK(found[0].table == "{\"seed\":1}");
   REQUIRE(found[0].variants.size() == 2);
   CHECK(found[0].variants[1].config == "tile=2");
-  CHECK(cache.cubin(found[0].variants[0].cubin) == random_bytes(500, 1));
+  CHECK(cache.winners.cubin(found[0].variants[0].cubin_digest) == random_bytes(500, 1));
   CHECK(cubin_count(dir / "a.db") == 2);  // both families share them
 
-  cache.put_range(range_key(), range_record(10));
-  cache.put_range(range_key("head_dim=64"), range_record(10));
+  cache.ranges.put(range_key(), range_record(10));
+  cache.ranges.put(range_key("head_dim=64"), range_record(10));
   CHECK(cubin_count(dir / "a.db") == 2);
-  CHECK(cache.family_ranges("decode_attention", "head_dim=128").at(0).table == "{\"seed\":10}");
-  CHECK(cache.check().empty());
-  cache.collect_garbage({});
+  CHECK(cache.ranges.of_family("decode_attention", "head_dim=128").at(0).table == "{\"seed\":10}");
+  CHECK(check_cache(cache).empty());
+  collect_garbage(cache, {});
   CHECK(cubin_count(dir / "a.db") == 2);
   // A winner that goes takes no cubin of a table with it.
-  cache.put_winner(cache.workload(workload_key()), winner(1));
-  cache.put_winner(cache.workload(workload_key()), winner(2));
-  CHECK(cache.range_record(cache.family_ranges("decode_attention", "head_dim=64").at(0)).variants.size() ==
-        2);
+  cache.winners.put(cache.workloads.id(workload_key()), winner(1));
+  cache.winners.put(cache.workloads.id(workload_key()), winner(2));
+  CHECK(
+      cache.ranges.record(cache.ranges.of_family("decode_attention", "head_dim=64").at(0)).variants.size() ==
+      2);
 }
 
 TEST_CASE("a record that only says how far a search is serves nobody") {
   const TempDir dir;
   Cache cache = Cache::open(dir / "a.db", Cache::Mode::create);
-  cache.put_range(range_key(), {.table = "", .progress = "half"});
-  CHECK(cache.ranges().empty());
-  CHECK(cache.range_progress(range_key()) == "half");
+  cache.ranges.put(range_key(), {.table = "", .progress = "half"});
+  CHECK(cache.ranges.all().empty());
+  CHECK(cache.ranges.progress(range_key()) == "half");
 }
 
 TEST_CASE("an altered range table counts as absent, and a check names it") {
@@ -79,17 +81,17 @@ TEST_CASE("an altered range table counts as absent, and a check names it") {
     const TempDir dir;
     {
       Cache sound = Cache::open(dir / "a.db", Cache::Mode::create);
-      sound.put_range(range_key(), range_record(1));
-      CHECK_FALSE(sound.is_range_damaged(range_key()));
+      sound.ranges.put(range_key(), range_record(1));
+      CHECK_FALSE(sound.ranges.is_damaged(range_key()));
     }
     raw_sql(dir / "a.db", change);
     const Cache cache = Cache::open(dir / "a.db", Cache::Mode::read_only);
-    CHECK(cache.ranges().empty());
-    CHECK(cache.range_progress(range_key()).empty());
-    CHECK(cache.is_range_damaged(range_key()));
-    CHECK_FALSE(cache.is_range_damaged(range_key("head_dim=64")));
-    REQUIRE(cache.check().size() == 1);
-    CHECK(says(cache.check()[0].where, "range table 1 (decode_attention head_dim=128)"));
+    CHECK(cache.ranges.all().empty());
+    CHECK(cache.ranges.progress(range_key()).empty());
+    CHECK(cache.ranges.is_damaged(range_key()));
+    CHECK_FALSE(cache.ranges.is_damaged(range_key("head_dim=64")));
+    REQUIRE(check_cache(cache).size() == 1);
+    CHECK(says(check_cache(cache)[0].where, "range table 1 (decode_attention head_dim=128)"));
   }
 }
 
@@ -107,33 +109,34 @@ TEST_CASE("a merge keeps the sound table that loses less, and a pack carries it 
   const TempDir dir;
   {
     Cache better = Cache::open(dir / "better.db", Cache::Mode::create);
-    better.put_range(range_key(), range_record(2, "2026-01-01T00:00:00Z"));
-    better.put_winner(better.workload(workload_key(), "head_dim=128"), winner(1));
+    better.ranges.put(range_key(), range_record(2, "2026-01-01T00:00:00Z"));
+    better.winners.put(better.workloads.id(workload_key(), "head_dim=128"), winner(1));
     Cache later = Cache::open(dir / "later.db", Cache::Mode::create);
-    later.put_range(range_key(), range_record(4, "2026-02-01T00:00:00Z"));
+    later.ranges.put(range_key(), range_record(4, "2026-02-01T00:00:00Z"));
     Cache contended = Cache::open(dir / "contended.db", Cache::Mode::create);
-    contended.put_range(range_key(), range_record(1, "2026-03-01T00:00:00Z"));
+    contended.ranges.put(range_key(), range_record(1, "2026-03-01T00:00:00Z"));
   }
-  CHECK(Cache::merge(dir / "better.db", {dir / "later.db", dir / "contended.db"}, kBySeed).ranges_taken == 0);
-  CHECK(Cache::merge(dir / "contended.db", {dir / "later.db"}, kBySeed).ranges_taken == 1);
+  CHECK(moetune::merge_caches(dir / "better.db", {dir / "later.db", dir / "contended.db"}, kBySeed)
+            .ranges_taken == 0);
+  CHECK(moetune::merge_caches(dir / "contended.db", {dir / "later.db"}, kBySeed).ranges_taken == 1);
   const auto by_date = [&](const char* into, const char* from) {
-    return Cache::merge(dir / into, {dir / from}, kBySeed, moetune::MergeOrder::later).ranges_taken;
+    return moetune::merge_caches(dir / into, {dir / from}, kBySeed, moetune::MergeOrder::later).ranges_taken;
   };
   CHECK(by_date("later.db", "better.db") == 0);
-  Cache::merge(dir / "copy.db", {dir / "better.db"}, kBySeed);
+  moetune::merge_caches(dir / "copy.db", {dir / "better.db"}, kBySeed);
   CHECK(by_date("copy.db", "later.db") == 1);
-  CHECK(Cache::merge(dir / "later.db", {dir / "better.db"}, kBySeed).ranges_taken == 1);
-  CHECK(Cache::merge(dir / "later.db", {dir / "better.db"}, kBySeed).ranges_taken == 0);
+  CHECK(moetune::merge_caches(dir / "later.db", {dir / "better.db"}, kBySeed).ranges_taken == 1);
+  CHECK(moetune::merge_caches(dir / "later.db", {dir / "better.db"}, kBySeed).ranges_taken == 0);
   const Cache merged = Cache::open(dir / "later.db", Cache::Mode::read_only);
-  CHECK(merged.ranges().at(0).table == "{\"seed\":2}");
-  CHECK(merged.range_progress(range_key()) == "so far");  // its own search goes on where it was
-  CHECK(merged.check().empty());
+  CHECK(merged.ranges.all().at(0).table == "{\"seed\":2}");
+  CHECK(merged.ranges.progress(range_key()) == "so far");  // its own search goes on where it was
+  CHECK(check_cache(merged).empty());
   const Cache better = Cache::open(dir / "better.db", Cache::Mode::read_only);
   CHECK(moetune::export_pack(better, dir / "a.pack", {}).ranges == 1);
   const Cache pack = Cache::open(dir / "a.pack", Cache::Mode::read_only);
-  CHECK(pack.check().empty());
-  CHECK(pack.range_progress(range_key()).empty());
-  CHECK(pack.range_record(pack.ranges().at(0)).variants.at(0).cubin == random_bytes(500, 2));
+  CHECK(check_cache(pack).empty());
+  CHECK(pack.ranges.progress(range_key()).empty());
+  CHECK(pack.ranges.record(pack.ranges.all().at(0)).variants.at(0).cubin == random_bytes(500, 2));
 }
 
 TEST_CASE("a replaced table goes into the history with its cubins, once a search, and comes back") {
@@ -143,37 +146,37 @@ TEST_CASE("a replaced table goes into the history with its cubins, once a search
     for (const std::uint64_t seed : tables) {
       RangeRecord record = range_record(seed);
       record.provenance = "{\"uuid\":\"GPU-" + std::to_string(seed) + "\"}";
-      cache.put_range(range_key(), record);
+      cache.ranges.put(range_key(), record);
     }
   };
   search({1, 10});       // a search that stores a better table of its own: no generation
   search({10, 20, 30});  // another one, which begins with what stands
   Cache cache = Cache::open(dir / "a.db", Cache::Mode::read_write);
-  const std::int64_t id = cache.ranges().at(0).id;
-  const auto history = cache.range_history(id);
+  const std::int64_t id = cache.ranges.all().at(0).id;
+  const auto history = cache.ranges.history(id);
   REQUIRE(history.size() == 1);
   CHECK(history[0].table == "{\"seed\":10}");
   CHECK(history[0].reason == "search");
   CHECK(history[0].provenance == "{\"uuid\":\"GPU-10\"}");
   CHECK(cubin_count(dir / "a.db") == 4);
 
-  CHECK(cache.roll_back_range(id).number == 1);
-  const moetune::FamilyRange back = cache.ranges().at(0);
+  CHECK(cache.ranges.roll_back(id).number == 1);
+  const moetune::FamilyRange back = cache.ranges.all().at(0);
   CHECK(back.table == "{\"seed\":10}");
   CHECK(back.provenance == "{\"uuid\":\"GPU-10\"}");
-  CHECK(cache.range_record(back).variants.at(1).cubin == random_bytes(600, 11));
-  CHECK(cache.range_progress(range_key()) == "so far");
-  CHECK(cache.check().empty());
-  CHECK(cache.roll_back_range(id).table == "{\"seed\":30}");  // undoes the first
-  CHECK_THROWS_AS(cache.roll_back_range(id, 9), moetune::BadInput);
-  cache.collect_garbage({.keep_generations = 1});
-  CHECK(cache.range_history(id).size() == 1);
-  CHECK(cache.check().empty());
-  const std::string latest = std::to_string(cache.range_history(id).at(0).number);
+  CHECK(cache.ranges.record(back).variants.at(1).cubin == random_bytes(600, 11));
+  CHECK(cache.ranges.progress(range_key()) == "so far");
+  CHECK(check_cache(cache).empty());
+  CHECK(cache.ranges.roll_back(id).table == "{\"seed\":30}");  // undoes the first
+  CHECK_THROWS_AS(cache.ranges.roll_back(id, 9), moetune::BadInput);
+  collect_garbage(cache, {.keep_generations = 1});
+  CHECK(cache.ranges.history(id).size() == 1);
+  CHECK(check_cache(cache).empty());
+  const std::string latest = std::to_string(cache.ranges.history(id).at(0).number);
   raw_sql(dir / "a.db", "UPDATE range_history SET plan = 'x'");
-  CHECK(cache.range_history(id).empty());
-  REQUIRE(cache.check().size() == 1);
-  CHECK(says(cache.check()[0].where, "generation " + latest + " of range table"));
+  CHECK(cache.ranges.history(id).empty());
+  REQUIRE(check_cache(cache).size() == 1);
+  CHECK(says(check_cache(cache)[0].where, "generation " + latest + " of range table"));
 }
 
 TEST_CASE("a pack that was altered hands out neither winners nor range tables, and makes no other pack") {
@@ -183,14 +186,14 @@ TEST_CASE("a pack that was altered hands out neither winners nor range tables, a
   const TempDir dir;
   {
     Cache cache = Cache::open(dir / "a.db", Cache::Mode::create);
-    cache.put_range(range_key(), range_record(5));
-    cache.put_range(range_key("head_dim=64"), range_record(5));
-    cache.put_winner(cache.workload(workload_key(), "head_dim=128"), winner(1));
+    cache.ranges.put(range_key(), range_record(5));
+    cache.ranges.put(range_key("head_dim=64"), range_record(5));
+    cache.winners.put(cache.workloads.id(workload_key(), "head_dim=128"), winner(1));
     moetune::export_pack(cache, dir / "sound.pack", {});
   }
   const auto family_of = [](const Cache& pack) {
-    return pack.family_winners("decode_attention", "head_dim=128").size() +
-           pack.family_ranges("decode_attention", "head_dim=128").size();
+    return pack.winners.of_family("decode_attention", "head_dim=128").size() +
+           pack.ranges.of_family("decode_attention", "head_dim=128").size();
   };
   {
     const Cache sound = Cache::open(dir / "sound.pack", Cache::Mode::read_only);
@@ -210,11 +213,12 @@ TEST_CASE("a pack that was altered hands out neither winners nor range tables, a
     CHECK(says(broken([&] { family_of(pack); }), "it was altered"));
     if (change.find("UPDATE ranges SET plan") !=
         0)  // rows that are not the manifest's, whatever is read of them
-      CHECK(says(broken([&] { pack.family_winners("decode_attention", "head_dim=128"); }), "it was altered"));
-    CHECK(says(broken([&] { pack.family_ranges("decode_attention", "head_dim=128"); }), "it was altered"));
+      CHECK(says(broken([&] { pack.winners.of_family("decode_attention", "head_dim=128"); }),
+                 "it was altered"));
+    CHECK(says(broken([&] { pack.ranges.of_family("decode_attention", "head_dim=128"); }), "it was altered"));
     CHECK(says(broken([&] { moetune::export_pack(pack, dir / "other.pack", {}); }), "it was altered"));
     CHECK_FALSE(fs::exists(dir / "other.pack"));
-    CHECK_FALSE(Cache::open(dir / "altered.pack", Cache::Mode::inspect).check().empty());
+    CHECK_FALSE(check_cache(Cache::open(dir / "altered.pack", Cache::Mode::inspect)).empty());
   }
 }
 
@@ -222,15 +226,15 @@ TEST_CASE("a table that was put into a pack, of a family that its manifest does 
   const TempDir dir;
   {
     Cache cache = Cache::open(dir / "a.db", Cache::Mode::create);
-    cache.put_winner(cache.workload(workload_key(), "head_dim=128"), winner(1));
+    cache.winners.put(cache.workloads.id(workload_key(), "head_dim=128"), winner(1));
     moetune::export_pack(cache, dir / "a.pack", {});
-    cache.put_range(range_key("head_dim=64"), range_record(5));
+    cache.ranges.put(range_key("head_dim=64"), range_record(5));
     moetune::export_pack(cache, dir / "b.pack", {});
   }
   raw_sql(dir / "b.pack", "ATTACH '" + (dir / "a.pack").string() +
                               "' AS a; DELETE FROM pack; INSERT INTO pack SELECT * FROM a.pack");
   const Cache pack = Cache::open(dir / "b.pack", Cache::Mode::read_only);
-  CHECK(pack.family_winners("decode_attention", "head_dim=128").size() == 1);
-  CHECK(says(broken([&] { pack.family_ranges("decode_attention", "head_dim=64"); }), "it was altered"));
+  CHECK(pack.winners.of_family("decode_attention", "head_dim=128").size() == 1);
+  CHECK(says(broken([&] { pack.ranges.of_family("decode_attention", "head_dim=64"); }), "it was altered"));
   CHECK(says(broken([&] { moetune::export_pack(pack, dir / "c.pack", {}); }), "it was altered"));
 }

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "cache/cache.h"
+#include "cache/check.h"
 #include "tests/cache/support.h"
 
 using moetune::Cache;
@@ -17,9 +18,9 @@ constexpr int kTrials = 300;
 
 std::int64_t fill_for_reading(const fs::path& file) {
   Cache cache = Cache::open(file, Cache::Mode::create);
-  const std::int64_t id = cache.workload(workload_key());
-  for (int i = 0; i < kTrials; ++i) cache.put_trial(id, trial(i));
-  cache.put_winner(id, winner(1));
+  const std::int64_t id = cache.workloads.id(workload_key());
+  for (int i = 0; i < kTrials; ++i) cache.trials.put(id, trial(i));
+  cache.winners.put(id, winner(1));
   return id;
 }
 
@@ -27,8 +28,8 @@ std::int64_t fill_for_reading(const fs::path& file) {
 void fill_and_die(const fs::path& file) {
   const pid_t writer = start([&] {
     Cache cache = Cache::open(file, Cache::Mode::create);
-    const std::int64_t id = cache.workload(workload_key());
-    for (int i = 0; i < 10; ++i) cache.put_trial(id, trial(i));
+    const std::int64_t id = cache.workloads.id(workload_key());
+    for (int i = 0; i < 10; ++i) cache.trials.put(id, trial(i));
     ::_exit(0);
   });
   REQUIRE(finish(writer) == 0);
@@ -41,7 +42,7 @@ void fill_up(const fs::path& disk) {
 }
 
 std::size_t trials_read(const fs::path& file, std::int64_t workload) {
-  return Cache::open(file, Cache::Mode::read_only).trials(workload).size();
+  return Cache::open(file, Cache::Mode::read_only).trials.of(workload).size();
 }
 
 void check_on_small_disk(const fs::path& disk, const std::function<std::string()>& body) {
@@ -63,7 +64,7 @@ TEST_CASE("readers leave nothing beside a sound file, nor beside one that they r
     return dir.content() == std::map<std::string, std::string>{{"cache.db", bytes}};
   };
   CHECK(trials_read(file, id) == kTrials);
-  CHECK(Cache::open(file, Cache::Mode::inspect).check().empty());
+  CHECK(check_cache(Cache::open(file, Cache::Mode::inspect)).empty());
   CHECK(is_alone(sound));
 
   const std::string half = sound.substr(0, sound.size() / 8192 * 4096);
@@ -80,7 +81,7 @@ TEST_CASE("readers leave nothing beside a sound file, nor beside one that they r
   }
   write_file(file, torn);
   CHECK_FALSE(broken([&] { trials_read(file, id); }).empty());
-  CHECK_FALSE(Cache::open(file, Cache::Mode::inspect).check().empty());
+  CHECK_FALSE(check_cache(Cache::open(file, Cache::Mode::inspect)).empty());
   CHECK(is_alone(torn));
 
   write_file(file, sound);
@@ -101,7 +102,7 @@ TEST_CASE("a reader takes no log away that holds trials, nor one that somebody u
   Cache writer = Cache::open(dir / "cache.db", Cache::Mode::create);
   CHECK(trials_read(dir / "cache.db", 1) == 10);
   CHECK(fs::exists(dir / "cache.db-shm"));
-  writer.put_trial(1, trial(10));
+  writer.trials.put(1, trial(10));
   CHECK(trials_read(dir / "cache.db", 1) == 11);
 }
 
@@ -113,7 +114,7 @@ TEST_CASE("a full disk: every reader, and nothing left there") {
     fill_up(disk);
     if (trials_read(file, id) != kTrials) return "lost trials";
     const Cache inspected = Cache::open(file, Cache::Mode::inspect);
-    if (!inspected.check().empty()) return inspected.check()[0].what;
+    if (!check_cache(inspected).empty()) return check_cache(inspected)[0].what;
     return fs::exists(disk / "cache.db-wal") || fs::exists(disk / "cache.db-shm") ? "left files" : "";
   });
 }
@@ -145,7 +146,7 @@ TEST_CASE("a folder and a file that cannot be written: every reader") {
   const pid_t reader = start([&] {
     if (::geteuid() == 0 && ::seteuid(65534) != 0) throw std::runtime_error("cannot become nobody");
     if (trials_read(file, id) != kTrials) throw std::runtime_error("lost trials");
-    if (!Cache::open(file, Cache::Mode::read_only).winner(id)) throw std::runtime_error("no winner");
+    if (!Cache::open(file, Cache::Mode::read_only).winners.find(id)) throw std::runtime_error("no winner");
   });
   CHECK(finish(reader) == 0);
   fs::permissions(folder, fs::perms(0755));
@@ -176,8 +177,8 @@ TEST_CASE(
 
   Cache::open(file, Cache::Mode::read_write);
   const Cache cache = Cache::open(file, Cache::Mode::read_only);
-  REQUIRE(cache.trials(id).size() == kTrials);
-  for (const auto& record : cache.trials(id)) CHECK(record.outcome != "crashed");
-  CHECK(Cache::open(file, Cache::Mode::inspect).check().empty());
+  REQUIRE(cache.trials.of(id).size() == kTrials);
+  for (const auto& record : cache.trials.of(id)) CHECK(record.outcome != "crashed");
+  CHECK(check_cache(Cache::open(file, Cache::Mode::inspect)).empty());
   CHECK_FALSE(fs::exists(folder / "cache.db-journal"));
 }

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "cache/cache.h"
+#include "cache/check.h"
 #include "tests/cache/support.h"
 
 using moetune::Cache;
@@ -50,16 +51,16 @@ TEST_CASE("a workload has one id, through every opening of the file") {
   std::int64_t id = 0;
   {
     Cache cache = Cache::open(file, Cache::Mode::create);
-    CHECK_FALSE(cache.find_workload(workload_key()));
-    id = cache.workload(workload_key());
-    CHECK(cache.workload(workload_key()) == id);
-    CHECK(cache.workload(workload_key("batch=1")) != id);
+    CHECK_FALSE(cache.workloads.find(workload_key()));
+    id = cache.workloads.id(workload_key());
+    CHECK(cache.workloads.id(workload_key()) == id);
+    CHECK(cache.workloads.id(workload_key("batch=1")) != id);
     CHECK(cache.warning().empty());
     CHECK(cache.path() == file);
   }
   const Cache again = Cache::open(file, Cache::Mode::read_only);
-  CHECK(again.find_workload(workload_key()) == id);
-  const std::vector<moetune::Workload> all = again.workloads();
+  CHECK(again.workloads.find(workload_key()) == id);
+  const std::vector<moetune::Workload> all = again.workloads.all();
   REQUIRE(all.size() == 2);
   CHECK(all[0].id == id);
   CHECK(all[0].key.kernel == "decode_attention");
@@ -94,12 +95,12 @@ TEST_CASE("every part of a key tells workloads apart, and the driver does not") 
       changed([](WorkloadKey& key) { key.hardware.origin = "replay:abc"; }),
   };
   std::set<std::int64_t> ids;
-  for (const WorkloadKey& key : keys) ids.insert(cache.workload(key));
+  for (const WorkloadKey& key : keys) ids.insert(cache.workloads.id(key));
   CHECK(ids.size() == keys.size());
   const WorkloadKey updated = changed([](WorkloadKey& key) { key.hardware.driver = "590.2"; });
-  CHECK(cache.workload(updated) == cache.workload(workload_key()));
-  cache.workload(updated);
-  CHECK(cache.workloads().front().key.hardware.driver == "590.2");
+  CHECK(cache.workloads.id(updated) == cache.workloads.id(workload_key()));
+  cache.workloads.id(updated);
+  CHECK(cache.workloads.all().front().key.hardware.driver == "590.2");
 }
 
 TEST_CASE("a hardware name cannot pass for another field") {
@@ -114,59 +115,60 @@ TEST_CASE("a hardware name cannot pass for another field") {
 TEST_CASE("trials come back as they were, in the order they were first stored") {
   const TempDir dir;
   Cache cache = Cache::open(dir / "cache.db", Cache::Mode::create);
-  const std::int64_t id = cache.workload(workload_key()), other = cache.workload(workload_key("batch=1"));
+  const std::int64_t id = cache.workloads.id(workload_key()),
+                     other = cache.workloads.id(workload_key("batch=1"));
   TrialRecord failed = trial(2);
   failed.outcome = "compile_failed";
   failed.message = "error: 'x' is \"undefined\"\nin line 3 \xe2\x80\xa6";
   failed.time_us = 0;
-  cache.put_trial(id, trial(5));
-  cache.put_trial(id, failed);
-  cache.put_trial(other, trial(5));
-  cache.put_trial(id, trial(1));
+  cache.trials.put(id, trial(5));
+  cache.trials.put(id, failed);
+  cache.trials.put(other, trial(5));
+  cache.trials.put(id, trial(1));
   TrialRecord better = trial(5);
   better.time_us = 0.1;
   better.samples = 40;
-  cache.put_trial(id, better);
-  const std::vector<TrialRecord> all = cache.trials(id);
+  cache.trials.put(id, better);
+  const std::vector<TrialRecord> all = cache.trials.of(id);
   REQUIRE(all.size() == 3);
   check_equal(all[0], better);
   check_equal(all[1], failed);
   check_equal(all[2], trial(1));
-  cache.clear_trials(id);
-  CHECK(cache.trials(id).empty());
-  CHECK(cache.trials(other).size() == 1);
+  cache.trials.clear(id);
+  CHECK(cache.trials.of(id).empty());
+  CHECK(cache.trials.of(other).size() == 1);
 }
 
 TEST_CASE("infinite times are kept, a NaN is refused, and so is a workload that does not exist") {
   const TempDir dir;
   Cache cache = Cache::open(dir / "cache.db", Cache::Mode::create);
-  const std::int64_t id = cache.workload(workload_key());
+  const std::int64_t id = cache.workloads.id(workload_key());
   TrialRecord odd = trial(1);
   odd.interval_high_us = std::numeric_limits<double>::infinity();
-  cache.put_trial(id, odd);
-  CHECK(std::isinf(cache.trials(id).at(0).interval_high_us));
+  cache.trials.put(id, odd);
+  CHECK(std::isinf(cache.trials.of(id).at(0).interval_high_us));
   odd.time_us = std::numeric_limits<double>::quiet_NaN();
-  CHECK_THROWS_AS(cache.put_trial(id, odd), std::invalid_argument);
-  CHECK_THROWS_AS(cache.put_trial(id + 1, trial(1)), moetune::BrokenEnvironment);
-  CHECK(cache.trials(id).size() == 1);
+  CHECK_THROWS_AS(cache.trials.put(id, odd), std::invalid_argument);
+  CHECK_THROWS_AS(cache.trials.put(id + 1, trial(1)), moetune::BrokenEnvironment);
+  CHECK(cache.trials.of(id).size() == 1);
 }
 
 TEST_CASE("a winner comes back with its cubin, its plan and the time it was stored") {
   const TempDir dir;
   Cache cache = Cache::open(dir / "cache.db", Cache::Mode::create);
-  const std::int64_t id = cache.workload(workload_key());
-  CHECK_FALSE(cache.winner(id));
-  cache.put_winner(id, winner(1));
-  cache.put_winner(id, winner(2));
-  const std::optional<WinnerRecord> stored = cache.winner(id);
+  const std::int64_t id = cache.workloads.id(workload_key());
+  CHECK_FALSE(cache.winners.find(id));
+  cache.winners.put(id, winner(1));
+  cache.winners.put(id, winner(2));
+  const std::optional<WinnerRecord> stored = cache.winners.find(id);
   REQUIRE(stored);
   check_equal(*stored, winner(2));
   CHECK(stored->stored_at.size() == 20);
   CHECK(stored->stored_at.ends_with("Z"));
   WinnerRecord bare = winner(3);
   bare.cubin.clear();
-  cache.put_winner(id, bare);
-  CHECK(cache.winner(id)->cubin.empty());
+  cache.winners.put(id, bare);
+  CHECK(cache.winners.find(id)->cubin.empty());
 }
 
 TEST_CASE("a workload that is forgotten leaves neither trials nor cubins, and its neighbour all") {
@@ -174,48 +176,48 @@ TEST_CASE("a workload that is forgotten leaves neither trials nor cubins, and it
   Cache cache = Cache::open(folder / "cache.db", Cache::Mode::create);
   WorkloadKey other = workload_key();
   other.problem = "batch=1";
-  const std::int64_t gone = cache.workload(workload_key()), kept = cache.workload(other);
+  const std::int64_t gone = cache.workloads.id(workload_key()), kept = cache.workloads.id(other);
   for (const std::int64_t id : {gone, kept}) {
-    cache.put_trial(id, trial(1));
-    cache.put_winner(id, winner(static_cast<int>(id)));
+    cache.trials.put(id, trial(1));
+    cache.winners.put(id, winner(static_cast<int>(id)));
   }
-  cache.forget(gone);
-  REQUIRE(cache.workloads().size() == 1);
-  CHECK(cache.workloads().front().id == kept);
-  CHECK(cache.trials(kept).size() == 1);
-  CHECK(cache.winner(kept)->cubin == winner(static_cast<int>(kept)).cubin);
-  CHECK(cache.summary().trials == 1);
-  CHECK(cache.summary().winners == 1);
-  CHECK(cache.check().empty());
+  cache.workloads.forget(gone);
+  REQUIRE(cache.workloads.all().size() == 1);
+  CHECK(cache.workloads.all().front().id == kept);
+  CHECK(cache.trials.of(kept).size() == 1);
+  CHECK(cache.winners.find(kept)->cubin == winner(static_cast<int>(kept)).cubin);
+  CHECK(summary_of(cache).trials == 1);
+  CHECK(summary_of(cache).winners == 1);
+  CHECK(check_cache(cache).empty());
   CHECK(raw_text(folder / "cache.db", "SELECT count(*) FROM cubins") == "1");
 }
 
 TEST_CASE("a contended winner gives way to any other, a sound one only to a sound one") {
   const TempDir dir;
   Cache cache = Cache::open(dir / "cache.db", Cache::Mode::create);
-  const std::int64_t id = cache.workload(workload_key());
+  const std::int64_t id = cache.workloads.id(workload_key());
   const auto put = [&](double time_us, bool contended) {
     WinnerRecord record = winner(1);
     record.time_us = time_us;
     record.contended = contended;
-    cache.put_winner(id, record);
-    return cache.winner(id)->time_us;
+    cache.winners.put(id, record);
+    return cache.winners.find(id)->time_us;
   };
   CHECK(put(5, true) == 5);
   CHECK(put(9, true) == 9);
   CHECK(put(20, false) == 20);  // slower, and true
   CHECK(put(3, true) == 20);
-  CHECK_FALSE(cache.winner(id)->contended);
+  CHECK_FALSE(cache.winners.find(id)->contended);
   CHECK(put(30, false) == 30);
 }
 
 TEST_CASE("builds are found by their digest") {
   const TempDir dir;
   Cache cache = Cache::open(dir / "cache.db", Cache::Mode::create);
-  CHECK_FALSE(cache.find_build("d1"));
-  cache.put_build("d1", {"ok", "{}", "warnings", random_bytes(1000, 1)});
-  cache.put_build("d2", {"compile_failed", "{}", "error", {}});
-  const auto first = cache.find_build("d1"), second = cache.find_build("d2");
+  CHECK_FALSE(cache.builds.find("d1"));
+  cache.builds.put("d1", {"ok", "{}", "warnings", random_bytes(1000, 1)});
+  cache.builds.put("d2", {"compile_failed", "{}", "error", {}});
+  const auto first = cache.builds.find("d1"), second = cache.builds.find("d2");
   REQUIRE(first);
   CHECK(first->outcome == "ok");
   CHECK(first->log == "warnings");
@@ -228,28 +230,28 @@ TEST_CASE("builds are found by their digest") {
 TEST_CASE("the builds unused for longest go when there are too many bytes") {
   const TempDir dir;
   Cache cache = Cache::open(dir / "cache.db", Cache::Mode::create, {.max_build_bytes = 35'000});
-  for (int i = 0; i < 3; ++i) cache.put_build(std::to_string(i), {"ok", "{}", "", random_bytes(10'000, i)});
-  CHECK(cache.summary().builds == 3);
-  CHECK(cache.find_build("0"));  // now the freshest
-  cache.put_build("3", {"ok", "{}", "", random_bytes(10'000, 3)});
-  CHECK(cache.find_build("0"));
-  CHECK_FALSE(cache.find_build("1"));
-  CHECK(cache.find_build("2"));
-  CHECK(cache.find_build("3"));
-  CHECK(cache.summary().build_bytes <= 35'000);
-  cache.put_build("3", {"ok", "{}", "", random_bytes(20'000, 3)});
-  CHECK_FALSE(cache.find_build("0"));
-  CHECK(cache.find_build("3")->cubin.size() == 20'000);
+  for (int i = 0; i < 3; ++i) cache.builds.put(std::to_string(i), {"ok", "{}", "", random_bytes(10'000, i)});
+  CHECK(summary_of(cache).builds == 3);
+  CHECK(cache.builds.find("0"));  // now the freshest
+  cache.builds.put("3", {"ok", "{}", "", random_bytes(10'000, 3)});
+  CHECK(cache.builds.find("0"));
+  CHECK_FALSE(cache.builds.find("1"));
+  CHECK(cache.builds.find("2"));
+  CHECK(cache.builds.find("3"));
+  CHECK(summary_of(cache).build_bytes <= 35'000);
+  cache.builds.put("3", {"ok", "{}", "", random_bytes(20'000, 3)});
+  CHECK_FALSE(cache.builds.find("0"));
+  CHECK(cache.builds.find("3")->cubin.size() == 20'000);
 }
 
 TEST_CASE("a read-only cache finds builds and writes nothing") {
   const TempDir dir;
-  Cache::open(dir / "cache.db", Cache::Mode::create).put_build("d1", {"ok", "{}", "", random_bytes(100, 1)});
+  Cache::open(dir / "cache.db", Cache::Mode::create).builds.put("d1", {"ok", "{}", "", random_bytes(100, 1)});
   const std::string before = read_file(dir / "cache.db");
   {
     Cache cache = Cache::open(dir / "cache.db", Cache::Mode::read_only);
-    CHECK(cache.find_build("d1"));
-    CHECK(broken([&] { cache.workload(workload_key()); }).find("cannot be written") != std::string::npos);
+    CHECK(cache.builds.find("d1"));
+    CHECK(broken([&] { cache.workloads.id(workload_key()); }).find("cannot be written") != std::string::npos);
   }
   CHECK(read_file(dir / "cache.db") == before);
 }
@@ -259,34 +261,34 @@ TEST_CASE("calibrations belong to one device and the last one holds") {
   Cache cache = Cache::open(dir / "cache.db", Cache::Mode::create);
   HardwareKey other = h200();
   other.sm_count = 1;
-  cache.put_calibration(h200(), "read_tb_s", 4.5);
-  cache.put_calibration(h200(), "read_tb_s", 4.7);
-  CHECK(cache.calibration(h200(), "read_tb_s") == 4.7);
-  CHECK_FALSE(cache.calibration(h200(), "copy_tb_s"));
-  CHECK_FALSE(cache.calibration(other, "read_tb_s"));
+  cache.trials.put_calibration(h200(), "read_tb_s", 4.5);
+  cache.trials.put_calibration(h200(), "read_tb_s", 4.7);
+  CHECK(cache.trials.calibration(h200(), "read_tb_s") == 4.7);
+  CHECK_FALSE(cache.trials.calibration(h200(), "copy_tb_s"));
+  CHECK_FALSE(cache.trials.calibration(other, "read_tb_s"));
 }
 
 TEST_CASE("a calibration that cannot be is unknown, and check names it") {
   const TempDir dir;
   Cache cache = Cache::open(dir / "cache.db", Cache::Mode::create);
   for (const double value : {1e308, 1e-300, -1.0}) {
-    cache.put_calibration(h200(), "read_tb_s", value);
-    CHECK_FALSE(cache.calibration(h200(), "read_tb_s").has_value());
-    CHECK(cache.check().size() == 1);
+    cache.trials.put_calibration(h200(), "read_tb_s", value);
+    CHECK_FALSE(cache.trials.calibration(h200(), "read_tb_s").has_value());
+    CHECK(check_cache(cache).size() == 1);
   }
-  cache.put_calibration(h200(), "read_tb_s", 4.5);
-  CHECK(cache.calibration(h200(), "read_tb_s") == 4.5);
-  CHECK(cache.check().empty());
+  cache.trials.put_calibration(h200(), "read_tb_s", 4.5);
+  CHECK(cache.trials.calibration(h200(), "read_tb_s") == 4.5);
+  CHECK(check_cache(cache).empty());
 }
 
 TEST_CASE("the summary counts what is there") {
   const TempDir dir;
   Cache cache = Cache::open(dir / "cache.db", Cache::Mode::create);
-  const std::int64_t id = cache.workload(workload_key());
-  for (int i = 0; i < 4; ++i) cache.put_trial(id, trial(i));
-  cache.put_winner(id, winner(1));
-  cache.put_build("d", {"ok", "{}", "", random_bytes(5000, 1)});
-  const Cache::Summary summary = cache.summary();
+  const std::int64_t id = cache.workloads.id(workload_key());
+  for (int i = 0; i < 4; ++i) cache.trials.put(id, trial(i));
+  cache.winners.put(id, winner(1));
+  cache.builds.put("d", {"ok", "{}", "", random_bytes(5000, 1)});
+  const moetune::CacheSummary summary = summary_of(cache);
   CHECK(summary.workloads == 1);
   CHECK(summary.trials == 4);
   CHECK(summary.winners == 1);
@@ -294,7 +296,7 @@ TEST_CASE("the summary counts what is there") {
   CHECK(summary.build_bytes > 5000);
   CHECK(summary.file_bytes > 55'000);
   CHECK(summary.schema_version == 7);
-  CHECK(cache.check().empty());
+  CHECK(check_cache(cache).empty());
 }
 
 TEST_CASE("the default place follows XDG") {

@@ -20,11 +20,11 @@ namespace {
 
 void store_winner(const fs::path& file, int number) {
   Cache cache = Cache::open(file, Cache::Mode::create);
-  cache.put_winner(cache.workload(workload_key(), "a family"), winner(number));
+  cache.winners.put(cache.workloads.id(workload_key(), "a family"), winner(number));
 }
 
 std::string stored_config(const Cache& cache) {
-  const auto winners = cache.family_winners(workload_key().kernel, "a family");
+  const auto winners = cache.winners.of_family(workload_key().kernel, "a family");
   return winners.size() == 1 ? winners.front().config : "none";
 }
 
@@ -58,7 +58,7 @@ TEST_CASE("a file that somebody changes, or may have changed, is not read withou
 
   SUBCASE("a log waits beside it") {
     Cache writer = Cache::open(file, Cache::Mode::read_write);
-    writer.put_winner(writer.workload(workload_key(), "a family"), winner(2));
+    writer.winners.put(writer.workloads.id(workload_key(), "a family"), winner(2));
     std::this_thread::sleep_for(30ms);
     REQUIRE(fs::file_size(folder / "cache.db-wal") > 0);
     CHECK_FALSE(Cache::open_settled(file, 20ms));

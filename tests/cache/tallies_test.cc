@@ -5,10 +5,11 @@
 
 #include <algorithm>
 
+#include "cache/check.h"
 #include "cache/gc.h"
-#include "cache/history.h"
 #include "cache/merge.h"
 #include "cache/ranges.h"
+#include "cache/winners.h"
 #include "tests/cache/support.h"
 
 using moetune::Cache;
@@ -20,20 +21,20 @@ namespace {
 fs::path filled(const TempDir& dir, const std::string& name = "a.db") {
   Cache cache = Cache::open(dir / name, Cache::Mode::create);
   for (int i = 0; i < 3; ++i) {
-    const std::int64_t id = cache.workload(workload_key("batch=" + std::to_string(i)), "f");
-    for (int t = 0; t < 5; ++t) cache.put_trial(id, trial(t));
-    cache.put_winner(id, winner(i));
-    cache.put_winner(id, winner(i + 3));
+    const std::int64_t id = cache.workloads.id(workload_key("batch=" + std::to_string(i)), "f");
+    for (int t = 0; t < 5; ++t) cache.trials.put(id, trial(t));
+    cache.winners.put(id, winner(i));
+    cache.winners.put(id, winner(i + 3));
   }
-  cache.put_range({"decode_attention", "f", h200(), "s", "t"}, {"table", "progress", {winner(1)}, "", "{}"});
-  cache.put_range({"decode_attention", "g", h200(), "s", "t"}, {"table", "progress", {winner(2)}, "", "{}"});
-  cache.put_calibration(h200(), "read_tb_s", 4.5);
-  cache.put_build("b", {"ok", "{}", "", random_bytes(100, 1)});
+  cache.ranges.put({"decode_attention", "f", h200(), "s", "t"}, {"table", "progress", {winner(1)}, "", "{}"});
+  cache.ranges.put({"decode_attention", "g", h200(), "s", "t"}, {"table", "progress", {winner(2)}, "", "{}"});
+  cache.trials.put_calibration(h200(), "read_tb_s", 4.5);
+  cache.builds.put("b", {"ok", "{}", "", random_bytes(100, 1)});
   return dir / name;
 }
 
 std::vector<CacheProblem> problems_of(const fs::path& file) {
-  return Cache::open(file, Cache::Mode::inspect).check();
+  return check_cache(Cache::open(file, Cache::Mode::inspect));
 }
 
 bool names(const std::vector<CacheProblem>& problems, const std::string& where, const std::string& what) {
@@ -77,19 +78,19 @@ TEST_CASE("whatever moetune itself deletes or replaces leaves the tallies right"
   const fs::path file = filled(dir), other = filled(dir, "b.db");
   {
     Cache cache = Cache::open(file, Cache::Mode::read_write);
-    cache.put_trial(2, trial(3));  // replaces one
-    cache.clear_trials(1);
-    cache.forget(3);  // with all that refers to it
-    cache.roll_back(2);
-    cache.put_range({"decode_attention", "f", h200(), "s", "t"}, {"other", "", {winner(4)}, "", "{}"});
-    cache.roll_back_range(1);
+    cache.trials.put(2, trial(3));  // replaces one
+    cache.trials.clear(1);
+    cache.workloads.forget(3);  // with all that refers to it
+    cache.winners.roll_back(2);
+    cache.ranges.put({"decode_attention", "f", h200(), "s", "t"}, {"other", "", {winner(4)}, "", "{}"});
+    cache.ranges.roll_back(1);
     moetune::GcRequest request;
     request.keep_build_bytes = 0;
     request.keep_generations = 1;
-    cache.collect_garbage(request);
+    collect_garbage(cache, request);
   }
   CHECK(problems_of(file).empty());
-  Cache::merge(file, {other}, {});
+  moetune::merge_caches(file, {other}, {});
   CHECK(problems_of(file).empty());
 }
 
@@ -97,7 +98,9 @@ TEST_CASE("a merge does not take a file with rows missing, and gc counts anew wh
   const TempDir dir;
   const fs::path file = filled(dir);
   raw_sql(file, "DELETE FROM trials WHERE id = 1");
-  CHECK(says(broken([&] { Cache::merge(dir / "into.db", {file}, {}); }), "table trials: lacks 1 row"));
-  Cache::open(file, Cache::Mode::read_write).collect_garbage({});
+  CHECK(
+      says(broken([&] { moetune::merge_caches(dir / "into.db", {file}, {}); }), "table trials: lacks 1 row"));
+  Cache cache = Cache::open(file, Cache::Mode::read_write);
+  collect_garbage(cache, {});
   CHECK(problems_of(file).empty());
 }

@@ -1,7 +1,7 @@
 // `moetune cache check` on real files, each with one record damaged by SQL.
 #include "base/digest.h"
 #include "cache/cache.h"
-#include "cache/cache_impl.h"
+#include "cache/digest_sql.h"
 #include "cache/file/database.h"
 #include "cache/tallies.h"
 #include "jobs/session/kernel_files.h"
@@ -36,11 +36,11 @@ std::string write_cache(const Tool& tool,
   const std::string path = tool.path("c.db").string();
   std::filesystem::remove(path);
   auto cache = moetune::Cache::open(path, moetune::Cache::Mode::create);
-  const std::int64_t id = cache.workload({.kernel = "decode_kernel",
-                                          .problem = kChecked,
-                                          .hardware = {.name = "Test GPU", .compute_capability = 90},
-                                          .source_digest = sources,
-                                          .toolchain = "nvrtc 13.0.88"});
+  const std::int64_t id = cache.workloads.id({.kernel = "decode_kernel",
+                                              .problem = kChecked,
+                                              .hardware = {.name = "Test GPU", .compute_capability = 90},
+                                              .source_digest = sources,
+                                              .toolchain = "nvrtc 13.0.88"});
   moetune::TrialRecord trial{.config = kConfig,
                              .outcome = "ok",
                              .time_us = 12,
@@ -49,15 +49,15 @@ std::string write_cache(const Tool& tool,
                              .samples = 7,
                              .facts = "{}",
                              .provenance = "{}"};
-  cache.put_trial(id, trial);
+  cache.trials.put(id, trial);
   trial.config = stored_config("3");
   trial.outcome = "too_slow";
-  cache.put_trial(id, trial);
-  cache.put_trial(id, {.config = stored_config("4"),
-                       .outcome = "crashed",
-                       .message = "signal 11",
-                       .facts = "{}",
-                       .provenance = "{}"});
+  cache.trials.put(id, trial);
+  cache.trials.put(id, {.config = stored_config("4"),
+                        .outcome = "crashed",
+                        .message = "signal 11",
+                        .facts = "{}",
+                        .provenance = "{}"});
   moetune::WinnerRecord winner;
   winner.config = kConfig;
   winner.plan = plan_text();
@@ -66,8 +66,8 @@ std::string write_cache(const Tool& tool,
   winner.interval_low_us = 11;
   winner.interval_high_us = 13;
   winner.provenance = "{}";
-  cache.put_winner(id, winner);
-  cache.put_build("b1", {"ok", "{}", "", {1, 2, 3}});
+  cache.winners.put(id, winner);
+  cache.builds.put("b1", {"ok", "{}", "", {1, 2, 3}});
   return path;
 }
 

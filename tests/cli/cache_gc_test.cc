@@ -10,7 +10,7 @@ TEST_CASE("cache gc says what it removes, and a dry run removes nothing") {
   {
     moetune::Cache cache = moetune::Cache::open(file, moetune::Cache::Mode::read_write);
     for (const char* name : {"a", "b"})
-      cache.put_build(name, {"ok", "{}", std::string(300'000, name[0]) + name, {}});
+      cache.builds.put(name, {"ok", "{}", std::string(300'000, name[0]) + name, {}});
   }
   const Ended planned = tool.run({"cache", "gc", "--keep-builds", "0", "--dry-run"});
   CHECK(planned.code == 0);

@@ -3,6 +3,7 @@
 #include <random>
 
 #include "cache/cache.h"
+#include "cache/check.h"
 #include "cache/file/database.h"
 #include "kernels/plan.h"
 #include "tests/cli/tool.h"
@@ -31,17 +32,17 @@ moetune::WinnerRecord merge_winner(const std::string& stages, double low, double
 // Tuned with other sources than today's, so that any size is a problem.
 std::int64_t merge_workload(moetune::Cache& cache, int elements) {
   const std::string problem = "elements=" + std::to_string(1024 * elements) + ",dtype=f32,write=all,passes=1";
-  return cache.workload({.kernel = "decode_kernel",
-                         .problem = problem,
-                         .hardware = {.name = "Test GPU", .compute_capability = 90},
-                         .source_digest = "0123456789abcdef",
-                         .toolchain = "nvrtc 13.0.88"},
-                        "f");
+  return cache.workloads.id({.kernel = "decode_kernel",
+                             .problem = problem,
+                             .hardware = {.name = "Test GPU", .compute_capability = 90},
+                             .source_digest = "0123456789abcdef",
+                             .toolchain = "nvrtc 13.0.88"},
+                            "f");
 }
 
 std::string write_one(const Tool& tool, const std::string& name, const moetune::WinnerRecord& winner) {
   auto cache = moetune::Cache::open(tool.path(name), moetune::Cache::Mode::create);
-  cache.put_winner(merge_workload(cache, 1), winner);
+  cache.winners.put(merge_workload(cache, 1), winner);
   return tool.path(name).string();
 }
 
@@ -53,7 +54,7 @@ std::string write_many(const Tool& tool, const std::string& name, int workloads)
     std::mt19937 random(static_cast<unsigned>(i));
     winner.cubin.resize(20'000);
     for (auto& byte : winner.cubin) byte = static_cast<std::uint8_t>(random());
-    cache.put_winner(merge_workload(cache, i + 2), winner);
+    cache.winners.put(merge_workload(cache, i + 2), winner);
   }
   return tool.path(name).string();
 }
@@ -159,10 +160,10 @@ TEST_CASE("a merge that is killed at any point leaves the cache as it was or as 
     merge->send(SIGKILL);
     merge->wait();
     const auto cache = moetune::Cache::open(into, moetune::Cache::Mode::read_write);
-    const std::int64_t winners = cache.summary().winners;
+    const std::int64_t winners = summary_of(cache).winners;
     CHECK((winners == 1 || winners == 151));
-    CHECK(cache.summary().workloads == winners);
-    CHECK(cache.check().empty());
+    CHECK(summary_of(cache).workloads == winners);
+    CHECK(check_cache(cache).empty());
     ++(winners == 1 ? before : after);
   }
   MESSAGE("as before: ", before, ", as after: ", after);

@@ -154,7 +154,7 @@ void store_winner(moetune::Cache& cache, const moetune::WorkloadKey& key, const 
   winner.cubin = {1, 2, 3};
   winner.time_us = winner.interval_low_us = winner.interval_high_us = 12;
   winner.provenance = "{}";
-  cache.put_winner(cache.workload(key), winner);
+  cache.winners.put(cache.workloads.id(key), winner);
 }
 
 }  // namespace
@@ -209,7 +209,7 @@ TEST_CASE("a range table has a key, a history and a way back") {
   };
   for (const char* problem : {"n=1", "n=2"})
     moetune::Cache::open(path, moetune::Cache::Mode::create)
-        .put_range(key, {.table = table(problem), .progress = "", .provenance = R"({"driver":"580.1"})"});
+        .ranges.put(key, {.table = table(problem), .progress = "", .provenance = R"({"driver":"580.1"})"});
   const auto cache = [&](std::vector<std::string> words) {
     words.insert(words.begin(), "cache");
     words.insert(words.end(), {"--cache", path});
@@ -225,7 +225,7 @@ TEST_CASE("a range table has a key, a history and a way back") {
   const Ended back = cache({"rollback", "table:1"});
   CHECK(back.code == 0);
   CHECK(contains(back.out, "The table is generation 1 again"));
-  CHECK(moetune::Cache::open(path, moetune::Cache::Mode::read_only).ranges().at(0).table == table("n=1"));
+  CHECK(moetune::Cache::open(path, moetune::Cache::Mode::read_only).ranges.all().at(0).table == table("n=1"));
   CHECK(cache({"rollback", "table:1", "9"}).code == 2);
   CHECK(contains(cache({"history", "table:7"}).err, "no range table has the key"));
 }

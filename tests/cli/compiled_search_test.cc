@@ -108,7 +108,7 @@ TEST_CASE("a search of moetune's kernel on a recording compiles for real and sto
   CHECK(shown["provenance"]["strategy"] == "auto");
 
   auto cache = moetune::Cache::open(tool.path("xdg/moetune/moetune.db"), moetune::Cache::Mode::read_only);
-  const auto winner = cache.winner(cache.workloads()[0].id);
+  const auto winner = cache.winners.find(cache.workloads.all()[0].id);
   REQUIRE(winner.has_value());
   CHECK(std::string(winner->cubin.begin() + 1, winner->cubin.begin() + 4) == "ELF");
   const std::string report = tool.run({"report"}).out;

@@ -98,15 +98,15 @@ TEST_CASE("what a shard has settled replaces the fleet's older record, however f
   REQUIRE(fleet.start_shard()->wait().code == 0);
   REQUIRE(fleet.merge().code == 0);
   const auto time_in = [](const std::string& file) {
-    return moetune::Cache::open(file, moetune::Cache::Mode::read_only).winner(1)->time_us;
+    return moetune::Cache::open(file, moetune::Cache::Mode::read_only).winners.find(1)->time_us;
   };
   const double settled_us = time_in(database);
   {
     moetune::Cache cache = moetune::Cache::open(database, moetune::Cache::Mode::read_write);
-    moetune::WinnerRecord old = cache.winner(1).value();
+    moetune::WinnerRecord old = cache.winners.find(1).value();
     old.stored_at = "2026-01-01T00:00:00Z";
     for (double* const time : {&old.time_us, &old.interval_low_us, &old.interval_high_us}) *time *= 0.9;
-    cache.put_winner(1, old);
+    cache.winners.put(1, old);
   }
   REQUIRE(time_in(database) < settled_us);
   const Ended merged = fleet.merge();

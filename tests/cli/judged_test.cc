@@ -29,12 +29,12 @@ void search_range(ScriptedGpu& gpu) {
 // What the search has left; `change` makes of it what the next one finds.
 RangeState range_state(const ScriptedGpu& gpu, const std::function<void(RangeState&)>& change = {}) {
   Cache cache = Cache::open(gpu.tool.path("xdg") / "moetune" / "moetune.db", Cache::Mode::read_write);
-  const FamilyRange range = cache.ranges().at(0);
-  const RangeState found = RangeState::parse(cache.range_progress(range.key));
+  const FamilyRange range = cache.ranges.all().at(0);
+  const RangeState found = RangeState::parse(cache.ranges.progress(range.key));
   if (change) {
     RangeState changed = found;
     change(changed);
-    cache.put_range(range.key, {.table = range.table, .progress = changed.text()});
+    cache.ranges.put(range.key, {.table = range.table, .progress = changed.text()});
   }
   return found;
 }

@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <functional>
 
-#include "cache/ranges.h"
+#include "cache/cache.h"
 #include "jobs/range/state.h"
 #include "ranges/range_table.h"
 #include "tests/cli/scripted_gpu.h"
@@ -127,16 +127,16 @@ TEST_CASE("a night tunes a missing range, leaves it alone, and looks again at on
   std::string good, bad;
   {
     Cache cache = Cache::open(file, Cache::Mode::read_write);
-    const FamilyRange range = cache.ranges().at(0);
+    const FamilyRange range = cache.ranges.all().at(0);
     good = range.table;
     RangeTable table = RangeTable::parse(good, "it");
     // One configuration for all cells, and a certificate that saw what that costs.
     for (RangeCell& cell : table.cells) cell.config = table.cells.back().config;
     table.certificate.p95 = table.certificate.worst = 0.5;
     bad = table.text();
-    cache.put_range(
+    cache.ranges.put(
         range.key,
-        {.table = bad, .progress = cache.range_progress(range.key), .stored_at = "2999-01-01T00:00:00Z"});
+        {.table = bad, .progress = cache.ranges.progress(range.key), .stored_at = "2999-01-01T00:00:00Z"});
   }
   const Ended second = tool.run(over_list(tool, "retune"));
   CAPTURE(second.err);
@@ -145,7 +145,7 @@ TEST_CASE("a night tunes a missing range, leaves it alone, and looks again at on
   CHECK(repaired["plan"]["stale"][0]["causes"] == Json::array({"regret"}));
   CHECK(repaired["reworked"][0]["verdict"] == "improved");
   const Cache cache = Cache::open(file, Cache::Mode::read_only);
-  const std::string now = cache.ranges().at(0).table;
+  const std::string now = cache.ranges.all().at(0).table;
   CHECK(now != bad);
   const RangeTable before = RangeTable::parse(good, "it"), after = RangeTable::parse(now, "it");
   CHECK(after.cells.size() >= before.cells.size());
@@ -161,7 +161,7 @@ TEST_CASE("a table that a new one would make slower stays") {
   std::string best;
   {
     Cache cache = Cache::open(file, Cache::Mode::read_write);
-    const FamilyRange range = cache.ranges().at(0);
+    const FamilyRange range = cache.ranges.all().at(0);
     RangeTable table = RangeTable::parse(range.table, "it");
     // The best there is in every cell: no table of four cubins is as fast.
     for (RangeCell& cell : table.cells) {
@@ -174,12 +174,12 @@ TEST_CASE("a table that a new one would make slower stays") {
     }
     table.certificate = {12, 0.1, 0.5, 0.5, 0};
     best = table.text();
-    cache.put_range(range.key, {.table = best, .progress = "", .stored_at = "2999-01-01T00:00:00Z"});
+    cache.ranges.put(range.key, {.table = best, .progress = "", .stored_at = "2999-01-01T00:00:00Z"});
   }
   const Json night = document(tool.run(over_list(tool, "retune")));
   REQUIRE(night["reworked"].size() == 1);
   CHECK(night["reworked"][0]["verdict"] == "kept");
-  CHECK(Cache::open(file, Cache::Mode::read_only).ranges().at(0).table == best);
+  CHECK(Cache::open(file, Cache::Mode::read_only).ranges.all().at(0).table == best);
 }
 
 TEST_CASE("misses over ranges are one entry a family") {
@@ -221,5 +221,5 @@ TEST_CASE("make_pack tunes every family of a kernel by its range; of recordings 
   CHECK(contains(out, "4 of   4 cells"));
   CHECK(contains(out, "no server launches recordings"));
   CHECK_FALSE(std::filesystem::exists(tool.path("a.pack")));
-  CHECK(Cache::open(tool.path("a.db"), Cache::Mode::read_only).ranges().size() == 1);
+  CHECK(Cache::open(tool.path("a.db"), Cache::Mode::read_only).ranges.all().size() == 1);
 }

@@ -19,12 +19,12 @@ std::string write_cache(const Tool& tool, const std::string& name, double time_u
   const std::string path = tool.path(name).string();
   auto cache = moetune::Cache::open(path, moetune::Cache::Mode::create);
   const std::int64_t id =
-      cache.workload({.kernel = "decode_kernel",
-                      .problem = "elements=1048576,dtype=f32,write=none,passes=1",
-                      .hardware = {.name = gpu, .compute_capability = 90, .sm_count = 132},
-                      .source_digest = moetune::kernel_source_digest("decode_kernel"),
-                      .toolchain = "nvrtc 13.0.88"});
-  cache.put_trial(
+      cache.workloads.id({.kernel = "decode_kernel",
+                          .problem = "elements=1048576,dtype=f32,write=none,passes=1",
+                          .hardware = {.name = gpu, .compute_capability = 90, .sm_count = 132},
+                          .source_digest = moetune::kernel_source_digest("decode_kernel"),
+                          .toolchain = "nvrtc 13.0.88"});
+  cache.trials.put(
       id, {.config = kConfig, .outcome = "ok", .time_us = time_us, .facts = "{}", .provenance = "{}"});
   moetune::WinnerRecord winner;
   winner.config = kConfig;
@@ -35,7 +35,7 @@ std::string write_cache(const Tool& tool, const std::string& name, double time_u
   winner.interval_high_us = 1.001 * time_us;
   winner.stored_at = "2001-02-03T04:05:06Z";
   winner.provenance = R"({"strategy":"auto","trials":24})";
-  cache.put_winner(id, winner);
+  cache.winners.put(id, winner);
   return path;
 }
 
@@ -74,12 +74,12 @@ TEST_CASE("a narrow report keeps problems whole, and leaves out columns that say
   {
     auto cache = moetune::Cache::open(path, moetune::Cache::Mode::create);
     const std::int64_t id =
-        cache.workload({.kernel = "decode_kernel",
-                        .problem = "elements=16777216,dtype=f32,write=none,passes=1",
-                        .hardware = {.name = "NVIDIA H200", .compute_capability = 90, .sm_count = 132},
-                        .source_digest = moetune::kernel_source_digest("decode_kernel"),
-                        .toolchain = "nvrtc 13.0.88"});
-    cache.put_trial(id, {.config = kConfig, .outcome = "too_slow", .facts = "{}", .provenance = "{}"});
+        cache.workloads.id({.kernel = "decode_kernel",
+                            .problem = "elements=16777216,dtype=f32,write=none,passes=1",
+                            .hardware = {.name = "NVIDIA H200", .compute_capability = 90, .sm_count = 132},
+                            .source_digest = moetune::kernel_source_digest("decode_kernel"),
+                            .toolchain = "nvrtc 13.0.88"});
+    cache.trials.put(id, {.config = kConfig, .outcome = "too_slow", .facts = "{}", .provenance = "{}"});
     moetune::WinnerRecord winner;
     winner.plan = "{}";
     winner.cubin = {1, 2, 3};
@@ -92,7 +92,7 @@ TEST_CASE("a narrow report keeps problems whole, and leaves out columns that say
       winner.default_time_us = 150;
       winner.interval_low_us = 0.9999 * time_us;
       winner.interval_high_us = 1.0001 * time_us;
-      cache.put_winner(id, winner);
+      cache.winners.put(id, winner);
     }
   }
   const std::string narrow = tool.run({"report", "--cache", path}).out;

@@ -13,11 +13,11 @@ void fill(const std::string& path) {
   const auto add = [&](const std::string& kernel, const std::string& problem, const std::string& gpu,
                        const std::string& sources, double time_us, const std::string& stored_at) {
     const std::int64_t id =
-        cache.workload({.kernel = kernel,
-                        .problem = problem,
-                        .hardware = {.name = gpu, .compute_capability = 90, .sm_count = 132},
-                        .source_digest = sources,
-                        .toolchain = "nvrtc 13.0.88"});
+        cache.workloads.id({.kernel = kernel,
+                            .problem = problem,
+                            .hardware = {.name = gpu, .compute_capability = 90, .sm_count = 132},
+                            .source_digest = sources,
+                            .toolchain = "nvrtc 13.0.88"});
     moetune::WinnerRecord winner;
     winner.config =
         "loader=bulk,vector_bytes=16,tile_kib=32,stages=4,warps=8,producers=1,blocks_per_sm=1,l2=normal";
@@ -27,7 +27,7 @@ void fill(const std::string& path) {
     winner.default_time_us = 2 * time_us;
     winner.provenance = "{}";
     winner.stored_at = stored_at;
-    cache.put_winner(id, winner);
+    cache.winners.put(id, winner);
   };
   const std::string today = moetune::kernel_source_digest("decode_kernel");
   const std::string rest = ",dtype=f32,write=all,passes=1";

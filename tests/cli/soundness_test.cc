@@ -13,7 +13,7 @@ moetune::Cache new_cache(const std::string& path, const std::string& sources) {
   std::filesystem::remove(path);
   moetune::Cache cache = moetune::Cache::open(path, moetune::Cache::Mode::create);
   const moetune::Workload of = decode_workload(16, 512, sources);
-  cache.put_winner(cache.workload(of.key, of.family), decode_winner(of));
+  cache.winners.put(cache.workloads.id(of.key, of.family), decode_winner(of));
   return cache;
 }
 
@@ -50,7 +50,7 @@ TEST_CASE("a sound winner and a sound table are so to every command") {
   Tool tool;
   const std::string path = tool.path("c.db").string(),
                     sources = moetune::kernel_source_digest("decode_attention");
-  new_cache(path, sources).put_range(decode_range_key(sources), decode_record(decode_table().text()));
+  new_cache(path, sources).ranges.put(decode_range_key(sources), decode_record(decode_table().text()));
   CHECK(document(tool.run({"cache", "check", "--json", "--cache", path}))["problems"].empty());
   const Json report = document(tool.run({"report", "--json", "--cache", path}));
   CHECK(report["workloads"][0]["damaged"] == false);
@@ -77,7 +77,7 @@ TEST_CASE("check, report, export and merge say the same of each forged winner") 
                                 of.key.hardware.text() != h200_key().text();
     {
       moetune::Cache cache = new_cache(path, sources);
-      cache.put_winner(cache.workload(of.key, of.family), winner);
+      cache.winners.put(cache.workloads.id(of.key, of.family), winner);
     }
     check_commands(tool, path, is_of_workload ? "workload 2" : "winner 2", forged.what, "damaged");
     // report reads no cubins.
@@ -106,7 +106,7 @@ TEST_CASE("check, report, export and merge say the same of each forged range tab
     moetune::RangeRecord record = decode_record("");
     forged.forge(table, key, record);
     record.table = table.text();
-    new_cache(path, sources).put_range(key, record);
+    new_cache(path, sources).ranges.put(key, record);
     check_commands(tool, path, "range table 1", forged.what, "damaged_ranges");
     const Ended reported = tool.run({"report", "--json", "--cache", path});
     CHECK(reported.code == 0);

@@ -210,8 +210,8 @@ TEST_CASE("bench shows the roofline fraction of each row where the GPU was calib
   CHECK(winner()["roofline"].is_null());
   {
     auto cache = moetune::Cache::open(tuned.tool.path(kCache), moetune::Cache::Mode::read_write);
-    cache.put_calibration(cache.workloads()[0].key.hardware, "read_tb_s", 0.5);
-    cache.put_calibration(cache.workloads()[0].key.hardware, "launch_us", 1.0);
+    cache.trials.put_calibration(cache.workloads.all()[0].key.hardware, "read_tb_s", 0.5);
+    cache.trials.put_calibration(cache.workloads.all()[0].key.hardware, "launch_us", 1.0);
   }
   const Json timed = winner();
   const double time = timed["time_us"], bytes_us = timed["tb_s"].get<double>() * time / 0.5;
@@ -236,12 +236,12 @@ TEST_CASE("a plan that its kernel does not make of the configuration is not run,
   Tuned tuned;
   {
     auto cache = moetune::Cache::open(tuned.tool.path(kCache), moetune::Cache::Mode::read_write);
-    const std::int64_t workload = cache.workloads()[0].id;
-    moetune::WinnerRecord winner = *cache.winner(workload);
+    const std::int64_t workload = cache.workloads.all()[0].id;
+    moetune::WinnerRecord winner = *cache.winners.find(workload);
     Json plan = Json::parse(winner.plan);
     plan["launches"][0]["grid"][0] = 1;
     winner.plan = plan.dump();
-    cache.put_winner(workload, winner);
+    cache.winners.put(workload, winner);
   }
   const Ended ended = tuned.tool.run(command("bench", {"--rounds", "5"}));
   CHECK(ended.code == 3);
@@ -253,13 +253,13 @@ TEST_CASE("a plan of another version that launches nothing, or that nothing can 
   const auto bench_with = [](const auto& change) {
     Tuned tuned;
     auto cache = moetune::Cache::open(tuned.tool.path(kCache), moetune::Cache::Mode::read_write);
-    const std::int64_t workload = cache.workloads()[0].id;
-    moetune::WinnerRecord winner = *cache.winner(workload);
+    const std::int64_t workload = cache.workloads.all()[0].id;
+    moetune::WinnerRecord winner = *cache.winners.find(workload);
     Json plan = Json::parse(winner.plan);
     change(plan["launches"]);
     winner.plan = plan.dump();
     winner.provenance = "{}";
-    cache.put_winner(workload, winner);
+    cache.winners.put(workload, winner);
     return tuned.tool.run(command("bench", {"--rounds", "5"}));
   };
   const Ended nothing = bench_with([](Json& launches) { launches = Json::array(); });
@@ -281,13 +281,13 @@ TEST_CASE("a winner that overlaps with the launch before is benched alone too") 
   CHECK(row(bench(), "winner alone").is_null());
   {
     auto cache = moetune::Cache::open(tuned.tool.path(kCache), moetune::Cache::Mode::read_write);
-    const std::int64_t workload = cache.workloads()[0].id;
-    moetune::WinnerRecord winner = *cache.winner(workload);
+    const std::int64_t workload = cache.workloads.all()[0].id;
+    moetune::WinnerRecord winner = *cache.winners.find(workload);
     Json plan = Json::parse(winner.plan);
     plan["launches"][0]["programmatic_dependent"] = true;
     winner.plan = plan.dump();
     winner.provenance = "{}";  // of another version, whose plans may differ
-    cache.put_winner(workload, winner);
+    cache.winners.put(workload, winner);
   }
   const Json rows = bench();
   REQUIRE(row(rows, "winner alone").is_object());
@@ -310,7 +310,7 @@ TEST_CASE("a recording made on a calibrated GPU holds its ceiling, and its repla
   Tuned tuned;
   {
     auto cache = moetune::Cache::open(tuned.tool.path(kCache), moetune::Cache::Mode::read_write);
-    cache.put_calibration(cache.workloads()[0].key.hardware, "read_tb_s", 0.5);
+    cache.trials.put_calibration(cache.workloads.all()[0].key.hardware, "read_tb_s", 0.5);
   }
   tuned.constrain(
       "loader == 'cp_async' && stages == 2 && warps == 4 && tile_kib == 16 && vector_bytes == 16");

@@ -26,19 +26,19 @@ Json report(const std::vector<Timed>& trials) {
   {
     auto cache = moetune::Cache::open(path, moetune::Cache::Mode::create);
     const std::int64_t id =
-        cache.workload({.kernel = "decode_kernel",
-                        .problem = "elements=1024,dtype=f32,write=all,passes=1",
-                        .hardware = {.name = "NVIDIA H200", .compute_capability = 90, .sm_count = 132},
-                        .source_digest = moetune::kernel_source_digest("decode_kernel"),
-                        .toolchain = "nvrtc 13.0.88"});
+        cache.workloads.id({.kernel = "decode_kernel",
+                            .problem = "elements=1024,dtype=f32,write=all,passes=1",
+                            .hardware = {.name = "NVIDIA H200", .compute_capability = 90, .sm_count = 132},
+                            .source_digest = moetune::kernel_source_digest("decode_kernel"),
+                            .toolchain = "nvrtc 13.0.88"});
     for (const Timed& t : trials) {
-      cache.put_trial(id, {.config = t.config,
-                           .outcome = t.outcome,
-                           .time_us = t.time_us,
-                           .interval_low_us = t.time_us,
-                           .interval_high_us = t.time_us,
-                           .facts = "{}",
-                           .provenance = "{}"});
+      cache.trials.put(id, {.config = t.config,
+                            .outcome = t.outcome,
+                            .time_us = t.time_us,
+                            .interval_low_us = t.time_us,
+                            .interval_high_us = t.time_us,
+                            .facts = "{}",
+                            .provenance = "{}"});
     }
   }
   return document(tool.run({"report", "--cache", path, "--json"}))["workloads"][0];

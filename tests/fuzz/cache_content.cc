@@ -149,9 +149,9 @@ void write_sample_cache(const fs::path& file) {
   int stages = 2;
   for (const std::string& digest : {sources, std::string("older"), std::string("oldest")}) {
     const std::int64_t id =
-        cache.workload({"decode_kernel", kProblem, kHardware, digest, "nvrtc 13.0.88"}, family);
+        cache.workloads.id({"decode_kernel", kProblem, kHardware, digest, "nvrtc 13.0.88"}, family);
     for (int i = 2; i < 5; ++i)
-      cache.put_trial(
+      cache.trials.put(
           id, {config_of(i), i == 4 ? "crashed" : "ok", "said " + std::to_string(i), 11.0 + i, 11.0, 17.5, 7,
                R"({"registers": 32})", R"({"strategy": "auto", "seed": 1})", false});
     if (digest == "oldest") continue;
@@ -168,10 +168,10 @@ void write_sample_cache(const fs::path& file) {
     winner.roofline = 0.9;
     winner.provenance = R"({"strategy": "auto"})";
     winner.stored_at = "2025-01-0" + std::to_string(stages) + "T00:00:00Z";
-    cache.put_winner(id, winner);
+    cache.winners.put(id, winner);
   }
-  cache.put_build("b1", {"ok", "{}", "a log", Blob(500, 9)});
-  for (const char* name : kCeilings) cache.put_calibration(kHardware, name, 4.5);
+  cache.builds.put("b1", {"ok", "{}", "a log", Blob(500, 9)});
+  for (const char* name : kCeilings) cache.trials.put_calibration(kHardware, name, 4.5);
 }
 
 std::string line_of(const WorkloadKey& key, const WinnerRecord& winner) {
@@ -185,8 +185,8 @@ std::string line_of(const WorkloadKey& key, const WinnerRecord& winner) {
 
 std::multiset<std::string> read_all(Cache& cache) {
   std::multiset<std::string> lines;
-  for (const Workload& workload : cache.workloads()) {
-    for (const TrialRecord& trial : cache.trials(workload.id)) {
+  for (const Workload& workload : cache.workloads.all()) {
+    for (const TrialRecord& trial : cache.trials.of(workload.id)) {
       lines.insert(
           "trial|" + text_of(workload.key) + "|" + trial.config + "|" + trial.outcome + "|" + trial.message +
           "|" + trial.facts + "|" + trial.provenance + (trial.contended ? "|contended" : "|") +
@@ -194,17 +194,17 @@ std::multiset<std::string> read_all(Cache& cache) {
     }
     for (const WinnerParts parts : {WinnerParts::all, WinnerParts::without_cubins}) {
       try {
-        const std::optional<WinnerRecord> winner = cache.winner(workload.id, parts);
+        const std::optional<WinnerRecord> winner = cache.winners.find(workload.id, parts);
         if (winner) lines.insert(line_of(workload.key, *winner));
       } catch (const DamagedWinner&) {
       }
     }
   }
   for (const char* name : kCeilings) {
-    const std::optional<double> value = cache.calibration(kHardware, name);
+    const std::optional<double> value = cache.trials.calibration(kHardware, name);
     if (value) lines.insert(std::string("ceiling|") + name + numbers({*value}));
   }
-  const std::optional<BuildRecord> build = cache.find_build("b1");
+  const std::optional<BuildRecord> build = cache.builds.find("b1");
   if (build)
     lines.insert("build|" + build->outcome + "|" + build->facts + "|" + build->log + "|" +
                  digest(build->cubin));

@@ -2,6 +2,7 @@
 #include <fstream>
 
 #include "base/regular_file.h"
+#include "cache/check.h"
 #include "jobs/session/record_rules.h"
 #include "report/page.h"
 #include "report/report_document.h"
@@ -19,11 +20,12 @@ class CacheTarget : public Target {
     bytes_ = read_regular_file(file_, kMostDatabaseBytes);
     Cache cache = Cache::open(file_, Cache::Mode::read_only);
     known_ = read_all(cache);
-    if (known_.size() != 16 || !cache.check(rules_).empty())
-      throw std::logic_error("the sample cache is not sound: " + std::to_string(known_.size()) + " records" +
-                             (cache.check(rules_).empty() ? ""
-                                                          : ", " + cache.check(rules_)[0].where + ": " +
-                                                                cache.check(rules_)[0].what));
+    if (known_.size() != 16 || !check_cache(cache, rules_).empty())
+      throw std::logic_error(
+          "the sample cache is not sound: " + std::to_string(known_.size()) + " records" +
+          (check_cache(cache, rules_).empty()
+               ? ""
+               : ", " + check_cache(cache, rules_)[0].where + ": " + check_cache(cache, rules_)[0].what));
   }
 
  protected:
@@ -33,7 +35,7 @@ class CacheTarget : public Target {
   void judge() {
     {
       const Cache cache = Cache::open(file_, Cache::Mode::inspect);
-      if (!cache.check(rules_).empty()) return read_as_is();
+      if (!check_cache(cache, rules_).empty()) return read_as_is();
     }
     Cache cache = Cache::open(file_, Cache::Mode::read_only);
     require_known(known_, read_all(cache), "an altered record is called sound");

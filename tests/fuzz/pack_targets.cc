@@ -64,10 +64,9 @@ class PackTarget : public Target {
                    record.config + "|" + record.interface + "|" + record.default_config + "|" +
                    record.cubin_digest + "|" + record.default_cubin_digest + "|" + record.stored_at +
                    std::to_string(record.time_us));
-      for (const auto& [id, name] : {std::pair(record.cubin, record.cubin_digest),
-                                     std::pair(record.default_cubin, record.default_cubin_digest)}) {
+      for (const std::string& name : {record.cubin_digest, record.default_cubin_digest}) {
         try {
-          if (id != 0) lines.insert("cubin|" + name + "|" + digest(layers.cubin(winner.layer, name)));
+          if (!name.empty()) lines.insert("cubin|" + name + "|" + digest(layers.cubin(winner.layer, name)));
         } catch (const BrokenEnvironment&) {  // damaged, and said to be
         }
       }

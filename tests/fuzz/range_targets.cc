@@ -3,7 +3,7 @@
 #include <cstdlib>
 
 #include "base/error.h"
-#include "cache/ranges.h"
+#include "cache/cache.h"
 #include "include/moetune.h"
 #include "jobs/range/solution.h"
 #include "jobs/range/state.h"
@@ -91,9 +91,9 @@ class RangesTarget : public Target {
       record.variants.push_back(testing::fake_launch(shape_of(2, 64), testing::plain_config(tile)));
     try {
       Cache::open(file_, Cache::Mode::create)
-          .put_range({kernel.name(), kernel.specialization(shape_of(2, 64)).text(),
-                      testing::fake_device().key, "sources", "nvrtc 13.0"},
-                     record);
+          .ranges.put({kernel.name(), kernel.specialization(shape_of(2, 64)).text(),
+                       testing::fake_device().key, "sources", "nvrtc 13.0"},
+                      record);
     } catch (const BrokenEnvironment&) {  // text that SQLite does not hold
       return 0;
     }

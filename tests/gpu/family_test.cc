@@ -44,7 +44,7 @@ Candidate stored_winner(const Kernel& kernel, const Problem& problem, std::uint6
       {.device = gpu(), .cache = &stored.cache, .workload = stored.workload, .compiler = &gpu_compiler()},
       {});
   REQUIRE(result.best);
-  const std::optional<WinnerRecord> winner = stored.cache.winner(stored.workload);
+  const std::optional<WinnerRecord> winner = stored.cache.winners.find(stored.workload);
   REQUIRE(winner);
   return from_winner(*winner, result.best->config);
 }

@@ -48,7 +48,7 @@ void search(Cache& cache, const Problem& problem, std::uint64_t seed) {
   const TuneResult result = tune(request,
                                  {.device = gpu(),
                                   .cache = &cache,
-                                  .workload = cache.workload(key, kernel.specialization(problem).text()),
+                                  .workload = cache.workloads.id(key, kernel.specialization(problem).text()),
                                   .compiler = &gpu_compiler()},
                                  {});
   REQUIRE(result.best);

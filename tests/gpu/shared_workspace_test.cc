@@ -110,7 +110,7 @@ void store(const std::filesystem::path& file, const Operator& of, const Config& 
   record.provenance = "{}";
   Cache cache = Cache::open(file, Cache::Mode::create);
   const WorkloadKey key{kernel.name(), problem.text(), gpu().info().key, "sources", "toolchain"};
-  cache.put_winner(cache.workload(key, kernel.specialization(problem).text()), record);
+  cache.winners.put(cache.workloads.id(key, kernel.specialization(problem).text()), record);
 }
 
 // Sums of outputs, of which any change shows.

@@ -56,7 +56,7 @@ struct Bench {
   StoredResult stored() const {
     const Cache cache = Cache::open(folder.file("cache.db"), Cache::Mode::read_only);
     StoredSpaces spaces;
-    return read_result(cache, cache.workloads().front(), spaces);
+    return read_result(cache, cache.workloads.all().front(), spaces);
   }
 };
 
@@ -136,22 +136,22 @@ TEST_CASE("beside a load nothing is calibrated") {
   CHECK_THROWS_WITH_AS(calibrate({.cache = {.path = bench.folder.file("c.db")}, .quiet_wait_s = 0}, {}),
                        doctest::Contains("somebody else is using Fake GPU 0"), BrokenEnvironment);
   const Cache cache = Cache::open(bench.folder.file("c.db"), Cache::Mode::read_only);
-  CHECK_FALSE(stored_ceilings(&cache, cache.workloads().front().key.hardware).read_tb_s);
+  CHECK_FALSE(stored_ceilings(&cache, cache.workloads.all().front().key.hardware).read_tb_s);
 }
 
 TEST_CASE(
     "of trials without a winner the best sound one counts, and a contended one only if there is no other") {
   const TemporaryFolder folder;
   Cache cache = Cache::open(folder.file("c.db"), Cache::Mode::create);
-  const std::int64_t id = cache.workload({.kernel = "another's", .problem = "n=1"});
+  const std::int64_t id = cache.workloads.id({.kernel = "another's", .problem = "n=1"});
   const auto best = [&] {
     StoredSpaces spaces;
-    return read_result(cache, cache.workloads().front(), spaces);
+    return read_result(cache, cache.workloads.all().front(), spaces);
   };
-  cache.put_trial(id, {.config = "x=1", .outcome = "ok", .time_us = 5, .contended = true});
+  cache.trials.put(id, {.config = "x=1", .outcome = "ok", .time_us = 5, .contended = true});
   CHECK(best().best_us == 5);
   CHECK(best().contended);
-  cache.put_trial(id, {.config = "x=2", .outcome = "ok", .time_us = 9});
+  cache.trials.put(id, {.config = "x=2", .outcome = "ok", .time_us = 9});
   CHECK(best().best_us == 9);
   CHECK_FALSE(best().contended);
 }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "cache/cache.h"
+#include "cache/pack.h"
 #include "cache/ranges.h"
 #include "kernels/kernel_space.h"
 #include "kernels/plan_interface.h"
@@ -37,9 +38,10 @@ class ShippedPack {
       return;
     }
     for (const PackFamily& family : pack_.manifest()->families) {
-      for (const FamilyWinner& winner : pack_.family_winners(family.kernel, family.family))
+      for (const FamilyWinner& winner : pack_.winners.of_family(family.kernel, family.family))
         check(family, winner);
-      for (const FamilyRange& range : pack_.family_ranges(family.kernel, family.family)) check(family, range);
+      for (const FamilyRange& range : pack_.ranges.of_family(family.kernel, family.family))
+        check(family, range);
     }
   }
 
@@ -54,10 +56,10 @@ class ShippedPack {
   void check(const PackFamily& family, const FamilyWinner& winner) {
     const HardwareKey& hardware = winner.workload.key.hardware;
     const std::string& problem = winner.workload.key.problem;
-    check(family, "a winner", hardware, problem, winner.config, winner.interface, winner.cubin);
+    check(family, "a winner", hardware, problem, winner.config, winner.interface, winner.cubin_digest);
     if (winner.default_config.empty()) return;
     check(family, "a default", hardware, problem, winner.default_config, winner.default_interface,
-          winner.default_cubin);
+          winner.default_cubin_digest);
   }
 
   void check(const PackFamily& family, const FamilyRange& range) {
@@ -66,7 +68,7 @@ class ShippedPack {
       if (table.cells.empty()) throw BadInput("it has no cells");
       for (const FamilyRange::Variant& variant : range.variants)
         check(family, "a cubin of a range table", range.key.hardware, table.cells.front().problem,
-              variant.config, variant.interface, variant.cubin);
+              variant.config, variant.interface, variant.cubin_digest);
       for (const RangeCell& cell : table.cells) {
         const CompileUnit unit =
             launcher(family.kernel, range.key.hardware, cell.problem, cell.config)->unit();
@@ -80,7 +82,7 @@ class ShippedPack {
 
   void check(const PackFamily& family, const std::string& what, const HardwareKey& hardware,
              const std::string& problem_text, const std::string& config, const std::string& interface,
-             std::int64_t cubin) {
+             const std::string& cubin) {
     attempt(family, what, [&] {
       const Kernel& kernel = find_kernel(family.kernel);
       const Problem problem = problem_of(kernel, problem_text);
@@ -91,7 +93,7 @@ class ShippedPack {
       made->plan(made->plan_extents(kernel.extents_of(problem)), Call{}, plan);
       if (interface_digest(made->unit(), plan) != interface)
         throw BadInput("its cubin takes other parameters than templates/" + kernel.name() + " has now");
-      require_entries(pack_.cubin(cubin), plan);
+      require_entries(pack_.winners.cubin(cubin), plan);
     });
   }
 
@@ -164,13 +166,13 @@ TEST_CASE("a pack of another parameter list is named, with what makes a new one"
   {
     const Cache from = Cache::open(shipped_packs().front(), Cache::Mode::read_only);
     const PackFamily family = from.manifest()->families.front();
-    const FamilyWinner known = from.family_winners(family.kernel, family.family).front();
-    WinnerRecord winner = from.winner(known.workload.id).value();
+    const FamilyWinner known = from.winners.of_family(family.kernel, family.family).front();
+    WinnerRecord winner = from.winners.find(known.workload.id).value();
     winner.interface = "of other parameters";
     winner.default_launch.cubin.assign(100, 0);
     Cache to = Cache::open(copy, Cache::Mode::create);
-    to.put_winner(to.workload(known.workload.key, family.family), winner);
-    to.seal("a test");
+    to.winners.put(to.workloads.id(known.workload.key, family.family), winner);
+    seal(to, "a test");
   }
   const std::string lines = ShippedPack(copy).unusable();
   fs::remove(copy);

@@ -90,27 +90,27 @@ void make_usual(Cache& cache, Random& random) {
   for (const std::string hardware : {"NVIDIA H200", "NVIDIA H100"}) {
     for (const int batch : {1, 8, 64}) {
       for (const int context : {1024, 4096, 16384, 65536}) {
-        const std::int64_t id = cache.workload(attention_key(batch, context, hardware));
-        for (int i = 0; i < 40; ++i) cache.put_trial(id, trial_of(random, i));
+        const std::int64_t id = cache.workloads.id(attention_key(batch, context, hardware));
+        for (int i = 0; i < 40; ++i) cache.trials.put(id, trial_of(random, i));
         const double time = 30 + 0.001 * batch * context;
-        if (context == 4096) cache.put_winner(id, winner_of(random, 1.2 * time, "2026-11-01T08:00:00Z"));
+        if (context == 4096) cache.winners.put(id, winner_of(random, 1.2 * time, "2026-11-01T08:00:00Z"));
         WinnerRecord winner = winner_of(random, time, "2026-11-22T08:00:00Z");
         winner.contended = context == 65536 && batch == 64;
-        cache.put_winner(id, winner);
+        cache.winners.put(id, winner);
       }
     }
-    cache.put_calibration(gpu(hardware), "read_tb_s", 4.6);
-    cache.put_calibration(gpu(hardware), "bf16_tflop_s", 790);
+    cache.trials.put_calibration(gpu(hardware), "read_tb_s", 4.6);
+    cache.trials.put_calibration(gpu(hardware), "bf16_tflop_s", 790);
   }
   WorkloadKey stale = attention_key(2, 2048);
   stale.source_digest = "yesterday";
-  cache.put_winner(cache.workload(stale), winner_of(random, 44, "2026-10-01T08:00:00Z"));
+  cache.winners.put(cache.workloads.id(stale), winner_of(random, 44, "2026-10-01T08:00:00Z"));
   const std::int64_t other =
-      cache.workload({.kernel = "saxpy", .problem = "n=1000", .hardware = gpu("NVIDIA H200")});
+      cache.workloads.id({.kernel = "saxpy", .problem = "n=1000", .hardware = gpu("NVIDIA H200")});
   for (int x = 0; x < 30; ++x) {
     TrialRecord trial = trial_of(random, x);
     trial.config = "x=" + std::to_string(x);
-    cache.put_trial(other, trial);
+    cache.trials.put(other, trial);
   }
 }
 
@@ -124,27 +124,27 @@ void make_hostile(Cache& cache, Random& random) {
                     .hardware = gpu(text),
                     .source_digest = text,
                     .toolchain = text};
-    const std::int64_t id = cache.workload(key, text);
+    const std::int64_t id = cache.workloads.id(key, text);
     for (int i = 0; i < 30; ++i) {
       TrialRecord trial = trial_of(random, i);
       trial.config = "__proto__=" + std::to_string(i % 3) + "," + (text.size() < 1000 ? text : "x") + "=" +
                      std::to_string(i);
       trial.message = text;
       if (i == 7) trial.outcome = text;
-      cache.put_trial(id, trial);
+      cache.trials.put(id, trial);
     }
     WinnerRecord winner = winner_of(random, 10, text);
     winner.config = text;
     winner.provenance = "{\"strategy\":\"</script><img src=x onerror=alert(2)>\",\"driver\":\"</style>\"}";
-    cache.put_winner(id, winner);
+    cache.winners.put(id, winner);
   }
 }
 
 void make_big(Cache& cache, Random& random) {
   for (int w = 0; w <= 30; ++w) {
-    const std::int64_t id = cache.workload(attention_key(1 + w % 5, 1024 * (1 + w / 5)));
-    for (int i = 0; i < (w == 0 ? 40'000 : 2000); ++i) cache.put_trial(id, trial_of(random, i));
-    cache.put_winner(id, winner_of(random, 20, "2026-11-22T08:00:00Z"));
+    const std::int64_t id = cache.workloads.id(attention_key(1 + w % 5, 1024 * (1 + w / 5)));
+    for (int i = 0; i < (w == 0 ? 40'000 : 2000); ++i) cache.trials.put(id, trial_of(random, i));
+    cache.winners.put(id, winner_of(random, 20, "2026-11-22T08:00:00Z"));
   }
 }
 
@@ -165,18 +165,18 @@ void make_ranges(Cache& cache, Random& random) {
       winner.timings = R"({"chained":{"time_us":10,"default_us":12,"fastest":")" + winner.config +
                        R"(","fastest_us":10},"alone":{"time_us":11,"default_us":13,"fastest":")" + fastest +
                        R"(","fastest_us":9}})";
-      cache.put_winner(cache.workload(cell), winner);
+      cache.winners.put(cache.workloads.id(cell), winner);
       const double time = 10.0 * batch;
       table.cells.push_back(
           {cell.problem, winner.config, time, 1.2 * time, batch == 64 ? time / 1.03 : time});
     }
   }
   table.certificate = RangeCertificate::of({0.001, 0.012, 0.05}, {-0.1});
-  cache.put_range(key, {.table = table.text(), .progress = "", .variants = {}});
+  cache.ranges.put(key, {.table = table.text(), .progress = "", .variants = {}});
   RangeTable hostile{.ranges = "batch=1..64", .bound = 0.02};  // other ranges are no table's
   hostile.cells = {{kMarkup, kMarkup, 10, 12, 9}};
   key.kernel = key.family = key.hardware.name = key.source_digest = kMarkup;
-  cache.put_range(key, {.table = hostile.text(), .progress = "", .variants = {}});
+  cache.ranges.put(key, {.table = hostile.text(), .progress = "", .variants = {}});
 }
 
 }  // namespace

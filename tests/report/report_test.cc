@@ -117,7 +117,7 @@ TEST_CASE("a winner that was judged otherwise than today is stale, as it is for 
     REQUIRE_FALSE(judged.empty());
     WinnerRecord winner = made.winner_record(decode_config("4"), 80, "2026-11-22T10:00:00Z");
     winner.provenance = nlohmann::json{{"strategy", "auto"}, {"judged", judged}}.dump();
-    made.cache().put_winner(made.add(decode_key()), winner);
+    made.cache().winners.put(made.add(decode_key()), winner);
     const Report report = report_of(made);
     REQUIRE(report.workloads.size() == 1);
     CHECK(mentions(report.workloads[0].stale, "its inputs, checks or references changed since") ==
@@ -262,21 +262,21 @@ TEST_CASE("of many trials the improvements, the fastest and some others are kept
 TEST_CASE("records that make no sense do no harm") {
   ReportedCache made;
   const std::int64_t id = made.add(decode_key());
-  made.cache().put_trial(
+  made.cache().trials.put(
       id, {.config = "", .outcome = "nonsense", .time_us = -1, .facts = "[[", .provenance = "7"});
-  made.cache().put_trial(id, {.config = decode_config("4"),
-                              .outcome = "ok",
-                              .time_us = 1e308,
-                              .facts = R"({"measure_s":2,"validate_s":-4,"compile_s":"x"})",
-                              .provenance = "{}"});
-  made.cache().put_trial(id, {.config = decode_config("8"),
-                              .outcome = "ok",
-                              .time_us = 120,
-                              .facts = R"({"measure_s":1e400})",
-                              .provenance = "{}"});
+  made.cache().trials.put(id, {.config = decode_config("4"),
+                               .outcome = "ok",
+                               .time_us = 1e308,
+                               .facts = R"({"measure_s":2,"validate_s":-4,"compile_s":"x"})",
+                               .provenance = "{}"});
+  made.cache().trials.put(id, {.config = decode_config("8"),
+                               .outcome = "ok",
+                               .time_us = 120,
+                               .facts = R"({"measure_s":1e400})",
+                               .provenance = "{}"});
   WinnerRecord winner = made.winner_record(decode_config("4"), 100, "yesterday");
   winner.provenance = R"({"strategy":7,"trials":"many","driver":[],"seed":1e99})";
-  made.cache().put_winner(id, winner);
+  made.cache().winners.put(id, winner);
   const Report report = report_of(made);
   REQUIRE(report.workloads.size() == 1);
   CHECK(report.workloads[0].origin.strategy.empty());
@@ -326,11 +326,11 @@ TEST_CASE("ragged cells of a range stand in the lines of the full ones whose pla
     add(3, context, ",lengths=ragged");  // one sequence and nothing else: as a batch of one
     add(context == 1024 ? 8 : 9, context, ",lengths=ragged");
   }
-  made.cache().put_range({.kernel = "decode_attention",
-                          .family = "head_dim=64",
-                          .hardware = testing::h200(),
-                          .source_digest = "sources"},
-                         {.table = table.text(), .progress = "", .variants = {}});
+  made.cache().ranges.put({.kernel = "decode_attention",
+                           .family = "head_dim=64",
+                           .hardware = testing::h200(),
+                           .source_digest = "sources"},
+                          {.table = table.text(), .progress = "", .variants = {}});
   const Report report = report_of(made);
   REQUIRE(report.ranges.size() == 1);
   REQUIRE(report.ranges[0].grids.size() == 2);

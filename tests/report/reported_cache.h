@@ -44,19 +44,19 @@ class ReportedCache {
   std::string file(const std::string& name) const { return folder_.file(name); }
 
   std::int64_t add(const WorkloadKey& key, const std::string& family = "") {
-    return cache_.workload(key, family);
+    return cache_.workloads.id(key, family);
   }
 
   void trial(std::int64_t workload, const std::string& config, double time_us,
              const std::string& outcome = "ok") {
-    cache_.put_trial(workload, {.config = config,
-                                .outcome = outcome,
-                                .time_us = time_us,
-                                .interval_low_us = 0.99 * time_us,
-                                .interval_high_us = 1.01 * time_us,
-                                .samples = 7,
-                                .facts = R"({"validate_s":0.5,"measure_s":1.5,"compile_s":3})",
-                                .provenance = "{}"});
+    cache_.trials.put(workload, {.config = config,
+                                 .outcome = outcome,
+                                 .time_us = time_us,
+                                 .interval_low_us = 0.99 * time_us,
+                                 .interval_high_us = 1.01 * time_us,
+                                 .samples = 7,
+                                 .facts = R"({"validate_s":0.5,"measure_s":1.5,"compile_s":3})",
+                                 .provenance = "{}"});
   }
 
   WinnerRecord winner_record(const std::string& config, double time_us, const std::string& stored_at) const {
@@ -75,7 +75,7 @@ class ReportedCache {
   }
   void winner(std::int64_t workload, const std::string& config, double time_us,
               const std::string& stored_at = "2026-11-22T10:00:00Z") {
-    cache_.put_winner(workload, winner_record(config, time_us, stored_at));
+    cache_.winners.put(workload, winner_record(config, time_us, stored_at));
   }
 
  private:

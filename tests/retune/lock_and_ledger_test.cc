@@ -153,7 +153,7 @@ TEST_CASE("what a night found of one configuration says nothing of another that 
   winner.time_us = winner.interval_low_us = winner.interval_high_us = 9;
   winner.provenance = R"({"driver": "of before"})";
   winner.stored_at = "2026-01-01T00:00:00Z";
-  cache.put_winner(cache.workload(key), winner);
+  cache.winners.put(cache.workloads.id(key), winner);
   const std::int64_t later = seconds_of_date("2026-01-02T00:00:00Z");
   const auto driver_then = [&](const std::string& examined) {
     Ledger ledger(folder.file("ledger.json"));

@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <ctime>
 
-#include "cache/history.h"
+#include "cache/cache.h"
 #include "retune/night.h"
 #include "retune/session_subject.h"
 #include "tests/paths.h"
@@ -100,5 +100,5 @@ TEST_CASE("a workload is retuned under the timing of the winner that a server wo
   CHECK(night.failures() == 0);
   // No probe, and no search, was of another timing.
   const Cache cache = Cache::open(nights.search().target.cache.path, Cache::Mode::read_only);
-  for (const Workload& workload : cache.workloads()) CHECK(workload.key.timing != Timing::overlapped);
+  for (const Workload& workload : cache.workloads.all()) CHECK(workload.key.timing != Timing::overlapped);
 }

@@ -3,7 +3,7 @@
 
 #include <doctest/doctest.h>
 
-#include "cache/ranges.h"
+#include "cache/cache.h"
 #include "jobs/range/served_ranges.h"
 #include "kernels/registry.h"
 #include "ranges/range_table.h"
@@ -32,11 +32,11 @@ TEST_CASE("a table stands for a list's ranges if it serves all of them, and is t
   RangeTable table{.ranges = "batch=2..64", .bound = 0.02, .kept = true};
   for (const int batch : {2, 64})
     table.cells.push_back({problem_of(batch, 64).text(), plain_config(64), 10, 12, 10});
-  cache.put_range(stored, {.table = table.text(),
-                           .progress = "",
-                           .variants = {fake_launch(problem_of(2, 64), plain_config(64))},
-                           .stored_at = "",
-                           .provenance = "{}"});
+  cache.ranges.put(stored, {.table = table.text(),
+                            .progress = "",
+                            .variants = {fake_launch(problem_of(2, 64), plain_config(64))},
+                            .stored_at = "",
+                            .provenance = "{}"});
   WorkloadKey key{"decode_attention", "over it", fake_device().key, "sources", "nvrtc 13.0"};
   key.timing = Timing::chained;
   const auto over_of_standing = [&](const std::string& over, int context = 64) -> std::string {
@@ -73,11 +73,11 @@ TEST_CASE(
                                   problem_of(9, 64), hardware));
   REQUIRE_FALSE(today.empty());
   for (const std::string& judged : {std::string("otherwise"), today, std::string()}) {
-    cache.put_range(stored, {.table = table.text(),
-                             .progress = "",
-                             .variants = {fake_launch(problem_of(2, 64), plain_config(64))},
-                             .stored_at = "",
-                             .provenance = nlohmann::json{{"judged", judged}}.dump()});
+    cache.ranges.put(stored, {.table = table.text(),
+                              .progress = "",
+                              .variants = {fake_launch(problem_of(2, 64), plain_config(64))},
+                              .stored_at = "",
+                              .provenance = nlohmann::json{{"judged", judged}}.dump()});
     const auto standing = find_standing_range(
         cache, Ledger(), key, {"decode_attention", problem_of(2, 64).text(), "batch=4..8", 1});
     REQUIRE(standing);
@@ -98,11 +98,11 @@ TEST_CASE("a table that lost much at unseen shapes is stale until a night has se
   for (const int batch : {64, 2})
     table.cells.push_back({problem_of(batch, 64).text(), plain_config(64), 10, 12, 10});
   table.certificate = RangeCertificate::of({0.5, 0.4}, {-0.1, -0.1});
-  cache.put_range(stored, {.table = table.text(),
-                           .progress = "",
-                           .variants = {fake_launch(problem_of(2, 64), plain_config(64))},
-                           .stored_at = "",
-                           .provenance = "{}"});
+  cache.ranges.put(stored, {.table = table.text(),
+                            .progress = "",
+                            .variants = {fake_launch(problem_of(2, 64), plain_config(64))},
+                            .stored_at = "",
+                            .provenance = "{}"});
   WorkloadKey key{"decode_attention", "over it", fake_device().key, "sources", "nvrtc 13.0"};
   key.timing = Timing::chained;
   const auto regret = [&](const Ledger& ledger) {

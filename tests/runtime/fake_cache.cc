@@ -89,7 +89,7 @@ void store(Cache& cache, const FakeWinner& winner) {
   record.default_time_us = 2 * winner.time_us;
   record.provenance = "{}";
   record.contended = winner.contended;
-  cache.put_winner(cache.workload(key, kernel.specialization(problem).text()), record);
+  cache.winners.put(cache.workloads.id(key, kernel.specialization(problem).text()), record);
 }
 
 void store(const std::filesystem::path& file, const std::vector<FakeWinner>& winners) {

@@ -30,11 +30,11 @@ void store_changed(const Folder& folder, const FakeWinner& winner, const Change&
   const Problem problem =
       parse_problem("decode_attention", find_kernel("decode_attention").schema(), nullptr, kProblem);
   std::string family = find_kernel("decode_attention").specialization(problem).text();
-  const FamilyWinner stored = made.family_winners("decode_attention", family).at(0);
-  WinnerRecord record = made.winner(stored.workload.id).value();
+  const FamilyWinner stored = made.winners.of_family("decode_attention", family).at(0);
+  WinnerRecord record = made.winners.find(stored.workload.id).value();
   change(record, family);
   Cache changed = Cache::open(folder / "changed.db", Cache::Mode::create);
-  changed.put_winner(changed.workload(stored.workload.key, family), record);
+  changed.winners.put(changed.workloads.id(stored.workload.key, family), record);
 }
 
 std::string default_of(const char* problem_text) {

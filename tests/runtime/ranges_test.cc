@@ -5,7 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "cache/cache_impl.h"
+#include "cache/digest_sql.h"
 #include "cache/file/database.h"
 #include "cache/pack.h"
 #include "kernels/registry.h"
@@ -48,7 +48,7 @@ void store_range(const std::filesystem::path& file, const std::string& table,
   HardwareKey hardware = fake_device().key;
   if (sm_count > 0) hardware.sm_count = sm_count;
   Cache::open(file, Cache::Mode::create)
-      .put_range({kernel.name(), family, hardware, "sources", "nvrtc 13.0", timing}, record);
+      .ranges.put({kernel.name(), family, hardware, "sources", "nvrtc 13.0", timing}, record);
 }
 
 nlohmann::json explained(const Opened& opened, moetune_family* family, std::int64_t batch,

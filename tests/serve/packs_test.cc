@@ -132,7 +132,7 @@ TEST_CASE("a cache that has lost its winners leaves service.pack, and the log sa
   const std::string bytes = read_regular_file(packs / "service.pack", kMostPackBytes);
   {
     const std::unique_ptr<Cache> all = open_or_create_cache(cache);
-    for (const Workload& workload : all->workloads()) all->forget(workload.id);
+    for (const Workload& workload : all->workloads.all()) all->workloads.forget(workload.id);
   }
   const std::string said =
       "there is no winner to export in " + cache.file().string() +

@@ -17,7 +17,7 @@ KnownKernel known(bool is_current = true) {
 FamilyRange stored(const RangeKey& key, const RangeRecord& record) {
   FamilyRange range{.key = key, .table = record.table};
   for (const StoredLaunch& variant : record.variants)
-    range.variants.push_back({variant.config, variant.interface, "digest", 1});
+    range.variants.push_back({variant.config, variant.interface, "digest"});
   range.stored_at = record.stored_at;
   return range;
 }

@@ -12,7 +12,7 @@ namespace {
 
 std::size_t to_be_retried(const TemporaryCache& stored) {
   std::size_t count = 0;
-  for (const TrialRecord& record : stored.cache.trials(stored.workload)) count += should_retry(record);
+  for (const TrialRecord& record : stored.cache.trials.of(stored.workload)) count += should_retry(record);
   return count;
 }
 
@@ -75,7 +75,7 @@ TEST_CASE("what ran since the last canary of a device that failed is run again, 
   };
   CHECK_THROWS_WITH_AS(broken.run(&stored.cache, stored.workload), doctest::Contains("the GPU itself fails"),
                        BrokenEnvironment);
-  CHECK(stored.cache.trials(stored.workload).size() == 6);
+  CHECK(stored.cache.trials.of(stored.workload).size() == 6);
   CHECK(to_be_retried(stored) == 5);
 
   Search sound;
@@ -98,7 +98,7 @@ TEST_CASE("a canary that shows that the device works settles the failures before
         ran == 4 ? 90 : 100 + static_cast<double>(ran));  // the fourth is the best, which the canary follows
   };
   CHECK_THROWS_AS(search.run(&stored.cache, stored.workload), BrokenEnvironment);
-  CHECK(stored.cache.trials(stored.workload).size() == 5);
+  CHECK(stored.cache.trials.of(stored.workload).size() == 5);
   CHECK(to_be_retried(stored) == 1);  // the fifth
 }
 
@@ -127,7 +127,7 @@ TEST_CASE(
   };
   CHECK_THROWS_WITH_AS(search("fail_at=1000,code=214"), doctest::Contains("the GPU itself fails"),
                        BrokenEnvironment);
-  const std::size_t ran = stored.cache.trials(stored.workload).size();
+  const std::size_t ran = stored.cache.trials.of(stored.workload).size();
   CHECK(ran >= 1);
   CHECK(ran < kernel.entries.size());
   const std::size_t unsure = to_be_retried(stored);

@@ -201,9 +201,9 @@ TEST_CASE("trials whose stored facts an earlier version wrote are resumed like a
   TemporaryCache stored;
   first.request.budget = 20;
   first.run(2, {}, &stored.cache, stored.workload);
-  for (TrialRecord record : stored.cache.trials(stored.workload)) {
+  for (TrialRecord record : stored.cache.trials.of(stored.workload)) {
     record.facts = R"({"static":[32,0,0]})";
-    stored.cache.put_trial(stored.workload, record);
+    stored.cache.trials.put(stored.workload, record);
   }
   const TuneResult resumed = second.run(2, {}, &stored.cache, stored.workload);
   CHECK(resumed.counts.resumed == 20);

@@ -52,7 +52,7 @@ struct Heard {
 };
 
 double stored_time(const TemporaryCache& stored, const std::string& config) {
-  for (const TrialRecord& record : stored.cache.trials(stored.workload)) {
+  for (const TrialRecord& record : stored.cache.trials.of(stored.workload)) {
     if (record.config == config) return record.time_us;
   }
   return 0;
@@ -60,7 +60,7 @@ double stored_time(const TemporaryCache& stored, const std::string& config) {
 
 std::size_t contended_trials(const TemporaryCache& stored) {
   std::size_t count = 0;
-  for (const TrialRecord& record : stored.cache.trials(stored.workload)) count += record.contended;
+  for (const TrialRecord& record : stored.cache.trials.of(stored.workload)) count += record.contended;
   return count;
 }
 
@@ -218,12 +218,12 @@ TEST_CASE("a disturbed duel is repeated, and one that cannot be quiet leaves a c
 TEST_CASE("contended trials are no history for other searches") {
   TemporaryCache stored;
   const WorkloadKey here{.kernel = "k", .problem = "n=1"}, there{.kernel = "k", .problem = "n=2"};
-  const std::int64_t other = stored.cache.workload(there);
+  const std::int64_t other = stored.cache.workloads.id(there);
   Search search;
   const auto put = [&](const Config& config, bool contended) {
     TrialResult result = timed(10);
     result.contended = contended;
-    stored.cache.put_trial(other, to_record(config, result, nullptr, {}));
+    stored.cache.trials.put(other, to_record(config, result, nullptr, {}));
   };
   put(search.space.config(0), true);
   put(search.space.config(1), true);

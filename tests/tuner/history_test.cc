@@ -22,8 +22,8 @@ LegalSpace line() {
 }
 
 void add(TemporaryCache& stored, const WorkloadKey& workload, const std::string& config, double time_us) {
-  stored.cache.put_trial(stored.cache.workload(workload),
-                         {.config = config, .outcome = "ok", .time_us = time_us});
+  stored.cache.trials.put(stored.cache.workloads.id(workload),
+                          {.config = config, .outcome = "ok", .time_us = time_us});
 }
 
 }  // namespace

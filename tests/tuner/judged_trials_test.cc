@@ -98,9 +98,9 @@ TEST_CASE("trials from before there were digests are run again once") {
   TemporaryCache stored;
   const RepairedKernel kernel;
   search(kernel, stored, true);
-  for (TrialRecord record : stored.cache.trials(stored.workload)) {
+  for (TrialRecord record : stored.cache.trials.of(stored.workload)) {
     record.provenance = R"({"strategy": "random", "seed": 1, "device": "cuda:0"})";
-    stored.cache.put_trial(stored.workload, record);
+    stored.cache.trials.put(stored.workload, record);
   }
   CHECK(search(kernel, stored) == RanAndWrong(64, 0));
   CHECK(search(kernel, stored) == RanAndWrong(0, 0));

@@ -106,7 +106,7 @@ TEST_CASE(
   CHECK(result.best->config.text() == "x=3,y=5");  // at 100 us, which no other one is below
   CHECK(search.device.verified.size() == 1);
   std::size_t implausible = 0;
-  for (const TrialRecord& record : stored.cache.trials(stored.workload)) {
+  for (const TrialRecord& record : stored.cache.trials.of(stored.workload)) {
     if (record.outcome != "implausible") continue;
     ++implausible;
     CHECK(record.time_us == 0);
@@ -128,7 +128,7 @@ TEST_CASE("what becomes implausible in the duel, or was stored before, wins noth
 
   TemporaryCache merged;
   TrialRecord record = to_record(first.space.config(0), timed(1), nullptr, {.strategy = "random", .seed = 1});
-  merged.cache.put_trial(merged.workload, record);
+  merged.cache.trials.put(merged.workload, record);
   Search second;
   second.request.budget = 64;
   second.request.least_us = 100;

@@ -24,7 +24,7 @@ struct TemporaryFile {
 struct TemporaryCache {
   TemporaryFile file;  // first: it outlives the connection
   Cache cache = Cache::open(file.path, Cache::Mode::create);
-  std::int64_t workload = cache.workload({.kernel = "k", .problem = "p"});
+  std::int64_t workload = cache.workloads.id({.kernel = "k", .problem = "p"});
 };
 
 }  // namespace moetune

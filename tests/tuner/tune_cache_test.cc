@@ -102,7 +102,7 @@ TEST_CASE("trials in the cache are told, not run again") {
   Search half;
   half.request.budget = 20;
   half.run(&stored.cache, stored.workload);
-  CHECK(stored.cache.trials(stored.workload).size() == 20);
+  CHECK(stored.cache.trials.of(stored.workload).size() == 20);
 
   Search whole, untouched;
   const TuneResult resumed = whole.run(&stored.cache, stored.workload);
@@ -115,15 +115,15 @@ TEST_CASE("trials in the cache are told, not run again") {
 
 TEST_CASE("--fresh forgets the trials of the workload and of no other") {
   TemporaryCache stored;
-  const std::int64_t other = stored.cache.workload({.kernel = "k", .problem = "q"});
+  const std::int64_t other = stored.cache.workloads.id({.kernel = "k", .problem = "q"});
   Search search;
   search.run(&stored.cache, stored.workload);
   search.run(&stored.cache, other);
   search.request.fresh = true;
   search.request.budget = 10;
   CHECK(search.run(&stored.cache, stored.workload).counts.resumed == 0);
-  CHECK(stored.cache.trials(stored.workload).size() == 10);
-  CHECK(stored.cache.trials(other).size() == 40);
+  CHECK(stored.cache.trials.of(stored.workload).size() == 10);
+  CHECK(stored.cache.trials.of(other).size() == 40);
 }
 
 TEST_CASE("a stop request ends the search after the current trial and keeps what was found") {
@@ -137,7 +137,7 @@ TEST_CASE("a stop request ends the search after the current trial and keeps what
   const TuneResult result = search.run(&stored.cache, stored.workload, stop.get_token());
   CHECK(result.interrupted);
   CHECK(result.counts.total() == 7);
-  CHECK(stored.cache.trials(stored.workload).size() == 7);
+  CHECK(stored.cache.trials.of(stored.workload).size() == 7);
   CHECK(result.best);
 }
 
@@ -185,7 +185,7 @@ TEST_CASE("what hung twice gets another try where the machine turned out to be b
       return TrialResult{.outcome = Outcome::crashed, .message = "signal 7"};
     };
     CHECK_THROWS_AS(search.run(&stored.cache, stored.workload), BrokenEnvironment);
-    CHECK(stored.cache.trials(stored.workload).size() == static_cast<std::size_t>(8 * (time + 1)));
+    CHECK(stored.cache.trials.of(stored.workload).size() == static_cast<std::size_t>(8 * (time + 1)));
   }
   Search repaired;
   repaired.request.budget = 64;
@@ -214,14 +214,14 @@ TEST_CASE("a damaged stored winner counts as absent, and the search replaces it"
   winner.time_us = 1;
   winner.plan = "{}";
   winner.cubin = {1, 2, 3};
-  stored.cache.put_winner(stored.workload, winner);
+  stored.cache.winners.put(stored.workload, winner);
   {
     sqlite3* raw = nullptr;
     REQUIRE(sqlite3_open(stored.file.path.c_str(), &raw) == SQLITE_OK);
     CHECK(sqlite3_exec(raw, "UPDATE winners SET plan = plan || ' '", nullptr, nullptr, nullptr) == SQLITE_OK);
     sqlite3_close(raw);
   }
-  REQUIRE_THROWS_AS(stored.cache.winner(stored.workload), BrokenEnvironment);
+  REQUIRE_THROWS_AS(stored.cache.winners.find(stored.workload), BrokenEnvironment);
   DoublingKernel kernel;
   Search search;
   search.request.kernel = &kernel;
@@ -240,8 +240,8 @@ TEST_CASE("a damaged stored winner counts as absent, and the search replaces it"
                                  {});
   REQUIRE(result.best);
   CHECK(phases.back() == Phase::storing);
-  REQUIRE(stored.cache.winner(stored.workload));
-  CHECK(stored.cache.winner(stored.workload)->config == result.best->config.text());
+  REQUIRE(stored.cache.winners.find(stored.workload));
+  CHECK(stored.cache.winners.find(stored.workload)->config == result.best->config.text());
 }
 
 TEST_CASE("a machine on which everything hangs ends the search after eight trials, all of them kept") {
@@ -253,5 +253,5 @@ TEST_CASE("a machine on which everything hangs ends the search after eight trial
   CHECK_THROWS_WITH_AS(search.run(&stored.cache, stored.workload), doctest::Contains("ran past its limit"),
                        BrokenEnvironment);
   CHECK(search.device.ran.size() == 8);
-  CHECK(stored.cache.trials(stored.workload).size() == 8);
+  CHECK(stored.cache.trials.of(stored.workload).size() == 8);
 }

@@ -20,7 +20,7 @@ namespace moetune {
 
 class CompilePool {
  public:
-  // A persistent store of builds (see Cache::find_build). Either may be empty.
+  // A persistent store of builds (see cache/builds.h). Either may be empty.
   struct Store {
     std::function<std::optional<Build>(const std::string& digest)> find;  // called in submit()
     std::function<void(const Build& build)> put;                          // called in flush()

@@ -25,7 +25,7 @@ std::string open_sentence(const fs::path& file, Cache::Mode mode) {
 
 // A cache with the journal of a change to it that was cut off.
 void cut_off_change(const fs::path& file) {
-  { Cache::open(file, Cache::Mode::create).workload(workload_key()); }
+  { Cache::open(file, Cache::Mode::create).workloads.id(workload_key()); }
   const pid_t killed = start([&] {
     SQLite::Database raw(file.string(), SQLite::OPEN_READWRITE);
     raw.exec("PRAGMA journal_mode = DELETE; PRAGMA cache_size = 2; PRAGMA cache_spill = 1; BEGIN IMMEDIATE");
@@ -76,7 +76,7 @@ TEST_CASE("a journal that names a super-journal is refused, and nobody's file is
 TEST_CASE("a pipe, a link or a folder beside a cache is refused at once") {
   const TempDir dir;
   const fs::path file = dir / "cache.db";
-  { Cache::open(file, Cache::Mode::create).workload(workload_key()); }
+  { Cache::open(file, Cache::Mode::create).workloads.id(workload_key()); }
   for (const char* suffix : {"-journal", "-wal", "-shm"}) {
     const fs::path odd = file.string() + suffix;
     for (int kind = 0; kind < 3; ++kind) {
@@ -98,7 +98,7 @@ TEST_CASE("a pipe, a link or a folder beside a cache is refused at once") {
 TEST_CASE("the journal of a writer at work is no change that was cut off") {
   const TempDir dir;
   const fs::path file = dir / "cache.db";
-  { Cache::open(file, Cache::Mode::create).workload(workload_key()); }
+  { Cache::open(file, Cache::Mode::create).workloads.id(workload_key()); }
   SQLite::Database writer(file.string(), SQLite::OPEN_READWRITE);
   writer.exec("PRAGMA journal_mode = DELETE; PRAGMA cache_size = 2; PRAGMA cache_spill = 1; BEGIN IMMEDIATE");
   CHECK(open_sentence(file, Cache::Mode::read_only) == "");
@@ -112,6 +112,6 @@ TEST_CASE("the lock file is not made through a link") {
   const TempDir dir;
   Cache cache = Cache::open(dir / "cache.db", Cache::Mode::create);
   fs::create_symlink(dir / "elsewhere", (dir / "cache.db").string() + "-searches");
-  cache.begin_search(cache.workload(workload_key()));
+  cache.workloads.begin_search(cache.workloads.id(workload_key()));
   CHECK_FALSE(fs::exists(dir / "elsewhere"));
 }

@@ -48,7 +48,7 @@ TEST_CASE("a network file system gets a rollback journal and a word to the user,
   const fs::path file = dir / "cache.db";
   {
     Cache cache = Cache::open(file, Cache::Mode::create);
-    cache.put_trial(cache.workload(workload_key()), trial(1));
+    cache.trials.put(cache.workloads.id(workload_key()), trial(1));
   }
   CHECK(write_version(file) == 2);
   const std::string warning = reopen(file, "NFS");
@@ -59,7 +59,7 @@ TEST_CASE("a network file system gets a rollback journal and a word to the user,
   CHECK(reopen(file, "").empty());
   CHECK(write_version(file) == 2);
   const Cache cache = Cache::open(file, Cache::Mode::read_only);
-  CHECK(cache.trials(cache.find_workload(workload_key()).value()).size() == 1);
+  CHECK(cache.trials.of(cache.workloads.find(workload_key()).value()).size() == 1);
 }
 
 TEST_CASE(
@@ -67,7 +67,7 @@ TEST_CASE(
     "told") {
   const TempDir dir;
   const Cache other = Cache::open(dir / "cache.db", Cache::Mode::create);
-  REQUIRE(other.workloads().empty());
+  REQUIRE(other.workloads.all().empty());
   const Database database(dir / "cache.db", Database::Access::read_write, std::chrono::milliseconds(50));
   const std::string sentence = broken([&] { choose_journal(database, "NFS"); });
   CHECK(sentence.find("another process has held") == 0);

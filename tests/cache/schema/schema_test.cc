@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include "cache/check.h"
 #include "cache/schema/schema_check.h"
 #include "tests/cache/support.h"
 
@@ -40,7 +41,7 @@ TEST_CASE("the schema's digest is of what the statements make, and a table of ri
   raw_sql(dir / "cache.db", "CREATE TABLE rivals (workload INTEGER REFERENCES workloads(id)) STRICT");
   CHECK(digest_of() == moetune::kSchemaDigest);
   CHECK(open_error(dir / "cache.db") == "");
-  CHECK(Cache::open(dir / "cache.db", Cache::Mode::inspect).check().empty());
+  CHECK(check_cache(Cache::open(dir / "cache.db", Cache::Mode::inspect)).empty());
 }
 
 TEST_CASE("an older schema is refused in one sentence that says how its winners come over") {

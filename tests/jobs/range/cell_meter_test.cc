@@ -137,7 +137,7 @@ TEST_CASE("what a cell ran since the last canary of a device that failed is run 
     } else {
       meter.measure({{cubins_of(session, meter).begin()->second, {}}}, meter.brief(), cell);
     }
-    const auto trials = session.cache()->trials(*session.cache()->find_workload(session.key()));
+    const auto trials = session.cache()->trials.of(*session.cache()->workloads.find(session.key()));
     return std::pair(trials.size(), std::ranges::count_if(trials, should_retry));
   };
   CHECK(measure(2) == std::pair<std::size_t, std::ptrdiff_t>(2, 2));
@@ -166,7 +166,7 @@ TEST_CASE("a cubin that is clearly slower than a cell's best gets no more than i
     MeasuredCell cell{.problem = session.problem().text()};
     meter.measure({{fast, {}}, {slow, {}}}, effort, cell);
     const std::vector<TrialRecord> trials =
-        session.cache()->trials(*session.cache()->find_workload(session.key()));
+        session.cache()->trials.of(*session.cache()->workloads.find(session.key()));
     return std::ranges::count_if(trials, [&](const TrialRecord& one) {
       return meter.cubin_of(session.space_file()->parse_config(one.config)) == slow;
     });

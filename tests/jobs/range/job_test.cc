@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/regular_file.h"
 #include "cache/cache.h"
+#include "cache/check.h"
 #include "cache/ranges.h"
 #include "jobs/range/solution.h"
 #include "jobs/range/state.h"
@@ -56,17 +57,17 @@ TEST_CASE(
   CHECK_FALSE(result.stored);  // nothing was compiled
   CHECK_FALSE(result.interrupted);
   const Cache cache = Cache::open(request.target.cache.path, Cache::Mode::read_only);
-  REQUIRE(cache.ranges().size() == 1);
-  CHECK(RangeTable::parse(cache.ranges()[0].table, "the table") == result.table);
+  REQUIRE(cache.ranges.all().size() == 1);
+  CHECK(RangeTable::parse(cache.ranges.all()[0].table, "the table") == result.table);
   // Defaults' cubins were measured like the pool wherever there was a search.
-  RangeState state = RangeState::parse(cache.range_progress(cache.ranges()[0].key));
+  RangeState state = RangeState::parse(cache.ranges.progress(cache.ranges.all()[0].key));
   std::erase_if(state.cells, [](const MeasuredCell& cell) { return !cell.searched; });
   const std::vector<std::string> choosable = choosable_cubins(state);
   CHECK(choosable.size() > state.cubins.size());
   for (const MeasuredCell& cell : state.cells) {
     for (const std::string& name : choosable) CHECK(cell.cubins.contains(name));
   }
-  CHECK(cache.check().empty());
+  CHECK(check_cache(cache).empty());
 }
 
 TEST_CASE("equal searches give equal tables, and a search that is done does nothing again") {
@@ -122,7 +123,7 @@ TEST_CASE("a search that was stopped anywhere leaves a sound table, and goes on 
         search_range(stopped, {.events = {.listener = listener}, .stop = stop.get_token()});
     if (part.interrupted) CHECK(ended == after);
     for (const RangeCell& cell : part.table.cells) CHECK(cell.time_us <= cell.default_us);
-    CHECK(Cache::open(stopped.target.cache.path, Cache::Mode::read_only).check().empty());
+    CHECK(check_cache(Cache::open(stopped.target.cache.path, Cache::Mode::read_only)).empty());
   }
   CHECK((text_without_time(stopped, search_range(stopped, {})) == expected));
 }
@@ -165,12 +166,12 @@ TEST_CASE("an unseen shape's own search has as many trials as are asked for") {
   REQUIRE_FALSE(result.unseen.empty());
   const Cache cache = Cache::open(request.target.cache.path, Cache::Mode::read_only);
   std::size_t seen = 0;
-  for (const Workload& workload : cache.workloads()) {
+  for (const Workload& workload : cache.workloads.all()) {
     const bool is_unseen =
         std::ranges::find(result.unseen, workload.key.problem, &UnseenShape::problem) != result.unseen.end();
     if (!is_unseen) continue;
     ++seen;
-    CHECK(cache.trials(workload.id).size() == 3);
+    CHECK(cache.trials.of(workload.id).size() == 3);
   }
   CHECK(seen == result.unseen.size());
 }
@@ -220,8 +221,8 @@ TEST_CASE("progress that is damaged is left out with a warning, and the range is
   };
   {
     Cache cache = Cache::open(file, Cache::Mode::read_write);
-    const FamilyRange stored = cache.ranges().at(0);
-    cache.put_range(stored.key, {.table = stored.table, .progress = "{\"moetune_range_progress\":1}"});
+    const FamilyRange stored = cache.ranges.all().at(0);
+    cache.ranges.put(stored.key, {.table = stored.table, .progress = "{\"moetune_range_progress\":1}"});
   }
   search_again("the progress of a range search is of another moetune");
   search_again("");

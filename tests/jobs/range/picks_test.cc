@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <set>
 
-#include "cache/ranges.h"
+#include "cache/cache.h"
 #include "kernels/registry.h"
 #include "search/random.h"
 #include "tests/runtime/fake_cache.h"
@@ -77,8 +77,8 @@ TEST_CASE("a certificate and a server pick the same at two thousand random shape
   store(folder / "cache.db", {{.problem = first.text(), .config = plain_config(64)}});
   const std::string family = kernel.specialization(first).text();
   Cache::open(folder / "cache.db", Cache::Mode::read_write)
-      .put_range({kernel.name(), family, fake_device().key, "sources", "nvrtc 13.0", Timing::overlapped},
-                 record);
+      .ranges.put({kernel.name(), family, fake_device().key, "sources", "nvrtc 13.0", Timing::overlapped},
+                  record);
   const Opened opened({folder / "cache.db"});
   moetune_family* const served = opened.family("group=4,head_dim=64,page=16");
   REQUIRE(opened.warnings().find("range table") == std::string::npos);

@@ -35,7 +35,7 @@ void write_steep_range(const std::filesystem::path& folder) {
 
 RangeState stored_progress(const RangeRequest& request) {
   const Cache cache = Cache::open(request.target.cache.path, Cache::Mode::read_only);
-  return RangeState::parse(cache.range_progress(cache.ranges().at(0).key));
+  return RangeState::parse(cache.ranges.progress(cache.ranges.all().at(0).key));
 }
 
 RangeResult search_until(const RangeRequest& request, std::size_t trials) {
@@ -112,8 +112,8 @@ TEST_CASE("what was withdrawn stays so when the search goes on, and no cell is m
   known.cells.back().unreachable = "too little memory";
   {
     Cache cache = Cache::open(request.target.cache.path, Cache::Mode::read_write);
-    const FamilyRange stored = cache.ranges().at(0);
-    cache.put_range(stored.key, {.table = stored.table, .progress = known.text()});
+    const FamilyRange stored = cache.ranges.all().at(0);
+    cache.ranges.put(stored.key, {.table = stored.table, .progress = known.text()});
   }
   const RangeResult after = search_range(request, {});
   CHECK(after.table.cells.size() == before.table.cells.size());
@@ -134,8 +134,8 @@ TEST_CASE("a certificate is of no choices that came after it, wherever a search 
   for (std::size_t i = 0; i < 2; ++i) known.cells[i] = {.problem = known.cells[i].problem};
   {
     Cache cache = Cache::open(request.target.cache.path, Cache::Mode::read_write);
-    const FamilyRange stored = cache.ranges().at(0);
-    cache.put_range(stored.key, {.table = stored.table, .progress = known.text()});
+    const FamilyRange stored = cache.ranges.all().at(0);
+    cache.ranges.put(stored.key, {.table = stored.table, .progress = known.text()});
   }
   CHECK(search_until(request, 0).table.certificate.shapes == before.table.certificate.shapes);
   std::stop_source stop;

@@ -46,7 +46,7 @@ struct StoreCase {
            double time_us = 10) {
     store.put({.ranges = over}, table_of(cells, over, time_us), {one_variant(), "{}"}, stage);
   }
-  RangeTable table() { return RangeTable::parse(cache.ranges().at(0).table, "the table"); }
+  RangeTable table() { return RangeTable::parse(cache.ranges.all().at(0).table, "the table"); }
 };
 
 constexpr auto kUnderWay = RangeStore::Stage::under_way, kTimeIsUp = RangeStore::Stage::time_is_up,
@@ -73,7 +73,7 @@ TEST_CASE(
   at.put(wider, 9, kWider, kUnderWay);
   CHECK(at.table().ranges == kRange);
   CHECK_FALSE(wider.is_stored());
-  CHECK(at.cache.range_progress(stored_key()).find(kWider) != std::string::npos);  // which is kept
+  CHECK(at.cache.ranges.progress(stored_key()).find(kWider) != std::string::npos);  // which is kept
   at.put(wider, 4, kWider, kTimeIsUp);
   CHECK(at.table().ranges == kRange);
   at.put(wider, 5, kWider, kTimeIsUp);

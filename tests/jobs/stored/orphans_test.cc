@@ -32,14 +32,14 @@ TEST_CASE(
   Cache cache = Cache::open(folder.file("cache.db"), Cache::Mode::create);
   const std::string today = kernel_source_digest("decode_kernel"), tuned = problem("elements=1024"),
                     untuned = problem("elements=2048");
-  const std::int64_t current = cache.workload(key(tuned, today));
-  cache.workload(key(untuned, today));  // was searched, and has no winner
+  const std::int64_t current = cache.workloads.id(key(tuned, today));
+  cache.workloads.id(key(untuned, today));  // was searched, and has no winner
   WinnerRecord winner;
   winner.config = "threads=128";
   winner.plan = "{}";
   winner.cubin = {1};
   winner.time_us = 1;
-  cache.put_winner(current, winner);
+  cache.winners.put(current, winner);
   WorkloadKey recorded = key(tuned, "older");
   recorded.hardware.origin = "replay:0123";
   WorkloadKey elsewhere = key(tuned, "older");

@@ -1,0 +1,56 @@
+#include "cache/cubins.h"
+
+#include "base/digest.h"
+
+namespace moetune {
+namespace {
+
+// The cubin of that digest, if it is stored and sound; else 0.
+std::int64_t find_cubin(const Database& database, const std::string& name) {
+  Query row = database.query("SELECT id, frame, bytes, digest FROM cubins WHERE digest = ?", name);
+  return row.step() && unpacked(row, 1) ? row.integer(0) : 0;
+}
+
+}  // namespace
+
+std::optional<Blob> unpacked(const Query& row, int column) {
+  std::optional<Blob> cubin = decompress(row.bytes(column), row.integer(column + 1));
+  if (cubin && digest(*cubin) != row.text(column + 2)) return std::nullopt;
+  return cubin;
+}
+
+std::int64_t store_cubin(const Database& database, const StoredLaunch& launch) {
+  if (launch.config.empty()) return 0;
+  const std::string name = digest(launch.cubin);
+  if (const std::int64_t known = find_cubin(database, name); known != 0) return known;
+  // A damaged frame under this digest would stay; the sound one takes its place.
+  database.run(
+      "INSERT INTO cubins (digest, frame, bytes) VALUES (?, ?, ?)"
+      " ON CONFLICT (digest) DO UPDATE SET frame = excluded.frame, bytes = excluded.bytes",
+      name, compress(launch.cubin), static_cast<std::int64_t>(launch.cubin.size()));
+  return find_cubin(database, name);
+}
+
+void drop_unused(const Database& database, const std::vector<std::int64_t>& rows) {
+  for (const std::int64_t row : rows) {
+    database.run(
+        "DELETE FROM cubins WHERE id = ?1 AND NOT EXISTS (SELECT 1 FROM winners WHERE cubin = ?1)"
+        " AND NOT EXISTS (SELECT 1 FROM winners WHERE fallback_cubin = ?1)"
+        " AND NOT EXISTS (SELECT 1 FROM history WHERE cubin = ?1)"
+        " AND NOT EXISTS (SELECT 1 FROM history WHERE fallback_cubin = ?1)"
+        " AND NOT EXISTS (SELECT 1 FROM range_cubins WHERE cubin = ?1)"
+        " AND NOT EXISTS (SELECT 1 FROM range_history_cubins WHERE cubin = ?1)",
+        row);
+  }
+}
+
+Blob read_cubin(const Database& database, const std::string& digest) {
+  Query row = database.query("SELECT frame, bytes, digest FROM cubins WHERE digest = ?", digest);
+  if (row.step()) {
+    if (std::optional<Blob> cubin = unpacked(row, 0)) return *std::move(cubin);
+  }
+  throw BrokenEnvironment("cubin " + digest + " in " + database.path().string() +
+                          " is damaged (it does not match its digest) or gone");
+}
+
+}  // namespace moetune

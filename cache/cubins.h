@@ -1,0 +1,29 @@
+// The cubins that winners and range tables share, as rows of a cache file. For cache/ alone; stateless.
+#pragma once
+
+#include <string>
+
+#include "cache/file/database.h"
+#include "cache/winners.h"
+
+namespace moetune {
+
+// The row of a launch's cubin, stored if it is new; 0 for a launch that has none. Within a transaction.
+std::int64_t store_cubin(const Database& database, const StoredLaunch& launch);
+
+// Throws BrokenEnvironment if it is not there or does not match its digest.
+Blob read_cubin(const Database& database, const std::string& digest);
+
+// From the columns frame, bytes and digest that begin at `column`; nullopt if they do not agree.
+std::optional<Blob> unpacked(const Query& row, int column);
+
+// Removes those of these rows that nothing has any more. Within a transaction.
+void drop_unused(const Database& database, const std::vector<std::int64_t>& rows);
+// Removes all cubins that nothing has any more.
+inline constexpr const char* kDropUnusedCubins =
+    "DELETE FROM cubins WHERE id NOT IN (SELECT cubin FROM winners UNION ALL"
+    " SELECT fallback_cubin FROM winners WHERE fallback_cubin IS NOT NULL UNION ALL SELECT cubin FROM history"
+    " UNION ALL SELECT fallback_cubin FROM history WHERE fallback_cubin IS NOT NULL"
+    " UNION ALL SELECT cubin FROM range_cubins UNION ALL SELECT cubin FROM range_history_cubins)";
+
+}  // namespace moetune
