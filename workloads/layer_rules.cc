@@ -296,16 +296,20 @@ ExpertLayerCount count_ids(const JsonPlace& found, std::int64_t layers) {
 // A field is a rule that is not known if its name has a word of each list.
 constexpr auto kAttentionWords = std::to_array<std::string_view>(
     {"sliding", "window", "attention", "attn", "swa", "layer_type", "block_type", "hybrid", "local_layer",
-     "global_layer", "full_layer", "mamba", "linear"});
+     "global_layer", "full_layer", "mamba", "ssm", "linear", "head"});
+// Words of fields that matter to every layer's attention, whatever else the name says.
+constexpr auto kDecisiveWords =
+    std::to_array<std::string_view>({"window", "local_attention", "mamba", "ssm"});
 constexpr auto kExpertWords =
     std::to_array<std::string_view>({"moe", "expert", "sparse", "dense_layer", "mlp_layer"});
 constexpr auto kRuleWords = std::to_array<std::string_view>(
-    {"pattern", "types", "type_list", "layers", "interval", "every", "period", "freq", "_ids", "idx",
-     "indices", "enum", "schedule", "offset", "step", "skip", "stride"});
+    {"pattern", "types", "type_list", "layers", "interval", "every",  "period", "freq",
+     "_ids",    "idx",   "indices",   "enum",   "schedule", "offset", "step",   "skip",
+     "stride",  "range", "layout",    "start",  "first",    "last"});
 // Words in names that look like a rule and do not say which layers are of which kind.
 constexpr auto kOtherWords = std::to_array<std::string_view>(
     {"mtp", "nextn", "num_experts", "rope", "loss", "vision", "audio", "index_", "cache", "time_step",
-     "num_sparse_", "intermediate", "shared", "share_expert", "limit", "topk", "top_k"});
+     "num_sparse_", "intermediate", "shared", "share_expert", "limit", "topk", "top_k", "dtype"});
 
 template <typename Words>
 bool has_one_of(std::string_view name, const Words& words) {
@@ -314,19 +318,28 @@ bool has_one_of(std::string_view name, const Words& words) {
 }
 
 // Rules that need code of their own.
-constexpr auto kOtherRules =
-    std::to_array<std::string_view>({"mlp_only_layers", "encoder_sparse_step",
-                                     "num_attention_heads_per_layer", "prefix_dense_sliding_window_pattern"});
+constexpr auto kOtherRules = std::to_array<std::string_view>(
+    {"mlp_only_layers", "encoder_sparse_step", "num_attention_heads_per_layer",
+     "num_key_value_heads_per_layer", "prefix_dense_sliding_window_pattern"});
 
-bool is_known_rule(std::string_view key) {
+bool fits(const ExpertRule& rule, const nlohmann::json& value) {
+  return value.is_array() || (rule.form != ExpertForm::flags && value.is_string());
+}
+bool fits(const KindRule& rule, const nlohmann::json& value) { return fits(rule.form, value); }
+bool fits(const StepField&, const nlohmann::json& value) { return value.is_number(); }
+
+// A rule in a form that no row has is not known either.
+bool is_known_rule(std::string_view key, const nlohmann::json& value) {
   const auto has_it = [&](const auto& table) {
     return std::any_of(table.begin(), table.end(), [&](const auto& rule) {
       if constexpr (requires { rule.offset; })
-        return rule.path == key || rule.offset == key;
-      else
-        return rule.path == key;
+        if (rule.offset == key) return true;
+      return rule.path == key && fits(rule, value);
     });
   };
+  const bool says_kinds = std::any_of(kKindRules.begin(), kKindRules.end(),
+                                      [&](const KindRule& rule) { return rule.path == key; });
+  if (says_kinds && !is_fact_name(key)) return has_it(kKindRules);
   return is_fact_name(key) || has_it(kKindRules) || has_it(kExpertRules) || has_it(kSteps) ||
          std::find(kOtherRules.begin(), kOtherRules.end(), key) != kOtherRules.end();
 }
@@ -419,6 +432,7 @@ std::optional<ExpertLayerCount> expert_layers_listed(const ModelFields& fields, 
 }
 
 std::vector<bool> sparse_by_steps(const ModelFields& fields, std::int64_t layers) {
+  refuse_unknown_rules(fields, RulesOf::experts);
   std::vector<bool> sparse(static_cast<std::size_t>(layers), true);
   const std::int64_t first = first_number(fields, Fact::first_sparse, 0),
                      last = first_number(fields, Fact::last_sparse, layers - 1);
@@ -438,21 +452,21 @@ std::vector<bool> sparse_by_steps(const ModelFields& fields, std::int64_t layers
   if (const auto dense = fields.find("mlp_only_layers"))
     for (const JsonPlace& layer : dense->elements(kMostModelLayers))
       sparse[static_cast<std::size_t>(layer.integer(0, layers - 1))] = false;
-  refuse_unknown_rules(fields, RulesOf::experts);
   return sparse;
 }
 
 void refuse_unknown_rules(const ModelFields& fields, RulesOf layers) {
   const auto count = static_cast<std::size_t>(fields.number(Fact::layers).value_or(0));
   for (const auto& [key, place] : fields.object().members(kMostModelLayers)) {
-    const bool is_about =
-        layers == RulesOf::attention ? has_one_of(key, kAttentionWords) : has_one_of(key, kExpertWords);
+    const nlohmann::json& value = place.value();
+    const bool is_attention = layers == RulesOf::attention;
+    const bool is_each = value.is_array() && !value.empty() && value.size() == count;  // of each layer
+    const bool is_about = (is_attention ? has_one_of(key, kAttentionWords) : has_one_of(key, kExpertWords)) ||
+                          (is_attention && is_each && value.front().is_object());
     if (!is_about || has_one_of(key, kOtherWords)) continue;
-    const bool is_window = layers == RulesOf::attention && key.find("window") != std::string::npos;
-    const bool is_each =
-        place.value().is_array() && place.value().size() == count;  // something of each layer
-    if (!is_window && !is_each && !has_one_of(key, kRuleWords)) continue;
-    if (!is_known_rule(key) && says_something(place.value()))
+    const bool is_decisive = is_attention && has_one_of(key, kDecisiveWords);
+    if (!is_decisive && !is_each && !has_one_of(key, kRuleWords)) continue;
+    if (!is_known_rule(key, value) && says_something(value))
       throw NotUnderstood{shortened(key, kLongestShownKind) + " is not understood"};
   }
 }

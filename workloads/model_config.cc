@@ -28,9 +28,10 @@ constexpr auto kLanguageModels = std::to_array<std::string_view>(
 struct RopeType {
   std::string_view name;
   bool stretches;  // by a factor, from the original length
+  bool needs_original = false;
 };
-constexpr auto kRopeTypes = std::to_array<RopeType>({{"yarn", true},
-                                                     {"deepseek_yarn", true},
+constexpr auto kRopeTypes = std::to_array<RopeType>({{"yarn", true, true},
+                                                     {"deepseek_yarn", true, true},
                                                      {"linear", true},
                                                      {"dynamic", true},
                                                      {"default", false},
@@ -178,7 +179,11 @@ std::optional<double> ConfigReader::stretched(const JsonPlace& rope) {
   if (known == kRopeTypes.end())
     note("contexts end where max_position_embeddings says: the rope type is not known" + type->shown());
   const auto factor = fields.find("factor"), original = fields.find("original_max_position_embeddings");
-  if (known == kRopeTypes.end() || !known->stretches || !factor || !original) return std::nullopt;
+  if (known == kRopeTypes.end() || !known->stretches || !factor) return std::nullopt;
+  if (known->needs_original && !original)
+    note("contexts end where max_position_embeddings says: " + name +
+         " lacks original_max_position_embeddings, from which its factor counts");
+  if (!original) return std::nullopt;
   return factor->positive() * original->positive();
 }
 
@@ -220,7 +225,8 @@ void ConfigReader::add_attention(ModelLayer layer, std::int64_t count) {
   if (layer.latent > 0)
     return note("decode and prefill of " + layers +
                 ": attention over a compressed latent (MLA) has no kernel");
-  if (slides && !fields_.find(Fact::window)) fields_.needed(Fact::window);
+  if (slides && !fields_.find(Fact::window))
+    return note("decode and prefill of " + layers + ": sliding_window does not say how much they see");
   if (layer.head_dim == 0) {
     const std::int64_t hidden = fields_.needed(Fact::hidden);
     if (hidden % layer.q_heads != 0)

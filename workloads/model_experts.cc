@@ -4,10 +4,13 @@
 #include <array>
 #include <optional>
 
+#include "base/utf8.h"
 #include "workloads/model_layers.h"
 
 namespace moetune {
 namespace {
+
+constexpr std::size_t kLongestShownName = 100;
 
 // Names of ways to score, in model files and as the router has them.
 struct ScoreName {
@@ -204,9 +207,23 @@ std::string why_left_out(Read read) {
   }
 }
 
+// Refuses a model that seems to count its experts under a name that is not known, itself or in an object of its own.
+void refuse_other_counts(const JsonPlace& object, const std::string& inside) {
+  for (const auto& [key, place] : object.members(kMostModelLayers)) {
+    const std::string path = inside + key;
+    const nlohmann::json& value = place.value();
+    if (value.is_object() && inside.empty()) refuse_other_counts(place, path + ".");
+    const bool counts = (value.is_number() && value > 1) || (value.is_array() && !value.empty());
+    if (counts && path.find("expert") != std::string::npos)
+      throw NotUnderstood{shortened(path, kLongestShownName) + " is not understood"};
+  }
+}
+
 // Their number, and how many a token gets; false if there is nothing to serve.
 bool read_counts(ExpertLayers& experts, const ModelFields& fields, std::vector<std::string>& notes) {
-  const std::int64_t count = fields.number(Fact::experts).value_or(0);
+  const std::optional<std::int64_t> said = fields.number(Fact::experts);
+  const std::int64_t count = said.value_or(0);
+  if (!said) refuse_other_counts(fields.object(), "");
   if (count <= 1 || fields.flag(Fact::uses_experts) == false) {
     notes.push_back("it has no experts, and so no workload that moves tokens to them");
     return false;

@@ -20,6 +20,10 @@ constexpr auto kFamilies = std::to_array<ModelFamily>({
     {.types =
          "llama mistral qwen2 qwen3 olmo2 phi3 seed_oss arcee apertus ernie4_5 glm4 internlm3 granite hunyuan_v1_dense "
          "smollm3"},
+    {.types =
+         "bert roberta xlm-roberta camembert modernbert distilbert electra albert deberta deberta-v2 nomic_bert",
+     .attention = "attention to tokens behind a token"},
+    {.types = "bloom", .attention = "attention with a bias by distance"},
     {.types = "gemma2", .mixed = true, .kinds = "sliding_window_pattern", .interval = 2},
     {.types = "gemma3 gemma3_text", .mixed = true, .kinds = "sliding_window_pattern", .interval = 6},
     {.types = "cohere2 exaone4 olmo3", .mixed = true, .kinds = "sliding_window_pattern", .interval = 4},

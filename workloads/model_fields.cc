@@ -13,9 +13,12 @@ struct FactNames {
 
 const std::vector<FactNames>& fact_names() {
   static const std::vector<FactNames> all = {
-      {Fact::layers, false, {"num_hidden_layers", "n_layers", "n_layer", "num_layers", "decoder_layers"}},
-      {Fact::hidden, true, {"hidden_size", "d_model", "dim", "n_embd"}},
-      {Fact::q_heads, true, {"num_attention_heads", "n_heads", "n_head", "num_heads"}},
+      {Fact::layers,
+       false,
+       {"num_hidden_layers", "n_layers", "n_layer", "num_layers", "decoder_layers",
+        "num_transformer_layers"}},
+      {Fact::hidden, true, {"hidden_size", "d_model", "dim", "n_embd", "model_dim"}},
+      {Fact::q_heads, true, {"num_attention_heads", "n_heads", "n_head", "num_heads", "num_query_heads"}},
       {Fact::kv_heads,
        true,
        {"num_key_value_heads", "n_kv_heads", "num_kv_heads", "num_attention_groups", "attn_config.kv_n_heads",
@@ -26,7 +29,7 @@ const std::vector<FactNames>& fact_names() {
       {Fact::context,
        false,
        {"max_position_embeddings", "max_seq_len", "model_max_length", "max_position_embedding",
-        "max_sequence_length", "n_positions", "seq_length"}},
+        "max_sequence_length", "n_positions", "seq_length", "max_context_length"}},
       {Fact::window, false, {"sliding_window", "sliding_window_size"}},
       {Fact::experts,
        true,

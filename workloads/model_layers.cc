@@ -79,12 +79,15 @@ void set_heads(std::vector<ModelLayer>& all, const ModelFields& fields) {
       for (std::size_t l = 0; l < all.size(); ++l) all[l].*value = (*each)[l];
   };
   set(Fact::q_heads, &ModelLayer::q_heads, 1);
-  if (const auto each = fields.find("num_attention_heads_per_layer")) {
+  set(Fact::kv_heads, &ModelLayer::kv_heads, 1);
+  for (const auto& [path, value] : {std::pair("num_attention_heads_per_layer", &ModelLayer::q_heads),
+                                    {"num_key_value_heads_per_layer", &ModelLayer::kv_heads}}) {
+    const auto each = fields.find(path);
+    if (!each) continue;
     const std::vector<JsonPlace> list = fields.layer_list(*each, layers);
-    for (std::size_t l = 0; l < all.size(); ++l) all[l].q_heads = list[l].integer(1, kMostModelExtent);
+    for (std::size_t l = 0; l < all.size(); ++l) all[l].*value = list[l].integer(1, kMostModelExtent);
   }
   if (all.front().q_heads == 0) fields.needed(Fact::q_heads);
-  set(Fact::kv_heads, &ModelLayer::kv_heads, 1);
   set(Fact::head_dim, &ModelLayer::head_dim);
   set(Fact::value_dim, &ModelLayer::value_dim);
   set(Fact::latent, &ModelLayer::latent);

@@ -32,6 +32,23 @@ TEST_CASE("names of counts, and a list of equal numbers") {
   check_notes(none.notes, {"how many of its 64 experts a token gets is not said"});
 }
 
+TEST_CASE("a model that counts its experts under another name is not said to have none") {
+  const auto notes = [](const std::string& fields) {
+    const std::string layers =
+        R"({"model_type": "llama", "num_hidden_layers": 4, "hidden_size": 2048, "num_attention_heads": 16, )";
+    return lines_of(parse_model_config(layers + fields + "}", "c.json")).notes;
+  };
+  const std::string left_out = "no workload moves tokens to its experts: ";
+  check_notes(notes(R"("n_experts": 64)"), {left_out + "n_experts is not understood"});
+  check_notes(notes(R"("expert_count": [64, 64, 64, 64])"), {left_out + "expert_count is not understood"});
+  check_notes(notes(R"("moe_config": {"num_experts": 64})"),
+              {left_out + "moe_config.num_experts is not understood"});
+  const std::string none = "it has no experts";
+  for (const char* dense : {R"("num_experts": 0, "num_experts_per_tok": 2)", R"("num_local_experts": 1)",
+                            R"("n_experts": null, "expert_parallel": 1, "experts_implementation": "eager")"})
+    check_notes(notes(dense), {none});
+}
+
 TEST_CASE("how a token chooses its experts") {
   const std::string shape = "12 router experts=64,top_k=6,";
   const auto rule = [&](const std::string& fields, const std::string& router) {
