@@ -82,7 +82,7 @@ class CacheReader {
 };
 
 void CacheReader::take_objective(const JsonField& field) {
-  if (field.kind != JsonField::Kind::text) return;
+  if (field.kind != JsonField::Kind::text || field.text.empty()) return;
   if (std::find(stated_.names.begin(), stated_.names.end(), field.text) != stated_.names.end()) return;
   if (stated_.names.size() == StatedObjectives::kMost) fail("it has more than 1024 objectives");
   stated_.names.push_back(field.text);
@@ -126,7 +126,8 @@ void CacheReader::read_header() {
     fail("neither a moetune recording nor a Kernel Tuner cache: it has no tune_params_keys");
   for (const std::string& name : names_) stated_.units.erase(name);
   if (stated_.names.empty()) stated_.names.push_back("time");
-  for (const std::string& name : stated_.names) stated_.units.emplace(name, "");
+  // A file whose every row failed has no times; of another objective that no row has, the search would say nothing.
+  if (stated_.names.front() == "time") stated_.units.emplace("time", "");
   if (const auto time = stated_.units.find("time"); time != stated_.units.end()) time->second = "ms";
   for (std::size_t i = 0; i < std::min(stated_.names.size(), larger_.size()); ++i)
     if (larger_[i]) stated_.larger_is_better[stated_.names[i]] = *larger_[i];

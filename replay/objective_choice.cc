@@ -111,6 +111,8 @@ Objective choose_objective(const std::string& wanted, const StatedObjectives& st
   std::optional<bool> larger = take_direction(objective.name);
   if (objective.name == kAnyObjective) {
     objective.name = stated.names.empty() ? "time" : stated.names.front();
+    if (!stated.units.contains(objective.name) && !stated.units.empty())
+      objective.name = stated.units.begin()->first;
     larger = false;
   }
   if (objective.name.empty()) objective.name = only_name(stated, std::string(file));

@@ -193,7 +193,7 @@ ResultFile T4Reader::read(const std::string& wanted) {
                   }});
   if (number_ == 0) throw BadInput(std::string(file_) + ": it holds no result");
   if (stated_.names.empty()) stated_.names.push_back("time");
-  for (const std::string& objective : stated_.names) stated_.units.emplace(objective, "");
+  if (stated_.names.front() == "time") stated_.units.emplace("time", "");
   const auto time = stated_.units.find("time");
   if (time != stated_.units.end() && time->second.empty()) time->second = time_unit_;
   found_.objective = choose_objective(wanted, stated_, file_);

@@ -261,6 +261,7 @@ TEST_CASE("the file's own objective is taken, in its own direction, or refused b
   };
   CHECK(own("").objective->name == "time");
   CHECK(own(R"("objective": null,)").objective->name == "time");
+  CHECK(own(R"("objective": "",)").objective->name == "time");
   CHECK(own(R"("objective": "GFLOP/s",)").objective->best == 8);
   CHECK(own(R"("objective": "GFLOP/s", "objective_higher_is_better": null,)").objective->best == 8);
   CHECK(own(R"("objective": ["energy"],)").objective->best == 1);
@@ -272,6 +273,9 @@ TEST_CASE("the file's own objective is taken, in its own direction, or refused b
       "speed:min the smallest");
   CHECK(parse_recording(cache_of(rows, R"("objective": "speed",)"), "r.json", "speed:min").objective->best ==
         5);
+  CHECK(
+      read_error(cache_of(rows, R"("objective": "watts", "objective_higher_is_better": false,)")) ==
+      "objective: no row of r.json has a figure 'watts'; unknown figure 'watts'; known: GFLOP/s, energy, speed, time");
   CHECK(
       read_error(cache_of(rows), "x:min") ==
       "objective: no row of r.json has a figure 'x'; unknown figure 'x'; known: GFLOP/s, energy, speed, time");
