@@ -87,6 +87,7 @@ Document range_data(const Report& report, const RangeReport& range, std::size_t 
           {"stored_at", page_text(range.stored_at, text)},
           {"cubins", range.cubins},
           {"total", table.cells.size()},
+          {"folded", range.folded},
           {"worst_cell", page_number(table.worst_cell())},
           {"certificate",
            {seen.shapes, page_number(seen.median), page_number(seen.p95), page_number(seen.worst),

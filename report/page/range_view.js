@@ -105,6 +105,8 @@ function rangeTable(range) {
       'Contended: somebody else used the GPU meanwhile, so no server uses this table.'),
     range.inherited_by.length > 0 && element('p', { class: 'note' }, `Inherited by ${range.inherited_by.join(', ')}.`),
     certificateTable(range),
+    range.folded > 0 && element('p', { class: 'note' },
+      `${counted(range.folded, 'shape')} searched for this table alone; moetune report --csv has their rows.`),
     range.timings && element('p', { class: 'timings' }, range.timings),
     element('div', { class: 'maps' }, range.grids.map((grid) => rangeMaps(range, grid, cells))),
     variantKey(range.variants),

@@ -77,6 +77,15 @@ TEST_CASE("trials are stored as letters for their values") {
   CHECK(trials[69][1] == 169);
 }
 
+TEST_CASE("a range table says how many shapes without rows of their own were searched for it") {
+  Report report;
+  report.ranges.emplace_back().folded = 3;
+  const nlohmann::json data = parse_json(page_data(report, {}), "the page's data");
+  REQUIRE(data["ranges"].size() == 1);
+  CHECK(data["ranges"][0]["folded"] == 3);
+  CHECK(report_page(report).find("searched for this table alone") != std::string::npos);
+}
+
 TEST_CASE("a page of many workloads and trials stays within its size") {
   Report report;
   WorkloadKey key = decode_key();
