@@ -79,13 +79,14 @@ std::vector<History> search_hints(Session& session, const JobContext& context) {
 
 SearchResult search(const SearchRequest& request, const JobContext& context) {
   check_strategy(request.settings.strategy);
+  const WorkerWaits waits = waits_of(context, request.settings.time_budget_s);
   Session session(choose_device(request.target.device, request.target.workload,
-                                {.replay = request.target.replay,
-                                 .waits = waits_of(context, request.settings.time_budget_s)}),
+                                {.replay = request.target.replay, .waits = waits}),
                   {.cache = request.target.cache,
                    .no_compile = request.no_compile,
                    .threads = request.threads,
-                   .timing = request.settings.policy.timing},
+                   .timing = request.settings.policy.timing,
+                   .waits = waits},
                   context.events);
   TuneRequest tuning = session.request(request.settings);
   if (!request.cold) tuning.histories = search_hints(session, context);

@@ -141,7 +141,8 @@ void Session::open_compiler(const SessionOptions& options) {
     return;
   }
   try {
-    compiler_ = std::make_unique<Compiler>(Compiler::Options{.architecture = info().architecture});
+    compiler_ = std::make_unique<Compiler>(Compiler::Options{
+        .architecture = info().architecture, .load = {options.waits.start_limit, options.waits.slow}});
   } catch (const BrokenEnvironment& error) {
     if (needed || environment_variable("MOETUNE_NVRTC") != nullptr)
       throw;  // a compiler that was named is to be used

@@ -30,6 +30,7 @@ struct SessionOptions {
   Purpose purpose = Purpose::tuning;
   Timing timing = Timing::overlapped;  // of a GPU; a recording has times of overlapping launches
   std::stop_token stop = {};           // what ends the wait for a configuration that is compiled
+  WorkerWaits waits = {};              // for the compiler too
 };
 
 // A candidate, or why there is none that runs: compile_failed, or pruned for one that the device cannot

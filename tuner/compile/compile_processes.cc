@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <condition_variable>
-#include <cstdio>
 #include <deque>
 #include <future>
 #include <mutex>
@@ -10,6 +9,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/format.h"
 #include "tuner/compile/compile_child.h"
 #include "tuner/process/child_process.h"
 
@@ -19,7 +19,7 @@ namespace {
 using ChildPtr = std::unique_ptr<ChildProcess>;
 using Replied = ChildProcess::Reply::Status;
 
-constexpr std::chrono::milliseconds kLoadLimit{60'000};
+constexpr const char* kStopped = "the compiler was stopped";
 
 // Starts children on a thread that lives as long as they may: a child dies with the thread that started it.
 class Starter {
@@ -71,10 +71,7 @@ class Starter {
 };
 
 std::string limit_text(std::chrono::milliseconds limit) {
-  char text[64];
-  std::snprintf(text, sizeof text, "the compiler took longer than %g s",
-                static_cast<double>(limit.count()) / 1000);
-  return text;
+  return format("%g s", static_cast<double>(limit.count()) / 1000);
 }
 
 }  // namespace
@@ -95,17 +92,26 @@ struct CompileProcesses::Impl {
       : options(std::move(options_)),
         starter({.verb = kCompileVerb, .name = "the compiler", .executable = options.executable}) {}
 
-  ChildPtr start();
+  ChildPtr start(const std::stop_token& stop, const LibraryWait& wait);
   ChildPtr take_idle();  // null: none; under mutex
-  ChildPtr borrow();
+  ChildPtr borrow(const std::stop_token& stop = {}, const LibraryWait& wait = {});
   void give_back(ChildPtr child);
   NvrtcResult compile(const NvrtcJob& job, const std::stop_token& stop, bool& killed);
 };
 
-ChildPtr CompileProcesses::Impl::start() {
+ChildPtr CompileProcesses::Impl::start(const std::stop_token& stop, const LibraryWait& wait) {
   ChildPtr child = starter.start();
-  const ChildProcess::Reply reply = child->request(load_request(options.memory_limit), kLoadLimit);
-  if (reply.status == Replied::late) throw BrokenEnvironment("NVRTC did not load within a minute");
+  const std::string limit = limit_text(wait.limit);
+  std::function<void()> slow;
+  if (wait.slow) {
+    slow = [&] {
+      wait.slow("NVRTC has not loaded for " + std::to_string(ChildProcess::kSlow.count()) +
+                " s; it is waited for at most " + limit);
+    };
+  }
+  const ChildProcess::Reply reply =
+      child->request(load_request(options.memory_limit), wait.limit, stop, std::move(slow));
+  if (reply.status == Replied::late) throw BrokenEnvironment("NVRTC did not load within " + limit);
   if (reply.status != Replied::answered) throw BrokenEnvironment("NVRTC cannot be loaded: " + reply.cause);
   NvrtcFacts loaded = load_reply(reply.message);
   const std::lock_guard lock(mutex);
@@ -128,7 +134,7 @@ ChildPtr CompileProcesses::Impl::take_idle() {
 
 // Borrows a child. The caller gives it back, or null if the child is gone. If no child can be started, it waits for
 // those that exist, and throws if there are none.
-ChildPtr CompileProcesses::Impl::borrow() {
+ChildPtr CompileProcesses::Impl::borrow(const std::stop_token& stop, const LibraryWait& wait) {
   std::unique_lock lock(mutex);
   while (true) {
     freed.wait(lock, [this] { return lent < options.most; });
@@ -136,7 +142,7 @@ ChildPtr CompileProcesses::Impl::borrow() {
     if (ChildPtr child = take_idle()) return child;
     lock.unlock();
     try {
-      return start();
+      return start(stop, wait);
     } catch (...) {
       lock.lock();
       --lent;
@@ -157,8 +163,16 @@ void CompileProcesses::Impl::give_back(ChildPtr child) {
 }
 
 NvrtcResult CompileProcesses::Impl::compile(const NvrtcJob& job, const std::stop_token& stop, bool& killed) {
-  ChildPtr child = borrow();
   NvrtcResult result;
+  ChildPtr child;
+  try {
+    child = borrow(stop);
+  } catch (const BrokenEnvironment&) {
+    if (!stop.stop_requested()) throw;
+    result.status = NvrtcResult::Status::died;
+    result.error = kStopped;
+    return result;
+  }
   try {
     ChildProcess::Reply reply = child->request(compile_request(job), job.time_limit + kStopSlack, stop);
     killed = reply.killed;
@@ -168,33 +182,34 @@ NvrtcResult CompileProcesses::Impl::compile(const NvrtcJob& job, const std::stop
       result.status = NvrtcResult::Status::timed_out;
     } else {
       result.status = NvrtcResult::Status::died;
-      result.error = reply.status == Replied::stopped ? "the compiler was stopped" : reply.cause;
+      result.error = reply.status == Replied::stopped ? kStopped : reply.cause;
     }
     if (reply.status != Replied::answered) child.reset();
   } catch (...) {
     give_back(nullptr);
     throw;
   }
-  if (result.status == NvrtcResult::Status::timed_out) result.error = limit_text(job.time_limit);
+  if (result.status == NvrtcResult::Status::timed_out)
+    result.error = "the compiler took longer than " + limit_text(job.time_limit);
   // A build that hit a limit may have left the library in any state.
   if (result.status == NvrtcResult::Status::broken) child.reset();
   give_back(std::move(child));
   return result;
 }
 
-std::shared_ptr<CompileProcesses> CompileProcesses::shared() {
+std::shared_ptr<CompileProcesses> CompileProcesses::shared(const LibraryWait& load) {
   static std::mutex mutex;
   static std::weak_ptr<CompileProcesses> current;
   const std::lock_guard lock(mutex);
   std::shared_ptr<CompileProcesses> processes = current.lock();
-  if (processes == nullptr) current = processes = std::make_shared<CompileProcesses>(Options{});
+  if (processes == nullptr) current = processes = std::make_shared<CompileProcesses>(Options{.load = load});
   return processes;
 }
 
 CompileProcesses::CompileProcesses(Options options) {
   if (options.most == 0) options.most = std::max(std::thread::hardware_concurrency(), 1u);
   impl_ = std::make_unique<Impl>(std::move(options));
-  impl_->give_back(impl_->borrow());
+  impl_->give_back(impl_->borrow({}, impl_->options.load));
 }
 
 CompileProcesses::~CompileProcesses() = default;

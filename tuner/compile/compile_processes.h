@@ -7,13 +7,22 @@
 // This process never loads NVRTC. Destruction ends the children; nothing may be compiling then.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <stop_token>
+#include <string>
 
 #include "tuner/compile/nvrtc.h"
 
 namespace moetune {
+
+// How long to wait for NVRTC to be loaded.
+struct LibraryWait {
+  std::chrono::milliseconds limit{60'000};
+  std::function<void(const std::string&)> slow = {};  // takes one sentence about a wait of ten seconds
+};
 
 class CompileProcesses {
  public:
@@ -21,10 +30,11 @@ class CompileProcesses {
     std::string executable;                               // empty: this one
     unsigned most = 0;                                    // processes; 0: one a core
     std::uint64_t memory_limit = std::uint64_t{4} << 30;  // resident bytes of each
+    LibraryWait load = {};                                // of the first
   };
 
-  // The ones that all Compilers of this process share while any of them lives.
-  static std::shared_ptr<CompileProcesses> shared();
+  // The ones that all Compilers of this process share while any of them lives. `load` is of who comes first.
+  static std::shared_ptr<CompileProcesses> shared(const LibraryWait& load = {});
 
   // Starts the first process and waits until it has loaded NVRTC. Throws BrokenEnvironment if it cannot.
   explicit CompileProcesses(Options options);

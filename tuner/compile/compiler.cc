@@ -96,8 +96,8 @@ struct Compiler::Impl {
 Compiler::Compiler(Options options) : impl_(std::make_unique<Impl>()) {
   architecture_number(options.architecture);  // BadInput before anything is started
   impl_->options = std::move(options);
-  impl_->processes =
-      impl_->options.processes != nullptr ? impl_->options.processes : CompileProcesses::shared();
+  impl_->processes = impl_->options.processes != nullptr ? impl_->options.processes
+                                                         : CompileProcesses::shared(impl_->options.load);
   require_known(impl_->processes->facts(), impl_->options.architecture);
   impl_->toolchain = "nvrtc " + impl_->processes->facts().version;
 }

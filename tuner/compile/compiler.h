@@ -26,6 +26,7 @@ class Compiler {
     std::chrono::milliseconds time_limit{60'000};  // per unit
     SourceReader reader;                           // empty: embedded resources
     std::shared_ptr<CompileProcesses> processes;   // null: the shared ones
+    LibraryWait load = {};                         // for the shared ones
   };
 
   // Throws BrokenEnvironment where NVRTC cannot be loaded, saying where it looked, or does not know the

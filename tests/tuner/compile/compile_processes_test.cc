@@ -179,6 +179,12 @@ TEST_CASE("a template that needs more memory than it may have ends its process a
   CHECK(processes.started() == 2);
 }
 
+TEST_CASE("a library that never loads is waited for as long as the job says") {
+  const Environment nvrtc("MOETUNE_NVRTC", paths::fake_nvrtc()), hangs("MOETUNE_FAKE_NVRTC_HANGS", "1");
+  CHECK_THROWS_WITH_AS(CompileProcesses({.most = 1, .load = {.limit = 200ms}}),
+                       "NVRTC did not load within 0.2 s", BrokenEnvironment);
+}
+
 TEST_CASE("a compiler that crashes, hangs or grows is replaced, and says what it said") {
   Fake fake;
   CHECK(fake.processes.facts().version == "99.0.1");
