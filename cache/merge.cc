@@ -57,7 +57,8 @@ std::int64_t take_trials(const Database& from, std::int64_t source, const Databa
 }
 
 bool is_better(const WinnerTimes& a, const WinnerTimes& b) {
-  return std::tie(a.contended, a.high_us, a.record) < std::tie(b.contended, b.high_us, b.record);
+  return std::tie(a.contended, a.provisional, a.high_us, a.record) <
+         std::tie(b.contended, b.provisional, b.high_us, b.record);
 }
 
 bool is_later(const WinnerTimes& a, const WinnerTimes& b) {
@@ -69,8 +70,8 @@ const WinnerTimes& choose(const std::vector<WinnerTimes>& all, MergeOrder order)
   const WinnerTimes& best = *std::ranges::min_element(all, is_better);
   const WinnerTimes* chosen = &best;
   for (const WinnerTimes& one : all) {
-    const bool may_be_as_good =
-        one.contended == best.contended && (order == MergeOrder::later || one.low_us <= best.high_us);
+    const bool is_as_sure = one.contended == best.contended && one.provisional == best.provisional;
+    const bool may_be_as_good = is_as_sure && (order == MergeOrder::later || one.low_us <= best.high_us);
     if (may_be_as_good && is_later(one, *chosen)) chosen = &one;
   }
   return *chosen;

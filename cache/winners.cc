@@ -101,14 +101,25 @@ void store_winner(const Database& database, std::int64_t workload, const WinnerR
 
 std::optional<WinnerTimes> Winners::times(std::int64_t workload) const {
   Query row = file_->database.query(
-      "SELECT v.config, v.time_us, v.interval_low_us, v.interval_high_us, v.contended, v.stored_at, v.digest"
+      "SELECT v.config, v.time_us, v.interval_low_us, v.interval_high_us, v.contended, v.provenance,"
+      " v.stored_at, v.digest"
       " FROM winners v JOIN workloads w ON w.id = v.workload JOIN hardware h ON h.id = w.hardware"
       " WHERE v.workload = ? AND v.digest = " MOETUNE_WINNER_DIGEST " AND h.digest = " MOETUNE_HARDWARE_DIGEST
       " AND w.digest = " MOETUNE_WORKLOAD_DIGEST,
       workload);
   if (!row.step()) return std::nullopt;
-  return WinnerTimes{row.text(0),         row.real(1), row.real(2), row.real(3),
-                     row.integer(4) != 0, row.text(5), row.text(6)};
+  return WinnerTimes{.config = row.text(0),
+                     .time_us = row.real(1),
+                     .low_us = row.real(2),
+                     .high_us = row.real(3),
+                     .contended = row.integer(4) != 0,
+                     .provisional = is_provisional(row.text(5)),
+                     .stored_at = row.text(6),
+                     .record = row.text(7)};
+}
+
+bool is_provisional(const std::string& provenance) {
+  return provenance.find(R"("provisional":true)") != std::string::npos;  // as nlohmann::json writes it
 }
 
 void Winners::put(std::int64_t workload, const WinnerRecord& winner, const char* reason) {
@@ -199,7 +210,7 @@ std::vector<FamilyWinner> Winners::of_family(const std::string& kernel, const st
       "WITH devices AS MATERIALIZED (SELECT * FROM hardware h WHERE h.digest = " MOETUNE_HARDWARE_DIGEST
       ") SELECT w.id, w.problem, w.source_digest, w.toolchain, w.timing, v.config, v.interface,"
       " v.fallback_config, v.fallback_interface, c.digest, coalesce(f.digest, ''), v.time_us, v.default_time_us,"
-      " v.interval_low_us, v.interval_high_us, v.roofline, v.stored_at, v.contended, " MOETUNE_HARDWARE_COLUMNS
+      " v.interval_low_us, v.interval_high_us, v.roofline, v.stored_at, v.contended, v.provenance, " MOETUNE_HARDWARE_COLUMNS
       " FROM workloads w JOIN winners v ON v.workload = w.id"
       " JOIN devices h ON h.id = w.hardware LEFT JOIN cubins c ON c.id = v.cubin"
       " LEFT JOIN cubins f ON f.id = v.fallback_cubin WHERE w.kernel = ? AND w.family = ?"
@@ -209,7 +220,7 @@ std::vector<FamilyWinner> Winners::of_family(const std::string& kernel, const st
       kernel, family);
   while (row.step()) {
     all.push_back({.workload = {row.integer(0),
-                                {kernel, row.text(1), hardware_of(row, 18), row.text(2), row.text(3),
+                                {kernel, row.text(1), hardware_of(row, 19), row.text(2), row.text(3),
                                  stored_timing(row.text(4))},
                                 family},
                    .config = row.text(5),
@@ -224,7 +235,8 @@ std::vector<FamilyWinner> Winners::of_family(const std::string& kernel, const st
                    .interval_high_us = row.real(14),
                    .roofline = row.real(15),
                    .stored_at = row.text(16),
-                   .contended = row.integer(17) != 0});
+                   .contended = row.integer(17) != 0,
+                   .provisional = is_provisional(row.text(18))});
   }
   if (file_->pack) require_manifest(file_->database, *file_->pack, kernel, family, {all.size(), {}});
   return all;

@@ -47,14 +47,17 @@ struct FamilyWinner {
   double interval_low_us = 0, interval_high_us = 0;
   double roofline = 0;
   std::string stored_at;
-  bool contended = false;
+  bool contended = false, provisional = false;
 };
+
+// Whether this provenance is of a winner whose search was interrupted: no duel has confirmed it.
+bool is_provisional(const std::string& provenance);
 
 // The fields by which a merge compares winners.
 struct WinnerTimes {
   std::string config;
   double time_us = 0, low_us = 0, high_us = 0;
-  bool contended = false;
+  bool contended = false, provisional = false;
   std::string stored_at, record;  // `record`: the digest of its row
 };
 

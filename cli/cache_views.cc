@@ -19,7 +19,9 @@ namespace {
 std::string state_text(const WorkloadReport& one) {
   if (!one.stored.damage.empty()) return "damaged";
   if (is_recording(one.key())) return "(a recording's trials)";
-  return (one.stored.winner ? one.stored_at : "-") + (one.stored.contended ? " (contended)" : "");
+  return (one.stored.winner ? one.stored_at : "-") + (one.stored.contended          ? " (contended)"
+                                                      : one.stored.is_provisional() ? " (provisional)"
+                                                                                    : "");
 }
 
 std::string hardware_text(const HardwareKey& hardware) {

@@ -22,6 +22,7 @@ std::string explanation(const Family& family, const Choice& choice) {
   if (!entry.source.stored_at.empty()) {
     document["stored_at"] = entry.source.stored_at;
     document["timing"] = timing_name(entry.source.timing);
+    if (entry.source.provisional) document["provisional"] = true;
   }
   if (const std::optional<RangeLoss>& loss = entry.source.loss) {
     document["regret"] = {

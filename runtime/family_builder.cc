@@ -182,9 +182,9 @@ void FamilyBuilder::take_winner(const StoredWinner& winner, std::size_t origin, 
   keep(std::move(stored));
   taken_.insert(std::move(place));
   ChoiceSource source{
-      record.workload.key.problem, record.time_us,   record.default_time_us,     origins_[origin].text,
-      origins_[origin].inherited,  record.stored_at, layers_.path(winner.layer), std::nullopt,
-      record.workload.key.timing};
+      record.workload.key.problem, record.time_us,    record.default_time_us,     origins_[origin].text,
+      origins_[origin].inherited,  record.stored_at,  layers_.path(winner.layer), std::nullopt,
+      record.workload.key.timing,  record.provisional};
   const auto same_place = [&](const DispatchTable::Measured& one) {
     return one.point.ragged == point.ragged && one.point.position == point.position;
   };

@@ -63,6 +63,7 @@ struct ChoiceSource {
   std::string stored_at, file;
   std::optional<RangeLoss> loss;  // nullopt for a winner of its own
   Timing timing = Timing::overlapped;
+  bool provisional = false;  // no duel has confirmed it
   bool operator==(const ChoiceSource&) const = default;
 };
 

@@ -179,8 +179,6 @@ WinnerRecord to_winner(const Candidate& winner, const TrialResult& result, const
   return record;
 }
 
-bool is_provisional(const WinnerRecord& winner) { return flag(winner.provenance, "provisional", false); }
-
 Candidate from_winner(const WinnerRecord& winner, const Config& config) {
   auto build = std::make_shared<Build>();
   build->outcome = Outcome::ok;

@@ -52,10 +52,6 @@ std::optional<TrialResult> from_record(const TrialRecord& record);
 WinnerRecord to_winner(const Candidate& winner, const TrialResult& result, const Candidate& default_candidate,
                        const TrialResult* baseline, double roofline, const Provenance& provenance);
 
-// Whether a stored winner is the best so far of a search that was interrupted: no duel and no fresh inputs have
-// confirmed it.
-bool is_provisional(const WinnerRecord& winner);
-
 // The stored plan and cubin, ready to load again; the build carries no log and no facts.
 Candidate from_winner(const WinnerRecord& winner, const Config& config);
 

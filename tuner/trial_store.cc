@@ -77,7 +77,7 @@ void TrialStore::put_winner(const TuneResult& result) {
 bool TrialStore::lacks_winner(double time_us) const {
   try {
     const auto stored = tools_.cache->winners.find(tools_.workload, WinnerParts::without_cubins);
-    return !stored || stored->contended || (is_provisional(*stored) && stored->time_us > time_us);
+    return !stored || stored->contended || (is_provisional(stored->provenance) && stored->time_us > time_us);
   } catch (const DamagedWinner&) {
     return true;
   }

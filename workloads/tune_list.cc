@@ -23,7 +23,7 @@ bool has_sound_winner(const CacheChoice& choice, const WorkloadKey& key) {
   if (!workload) return false;
   try {
     const std::optional<WinnerRecord> winner = cache->winners.find(*workload, WinnerParts::without_cubins);
-    return winner && !winner->contended && !is_provisional(*winner);
+    return winner && !winner->contended && !is_provisional(winner->provenance);
   } catch (const DamagedWinner&) {
     return false;
   }

@@ -206,7 +206,7 @@ std::optional<StoredResult> find_winner(const Cache& cache, const WorkloadKey& k
   return found;
 }
 
-bool StoredResult::is_provisional() const { return winner && moetune::is_provisional(*winner); }
+bool StoredResult::is_provisional() const { return winner && moetune::is_provisional(winner->provenance); }
 
 std::string source_of(const std::string& provenance, const char* name) {
   const Document source = parse_stored(provenance);

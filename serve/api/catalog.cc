@@ -21,6 +21,7 @@ Document winners_document(const CacheChoice& choice) {
                        {"default_us", number_or_null(winner->default_time_us)},
                        {"roofline", number_or_null(winner->roofline)},
                        {"contended", winner->contended},
+                       {"provisional", is_provisional(winner->provenance)},
                        {"stored_at", winner->stored_at}});
   }
   return {{"winners", std::move(winners)}};
@@ -33,7 +34,7 @@ TunedProblems tuned_problems(const CacheChoice& choice) {
   for (const Workload& workload : cache->workloads.all()) {
     if (is_recording(workload.key)) continue;
     const std::optional<WinnerRecord> winner = cache->winners.find_sound(workload.id);
-    if (winner && !winner->contended)
+    if (winner && !winner->contended && !is_provisional(winner->provenance))
       problems[{workload.key.kernel, workload.key.problem}].insert(workload.key.hardware.name);
   }
   return problems;

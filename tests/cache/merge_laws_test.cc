@@ -73,6 +73,7 @@ class RandomCaches {
     record.interval_low_us = std::max(0.5, record.interval_high_us - below(6));
     record.time_us = record.interval_low_us;
     record.contended = below(4) == 0;
+    if (below(4) == 0) record.provenance = R"({"provisional":true})";
     if (below(2) == 0) record.default_launch = record;
     record.stored_at = below(2) == 0 ? "2026-01-01T00:00:00Z" : "2026-01-02T00:00:00Z";
     return record;

@@ -143,6 +143,22 @@ TEST_CASE("what reaches into the best interval counts, and not what reaches into
   } while (std::ranges::next_permutation(files).found);
 }
 
+TEST_CASE("the best of an interrupted search replaces no winner of a duel, whatever its time") {
+  const TempDir dir;
+  moetune::WinnerRecord provisional = timed_winner(2, 1, 2);
+  provisional.provenance = R"({"provisional":true})";
+  cache_of(dir / "whole.db", timed_winner(1, 9, 10));
+  cache_of(dir / "interrupted.db", provisional);
+  cache_of(dir / "contended.db", timed_winner(3, 0.1, 0.2, true));
+  for (const moetune::MergeOrder order : {moetune::MergeOrder::faster, moetune::MergeOrder::later}) {
+    fs::remove(dir / "into.db");
+    Cache::merge(dir / "into.db", {dir / "interrupted.db", dir / "contended.db"}, {}, order);
+    CHECK(winner_config(dir / "into.db") == "tile=2");
+    Cache::merge(dir / "into.db", {dir / "whole.db", dir / "interrupted.db"}, {}, order);
+    CHECK(winner_config(dir / "into.db") == "tile=1");
+  }
+}
+
 TEST_CASE("by date the later of two sound winners stays, whatever the older one claims of its time") {
   const auto dated = [](moetune::WinnerRecord record, const std::string& date) {
     record.stored_at = date;

@@ -57,6 +57,15 @@ TEST_CASE("a winner that is slower than the default serves nowhere, and its defa
   CHECK(opened.explain(family, pick(family, 2, 96))["kind"] == "default");
 }
 
+TEST_CASE("a choice says that no duel has confirmed its winner") {
+  const Folder folder;
+  store_changed(folder, {.problem = kProblem},
+                [](WinnerRecord& record, std::string&) { record.provenance = R"({"provisional":true})"; });
+  const Opened opened({folder / "changed.db"});
+  moetune_family* const family = opened.family(kFamily);
+  CHECK(opened.explain(family, pick(family, 2, 64))["provisional"] == true);
+}
+
 TEST_CASE("a winner whose problem is of another family than its row says is not loaded") {
   const Folder folder;
   store_changed(folder, {.problem = kProblem}, [](WinnerRecord&, std::string& family) {

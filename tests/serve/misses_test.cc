@@ -66,6 +66,7 @@ TEST_CASE("a miss is put off while somebody uses the GPU, and tuned within the l
   const Json winners = running.get("/v1/winners")["winners"];
   REQUIRE(winners.size() == 1);
   CHECK(winners[0]["contended"] == false);
+  CHECK(winners[0]["provisional"] == false);
   CHECK(post(running, Json::array({kMiss}))["known"] == 1);
 }
 
