@@ -26,6 +26,8 @@ void require_replaceable(const fs::path& path) {
 bool is_servable(const Workload& workload, const WinnerRecord& winner, PackContents& contents) {
   if (winner.contended) {
     ++contents.contended;
+  } else if (is_provisional(winner.provenance)) {
+    ++contents.provisional;
   } else if (workload.family.empty() || winner.interface.empty()) {
     ++contents.without_family;
   } else {
@@ -46,8 +48,7 @@ void copy_winner(const Cache& source, const Workload& workload, Cache& pack, Pac
 }
 
 bool takes(const PackFilter& filter, const std::string& kernel, const HardwareKey& hardware) {
-  return (filter.kernel.empty() || kernel == filter.kernel) &&
-         hardware.name.find(filter.hardware) != std::string::npos;
+  return !filter.takes || filter.takes(kernel, hardware);
 }
 
 void copy_ranges(const Cache& source, const PackFilter& filter, Cache& pack, PackContents& contents) {
@@ -117,7 +118,10 @@ MadePack make_pack(const Cache& source, const PackFilter& filter) {
   }
   if (contents.winners == 0)
     throw NoWinners("there is no winner to export in " + source.path().string() +
-                    (contents.recorded > 0 ? " but of recordings, which no server launches" : ""));
+                    (filter.takes ? " of what is selected" : "") +
+                    (contents.recorded > 0      ? " but of recordings, which no server launches"
+                     : contents.provisional > 0 ? " but of interrupted searches; search again"
+                                                : ""));
   copy_ranges(source, filter, pack, contents);
   seal(pack, std::string(version()));
   contents.families = static_cast<std::int64_t>(pack.manifest()->families.size());

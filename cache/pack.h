@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <string>
 
 #include "base/error.h"
@@ -16,18 +17,17 @@ class NoWinners : public BadInput {
   using BadInput::BadInput;
 };
 
-// Selects winners; an empty text takes all.
+// Selects winners and range tables.
 struct PackFilter {
-  std::string kernel;
-  std::string hardware;   // a part of the device's name
+  std::function<bool(const std::string& kernel, const HardwareKey&)> takes = {};  // empty: all
   bool recorded = false;  // those of recordings too, which only a runtime that is opened for tests takes
 };
 
 struct PackContents {
   std::int64_t winners = 0, families = 0, ranges = 0;
   std::int64_t bytes = 0;  // of the file
-  // Winners that the filter takes, and range tables: left out as no server may launch them.
-  std::int64_t recorded = 0, contended = 0, damaged = 0, without_family = 0;
+  // Winners that the filter takes, and range tables: left out as no other machine should launch them.
+  std::int64_t recorded = 0, contended = 0, provisional = 0, damaged = 0, without_family = 0;
   std::int64_t damaged_ranges = 0;
 };
 

@@ -1,3 +1,7 @@
+#include <functional>
+#include <set>
+
+#include "base/error.h"
 #include "cache/pack.h"
 #include "cli/cache_actions.h"
 #include "cli/command.h"
@@ -5,15 +9,40 @@
 #include "jobs/session/documents.h"
 
 namespace moetune {
+namespace {
+
+void require_known(const Selection& selection, const Cache& cache) {
+  const std::vector<Workload> all = cache.workloads();
+  require_known_kernel(selection.kernel, all);
+  std::set<std::string> names;
+  for (const Workload& one : all) {
+    if (is_selected({.hardware = selection.hardware}, "", one.key.hardware)) return;
+    names.insert(one.key.hardware.name);
+  }
+  std::string known;
+  for (const std::string& name : names) known += (known.empty() ? "" : ", ") + name;
+  if (!all.empty())
+    throw BadField("hardware", "no GPU of " + cache.path().string() + " has '" + selection.hardware +
+                                   "' in its name; it has winners of " + known);
+}
+
+}  // namespace
 
 int export_cache(const CacheArguments& arguments, Cache& cache, Output& output) {
-  const PackContents made = export_pack(cache, arguments.operand,
-                                        {.kernel = arguments.selection.kernel,
-                                         .hardware = arguments.selection.hardware,
-                                         .recorded = arguments.recorded});
+  const Selection& selection = arguments.selection;
+  require_known(selection, cache);
+  std::function<bool(const std::string&, const HardwareKey&)> takes;
+  if (!selection.kernel.empty() || !selection.hardware.empty()) {
+    takes = [&](const std::string& kernel, const HardwareKey& hardware) {
+      return is_selected(selection, kernel, hardware);
+    };
+  }
+  const PackContents made =
+      export_pack(cache, arguments.operand, {.takes = takes, .recorded = arguments.recorded});
   const std::pair<std::int64_t, const char*> left_out[] = {
       {made.recorded, "measured on a recording"},
       {made.contended, "measured while somebody else used the GPU"},
+      {made.provisional, "provisional; the same search again makes them winners"},
       {made.damaged, "damaged; cache check names them"},
       {made.without_family, "stored by an older moetune; search again to export them"}};
   for (const auto& [count, why] : left_out) {
@@ -34,6 +63,7 @@ int export_cache(const CacheArguments& arguments, Cache& cache, Output& output) 
                    {"left_out",
                     {{"recorded", made.recorded},
                      {"contended", made.contended},
+                     {"provisional", made.provisional},
                      {"damaged", made.damaged},
                      {"damaged_ranges", made.damaged_ranges},
                      {"without_family", made.without_family}}}});

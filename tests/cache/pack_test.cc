@@ -43,6 +43,12 @@ void fill(const fs::path& file) {
   add(cache, workload_key("batch=2"), servable(3), "head_dim=64");
 }
 
+moetune::PackFilter only(const std::string& kernel, const std::string& part) {
+  return {.takes = [kernel, part](const std::string& name, const moetune::HardwareKey& hardware) {
+    return name == kernel && hardware.name.find(part) != std::string::npos;
+  }};
+}
+
 PackContents make_pack(const fs::path& cache, const fs::path& pack, const moetune::PackFilter& filter = {}) {
   return moetune::export_pack(Cache::open(cache, Cache::Mode::read_only), pack, filter);
 }
@@ -96,11 +102,15 @@ TEST_CASE("what no server may launch is left out and counted") {
     add(cache, recorded, servable(3));
     add(cache, workload_key("batch=4"), winner(4), "");
     add(cache, workload_key("batch=5"), servable(5));
+    moetune::WinnerRecord provisional = servable(6);
+    provisional.provenance = R"({"moetune":"0.1.0","provisional":true,"seed":1})";
+    add(cache, workload_key("batch=6"), provisional);
   }
   raw_sql(dir / "cache.db", "UPDATE winners SET time_us = 1 WHERE workload = 5");
   const PackContents made = make_pack(dir / "cache.db", dir / "out.pack");
   CHECK(made.winners == 1);
   CHECK(made.contended == 1);
+  CHECK(made.provisional == 1);
   CHECK(made.recorded == 1);
   CHECK(made.without_family == 1);
   CHECK(made.damaged == 1);
@@ -109,10 +119,11 @@ TEST_CASE("what no server may launch is left out and counted") {
 TEST_CASE("a pack's filters") {
   const TempDir dir;
   fill(dir / "cache.db");
-  CHECK(make_pack(dir / "cache.db", dir / "a.pack", {"decode_attention", "H200"}).winners == 3);
-  CHECK_THROWS_WITH_AS(make_pack(dir / "cache.db", dir / "b.pack", {"router", ""}),
+  CHECK(make_pack(dir / "cache.db", dir / "a.pack", only("decode_attention", "H200")).winners == 3);
+  CHECK_THROWS_WITH_AS(make_pack(dir / "cache.db", dir / "b.pack", only("router", "")),
                        doctest::Contains("there is no winner to export"), moetune::BadInput);
-  CHECK_THROWS_AS(make_pack(dir / "cache.db", dir / "b.pack", {"", "B200"}), moetune::BadInput);
+  CHECK_THROWS_AS(make_pack(dir / "cache.db", dir / "b.pack", only("decode_attention", "B200")),
+                  moetune::BadInput);
   CHECK_FALSE(fs::exists(dir / "b.pack"));
 }
 
@@ -120,7 +131,7 @@ TEST_CASE("a pack replaces a pack and nothing else") {
   const TempDir dir;
   fill(dir / "cache.db");
   make_pack(dir / "cache.db", dir / "out.pack");
-  CHECK(make_pack(dir / "cache.db", dir / "out.pack", {"decode_attention", ""}).winners == 3);
+  CHECK(make_pack(dir / "cache.db", dir / "out.pack", only("decode_attention", "")).winners == 3);
   write_file(dir / "notes.txt", "mine");
   fs::create_symlink(dir / "nowhere", dir / "link");
   for (const char* occupied : {"notes.txt", "cache.db", "link"}) {

@@ -41,6 +41,10 @@ TEST_CASE("Ctrl-C stores the best so far as a provisional winner, and the same c
   const Ended report = tool.run({"report"});
   CHECK(contains(report.out, "provisional"));
   CHECK(contains(tool.run({"cache", "show", "1"}).out, "provisional"));
+  CHECK(contains(tool.run({"cache", "ls"}).out, " (provisional)"));
+  const Ended exported = tool.run({"cache", "export", tool.path("a.pack").string(), "--recorded"});
+  CHECK(exported.code == 2);
+  CHECK(contains(exported.err, "but of interrupted searches"));
   CHECK(tool.run({"cache", "check"}).code == 0);
   // It has a cubin, which an extraction gives out.
   const Ended extracted = tool.run({"cache", "extract", "1", tool.path("out").string()});

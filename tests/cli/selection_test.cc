@@ -92,6 +92,24 @@ TEST_CASE("cache ls and report show what is asked for, in the order that is aske
   CHECK(contains(tool.run({"cache", "ls", "--limit", "1", "--cache", path}).out, "1 of 4 workloads"));
 }
 
+TEST_CASE("an export selects as a list does, and says what there is if that is nothing") {
+  Tool tool;
+  const std::string pack = std::string(paths::source("packs/")) + "h100.pack";
+  const auto exported = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> command = {"cache",   "export", tool.path("a.pack").string(),
+                                        "--cache", pack,     "--json"};
+    command.insert(command.end(), more.begin(), more.end());
+    return tool.run(command);
+  };
+  const Json all = document(exported({})), some = document(exported({"--hardware", "h100"}));
+  CHECK(some["ranges"].get<int>() > 0);
+  CHECK(some["ranges"] == all["ranges"]);
+  const Ended absent = exported({"--hardware", "B200"});
+  CHECK(absent.code == 2);
+  CHECK(contains(absent.err, "has 'B200' in its name; it has winners of NVIDIA H100"));
+  CHECK(contains(exported({"--kernel", "decode_atention"}).err, "did you mean 'decode_attention'?"));
+}
+
 TEST_CASE("names of problems are short in a pipe as on a terminal, and long with --wide") {
   Tool tool;
   const std::string path = tool.path("c.db").string();
