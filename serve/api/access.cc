@@ -75,7 +75,7 @@ ClientRole Access::role_of_token(const std::string& token) const {
 
 ClientRole Access::role_of(const ServerRequest& request) const {
   const std::string given = request.header("authorization");
-  if (given.size() > 7 && given.starts_with("Bearer ")) {
+  if (given.size() > 7 && lower_case(given.substr(0, 7)) == "bearer ") {
     if (!has_tokens()) return ClientRole::submit;
     return role_of_token(given.substr(7));
   }

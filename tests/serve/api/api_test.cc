@@ -163,6 +163,8 @@ TEST_CASE("tokens have roles, and are needed wherever others can reach the servi
   CHECK(with("aaaaaaaaaaaaaaaaaaaa") == std::vector<int>{200, 403, 403});
   CHECK(with("bbbbbbbbbbbbbbbbbbbb") == std::vector<int>{200, 202, 403});
   CHECK(with("cccccccccccccccccccc") == std::vector<int>{200, 202, 201});
+  running.headers = {{"Authorization", "bearer aaaaaaaaaaaaaaaaaaaa"}};  // a scheme in any case
+  CHECK(running.ask("GET", "/v1/jobs").status == 200);
   running.headers.clear();
   CHECK(running.ask("GET", "/healthz").status == 200);
   CHECK(running.ask("POST", "/v1/session", R"({"token":"no"})").status == 401);
