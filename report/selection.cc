@@ -1,12 +1,12 @@
 #include "report/selection.h"
 
 #include <algorithm>
-#include <cctype>
 #include <set>
 #include <string_view>
 #include <tuple>
 
 #include "base/error.h"
+#include "base/format.h"
 #include "base/suggest.h"
 #include "kernels/registry.h"
 
@@ -45,12 +45,6 @@ Before order_of(const std::string& name) {
   throw BadField("sort", unknown_name("order", name, sort_orders()));
 }
 
-std::string lower(std::string text) {
-  std::ranges::transform(text, text.begin(),
-                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return text;
-}
-
 }  // namespace
 
 std::vector<std::string> sort_orders() {
@@ -69,7 +63,7 @@ void require_known_kernel(const std::string& kernel, const std::vector<Workload>
 
 bool is_selected(const Selection& selection, const std::string& kernel, const HardwareKey& hardware) {
   return (selection.kernel.empty() || selection.kernel == kernel) &&
-         lower(hardware.name).find(lower(selection.hardware)) != std::string::npos;
+         lower_case(hardware.name).find(lower_case(selection.hardware)) != std::string::npos;
 }
 
 void select(std::vector<WorkloadReport>& workloads, const Selection& selection) {
