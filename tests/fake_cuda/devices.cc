@@ -58,8 +58,11 @@ CUresult device_get_attribute(int* value, CUdevice_attribute which, CUdevice) {
       {CU_DEVICE_ATTRIBUTE_CLOCK_RATE, 1'000'000},
       {CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE, 2'000'000},
       {CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, 5120}};
-  *value = which == CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH
-               ? static_cast<int>(machine.script.number("bus", values.at(which)))
+  static const std::map<int, const char*> scripted = {{CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, "bus"},
+                                                      {CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, "sms"}};
+  const auto directive = scripted.find(which);
+  *value = directive != scripted.end()
+               ? static_cast<int>(machine.script.number(directive->second, values.at(which)))
                : values.at(which);
   return CUDA_SUCCESS;
 }
