@@ -1,41 +1,50 @@
 // Maps each problem of a family to the choice that serves it: even and ragged apart, by position on the kernel's axes
-// (FamilyInterface::table_point).
+// (FamilyInterface::table_point) and by the default that the space has for the very problem.
 //
-// Filled by one rule (DispatchTable::build), so that equal results give equal tables everywhere:
-//   - at a measured point its winner serves (of several the first in order), or the default where nothing beat it;
-//   - elsewhere the nearest measured point within kReach octaves on each axis serves, if its winner beat the very
-//     default that the space has here, by kMargin. What this hardware measured goes before what is inherited;
-//   - else the space's default serves, if its cubin is there;
+// By one rule, so that equal results give equal choices everywhere:
+//   - at a measured point its winner serves (of several the first in order), or the default if nothing beat it;
+//   - elsewhere the nearest measured point within kReach octaves on each axis serves, if its winner beat, by kMargin,
+//     the very default that the space has for the asked problem. What this hardware measured goes before what is
+//     inherited;
+//   - else that default serves, if its cubin is there;
 //   - else the nearest measured point, of the same kind of work if there is one.
-// So a winner serves nothing whose default it has not beaten. The positions are cut into boxes: an octave or more where
-// nothing was measured, kBoxOctaves near what was, and further where the default changes within a box, at the very
-// position if it changes along one axis.
+// So a winner serves no problem whose default it has not beaten. A choice is a pure function of the problem, computed
+// when it is first asked for and remembered for a while.
 //
-// Immutable once built; thread-safe. find() allocates nothing.
+// Immutable once built, but for what it remembers; thread-safe. find() takes no lock and allocates nothing.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
+#include "dispatch/choice_memo.h"
+#include "dispatch/nearest_points.h"
 #include "kernels/family_interface.h"
 
 namespace moetune {
 
-enum class ChoiceKind : std::uint8_t { exact, nearest, by_default, pinned };
-
-struct Cell {
-  static constexpr std::uint32_t kNone = ~std::uint32_t{0};
-
-  std::uint32_t entry = kNone;  // into the family's entries
-  ChoiceKind kind = ChoiceKind::nearest;
-  bool operator==(const Cell&) const = default;
+// The defaults of a family's space, as numbers. Implementations are thread-safe, and at() allocates nothing.
+class SpaceDefaults {
+ public:
+  virtual ~SpaceDefaults() = default;
+  // nullopt if none can run.
+  virtual std::optional<std::uint32_t> at(const Extents& extents, bool ragged) const = 0;
+  struct Within {
+    std::vector<std::uint32_t> numbers;  // each once
+    bool none = false;                   // somewhere there may be no default
+    bool is_one() const { return numbers.size() + (none ? 1 : 0) == 1; }
+  };
+  // Those of all extents from `low` to `high`, and maybe others; what at() returns if the two are equal.
+  virtual Within within(const Extents& low, const Extents& high, bool ragged) const = 0;
 };
 
-// A cell that a range of the last axis falls into, and the last position in both.
+// A cell that a range of the last extent falls into, and the last such extent in both.
 struct CrossedCell {
   Cell cell;
   std::int64_t last = 0;
@@ -59,7 +68,6 @@ class DispatchTable {
   // Chosen on held-out cells (docs/ranges.md).
   static constexpr double kReach = 0.5;    // octaves on each axis
   static constexpr double kMargin = 0.03;  // of the winner's time
-  static constexpr double kBoxOctaves = 0.25, kBoxOctavesOfThree = 0.5;
 
   // Whether a winner may serve around its own point.
   static bool is_clear_win(double time_us, double default_us) {
@@ -69,86 +77,73 @@ class DispatchTable {
   struct Measured {
     TablePoint point;
     std::uint32_t entry = Cell::kNone;  // without one the default serves at the point
-    // The number of the default's configuration that it beat by kMargin; nullopt: it serves its own point alone.
+    // The number of the default that it beat by kMargin; nullopt: it serves its own point alone.
     std::optional<std::uint32_t> beat;
     bool inherited = false;  // of other hardware
-  };
-  // The space's default at some point: a number for its configuration, and its entry, kNone if its cubin is not there.
-  struct Default {
-    std::uint32_t config = 0;
-    std::uint32_t entry = Cell::kNone;
-    bool operator==(const Default&) const = default;
-  };
-  // nullopt: no problem lies there, or it has no default.
-  using DefaultAt = std::function<std::optional<Default>(const TablePoint& point)>;
-
-  // The grid of a family: `axes` positions a point, and cells for ragged work if there can be any.
-  struct Grid {
-    std::size_t axes = 0;
-    bool has_ragged = false;
+    Extents extents;         // at which it was measured
+    bool operator==(const Measured& other) const;
   };
 
-  // Without measured points and defaults every cell is empty. Where no default is known, what serves a point of another
-  // unknown default serves too.
-  static DispatchTable build(std::span<const Measured> measured, const Grid& grid,
-                             const DefaultAt& default_at);
-  // One cell for everything, of a family whose points have so many positions.
-  static DispatchTable constant(Cell cell, std::size_t axes);
+  // `default_entries` by number: kNone if its cubin is not there. `defaults` must outlive the table.
+  DispatchTable(std::vector<Measured> measured, std::vector<std::uint32_t> default_entries,
+                const SpaceDefaults& defaults);
+  // One cell for everything.
+  DispatchTable(Cell constant, const SpaceDefaults& defaults);
 
-  const Cell& find(const TablePoint& point) const {
-    std::uint32_t at = roots_[point.ragged ? roots_.size() - 1 : 0];
-    while (nodes_[at].axis != Node::kLeaf)
-      at = point.position[nodes_[at].axis] <= nodes_[at].last ? at + 1 : nodes_[at].above;
-    const Box& box = boxes_[nodes_[at].above];
-    for (std::uint32_t i = box.first_point; i < box.end_points; ++i) {
-      if (is_same(points_[i].position, point.position)) return cells_[boxes_.size() + i];
-    }
-    return cells_[nodes_[at].above];
-  }
+  // `point` is where work of these extents lies.
+  Cell find(const TablePoint& point, const Extents& extents) const;
 
-  // Calls `visit` for every cell that holds a point of at most `most` on every axis, of both kinds of work,
-  // with the greatest such point in it.
-  void visit_within(const TablePoint& most,
-                    const std::function<void(const Cell& cell, const TablePoint& corner)>& visit) const;
-  // Before the table is shared: gives such cells another choice.
-  void replace_within(const TablePoint& most,
-                      const std::function<Cell(const Cell& cell, const TablePoint& corner)>& replace);
-  // The cells that the points from `from` to `last` on the last axis fall into, in order.
-  std::vector<CrossedCell> cells_between(const TablePoint& from, std::int64_t last) const;
+  // Visits, each once or more, every entry that find() may return for extents from `low` to `high`, whose points are
+  // of one kind and from `first` to `last` on each axis; maybe others too.
+  struct Region {
+    Extents low, high;
+    TablePoint first, last;
+  };
+  void visit_possible(const Region& region, const std::function<void(std::uint32_t entry)>& visit) const;
 
-  std::span<const Cell> cells() const { return cells_; }  // of the boxes, then of the measured points
-  std::string text() const;                               // of where the cells lie
+  // The cells that extents fall into whose last one is from `first` on up to that of `to`, in order.
+  std::vector<CrossedCell> cells_between(std::int64_t first, const Extents& to,
+                                         const std::function<TablePoint(const Extents&)>& point_of) const;
+
+  // nullptr if nothing was measured at this very point.
+  const Measured* measured_at(const TablePoint& point) const;
+  const std::optional<Cell>& constant() const { return constant_; }
+  std::span<const Measured> measured() const { return measured_; }
+  std::span<const std::uint32_t> default_entries() const { return default_entries_; }
+  // Whether any problem has a choice.
+  bool is_empty() const;
+  // Tables that are equal choose alike.
+  bool operator==(const DispatchTable& other) const;
 
  private:
-  friend class TableBuilder;
-
-  // A split of the positions of an axis; what is at most `last` goes to the next node. A leaf's `above` is its box.
-  struct Node {
-    static constexpr std::uint8_t kLeaf = 0xff;
-    std::int64_t last = 0;
-    std::uint32_t above = 0;
-    std::uint8_t axis = kLeaf;
+  struct PointHash {
+    std::size_t operator()(const TablePoint& point) const;
   };
-  // From the lowest to the highest position on each axis; points_ in it have cells of their own.
-  struct Box {
-    TablePoint low, high;
-    std::uint32_t first_point = 0, end_points = 0;
-  };
-  static bool is_same(const FixedVector<std::int64_t, 3>& a, const FixedVector<std::int64_t, 3>& b) {
-    for (std::size_t axis = 0; axis < a.size(); ++axis) {
-      if (a[axis] != b[axis]) return false;
+  struct SamePoint {
+    bool operator()(const TablePoint& a, const TablePoint& b) const {
+      return a.ragged == b.ragged && a.position == b.position;
     }
-    return true;
-  }
-  const Box& box_of(const TablePoint& point) const;
-  void visit(const TablePoint& most,
-             const std::function<void(std::size_t cell, const TablePoint& corner)>& visit) const;
+  };
+  // Of one kind of work.
+  struct Plane {
+    std::vector<NearestPoints> winners[2];  // of this hardware, and inherited: by the default that they beat
+    NearestPoints any[2];
+  };
 
-  std::vector<std::uint32_t> roots_;  // one for both kinds of work, or even work's and ragged work's
-  std::vector<Node> nodes_;
-  std::vector<Box> boxes_;
-  std::vector<TablePoint> points_;  // measured, box by box
-  std::vector<Cell> cells_;
+  Cell choose(const TablePoint& point, const Extents& extents) const;
+  // The kind of work whose winners serve where there is no default: its own, if it has any.
+  bool kind_of_any(bool ragged) const { return has_winner_[ragged] ? ragged : !ragged; }
+  Cell nearest_of_any(const Plane& plane, const Place& place) const;
+  void visit_nearest(const Region& region, const std::function<void(std::uint32_t entry)>& visit) const;
+
+  const SpaceDefaults& defaults_;
+  std::optional<Cell> constant_;
+  std::vector<Measured> measured_;
+  std::vector<std::uint32_t> default_entries_;
+  std::unordered_map<TablePoint, std::uint32_t, PointHash, SamePoint> at_points_;  // into measured_
+  Plane planes_[2];                                                                // even, ragged
+  bool has_winner_[2] = {};
+  mutable ChoiceMemo memo_;
 };
 
 }  // namespace moetune

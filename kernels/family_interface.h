@@ -8,6 +8,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -77,9 +78,12 @@ class FamilyInterface {
   virtual Extents last_extents_at(const TablePoint& point, const Extents& most) const {
     return extents_at(point, most);
   }
-  // Moves a problem of the family to other extents: the same as Kernel::problem_of, but cheap, because nothing is
-  // parsed. False if no problem has such extents; then `problem` may have been changed.
-  virtual bool set_extents(Problem& problem, const Extents& extents) const = 0;
+  // A dimension of its problems that is no extent, but so many times one.
+  struct Multiple {
+    std::string name, of;
+    std::int64_t factor = 1;
+  };
+  virtual std::optional<Multiple> multiple() const { return std::nullopt; }
   // The dimensions of a problem that differ between most cells of a table, none of which is compiled in: problems that
   // differ in them only are of one family. A hint for speed.
   virtual std::vector<std::string> varying_dimensions() const { return {}; }
@@ -116,7 +120,6 @@ class ContiguousFamily final : public FamilyInterface {
   TablePoint table_point(const Extents& extents, std::int64_t total) const override;
   TablePoint table_point_of(const Problem& problem) const override;
   Extents extents_at(const TablePoint& point, const Extents& like) const override;
-  bool set_extents(Problem&, const Extents& extents) const override { return extents == extents_; }
   void bind(std::span<const TensorView* const> tensors, std::string_view options, Extents& extents,
             Call& call) const override;
 

@@ -5,8 +5,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <limits>
-#include <set>
-#include <unordered_map>
 
 #include "base/environment.h"
 #include "base/error.h"
@@ -21,10 +19,6 @@ namespace {
 Extents with_last(Extents extents, std::int64_t last) {
   if (extents.size() > 0) extents.back() = last;
   return extents;
-}
-
-bool are_equal(const DispatchTable& a, const DispatchTable& b) {
-  return std::ranges::equal(a.cells(), b.cells()) && a.text() == b.text();
 }
 
 void require_total(std::int64_t total) {
@@ -95,47 +89,51 @@ Family::Family(const Kernel& kernel, Problem problem, FamilyContext context)
       specialization_(kernel.specialization(problem_).text()),
       interface_(kernel.family_interface(problem_)),
       context_(context),
-      present_(present_slots(*interface_)) {}
+      present_(present_slots(*interface_)),
+      defaults_(kernel, *interface_, kernel.specialization(problem_), context.device.limits,
+                kernel.extents_of(problem_)) {}
 
 const DispatchTable* Family::prepare(Layers& layers, std::vector<std::string>& warnings) {
   FamilyBuilder builder(*this, layers, warnings);
-  DispatchTable made = keep_promises(builder.build(), warnings);
-  if (const std::optional<Promise> broken = broken_promise(made)) {
+  std::unique_ptr<const DispatchTable> made = keep_promises(builder.build(), warnings);
+  if (const std::optional<Promise> broken = broken_promise(*made)) {
     warnings.push_back(
         kernel_.name() + " " + problem_text(broken->extents) +
         ": the new winners would need more workspace than was promised; the present ones stay");
     return table();
   }
   for (const std::unique_ptr<const DispatchTable>& known : tables_) {
-    if (are_equal(*known, made)) return known.get();
+    if (*known == *made) return known.get();
   }
-  tables_.push_back(std::make_unique<const DispatchTable>(std::move(made)));
+  tables_.push_back(std::move(made));
   return tables_.back().get();
 }
 
-// Choices have numbers in the order in which cells first name them: a runtime's own entries are in another.
+// In an order that depends on what is said alone.
 std::string Family::table_text(const DispatchTable& table) const {
-  std::string text = kernel_.name() + " " + specialization_ + "\n" + table.text() + "\n";
-  std::string cells;
-  std::unordered_map<std::string, std::string> numbers;              // by choice
-  std::unordered_map<std::uint32_t, const std::string*> of_entries;  // of these
-  for (const Cell& cell : table.cells()) {
-    if (cell.entry != Cell::kNone) {
-      const std::string*& number = of_entries[cell.entry];
-      if (number == nullptr) {
-        std::string choice =
-            entries_[cell.entry].variant->digest() + " " + entries_[cell.entry].config + "\n";
-        const auto [known, is_new] = numbers.emplace(std::move(choice), std::to_string(numbers.size()));
-        if (is_new) text += known->first;
-        number = &known->second;
-      }
-      cells.append(*number).append({' ', static_cast<char>('0' + static_cast<int>(cell.kind))});
-      if (const std::optional<RangeLoss>& loss = entries_[cell.entry].source.loss)
-        cells += ' ' + std::to_string(std::bit_cast<std::uint64_t>(loss->cell));
-    }
-    cells += '\n';
+  const auto choice = [&](std::uint32_t entry) {
+    if (entry == Cell::kNone) return std::string("none");
+    return entries_[entry].variant->digest() + " " + entries_[entry].config;
+  };
+  std::vector<std::string> lines;
+  for (const DispatchTable::Measured& one : table.measured()) {
+    std::string line = one.point.ragged ? "ragged" : "full";
+    for (const std::int64_t position : one.point.position) line += " " + std::to_string(position);
+    for (const std::int64_t extent : one.extents) line += "," + std::to_string(extent);
+    line += " " + choice(one.entry) + (one.inherited ? " inherited" : "");
+    if (one.beat) line += " beat " + defaults_.texts()[*one.beat];
+    const bool has_loss = one.entry != Cell::kNone && entries_[one.entry].source.loss;
+    if (has_loss)
+      line += ' ' + std::to_string(std::bit_cast<std::uint64_t>(entries_[one.entry].source.loss->cell));
+    lines.push_back(std::move(line));
   }
-  return text + "\n" + cells;
+  std::ranges::sort(lines);
+  for (std::size_t number = 0; number < table.default_entries().size(); ++number)
+    lines.push_back("default " + defaults_.texts()[number] + " " + choice(table.default_entries()[number]));
+  std::string text = kernel_.name() + " " + specialization_ + "\n";
+  if (const std::optional<Cell>& constant = table.constant()) text += choice(constant->entry) + "\n";
+  for (const std::string& line : lines) text += line + "\n";
+  return text;
 }
 
 const FamilyEntry& Family::entry(const Choice& choice) const {
@@ -174,7 +172,7 @@ Choice Family::pick(const Extents& extents, std::int64_t total) const {
   interface_->check(extents);
   require_total(total);
   const TablePoint point = interface_->table_point(extents, total);
-  const Cell& cell = table()->find(point);
+  const Cell cell = table()->find(point, extents);
   context_.usage.count_pick(cell, extents_to_tune(point, extents), point.ragged);
   if (cell.entry == Cell::kNone) throw_miss(extents);
   return {cell.entry, cell.kind, extents};
@@ -188,10 +186,14 @@ Choice Family::pick_range(const Extents& extents, std::int64_t last, std::int64_
     throw RuntimeError(MOETUNE_INVALID_ARGUMENT,
                        "the range ends at " + std::to_string(last) + ", before it begins");
   require_total(total);
-  TablePoint point = interface_->table_point(widest, total);
-  const std::int64_t end = point.position.back();
-  point.position.back() = interface_->table_point(extents, total).position.back();
-  const auto [cell, missed] = choose_for_range(table()->cells_between(point, end), entries_);
+  const TablePoint point = interface_->table_point(widest, total);
+  const auto point_of = [&](const Extents& here) {
+    TablePoint moved = point;
+    moved.position.back() = interface_->table_point(here, total).position.back();
+    return moved;
+  };
+  const auto [cell, missed] =
+      choose_for_range(table()->cells_between(extents.back(), widest, point_of), entries_);
   context_.usage.count_pick(cell, with_last(extents_to_tune(point, extents), missed), point.ragged);
   if (cell.entry == Cell::kNone) throw_miss(widest);
   return {cell.entry, cell.kind, widest};
@@ -209,28 +211,6 @@ std::int64_t Family::workspace_bytes(const Choice& choice) const {
   entry(choice);
   interface_->check(choice.extents);
   return required_fit(workspace_at(choice.entry, choice.extents));
-}
-
-std::int64_t Family::workspace_within(const DispatchTable& table, const Extents& extents) const {
-  std::int64_t most = kWorkspaceCounters;
-  visit_workspaces(table, extents, [&](std::int64_t bytes) { most = std::max(most, bytes); });
-  return most;
-}
-
-std::int64_t Family::largest_fit(const DispatchTable& table, const Promise& promise) const {
-  std::int64_t most = promise.bytes;
-  visit_workspaces(table, promise.extents, [&](std::int64_t bytes) {
-    if (bytes != kUnfit) most = std::max(most, bytes);
-  });
-  return most;
-}
-
-template <typename Visit>
-void Family::visit_workspaces(const DispatchTable& table, const Extents& extents, const Visit& visit) const {
-  table.visit_within(interface_->last_point(extents), [&](const Cell& cell, const TablePoint& corner) {
-    if (cell.entry != Cell::kNone)
-      visit(workspace_at(cell.entry, interface_->last_extents_at(corner, extents)));
-  });
 }
 
 const Family::Promise* Family::find_promise(const Extents& extents) const {
@@ -286,32 +266,6 @@ void Family::require_promised(const DispatchTable& table) const {
                          (broken->bytes == kUnfit ? "more counters than a workspace has"
                                                   : std::to_string(broken->bytes) + " bytes") +
                          "; refresh to a later one");
-}
-
-DispatchTable Family::keep_promises(DispatchTable made, std::vector<std::string>& warnings) {
-  // Reads the table as the files would have it, before any promise takes choices out.
-  for (Promise& promise : promises_) promise.wanted = largest_fit(made, promise);
-  for (const Promise& promise : promises_) {
-    const DispatchTable& old = *table();
-    std::set<std::uint32_t> too_large;
-    made.replace_within(interface_->last_point(promise.extents),
-                        [&](const Cell& cell, const TablePoint& corner) {
-                          if (cell.entry == Cell::kNone) return cell;
-                          const Extents extents = interface_->last_extents_at(corner, promise.extents);
-                          if (workspace_at(cell.entry, extents) <= promise.bytes) return cell;
-                          too_large.insert(cell.entry);
-                          return old.find(corner);
-                        });
-    if (!too_large.empty())
-      warnings.push_back(kernel_.name() + " " + problem_text(promise.extents) + ": " +
-                         std::to_string(too_large.size()) +
-                         " of its configurations need more workspace than the " +
-                         std::to_string(promise.bytes) + " bytes that were promised, and are not picked" +
-                         (promise.wanted > promise.bytes
-                              ? "; moetune_offer_workspace takes " + std::to_string(promise.wanted)
-                              : ""));
-  }
-  return made;
 }
 
 void Family::check_pointers(const LaunchKey& key) const {

@@ -8,9 +8,11 @@
 
 #include <atomic>
 #include <deque>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -18,6 +20,7 @@
 #include "dispatch/dispatch_table.h"
 #include "kernels/kernel.h"
 #include "launch/driver.h"
+#include "runtime/family_defaults.h"
 #include "runtime/family_entries.h"
 #include "runtime/launch_cache.h"
 #include "runtime/layers.h"
@@ -111,14 +114,28 @@ class Family {
   Extents extents_to_tune(const TablePoint& point, const Extents& extents) const;
   // kUnfit if a workspace has too few counters for it.
   std::int64_t workspace_at(std::uint32_t entry, const Extents& extents) const;
-  // Calls visit(bytes) for the choice of each cell within `extents`.
-  template <typename Visit>
-  void visit_workspaces(const DispatchTable& table, const Extents& extents, const Visit& visit) const;
-  std::int64_t workspace_within(const DispatchTable& table, const Extents& extents) const;
-  // The most that a choice which fits any workspace needs there, and at least what was promised.
-  std::int64_t largest_fit(const DispatchTable& table, const Promise& promise) const;
+  // A choice that may be made somewhere, and what it needs at most there.
+  struct Need {
+    std::uint32_t entry = 0;
+    std::int64_t bytes = 0;
+  };
+  using Entries = std::set<std::uint32_t>;
+  // Goes through all extents up to `most`, the largest first: look() gets what may be chosen from some of them to
+  // others, and returns whether to look closer. `is_last`: it gets no closer.
+  using Look = std::function<bool(std::span<const Need> needs, bool is_last)>;
+  void look_through(const DispatchTable& table, const Extents& most, const Look& look) const;
+  std::vector<Need> needs_between(const DispatchTable& table, const Extents& low, const Extents& high,
+                                  bool ragged) const;
+  // What is needed at most; `bytes` if that is more. kUnfit choices count only if they are asked for.
+  std::int64_t workspace_within(const DispatchTable& table, const Extents& extents, std::int64_t bytes,
+                                bool with_unfit) const;
+  std::int64_t workspace_within(const DispatchTable& table, const Extents& extents) const {
+    return workspace_within(table, extents, kWorkspaceCounters, true);
+  }
+  Entries too_large(const DispatchTable& table, const Promise& promise) const;
   // A warning names each promise that keeps variants from being picked.
-  DispatchTable keep_promises(DispatchTable table, std::vector<std::string>& warnings);
+  std::unique_ptr<const DispatchTable> keep_promises(std::unique_ptr<const DispatchTable> made,
+                                                     std::vector<std::string>& warnings);
   const Promise* find_promise(const Extents& extents) const;
   // The first promise that the table breaks, with the bytes that it needs there; nullopt if it keeps all.
   std::optional<Promise> broken_promise(const DispatchTable& table) const;
@@ -138,6 +155,7 @@ class Family {
   const std::array<std::uint64_t, LaunchKey::kMaxTensors>
       present_;  // by slot: all bits, or none if the family lacks it
 
+  FamilyDefaults defaults_;
   std::deque<Variant> variants_;
   FamilyEntries entries_;
   std::vector<std::unique_ptr<const DispatchTable>> tables_;

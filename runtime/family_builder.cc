@@ -36,14 +36,9 @@ void rethrow_if_of_device(const std::runtime_error& error) {
 }
 
 FamilyBuilder::FamilyBuilder(Family& family, Layers& layers, std::vector<std::string>& warnings)
-    : family_(family),
-      layers_(layers),
-      warnings_(warnings),
-      space_(shared_space(family.kernel().name())),
-      space_defaults_(family.kernel(), family.interface(), family.kernel().specialization(family.problem_),
-                      family.context_.device.limits, family.kernel().extents_of(family.problem_)) {}
+    : family_(family), layers_(layers), warnings_(warnings), space_(shared_space(family.kernel().name())) {}
 
-DispatchTable FamilyBuilder::build() {
+std::unique_ptr<const DispatchTable> FamilyBuilder::build() {
   const FamilyContext& context = family_.context_;
   stored_ = layers_.family(family_.kernel().name(), family_.specialization(), context.allow_recorded);
   choose_hardware();
@@ -56,13 +51,9 @@ DispatchTable FamilyBuilder::build() {
   if (context.experiment.pinned_kernel == family_.kernel().name()) return pinned_table();
   if (context.experiment.defaults_only) measured_.clear();
   if (cubins_.empty()) throw_not_tuned();
-  space_defaults_.set_like(like_);
-  const auto default_there = [&](const TablePoint& point) { return default_at(point); };
-  const DispatchTable::Grid grid{family_.interface().table_point(like_, 0).position.size(),
-                                 family_.interface().has_ragged()};
-  DispatchTable table = DispatchTable::build(measured_, grid, default_there);
-  const auto serves = [](const Cell& cell) { return cell.entry != Cell::kNone; };
-  if (!std::any_of(table.cells().begin(), table.cells().end(), serves)) throw_not_tuned();
+  auto table =
+      std::make_unique<const DispatchTable>(std::move(measured_), default_entries(), family_.defaults_);
+  if (table->is_empty()) throw_not_tuned();
   return table;
 }
 
@@ -102,7 +93,7 @@ Problem FamilyBuilder::problem_of(const std::string& text) {
   Problem problem = parse_problem(kernel.name(), kernel.schema(), nullptr, text);
   kernel.check(problem);
   const bool is_own = std::ranges::any_of(
-      own_problems_, [&](const Problem& own) { return space_defaults_.are_alike(own, problem); });
+      own_problems_, [&](const Problem& own) { return family_.defaults_.are_alike(own, problem); });
   if (is_own) return problem;
   if (kernel.specialization(problem).text() != family_.specialization())
     throw BadInput("its problem is of another family than it is stored for: " + text);
@@ -136,7 +127,7 @@ std::shared_ptr<const Launcher> FamilyBuilder::matching_launcher(const std::stri
 }
 
 void FamilyBuilder::require_runnable(const Config& config, const Problem& problem) {
-  if (space_defaults_.can_run(config, problem)) return;
+  if (family_.defaults_.can_run(config, problem)) return;
   throw BadInput(config.text() + " cannot run at " + problem.text() + ": " +
                  space_.why_illegal(config, expression_environment(problem, family_.context_.device.limits),
                                     Rules::must));
@@ -175,7 +166,7 @@ void FamilyBuilder::take_winner(const StoredWinner& winner, std::size_t origin, 
   place.push_back(point.ragged);
   if (lost || taken_.contains(place) || is_superseded(winner, origin, point)) {
     keep(std::move(stored));
-    if (lost) measured_.push_back({.point = point});
+    if (lost) measured_.push_back({.point = point, .extents = family_.kernel().extents_of(problem)});
     return;
   }
   const Variant* const variant = load(stored, *launcher, problem);
@@ -200,14 +191,15 @@ void FamilyBuilder::take_winner(const StoredWinner& winner, std::size_t origin, 
       {.point = point,
        .entry = family_.entries_.add({variant, std::move(launcher), record.config, std::move(source)}),
        .beat = beaten_default(record.time_us, record.default_time_us, record.default_config, problem),
-       .inherited = origins_[origin].inherited});
+       .inherited = origins_[origin].inherited,
+       .extents = family_.kernel().extents_of(problem)});
 }
 
 std::optional<std::uint32_t> FamilyBuilder::beaten_default(double time_us, double default_us,
                                                            const std::string& config,
                                                            const Problem& problem) {
   if (!DispatchTable::is_clear_win(time_us, default_us)) return std::nullopt;
-  return space_defaults_.number_met(config, problem);
+  return family_.defaults_.number_met(config, problem);
 }
 
 void FamilyBuilder::take_default(const StoredWinner& winner, std::size_t origin, const Problem& problem) {
@@ -268,17 +260,14 @@ std::optional<std::uint32_t> FamilyBuilder::add_config(const Config& config, con
   return std::nullopt;
 }
 
-std::optional<DispatchTable::Default> FamilyBuilder::default_at(const TablePoint& point) {
-  try {
-    const Config* const config = space_defaults_.at(point);
-    if (config == nullptr) return std::nullopt;
-    const std::uint32_t number = space_defaults_.number_of(*config);
-    const auto [known, is_new] = entries_of_defaults_.try_emplace(number, Cell::kNone);
-    if (is_new) known->second = add_config(*config, space_defaults_.problem(), {}).value_or(Cell::kNone);
-    return DispatchTable::Default{number, known->second};
-  } catch (const BadInput&) {  // no problem has such extents
-    return std::nullopt;
-  }
+// By number: of all that can be a default, whatever problem is asked for.
+std::vector<std::uint32_t> FamilyBuilder::default_entries() {
+  const Kernel& kernel = family_.kernel();
+  const Problem problem = kernel.problem_of(kernel.specialization(family_.problem_), like_);
+  std::vector<std::uint32_t> entries;
+  for (const Config& config : family_.defaults_.configs())
+    entries.push_back(add_config(config, problem, {}).value_or(Cell::kNone));
+  return entries;
 }
 
 // The pinned configuration. Launch parameters are not part of the cubin, so check here that they can run.
@@ -298,12 +287,10 @@ Config FamilyBuilder::pinned_config() const {
   }
 }
 
-DispatchTable FamilyBuilder::pinned_table() {
+std::unique_ptr<const DispatchTable> FamilyBuilder::pinned_table() {
   const Config config = pinned_config();
-  const std::optional<std::uint32_t> entry = add_config(config, family_.problem_, {});
-  const Extents extents = family_.kernel().extents_of(family_.problem_);
-  const std::size_t axes = family_.interface().table_point(extents, 0).position.size();
-  if (entry) return DispatchTable::constant({*entry, ChoiceKind::pinned}, axes);
+  if (const std::optional<std::uint32_t> entry = add_config(config, family_.problem_, {}))
+    return std::make_unique<const DispatchTable>(Cell{*entry, ChoiceKind::pinned}, family_.defaults_);
   throw RuntimeError(MOETUNE_UNKNOWN_NAME, "MOETUNE_PIN: no file holds a cubin of " + config.text() +
                                                " for this family; tune it, or pin a stored one");
 }

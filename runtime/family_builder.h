@@ -8,11 +8,9 @@
 #include <set>
 #include <string>
 #include <tuple>
-#include <unordered_map>
 #include <vector>
 
 #include "runtime/family.h"
-#include "runtime/family_defaults.h"
 
 namespace moetune {
 
@@ -25,7 +23,7 @@ class FamilyBuilder {
   FamilyBuilder(Family& family, Layers& layers, std::vector<std::string>& warnings);
 
   // Throws RuntimeError (not_tuned) if nothing stored can serve.
-  DispatchTable build();
+  std::unique_ptr<const DispatchTable> build();
 
  private:
   // Hardware whose results serve here.
@@ -89,8 +87,8 @@ class FamilyBuilder {
   void require_runnable(const Config& config, const Problem& problem);  // throws BadInput
   // By the first of the files' cubins that is compiled from the same unit and loads; nullopt if there is none.
   std::optional<std::uint32_t> add_config(const Config& config, const Problem& problem, ChoiceSource source);
-  std::optional<DispatchTable::Default> default_at(const TablePoint& point);
-  DispatchTable pinned_table();
+  std::vector<std::uint32_t> default_entries();
+  std::unique_ptr<const DispatchTable> pinned_table();
   Config pinned_config() const;  // throws RuntimeError (invalid_argument) for one that cannot run
   [[noreturn]] void throw_not_tuned() const;
 
@@ -99,8 +97,7 @@ class FamilyBuilder {
   std::vector<std::string>& warnings_;
   const Space& space_;
   StoredFamily stored_;
-  std::vector<Origin> origins_;  // in order of precedence
-  FamilyDefaults space_defaults_;
+  std::vector<Origin> origins_;                    // in order of precedence
   std::vector<Problem> own_problems_;              // of the family, none alike
   std::map<std::string, Launchable> launchables_;  // by configuration
   // Extents (Launcher::plan_extents) at which a configuration's launches were found to be as a cubin of that interface
@@ -112,8 +109,6 @@ class FamilyBuilder {
   std::set<std::vector<std::int64_t>> taken_;  // positions of measured_, and whether they are ragged
   std::set<std::tuple<std::size_t, std::string, std::string>>
       stored_defaults_;  // layers, configurations and digests of their cubins
-  std::unordered_map<std::uint32_t, std::uint32_t>
-      entries_of_defaults_;  // by number, of the table being built
   std::optional<TakenRange> range_;
   Extents like_;  // extents of a measured problem
 };

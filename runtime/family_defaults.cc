@@ -9,75 +9,83 @@ namespace moetune {
 FamilyDefaults::FamilyDefaults(const Kernel& kernel, const FamilyInterface& interface,
                                const Assignment& specialization, const DeviceLimits& limits,
                                const Extents& like)
-    : interface_(interface),
-      space_(shared_space(kernel.name())),
-      limits_(limits),
-      like_(like),
-      even_(kernel.problem_of(specialization, like)),
-      ragged_(even_) {
-  interface_.make_ragged(ragged_);
-  const std::vector<std::string> varying = interface_.varying_dimensions();
-  for (std::size_t place = 0; place < even_.dims.size(); ++place) {
-    const std::string& name = even_.dims.begin()[static_cast<std::ptrdiff_t>(place)].first;
-    varies_.push_back(std::find(varying.begin(), varying.end(), name) != varying.end());
-    if (!varies_.back()) continue;
-    varying_.push_back(place);
-    names_.push_back("problem." + name);
+    : free_(kernel.free_dimensions()), varying_(interface.varying_dimensions()) {
+  const Problem even = kernel.problem_of(specialization, like);
+  Problem ragged = even;
+  interface.make_ragged(ragged);
+  for (const auto& [name, value] : even.dims) {
+    if (!(ragged.dims.at(name) == value)) kinds_.push_back(name);
+  }
+  std::vector<std::string> names;
+  for (const auto* all : {&free_, &kinds_}) {
+    for (const std::string& name : *all) names.push_back("problem." + name);
+  }
+  const Assignment environment = expression_environment(even, limits);
+  const Space& space = shared_space(kernel.name());
+  if (const auto multiple = interface.multiple()) {
+    bound_ = space.bind_defaults(environment, names, "problem." + multiple->name, "problem." + multiple->of,
+                                 multiple->factor);
+  } else {
+    bound_ = space.bind_defaults(environment, names);
+  }
+  for (const std::string& name : kinds_) {
+    even_.push_back(bound_->number(even.dims.at(name)));
+    ragged_.push_back(bound_->number(ragged.dims.at(name)));
+  }
+  for (const Config& config : bound_->configs()) {
+    numbers_.emplace(config.text(), static_cast<std::uint32_t>(texts_.size()));
+    texts_.push_back(config.text());
   }
 }
 
-const Config* FamilyDefaults::at(const TablePoint& point) {
-  Problem& problem = point.ragged ? ragged_ : even_;
-  if (!interface_.set_extents(problem, interface_.extents_at(point, like_))) return nullptr;
-  BoundDefaults& defaults = bound(problem);
-  last_ = &problem;
-  return defaults.find();
+FamilyDefaults::Values FamilyDefaults::values(const Extents& extents, bool ragged) const {
+  Values all;
+  for (const std::int64_t extent : extents) all.push_back(extent);
+  for (const std::int64_t number : ragged ? ragged_ : even_) all.push_back(number);
+  return all;
 }
 
-std::uint32_t FamilyDefaults::number_of(const std::string& config) {
-  const auto [known, is_new] = numbers_.try_emplace(config, static_cast<std::uint32_t>(configs_.size()));
-  if (is_new) configs_.push_back(config);
-  return known->second;
+FamilyDefaults::Values FamilyDefaults::values(const Problem& problem) const {
+  Values all;
+  for (const std::string& name : free_) all.push_back(problem[name]);
+  for (std::size_t i = 0; i < kinds_.size(); ++i) all.push_back(bound_->number(problem.dims.at(kinds_[i])));
+  return all;
 }
 
-// Asked for thousands of points; the space's defaults stay where they are.
-std::uint32_t FamilyDefaults::number_of(const Config& config) {
-  const auto known = numbers_of_defaults_.find(&config);
-  if (known != numbers_of_defaults_.end()) return known->second;
-  return numbers_of_defaults_.emplace(&config, number_of(config.text())).first->second;
+std::optional<std::uint32_t> FamilyDefaults::at(const Extents& extents, bool ragged) const {
+  const Values here = values(extents, ragged);
+  return bound_->find({here.data(), here.size()});
 }
 
-std::optional<std::uint32_t> FamilyDefaults::number_met(const std::string& stored, const Problem& problem) {
-  if (!stored.empty()) return number_of(stored);
-  const Config* const today = of(problem);
-  return today != nullptr ? std::optional(number_of(*today)) : std::nullopt;
+SpaceDefaults::Within FamilyDefaults::within(const Extents& low, const Extents& high, bool ragged) const {
+  const Values first = values(low, ragged), last = values(high, ragged);
+  BoundDefaults::Possible possible =
+      bound_->find_within({first.data(), first.size()}, {last.data(), last.size()});
+  return {std::move(possible.configs), possible.none};
+}
+
+std::optional<std::uint32_t> FamilyDefaults::of(const Problem& problem) const {
+  const Values here = values(problem);
+  return bound_->find({here.data(), here.size()});
+}
+
+std::optional<std::uint32_t> FamilyDefaults::number_met(const std::string& stored,
+                                                        const Problem& problem) const {
+  if (stored.empty()) return of(problem);
+  const auto known = numbers_.find(stored);
+  return known != numbers_.end() ? std::optional(known->second) : std::nullopt;
 }
 
 bool FamilyDefaults::can_run(const Config& config, const Problem& problem) {
-  return bound(problem).can_run(config);
-}
-
-BoundDefaults& FamilyDefaults::bound(const Problem& problem) {
-  auto known =
-      std::ranges::find_if(bounds_, [&](const Bound& bound) { return are_alike(bound.problem, problem); });
-  if (known == bounds_.end())
-    known = bounds_.insert(
-        known, Bound{problem, space_.bind_defaults(expression_environment(problem, limits_), names_)});
-  BoundDefaults& defaults = *known->defaults;
-  for (std::size_t i = 0; i < varying_.size(); ++i)
-    defaults.set(i, problem.dims.begin()[static_cast<std::ptrdiff_t>(varying_[i])].second);
-  return defaults;
+  const Values here = values(problem);
+  return bound_->can_run(config, {here.data(), here.size()});
 }
 
 bool FamilyDefaults::are_alike(const Problem& a, const Problem& b) const {
-  if (a.dims.size() != b.dims.size()) return false;
-  auto other = b.dims.begin();
-  auto varies = varies_.begin();
-  for (const auto& [name, value] : a.dims) {
-    if (!*varies++ && !(value == other->second)) return false;
-    ++other;
-  }
-  return true;
+  return a.dims.size() == b.dims.size() &&
+         std::equal(a.dims.begin(), a.dims.end(), b.dims.begin(), [&](const auto& mine, const auto& other) {
+           return mine == other || std::ranges::find(varying_, mine.first) != varying_.end();
+         });
 }
 
 }  // namespace moetune

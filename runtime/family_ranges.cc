@@ -58,7 +58,8 @@ bool FamilyBuilder::take_range(const StoredRange& range, std::size_t origin) {
     cells.push_back({.point = point,
                      .entry = family_.entries_.add({variant, launcher, cell.config, std::move(source)}),
                      .beat = beaten_default(cell.time_us, cell.default_us, cell.default_config, problem),
-                     .inherited = origins_[origin].inherited});
+                     .inherited = origins_[origin].inherited,
+                     .extents = like});
   }
   like_ = like;
   range_ = {origin, range.layer, range.record.key.timing, range.record.stored_at, {}};

@@ -1,158 +1,108 @@
 #include "search/bound_defaults.h"
 
 #include <algorithm>
-#include <bit>
-#include <stdexcept>
+#include <array>
+
+#include "base/error.h"
 
 namespace moetune {
 
-BoundDefaults::BoundDefaults(const SpaceFile& file, Assignment environment,
-                             const std::vector<std::string>& varying)
+BoundDefaults::BoundDefaults(const SpaceFile& file, Assignment environment, std::vector<std::string> varying,
+                             const std::optional<Multiple>& multiple)
     : file_(file),
       environment_(std::move(environment)),
       names_(file),
       known_(environment_bindings(file, environment_, names_)),
       bindings_(known_),
-      slots_(known_.size()),
-      depends_on_(known_.size()),
-      changed_(varying.size(), now_) {
-  if (varying.size() > 64) throw std::logic_error("more than 64 names of an environment vary");
+      slots_(known_.size()) {
+  if (known_.size() > kMostSlots)
+    throw BadInput(file.file + ": a space has " + std::to_string(kMostSlots) + " names at most");
   for (Slot slot = 0; slot < known_.size(); ++slot) slots_[slot] = known_[slot].value;
-  for (const std::string& name : varying) {
-    varying_.push_back(file.vocabulary.find(name));
-    if (!varying_.back()) continue;
-    bindings_[*varying_.back()].known = false;
-    depends_on_[*varying_.back()] = std::uint64_t{1} << (varying_.size() - 1);
+  const auto vary = [&](const std::string& name) {
+    const std::optional<Slot> slot = file.vocabulary.find(name);
+    if (slot) bindings_[*slot].known = false;
+    return slot;
+  };
+  for (const std::string& name : varying) varying_.push_back(vary(name));
+  if (multiple) {
+    multiple_ = vary(multiple->name);
+    multiple_of_ = static_cast<std::size_t>(std::ranges::find(varying, multiple->of) - varying.begin());
+    factor_ = multiple->factor;
+    if (multiple_ && varying_.at(multiple_of_)) {
+      bindings_[*multiple_].factor = factor_;
+      bindings_[*multiple_].multiple_of = *varying_[multiple_of_];
+    }
   }
-  for (const SpaceFile::Let& let : file.lets) {
+  bind_lets();
+  std::map<std::string, std::uint32_t> known;
+  for (const SpaceFile::Default& rule : file.defaults) {
+    add(rule, known);
+    const bool is_last = !defaults_.empty() && !defaults_.back().when && !defaults_.back().chosen &&
+                         defaults_.back().legality.is_certain();
+    if (is_last) break;
+  }
+}
+
+void BoundDefaults::bind_lets() {
+  for (const SpaceFile::Let& let : file_.lets) {
     if (let.of_parameters) continue;
     Program program = compile(let.expression, bindings_);
     if (program.is_constant()) {
       bindings_[let.slot] = {true, false, program.constant_value()};
       slots_[let.slot] = program.constant_value();
     } else {
-      depends_on_[let.slot] = dependencies(program);
-      lets_.push_back({let.slot, std::move(program), {.depends_on = depends_on_[let.slot]}});
+      lets_.push_back({let.slot, std::move(program)});
     }
   }
-  for (const SpaceFile::Default& rule : file.defaults) {
-    Default& made = defaults_.emplace_back();
-    if (!rule.choice) {
-      made.candidates.push_back({rule.config});
-      continue;
+}
+
+void BoundDefaults::add(const SpaceFile::Default& rule, std::map<std::string, std::uint32_t>& known) {
+  Default made;
+  if (rule.when) {
+    Program when = compile(*rule.when, bindings_);
+    if (!when.is_constant()) {
+      made.when = std::move(when);
+    } else if (!when.holds(nullptr)) {
+      return;
     }
+  }
+  const std::optional<std::size_t> chosen =
+      rule.choice ? std::optional(rule.choice->parameter) : std::nullopt;
+  made.legality = legality_of(rule.config, chosen);
+  if (made.legality.broken == ConstraintKind::must) return;
+  if (!chosen) {
+    made.candidates.push_back({add_config(rule.config, known), 0, {}});
+  } else {
+    made.chosen = static_cast<Slot>(*chosen);
+    made.at_most = compile(rule.choice->at_most, bindings_);
     for (const Value& value : rule.choice->values) {
-      made.candidates.push_back({rule.config});
-      made.candidates.back().config.set(file.parameters[rule.choice->parameter].name, value);
+      Candidate candidate{.value = value.number};
+      add_gates(candidate.gates, *chosen, value, bindings_);
+      if (candidate.gates.broken) continue;
+      Config config = rule.config;
+      config.set(file_.parameters[*chosen].name, value);
+      candidate.config = add_config(config, known);
+      made.candidates.push_back(std::move(candidate));
     }
   }
+  defaults_.push_back(std::move(made));
 }
 
-void BoundDefaults::set(std::size_t i, const Value& value) {
-  if (!varying_[i]) return;
-  std::int64_t& slot = slots_[*varying_[i]];
-  const std::int64_t number = value.is_named() ? names_.number(value.name) : value.number;
-  if (slot == number) return;
-  slot = number;
-  changed_[i] = ++now_;
+std::uint32_t BoundDefaults::add_config(const Config& config, std::map<std::string, std::uint32_t>& known) {
+  const auto [place, is_new] = known.try_emplace(config.text(), static_cast<std::uint32_t>(configs_.size()));
+  if (is_new) configs_.push_back(config);
+  return place->second;
 }
 
-bool BoundDefaults::is_fresh(const Memo& memo) const {
-  if (memo.at == 0) return false;
-  for (std::uint64_t rest = memo.depends_on; rest != 0; rest &= rest - 1) {
-    if (changed_[static_cast<std::size_t>(std::countr_zero(rest))] > memo.at) return false;
-  }
-  return true;
-}
-
-std::uint64_t BoundDefaults::dependencies(const Program& program) const {
-  std::uint64_t all = 0;
-  for (const Slot slot : program.loads()) all |= depends_on_[slot];
-  return all;
-}
-
-const Config* BoundDefaults::find() {
-  for (const Rules rules : {Rules::all, Rules::must}) {
-    for (std::size_t rule = 0; rule < defaults_.size(); ++rule) {
-      if (const Config* const config = find(rule, rules)) return config;
-    }
-  }
-  return nullptr;
-}
-
-bool BoundDefaults::can_run(const Config& config) {
-  auto known = std::ranges::find(judged_, config, &Candidate::config);
-  if (known == judged_.end()) known = judged_.insert(judged_.end(), Candidate{config});
-  return is_legal(*known, Rules::must);
-}
-
-const Config* BoundDefaults::find(std::size_t rule, Rules rules) {
-  const SpaceFile::Default& stated = file_.defaults[rule];
-  Default& bound = defaults_[rule];
-  if (stated.when) {
-    const std::int64_t when = evaluate(bound.when, *stated.when);
-    if (when == 0 || when == kUndefined) return nullptr;
-  }
-  if (!stated.choice) {
-    Candidate& only = bound.candidates.front();
-    return is_legal(only, rules) ? &only.config : nullptr;
-  }
-  // kUndefined is below every value.
-  const std::int64_t limit = evaluate(bound.at_most, stated.choice->at_most);
-  for (std::size_t i = 0; i < bound.candidates.size(); ++i) {
-    if (stated.choice->values[i].number > limit) continue;
-    if (is_legal(bound.candidates[i], rules)) return &bound.candidates[i].config;
-  }
-  return nullptr;
-}
-
-bool BoundDefaults::is_legal(Candidate& candidate, Rules rules) {
-  if (!candidate.compiled) compile(candidate);
-  if (candidate.broken && applies(*candidate.broken, rules)) return false;
-  Memo& memo = candidate.legal[rules == Rules::must ? 1 : 0];
-  if (!is_fresh(memo)) {
-    memo.value = judge(candidate, rules) ? 1 : 0;
-    memo.at = now_;
-  }
-  return memo.value != 0;
-}
-
-// Quantities of the configuration are computed anew: the slots may hold another one's.
-bool BoundDefaults::judge(Candidate& candidate, Rules rules) {
-  refresh_lets();
-  for (const Step& let : candidate.lets) slots_[let.slot] = let.program.run(slots_.data());
-  return std::all_of(candidate.rules.begin(), candidate.rules.end(), [&](const Rule& rule) {
-    return !applies(rule.kind, rules) || rule.program.holds(slots_.data());
-  });
-}
-
-void BoundDefaults::refresh_lets() {
-  if (lets_at_ == now_) return;
-  lets_at_ = now_;
-  for (Step& let : lets_) {
-    if (is_fresh(let.memo)) continue;
-    slots_[let.slot] = let.program.run(slots_.data());
-    let.memo.at = now_;
-  }
-}
-
-void BoundDefaults::compile(Candidate& candidate) const {
-  candidate.compiled = true;
+BoundDefaults::Legality BoundDefaults::legality_of(const Config& config,
+                                                   std::optional<std::size_t> chosen) const {
+  Legality legality;
   std::vector<Binding> bindings = bindings_;
   for (std::size_t p = 0; p < file_.parameters.size(); ++p) {
-    const Value& value = *candidate.config.find(file_.parameters[p].name);
-    bindings[p] = {true, false, value.is_named() ? *file_.vocabulary.interned(value.name) : value.number};
-  }
-  const auto require = [&](ConstraintKind kind, const Expression& expression) {
-    Program program = compile(expression, bindings);
-    if (!program.is_constant()) return candidate.rules.push_back({kind, std::move(program)});
-    if (program.holds(nullptr) || candidate.broken == ConstraintKind::must) return;
-    candidate.broken = kind;
-  };
-  for (const SpaceFile::Gate& gate : file_.gates) {
-    const Parameter& parameter = file_.parameters[gate.parameter];
-    if (parameter.values[gate.position] == *candidate.config.find(parameter.name))
-      require(ConstraintKind::must, gate.condition);
+    const Value& value = *config.find(file_.parameters[p].name);
+    bindings[p] = {p != chosen, value.is_named(),
+                   value.is_named() ? *file_.vocabulary.interned(value.name) : value.number};
+    if (p != chosen) add_gates(legality, p, value, bindings_);
   }
   for (const SpaceFile::Let& let : file_.lets) {
     if (!let.of_parameters) continue;
@@ -160,29 +110,40 @@ void BoundDefaults::compile(Candidate& candidate) const {
     if (program.is_constant()) {
       bindings[let.slot] = {true, false, program.constant_value()};
     } else {
-      candidate.lets.push_back({let.slot, std::move(program)});
+      legality.lets.push_back({let.slot, std::move(program)});
     }
   }
   for (const SpaceFile::Constraint& constraint : file_.constraints)
-    require(constraint.kind, constraint.expression);
-  if (candidate.broken == ConstraintKind::must) candidate.rules.clear();
-  keep_needed_lets(candidate);
-  std::uint64_t depends_on = 0;
-  for (const Step& let : candidate.lets) depends_on |= dependencies(let.program);
-  for (const Rule& rule : candidate.rules) depends_on |= dependencies(rule.program);
-  for (Memo& memo : candidate.legal) memo.depends_on = depends_on;
+    require(legality, constraint.kind, constraint.expression, bindings);
+  keep_needed_lets(legality);
+  return legality;
 }
 
-void BoundDefaults::keep_needed_lets(Candidate& candidate) const {
+void BoundDefaults::add_gates(Legality& legality, std::size_t parameter, const Value& value,
+                              const std::vector<Binding>& bindings) const {
+  for (const SpaceFile::Gate& gate : file_.gates) {
+    if (gate.parameter == parameter && file_.parameters[parameter].values[gate.position] == value)
+      require(legality, ConstraintKind::must, gate.condition, bindings);
+  }
+}
+
+void BoundDefaults::require(Legality& legality, ConstraintKind kind, const Expression& expression,
+                            const std::vector<Binding>& bindings) const {
+  Program program = compile(expression, bindings);
+  if (!program.is_constant()) return legality.rules.push_back({kind, std::move(program)});
+  if (!program.holds(nullptr) && legality.broken != ConstraintKind::must) legality.broken = kind;
+}
+
+void BoundDefaults::keep_needed_lets(Legality& legality) const {
   std::vector<bool> needed(slots_.size());
   const auto mark = [&](const Program& program) {
     for (const Slot slot : program.loads()) needed[slot] = true;
   };
-  for (const Rule& rule : candidate.rules) mark(rule.program);
-  for (std::size_t i = candidate.lets.size(); i-- > 0;) {  // each comes after the lets that it uses
-    if (needed[candidate.lets[i].slot]) mark(candidate.lets[i].program);
+  for (const Rule& rule : legality.rules) mark(rule.program);
+  for (std::size_t i = legality.lets.size(); i-- > 0;) {  // each comes after the lets that it uses
+    if (needed[legality.lets[i].slot]) mark(legality.lets[i].program);
   }
-  std::erase_if(candidate.lets, [&](const Step& let) { return !needed[let.slot]; });
+  std::erase_if(legality.lets, [&](const Step& let) { return !needed[let.slot]; });
 }
 
 Program BoundDefaults::compile(const Expression& expression, const std::vector<Binding>& bindings) const {
@@ -190,16 +151,96 @@ Program BoundDefaults::compile(const Expression& expression, const std::vector<B
   return expression.compile(file_.vocabulary, bindings);
 }
 
-std::int64_t BoundDefaults::evaluate(Condition& condition, const Expression& expression) {
-  if (is_fresh(condition.memo)) return condition.memo.value;
-  if (!condition.program) {
-    condition.program = compile(expression, bindings_);
-    condition.memo.depends_on = dependencies(*condition.program);
+// Calls visit(slot, place among the values, factor).
+template <typename Visit>
+void BoundDefaults::set(Values values, const Visit& visit) const {
+  for (std::size_t i = 0; i < varying_.size() && i < values.size(); ++i) {
+    if (varying_[i]) visit(*varying_[i], i, 1);
   }
-  refresh_lets();
-  condition.memo.value = condition.program->run(slots_.data());
-  condition.memo.at = now_;
-  return condition.memo.value;
+  if (multiple_) visit(*multiple_, multiple_of_, factor_);
+}
+
+void BoundDefaults::fill(Values values, std::int64_t* slots) const {
+  std::ranges::copy(slots_, slots);
+  set(values, [&](Slot slot, std::size_t i, std::int64_t factor) { slots[slot] = factor * values[i]; });
+  for (const Step& let : lets_) slots[let.slot] = let.program.run(slots);
+}
+
+// Quantities of the configuration are computed anew: the slots may hold another one's.
+bool BoundDefaults::holds(const Legality& legality, Rules rules, std::int64_t* slots) {
+  if (legality.broken && applies(*legality.broken, rules)) return false;
+  for (const Step& let : legality.lets) slots[let.slot] = let.program.run(slots);
+  return std::ranges::all_of(legality.rules, [&](const Rule& rule) {
+    return !applies(rule.kind, rules) || rule.program.holds(slots);
+  });
+}
+
+std::optional<std::uint32_t> BoundDefaults::find(Values values) const {
+  std::array<std::int64_t, kMostSlots> slots;
+  fill(values, slots.data());
+  for (const Rules rules : {Rules::all, Rules::must}) {
+    for (const Default& rule : defaults_) {
+      if (rule.when && !rule.when->holds(slots.data())) continue;
+      // kUndefined is below every value.
+      const std::int64_t most = rule.at_most ? rule.at_most->run(slots.data()) : 0;
+      for (const Candidate& candidate : rule.candidates) {
+        if (candidate.value > most) continue;
+        if (rule.chosen) slots[*rule.chosen] = candidate.value;
+        if (holds(rule.legality, rules, slots.data()) && holds(candidate.gates, rules, slots.data()))
+          return candidate.config;
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+BoundDefaults::Possible BoundDefaults::find_within(Values low, Values high) const {
+  std::vector<ValueRange> slots;
+  for (const std::int64_t known : slots_) slots.push_back(ValueRange::of(known));
+  set(low, [&](Slot slot, std::size_t i, std::int64_t factor) {
+    slots[slot] = {factor * low[i], factor * high[i]};
+  });
+  for (const Step& let : lets_) slots[let.slot] = run_within(let.program, slots.data());
+  bool is_open = false;
+  // Notes in is_open that it holds for some of the values alone.
+  const auto can_hold = [&](const Legality& legality, Rules rules) {
+    if (legality.broken && applies(*legality.broken, rules)) return false;
+    for (const Step& let : legality.lets) slots[let.slot] = run_within(let.program, slots.data());
+    for (const Rule& rule : legality.rules) {
+      if (!applies(rule.kind, rules)) continue;
+      const ValueRange value = run_within(rule.program, slots.data());
+      if (value.never_holds()) return false;
+      is_open = is_open || !value.always_holds();
+    }
+    return true;
+  };
+  Possible possible;
+  for (const Rules rules : {Rules::all, Rules::must}) {
+    for (const Default& rule : defaults_) {
+      const ValueRange when = rule.when ? run_within(*rule.when, slots.data()) : ValueRange::of(1);
+      if (when.never_holds()) continue;
+      const ValueRange most = rule.at_most ? run_within(*rule.at_most, slots.data()) : ValueRange::of(0);
+      for (const Candidate& candidate : rule.candidates) {
+        if (most.is_empty() || candidate.value > most.high) continue;
+        is_open = !when.always_holds() || candidate.value > most.low || most.undefined;
+        if (rule.chosen) slots[*rule.chosen] = ValueRange::of(candidate.value);
+        if (!can_hold(rule.legality, rules) || !can_hold(candidate.gates, rules)) continue;
+        if (std::ranges::find(possible.configs, candidate.config) == possible.configs.end())
+          possible.configs.push_back(candidate.config);
+        if (!is_open) return possible;
+      }
+    }
+  }
+  possible.none = true;
+  return possible;
+}
+
+bool BoundDefaults::can_run(const Config& config, Values values) {
+  const auto [known, is_new] = judged_.try_emplace(config.text());
+  if (is_new) known->second = legality_of(config, std::nullopt);
+  std::array<std::int64_t, kMostSlots> slots;
+  fill(values, slots.data());
+  return holds(known->second, Rules::must, slots.data());
 }
 
 }  // namespace moetune

@@ -1,15 +1,16 @@
-// The defaults of a space under many environments that differ in a few names only, and whether a configuration can run
-// there: what Space::default_config and why_illegal return, without text and mostly without work. Every expression is
-// compiled when it is first needed, with the names that do not vary folded in, and evaluated again only if a name that
-// it depends on has another value since.
+// The defaults of a space under many environments that differ in a few whole numbers and names only, and whether a
+// configuration can run there: what Space::default_config and why_illegal return, without text. Every expression is
+// compiled once, with the names that do not vary folded in; rules that can never hold are left out.
 //
-// Not thread-safe: find() and can_run() keep what they compiled and found. Refers to the SpaceFile, which must outlive
-// it. Throws BadInput if an expression names something that the environment lacks, or uses it as the wrong type.
+// find() and find_within() are thread-safe, and find() allocates nothing; can_run() keeps what it compiled, and is for
+// one thread at a time. Refers to the SpaceFile, which must outlive it. Throws BadInput when it is made if an
+// expression names something that the environment lacks, or uses it as the wrong type.
 #pragma once
 
 #include <cstdint>
-#include <deque>
+#include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -18,68 +19,92 @@
 #include "search/program.h"
 #include "search/rules.h"
 #include "search/space_file.h"
+#include "search/value_range.h"
 
 namespace moetune {
 
 class BoundDefaults {
  public:
-  // `varying` are at most 64 names of the environment; set() changes their values, all others stay as they are.
-  BoundDefaults(const SpaceFile& file, Assignment environment, const std::vector<std::string>& varying);
+  // A name of the environment whose value is always `factor` times that of a varying one.
+  struct Multiple {
+    std::string name, of;
+    std::int64_t factor = 1;
+  };
+  // The varying names' values, in their order, as number() gives them.
+  using Values = std::span<const std::int64_t>;
 
-  // The value of the i-th varying name; of the same kind (integer or name) as it had at first.
-  void set(std::size_t i, const Value& value);
+  BoundDefaults(const SpaceFile& file, Assignment environment, std::vector<std::string> varying,
+                const std::optional<Multiple>& multiple = std::nullopt);
 
-  // nullptr if no default can run. Valid as long as this object; equal pointers are equal configurations.
-  const Config* find();
+  // For Values; of the same kind (integer or name) as the environment had at first.
+  std::int64_t number(const Value& value) {
+    return value.is_named() ? names_.number(value.name) : value.number;
+  }
+
+  // The configurations that can be a default, each once.
+  const std::vector<Config>& configs() const { return configs_; }
+
+  // The default, into configs(); nullopt if none can run.
+  std::optional<std::uint32_t> find(Values values) const;
+
+  struct Possible {
+    std::vector<std::uint32_t> configs;  // into configs(), each once
+    bool none = false;                   // there may be no default
+    bool is_one() const { return configs.size() + (none ? 1 : 0) == 1; }
+  };
+  // A superset of what find() returns for values from `low` to `high`; what it is exactly where these are equal.
+  Possible find_within(Values low, Values high) const;
 
   // Whether no rule of kind `must` forbids the configuration, which has a value of its domain for every parameter.
-  bool can_run(const Config& config);
+  bool can_run(const Config& config, Values values);
 
  private:
-  // A result, and the varying names that it depends on: bit i for the i-th.
-  struct Memo {
-    std::uint64_t depends_on = 0;
-    std::uint64_t at = 0;  // when it was found; 0: never
-    std::int64_t value = 0;
-  };
+  // More names than any space has; so that find() needs no memory of its own.
+  static constexpr std::size_t kMostSlots = 1024;
+
   struct Step {  // a quantity of "let" that is to be computed
     Slot slot;
     Program program;
-    Memo memo = {};  // of what the slot holds, if no configuration takes part in it
   };
   struct Rule {
     ConstraintKind kind;
     Program program;
   };
-  // A default with its chosen value, and what of its rules depends on what varies.
-  struct Candidate {
-    Config config;
-    bool compiled = false;
+  // What of the rules for a configuration depends on what varies.
+  struct Legality {
     std::optional<ConstraintKind> broken =
         std::nullopt;  // by a rule that fails whatever varies; `must` if one is
     std::vector<Step> lets = {};
     std::vector<Rule> rules = {};
-    Memo legal[2] = {};  // by all rules, by those of kind `must`
+    bool is_certain() const { return !broken && rules.empty(); }
   };
-  struct Condition {
-    std::optional<Program> program;
-    Memo memo;
+  struct Candidate {
+    std::uint32_t config = 0;
+    std::int64_t value = 0;  // of the parameter that is chosen
+    Legality gates;          // of this value alone
   };
   struct Default {
-    Condition when, at_most;
+    std::optional<Program> when, at_most;
+    std::optional<Slot> chosen;
+    Legality legality;                  // of all candidates
     std::vector<Candidate> candidates;  // by chosen value, descending; one if nothing is chosen
   };
 
-  const Config* find(std::size_t rule, Rules rules);
-  bool is_legal(Candidate& candidate, Rules rules);
-  bool judge(Candidate& candidate, Rules rules);
-  void refresh_lets();
-  bool is_fresh(const Memo& memo) const;
-  std::uint64_t dependencies(const Program& program) const;
-  void compile(Candidate& candidate) const;
-  void keep_needed_lets(Candidate& candidate) const;
+  void bind_lets();
+  void add(const SpaceFile::Default& rule, std::map<std::string, std::uint32_t>& known);
+  std::uint32_t add_config(const Config& config, std::map<std::string, std::uint32_t>& known);
+  // `chosen` has no value yet.
+  Legality legality_of(const Config& config, std::optional<std::size_t> chosen) const;
+  void add_gates(Legality& legality, std::size_t parameter, const Value& value,
+                 const std::vector<Binding>& bindings) const;
+  void require(Legality& legality, ConstraintKind kind, const Expression& expression,
+               const std::vector<Binding>& bindings) const;
+  void keep_needed_lets(Legality& legality) const;
   Program compile(const Expression& expression, const std::vector<Binding>& bindings) const;
-  std::int64_t evaluate(Condition& condition, const Expression& expression);
+  template <typename Visit>
+  void set(Values values, const Visit& visit) const;
+  void fill(Values values, std::int64_t* slots) const;
+  static bool holds(const Legality& legality, Rules rules, std::int64_t* slots);
 
   const SpaceFile& file_;
   const Assignment environment_;
@@ -87,14 +112,14 @@ class BoundDefaults {
   const std::vector<Binding> known_;          // the environment as it was given
   std::vector<Binding> bindings_;             // the same without what varies, and the lets that this decides
   std::vector<std::optional<Slot>> varying_;  // nullopt: no expression names it
-  std::vector<Step> lets_;                    // of the environment alone
-  std::vector<Default> defaults_;             // as in the file
-  std::deque<Candidate> judged_;              // of can_run()
-  std::vector<std::int64_t> slots_;
-  std::vector<std::uint64_t> depends_on_;  // by slot: varying names
-  std::uint64_t now_ = 1;                  // advances if a varying name gets another value
-  std::uint64_t lets_at_ = 0;              // when lets_ were last brought up to date
-  std::vector<std::uint64_t> changed_;     // by varying name: when it last did
+  std::optional<Slot> multiple_;
+  std::size_t multiple_of_ = 0;  // into varying_
+  std::int64_t factor_ = 1;
+  std::vector<std::int64_t> slots_;  // by slot: what is known
+  std::vector<Step> lets_;           // of the environment alone
+  std::vector<Default> defaults_;    // those that can hold
+  std::vector<Config> configs_;
+  std::map<std::string, Legality> judged_;  // of can_run()
 };
 
 }  // namespace moetune

@@ -104,7 +104,16 @@ struct Folded {
   std::int64_t value = 0;
 };
 
-Folded fold(const Node& node, const std::vector<Folded>& folded, const std::vector<Binding>& bindings) {
+// Where one name is divided by another that it is a multiple of.
+Folded fold_quotient(const Node& dividend, const Node& divisor, const std::vector<Binding>& bindings) {
+  if (dividend.op != Op::load || divisor.op != Op::load) return {};
+  const Binding& multiple = bindings[dividend.slot];
+  return multiple.factor > 0 && multiple.multiple_of == divisor.slot ? Folded{true, multiple.factor}
+                                                                     : Folded{};
+}
+
+Folded fold(const std::vector<Node>& nodes, const Node& node, const std::vector<Folded>& folded,
+            const std::vector<Binding>& bindings) {
   if (node.op == Op::constant) return {true, node.value};
   if (node.op == Op::load) return {bindings[node.slot].known, bindings[node.slot].value};
   const Folded& a = folded[node.a];
@@ -114,6 +123,8 @@ Folded fold(const Node& node, const std::vector<Folded>& folded, const std::vect
   if (node.op == Op::logical_or && a.known && a.value != 0) return {true, 1};
   if (node.b < 0) return a.known ? Folded{true, apply(node.op, a.value, 0)} : Folded{};
   const Folded& b = folded[node.b];
+  if (node.op == Op::divide && !a.known && !b.known)
+    return fold_quotient(nodes[node.a], nodes[node.b], bindings);
   if (!a.known || !b.known) return {};
   if (b.value == kUndefined) return b;
   if (node.op == Op::logical_and || node.op == Op::logical_or) return {true, b.value != 0};
@@ -124,7 +135,7 @@ Folded fold(const Node& node, const std::vector<Folded>& folded, const std::vect
 std::vector<Folded> fold_all(const std::vector<Node>& nodes, const std::vector<Binding>& bindings) {
   std::vector<Folded> folded;
   folded.reserve(nodes.size());
-  for (const Node& node : nodes) folded.push_back(fold(node, folded, bindings));
+  for (const Node& node : nodes) folded.push_back(fold(nodes, node, folded, bindings));
   return folded;
 }
 

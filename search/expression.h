@@ -21,6 +21,9 @@ struct Binding {
   bool known = false;
   bool named = false;      // the value is an interned name
   std::int64_t value = 0;  // kUndefined where a let has no value
+  // An unknown value that is `factor` times that of another slot; 0: of none. Their quotient is then known.
+  std::int64_t factor = 0;
+  Slot multiple_of = 0;
 };
 
 class Expression {

@@ -74,6 +74,7 @@ class Program {
   std::int64_t constant_value() const { return code_[0].value; }
   std::vector<Slot> loads() const;  // ascending, each once
   std::size_t size() const { return code_.size(); }
+  const std::vector<Instruction>& code() const { return code_; }
 
  private:
   std::vector<Instruction> code_;

@@ -100,6 +100,14 @@ std::unique_ptr<BoundDefaults> Space::bind_defaults(const Assignment& environmen
   return std::make_unique<BoundDefaults>(impl_->file, environment, varying);
 }
 
+std::unique_ptr<BoundDefaults> Space::bind_defaults(const Assignment& environment,
+                                                    const std::vector<std::string>& varying,
+                                                    const std::string& name, const std::string& of,
+                                                    std::int64_t factor) const {
+  return std::make_unique<BoundDefaults>(impl_->file, environment, varying,
+                                         BoundDefaults::Multiple{name, of, factor});
+}
+
 Config Space::parse_values(std::string_view text) const {
   std::vector<std::string> names;
   for (const Parameter& parameter : parameters()) names.push_back(parameter.name);

@@ -67,6 +67,11 @@ class Space {
   // (search/bound_defaults.h). It refers to this Space, moved or not.
   std::unique_ptr<BoundDefaults> bind_defaults(const Assignment& environment,
                                                const std::vector<std::string>& varying) const;
+  // `name` is always `factor` times the varying `of`.
+  std::unique_ptr<BoundDefaults> bind_defaults(const Assignment& environment,
+                                               const std::vector<std::string>& varying,
+                                               const std::string& name, const std::string& of,
+                                               std::int64_t factor) const;
 
   // The values that `a=1,b=tma` text gives, in its order. Throws BadInput for empty text, an unknown
   // parameter (suggesting the nearest) or a value outside the domain.

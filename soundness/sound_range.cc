@@ -122,8 +122,9 @@ class RangeJudge {
 
   void require_choice(const std::string& text, const Problem& problem) {
     const Config& config = parse(text);
-    for (std::size_t i = 0; i < varying_.size(); ++i) rules_->set(i, problem.dims.at(varying_[i]));
-    if (!rules_->can_run(config)) refuse_unknown(text + " cannot run at " + problem.text());
+    std::vector<std::int64_t> values;
+    for (const std::string& name : varying_) values.push_back(rules_->number(problem.dims.at(name)));
+    if (!rules_->can_run(config, values)) refuse_unknown(text + " cannot run at " + problem.text());
     require_cubin(text, problem);
   }
 

@@ -11,6 +11,7 @@
 #include "dispatch/dispatch_table.h"
 #include "kernels/kernel.h"
 #include "ranges/range_table.h"
+#include "runtime/family_defaults.h"
 
 namespace moetune {
 
@@ -36,12 +37,16 @@ class RangePicks {
   const std::vector<Default>& defaults() const { return defaults_; }
 
  private:
+  void find_defaults(const Kernel& kernel, const Assignment& specialization, Extents low, Extents high,
+                     bool ragged);
+
+  const Kernel& kernel_;
   const RangeTable& table_;
   std::unique_ptr<const FamilyInterface> interface_;
   PointHull hull_;
   std::vector<Default> defaults_;
-  std::vector<std::string> configs_;  // of entries behind those of the cells
-  std::optional<DispatchTable> dispatch_;
+  std::unique_ptr<const FamilyDefaults> space_defaults_;
+  std::unique_ptr<const DispatchTable> dispatch_;  // entries behind those of the cells are defaults by number
 };
 
 }  // namespace moetune

@@ -133,15 +133,8 @@ class DecodeFamily final : public FamilyInterface {
     return shape_.window == 0 ? context : std::min(context, 2 * shape_.window);
   }
 
-  bool set_extents(Problem& problem, const Extents& extents) const override {
-    if (extents.size() != 3 || first_out_of_range(extents) < 3) return false;
-    const DecodeShape shape = shape_.at(extents);
-    if (shape.q_heads > kMostHeads || exceeded_size(shape)) return false;
-    problem.dims.set("batch", Value::integer(shape.batch));
-    problem.dims.set("q_heads", Value::integer(shape.q_heads));
-    problem.dims.set("kv_heads", Value::integer(shape.kv_heads));
-    problem.dims.set("context", Value::integer(shape.context));
-    return true;
+  std::optional<Multiple> multiple() const override {
+    return Multiple{"q_heads", "kv_heads", shape_.group()};
   }
   // Few tables reach down to fewer rows than the KV heads of their problems.
   std::vector<std::string> varying_dimensions() const override { return {"batch", "context", "lengths"}; }

@@ -35,17 +35,6 @@ Extents TokensFamily::extents_at(const TablePoint& point, const Extents&) const 
   return {point.position[0]};
 }
 
-bool TokensFamily::set_extents(Problem& problem, const Extents& extents) const {
-  if (extents.size() != 1 || extents[0] < 1 || extents[0] > kMostTokens) return false;
-  problem.dims.set("tokens", Value::integer(extents[0]));
-  try {
-    check_problem_(problem);
-    return true;
-  } catch (const BadInput&) {
-    return false;
-  }
-}
-
 void TokensFamily::refuse(const std::string& rule) const { throw BadInput(kernel_ + ": " + rule); }
 
 const TensorView& TokensFamily::matrix(std::span<const TensorView* const> tensors, std::size_t slot,

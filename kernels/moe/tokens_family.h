@@ -23,7 +23,6 @@ class TokensFamily : public FamilyInterface {
   TablePoint table_point(const Extents& extents, std::int64_t total) const final;
   TablePoint table_point_of(const Problem& problem) const final;
   Extents extents_at(const TablePoint& point, const Extents& like) const final;
-  bool set_extents(Problem& problem, const Extents& extents) const final;
   std::vector<std::string> varying_dimensions() const final { return tokens_alone(); }
 
  protected:

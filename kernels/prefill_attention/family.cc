@@ -87,19 +87,8 @@ class PrefillFamily final : public FamilyInterface {
             std::max(point.position[1], point.position[2])};
   }
 
-  bool set_extents(Problem& problem, const Extents& extents) const override {
-    if (extents.size() != 4 || extents[1] < 1 || extents[1] > kMostKvHeads / shape_.group()) return false;
-    problem.dims.set("batch", Value::integer(extents[0]));
-    problem.dims.set("q_heads", Value::integer(extents[1] * shape_.group()));
-    problem.dims.set("kv_heads", Value::integer(extents[1]));
-    problem.dims.set("seqlen_q", Value::integer(extents[2]));
-    problem.dims.set("seqlen_kv", Value::integer(extents[3]));
-    try {
-      check_prefill_attention(problem);
-      return true;
-    } catch (const BadInput&) {
-      return false;
-    }
+  std::optional<Multiple> multiple() const override {
+    return Multiple{"q_heads", "kv_heads", shape_.group()};
   }
   std::vector<std::string> varying_dimensions() const override {
     return {"batch", "seqlen_q", "seqlen_kv", "lengths"};

@@ -55,22 +55,21 @@ TEST_CASE("on random spaces bound defaults are the space's defaults") {
     const auto bound = space.bind_defaults(random.environment(), varying);
     for (int i = 0; i < 40; ++i) {
       Assignment environment = with_x(random.environment(), static_cast<std::int64_t>(draw.below(30)) - 3);
-      bound->set(0, environment.at("problem.x"));
-      bound->set(1, Value::integer(i));
+      std::vector<std::int64_t> values{environment.number("problem.x"), i};
       if (both) {
         environment.set("device.y", Value::integer(static_cast<std::int64_t>(draw.below(20))));
-        bound->set(2, environment.at("device.y"));
+        values.push_back(environment.number("device.y"));
       }
       const std::optional<Config> expected = space.default_config(environment);
-      const Config* const config = bound->find();
-      REQUIRE((config != nullptr) == expected.has_value());
-      if (config != nullptr) REQUIRE(config->text() == expected->text());
-      (config != nullptr ? found : none) += 1;
+      const std::optional<std::uint32_t> config = bound->find(values);
+      REQUIRE(config.has_value() == expected.has_value());
+      if (config) REQUIRE(bound->configs()[*config].text() == expected->text());
+      (config ? found : none) += 1;
       Config any;
       for (std::size_t p = 0; p < random.domains.size(); ++p)
         any.set("p" + std::to_string(p),
                 Value::integer(random.domains[p][draw.below(random.domains[p].size())]));
-      const bool can_run = bound->can_run(any);
+      const bool can_run = bound->can_run(any, values);
       REQUIRE(can_run == space.why_illegal(any, environment, Rules::must).empty());
       (can_run ? running : forbidden) += 1;
     }
@@ -79,6 +78,54 @@ TEST_CASE("on random spaces bound defaults are the space's defaults") {
   CHECK(none > 1000);
   CHECK(running > 1000);
   CHECK(forbidden > 1000);
+}
+
+TEST_CASE("on random spaces the defaults within bounds are all that are there, and few more") {
+  std::size_t ones = 0, spans = 0;
+  for (std::uint64_t seed = 1; seed <= 300; ++seed) {
+    const RandomSpace random(seed);
+    Random draw(seed);
+    const Space space = Space::parse(with_defaults(random, draw), "random.json");
+    const auto bound = space.bind_defaults(random.environment(), {"problem.x", "device.y"});
+    for (int i = 0; i < 10; ++i) {
+      const auto x = static_cast<std::int64_t>(draw.below(30)) - 3,
+                 y = static_cast<std::int64_t>(draw.below(20));
+      const std::int64_t low[] = {x, y};
+      const std::int64_t high[] = {x + static_cast<std::int64_t>(draw.below(6)),
+                                   y + static_cast<std::int64_t>(draw.below(3))};
+      const BoundDefaults::Possible possible = bound->find_within(low, high);
+      for (std::int64_t there = low[0]; there <= high[0]; ++there) {
+        for (std::int64_t beside = low[1]; beside <= high[1]; ++beside) {
+          const std::int64_t values[] = {there, beside};
+          const std::optional<std::uint32_t> config = bound->find(values);
+          if (config)
+            REQUIRE(std::ranges::find(possible.configs, *config) != possible.configs.end());
+          else
+            REQUIRE(possible.none);
+        }
+      }
+      const BoundDefaults::Possible point = bound->find_within(low, low);
+      REQUIRE(point.is_one());
+      REQUIRE(point.none == !bound->find(low));
+      if (possible.is_one()) ++ones;
+      ++spans;
+    }
+  }
+  CHECK(ones > spans / 3);
+}
+
+TEST_CASE("a name that is so many times another is never asked for, and their quotient is known") {
+  const Space space = Space::parse(R"json({
+    "kernel": "k", "parameters": [{"name": "tile", "values": [32, 64, 128]}],
+    "defaults": [{"when": "problem.q / problem.kv != 4", "config": {"tile": 32}},
+                 {"when": "problem.q >= 32", "config": {"tile": 128}}, {"config": {"tile": 64}}]})json",
+                                   "k.json");
+  const auto bound =
+      space.bind_defaults({{"problem.q", Value::integer(4)}, {"problem.kv", Value::integer(1)}},
+                          {"problem.kv"}, "problem.q", "problem.kv", 4);
+  CHECK(bound->configs().size() == 2);  // not the first rule's
+  for (const std::int64_t heads : {1, 7, 8, 9})
+    CHECK(bound->configs()[*bound->find({&heads, 1})].text() == (heads >= 8 ? "tile=128" : "tile=64"));
 }
 
 TEST_CASE("names of the environment vary as numbers do, quoted or not") {
@@ -94,12 +141,11 @@ TEST_CASE("names of the environment vary as numbers do, quoted or not") {
   const auto bound = space.bind_defaults(first, {"problem.lengths", "problem.layout"});
   for (const char* lengths : {"full", "ragged", "of another kind"}) {
     for (const char* layout : {"a", "b", "c"}) {
-      bound->set(0, named(lengths));
-      bound->set(1, named(layout));
+      const std::int64_t values[] = {bound->number(named(lengths)), bound->number(named(layout))};
       const Assignment environment{{"problem.lengths", named(lengths)},
                                    {"problem.layout", named(layout)},
                                    {"problem.other", named("b")}};
-      CHECK(bound->find()->text() == space.default_config(environment)->text());
+      CHECK(bound->configs()[*bound->find(values)].text() == space.default_config(environment)->text());
     }
   }
 }
@@ -110,9 +156,9 @@ TEST_CASE("bound defaults refuse a name that the environment lacks") {
     "constraints": [{"expr": "tile <= problem.most", "why": "fits"}],
     "defaults": [{"config": {"tile": 32}}]})json",
                                    "k.json");
-  const auto bound = space.bind_defaults({{"problem.least", Value::integer(1)}}, {"problem.least"});
-  CHECK_THROWS_WITH_AS(
-      bound->find(), doctest::Contains("k.json: constraints[0].expr: unknown name 'problem.most'"), BadInput);
+  CHECK_THROWS_WITH_AS(space.bind_defaults({{"problem.least", Value::integer(1)}}, {"problem.least"}),
+                       doctest::Contains("k.json: constraints[0].expr: unknown name 'problem.most'"),
+                       BadInput);
 }
 
 }  // namespace moetune
