@@ -14,7 +14,7 @@
 
 namespace moetune {
 
-enum class ChoiceKind : std::uint8_t { exact, nearest, fallback, pinned };
+enum class ChoiceKind : std::uint8_t { exact, nearest, by_default, pinned };
 
 struct Cell {
   static constexpr std::uint32_t kNone = ~std::uint32_t{0};

@@ -109,13 +109,13 @@ Cell DispatchTable::find(const TablePoint& point, const Extents& extents) const 
 
 Cell DispatchTable::choose(const TablePoint& point, const Extents& extents) const {
   const std::optional<std::uint32_t> here = defaults_.at(extents, point.ragged);
-  const Cell fallback{here ? default_entries_[*here] : Cell::kNone, ChoiceKind::by_default};
+  const Cell by_default{here ? default_entries_[*here] : Cell::kNone, ChoiceKind::by_default};
   const Measured* const measured = measured_at(point);
   // Other extents at the same point may have another default.
   if (measured != nullptr &&
       (measured->extents == extents || defaults_.at(measured->extents, point.ragged) == here)) {
     if (measured->entry != Cell::kNone) return {measured->entry, ChoiceKind::exact};
-    if (fallback.entry != Cell::kNone) return fallback;
+    if (by_default.entry != Cell::kNone) return by_default;
   }
   const Plane& plane = planes_[point.ragged];
   const Place place = place_of(point);
@@ -124,7 +124,7 @@ Cell DispatchTable::choose(const TablePoint& point, const Extents& extents) cons
     if (const auto found = winners[*here].nearest(place, kReach))
       return {measured_[*found].entry, ChoiceKind::nearest};
   }
-  if (fallback.entry != Cell::kNone) return fallback;
+  if (by_default.entry != Cell::kNone) return by_default;
   return nearest_of_any(planes_[kind_of_any(point.ragged)], place);
 }
 

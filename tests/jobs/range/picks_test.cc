@@ -77,7 +77,7 @@ class ByTheRule {
 
   std::string at(const Problem& problem) const {
     const TablePoint point = interface_->table_point_of(problem);
-    const std::string fallback = default_at(problem);
+    const std::string default_there = default_at(problem);
     std::size_t best = points_.size();
     double least = 0;
     for (std::size_t i = 0; i < points_.size(); ++i) {
@@ -90,11 +90,11 @@ class ByTheRule {
         sum += apart * apart;
       }
       if (most == 0) return table_.cells[i].config;
-      if (most > 0.5 || beaten_[i] != fallback || (best < points_.size() && sum >= least)) continue;
+      if (most > 0.5 || beaten_[i] != default_there || (best < points_.size() && sum >= least)) continue;
       best = i;
       least = sum;
     }
-    return best < points_.size() ? table_.cells[best].config : fallback;
+    return best < points_.size() ? table_.cells[best].config : default_there;
   }
 
   const FamilyInterface& interface() const { return *interface_; }
