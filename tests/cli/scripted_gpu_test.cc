@@ -65,7 +65,7 @@ TEST_CASE("an unknown error that only candidates cause costs them, and not the c
 }
 
 TEST_CASE("on a GPU whose memory is too slow for what was measured every time is implausible") {
-  ScriptedGpu gpu(",bus=8");  // 4 GB/s, and each launch takes 10 us
+  ScriptedGpu gpu(",attribute0.37=8");  // 4 GB/s, and each launch takes 10 us
   const Ended ended = gpu.tool.run({"search", "decode_kernel", "--problem", "elements=16384", "--json"});
   CAPTURE(ended.err);
   CHECK(ended.code == 1);

@@ -45,7 +45,7 @@ CUresult device_get_name(char* name, int size, CUdevice device) {
   return CUDA_SUCCESS;
 }
 
-CUresult device_get_attribute(int* value, CUdevice_attribute which, CUdevice) {
+CUresult device_get_attribute(int* value, CUdevice_attribute which, CUdevice device) {
   static const std::map<int, int> values = {
       {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 9},
       {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 0},
@@ -61,9 +61,10 @@ CUresult device_get_attribute(int* value, CUdevice_attribute which, CUdevice) {
   static const std::map<int, const char*> scripted = {{CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, "bus"},
                                                       {CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, "sms"}};
   const auto directive = scripted.find(which);
-  *value = directive != scripted.end()
-               ? static_cast<int>(machine.script.number(directive->second, values.at(which)))
-               : values.at(which);
+  const auto usual = directive != scripted.end() ? machine.script.number(directive->second, values.at(which))
+                                                 : values.at(which);
+  const std::string name = "attribute" + std::to_string(device) + "." + std::to_string(which);
+  *value = static_cast<int>(machine.script.number(name, usual));
   return CUDA_SUCCESS;
 }
 

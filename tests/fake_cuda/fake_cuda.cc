@@ -18,6 +18,7 @@
 
 #include "tests/fake_cuda/contexts.h"
 #include "tests/fake_cuda/devices.h"
+#include "tests/fake_cuda/launches.h"
 #include "tests/fake_cuda/queue.h"
 
 namespace fake_cuda {
@@ -262,48 +263,33 @@ CUresult module_get_function(CUfunction* function, CUmodule module, const char* 
   return sticky();
 }
 
-CUresult func_get_attribute(int* value, CUfunction_attribute, CUfunction) {
-  *value = 0;
-  return sticky();
-}
-
-CUresult func_set_attribute(CUfunction, CUfunction_attribute, int) { return sticky(); }
-
 CUresult launch_kernel_ex(const CUlaunchConfig* config, CUfunction function, void** parameters, void**) {
   if (machine.sticky != 0) return sticky();
   if (!takes_kernels(config->hStream)) return CUDA_ERROR_INVALID_HANDLE;
   const auto* kernel = reinterpret_cast<const Kernel*>(function);
   if (const int refusal = kernel->refusal(); refusal != 0) return static_cast<CUresult>(refusal);
+  if (const CUresult refusal = check_shape(*config, *kernel); refusal != CUDA_SUCCESS) return refusal;
   std::vector<std::uint64_t> values(kernel->parameters);
   for (std::size_t i = 0; i < values.size(); ++i)
     std::memcpy(&values[i], parameters[i], sizeof(std::uint64_t));
-  const bool overlaps =
-      std::any_of(config->attrs, config->attrs + config->numAttrs, [](const auto& attribute) {
-        return attribute.id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION &&
-               attribute.value.programmaticStreamSerializationAllowed != 0;
-      });
+  const bool overlaps = attribute_of(*config, CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)
+                            .programmaticStreamSerializationAllowed != 0;
   RecordedLaunch launch{
       kernel, std::move(values), {config->gridDimX, config->gridDimY, config->gridDimZ}, overlaps};
   wait_for_room(config->hStream);
   const std::lock_guard lock(one_at_a_time);
-  record_launch(kernel->base, config->hStream);
+  const CUlaunchAttributeValue cluster = attribute_of(*config, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION);
+  record_launch(kernel->base, config->hStream,
+                {.grid = {config->gridDimX, config->gridDimY, config->gridDimZ},
+                 .block = {config->blockDimX, config->blockDimY, config->blockDimZ},
+                 .cluster = {cluster.clusterDim.x, cluster.clusterDim.y, cluster.clusterDim.z},
+                 .dynamic_shared = config->sharedMemBytes,
+                 .overlaps = overlaps});
   if (capturing != nullptr) {
     capturing->launches.push_back(std::move(launch));
   } else {
     run(launch);
   }
-  return CUDA_SUCCESS;
-}
-
-std::atomic<int> encodings{0};  // for tests
-int count_encodings() { return encodings; }
-
-CUresult tensor_map_encode(CUtensorMap* map, CUtensorMapDataType, cuuint32_t, void* base, const cuuint64_t*,
-                           const cuuint64_t*, const cuuint32_t*, const cuuint32_t*, CUtensorMapInterleave,
-                           CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill) {
-  ++encodings;
-  std::memset(map, 0, sizeof *map);
-  std::memcpy(map, &base, sizeof base);
   return CUDA_SUCCESS;
 }
 

@@ -30,6 +30,8 @@ struct Kernel {
   std::size_t parameters = 0;                 // of 8 bytes each; 0: no such kernel
   std::map<std::string, std::int64_t> facts;  // what the module's text says it was compiled for
   std::string specialization;                 // the same of a kernel that has_reference()
+  unsigned dynamic_shared = 48 << 10;  // bytes that a launch may ask for; these two are set as attributes
+  bool large_clusters = false;         // past 8 blocks
 
   static Kernel named(const std::string& entry);
   bool is(const std::string& suffix) const;

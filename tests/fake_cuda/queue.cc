@@ -46,12 +46,13 @@ void wait_for_room(CUstream stream) {
   --waiting;
 }
 
-void record_launch(const std::string& kernel, CUstream stream) {
+void record_launch(const std::string& kernel, CUstream stream, LaunchRecord record) {
   const std::lock_guard lock(records.mutex);
   if (records.count == records.capacity) return;
-  LaunchRecord& record = records.to[records.count++];
-  record = {{}, stream, ::gettid()};
+  record.stream = stream;
+  record.thread = ::gettid();
   kernel.copy(record.kernel.data(), record.kernel.size() - 1);
+  records.to[records.count++] = record;
 }
 
 int record_launches(LaunchRecord* to, int capacity) {

@@ -11,8 +11,8 @@ namespace fake_cuda {
 
 // As a launch waits while the queue is full; ten seconds at most, so that a test ends.
 void wait_for_room(CUstream stream);
-// Called by one thread at a time.
-void record_launch(const std::string& kernel, CUstream stream);
+// Called by one thread at a time. Fills in who launched what.
+void record_launch(const std::string& kernel, CUstream stream, LaunchRecord record);
 
 // What tests call by name: see README.md.
 int record_launches(LaunchRecord* records, int capacity);

@@ -4,40 +4,25 @@
 #include <doctest/doctest.h>
 
 #include <array>
-#include <cstdlib>
-#include <map>
 #include <string>
 
-#include "tests/paths.h"
+#include "tests/launch/scripted.h"
 
 using namespace moetune;
 
 namespace {
 
 constexpr std::size_t kElements = 8;
-constexpr std::array<std::uint8_t, 5> kCubin = {'f', 'a', 'k', 'e', 0};
-
-const cuda::Context& context() {
-  static const cuda::Context opened = [] {
-    ::setenv("MOETUNE_LIBCUDA", paths::fake_libcuda(), 1);
-    cuda::initialize();
-    return cuda::Context(0);
-  }();
-  return opened;
-}
 
 Launch doubling(const std::string& entry, Pointer x, Pointer y) {
-  Launch launch;
-  launch.entry = entry;
-  launch.arguments = {{"x", x}, {"y", y}, {"n", std::int64_t{kElements}}};
-  return launch;
+  return testing::doubling(entry, x, y, std::int64_t{kElements});
 }
 
 // A caller's arrays, which the scripted driver takes for device memory.
 struct Caller {
   using Array = std::array<float, kElements + 1>;
-  Array x{}, y{}, z{};
-  cuda::Stream stream = (context(), cuda::make_stream());
+  alignas(16) Array x{}, y{}, z{};
+  cuda::Stream stream = (testing::scripted_context(), cuda::make_stream());
 
   Caller() {
     for (std::size_t i = 0; i < kElements; ++i) x[i] = static_cast<float>(i + 1);
@@ -50,7 +35,7 @@ struct Caller {
     };
   }
   void run(const LaunchPlan& plan) {
-    const LoadedCubin loaded(plan, kCubin);
+    const LoadedCubin loaded(plan, testing::kFakeCubin);
     BoundPlan(plan, loaded.functions(), addresses()).enqueue(stream);
     cuda::synchronize(stream);
   }
@@ -93,12 +78,35 @@ TEST_CASE("a memset runs before the launch that it names, or after all of them")
   CHECK(caller.z[2] == 4 * caller.x[2]);
 }
 
+TEST_CASE("each tensor map is encoded where it begins, and passed in its place") {
+  const auto map_from = [](const char* buffer, std::int64_t offset) {
+    TensorMap map;
+    map.buffer = buffer;
+    map.offset = offset;
+    map.dtype = DType::f32;
+    map.dims.push_back(4);
+    map.box.push_back(4);
+    return map;
+  };
+  LaunchPlan plan;  // a map's first bytes are its base here, which the kernel takes for a pointer
+  plan.launches = {testing::doubling("double", map_from("x", 16), map_from("y", 0), std::int64_t{4}),
+                   testing::doubling("double", map_from("y", 0), map_from("z", 16), std::int64_t{4})};
+  plan.launches[0].dynamic_shared = 100'000;  // which is permitted when the cubin is loaded
+  Caller caller;
+  caller.run(plan);
+  for (std::size_t i = 0; i < 4; ++i) {
+    CHECK(caller.y[i] == 2 * caller.x[4 + i]);
+    CHECK(caller.z[4 + i] == 2 * caller.y[i]);
+  }
+  CHECK(caller.y[4] == 0);
+}
+
 TEST_CASE("one loaded cubin serves several bindings, and each is enqueued as often as one likes") {
   LaunchPlan plan;
   plan.launches = {doubling("double", {"x"}, {"y"})};
   Caller first, second;
   second.x[0] = 50;
-  const LoadedCubin loaded(plan, kCubin);
+  const LoadedCubin loaded(plan, testing::kFakeCubin);
   const BoundPlan of_first(plan, loaded.functions(), first.addresses());
   const BoundPlan of_second(plan, loaded.functions(), second.addresses());
   of_second.enqueue(second.stream);

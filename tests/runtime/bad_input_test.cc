@@ -324,13 +324,26 @@ TEST_CASE("devices that there are not") {
   store(folder / "cache.db", {{kProblem}});
   const std::string path = (folder / "cache.db").string();
   const char* const paths[] = {path.c_str()};
-  for (const std::int32_t device : {-2, -7, INT32_MIN, 99, INT32_MAX}) {
+  moetune_runtime* runtime = nullptr;
+  for (const std::int32_t device : {-2, -7, INT32_MIN, 2, 99, INT32_MAX}) {
     CAPTURE(device);
     const moetune_open_options options{sizeof options, paths, 1, device, 0};
-    moetune_runtime* runtime = nullptr;
     CHECK(moetune_open(&options, &runtime) == MOETUNE_WRONG_DEVICE);
     CHECK(says("there is no device " + std::to_string(device)));
     CHECK(runtime == nullptr);
+  }
+  for (const std::int32_t device : {0, 1}) {  // the cache is of the first
+    const moetune_open_options options{sizeof options, paths, 1, device, 0};
+    moetune_family* family = nullptr;
+    moetune_choice choice;
+    const std::int64_t extents[] = {2, 1, 64};
+    std::string text(4096, '\0');
+    REQUIRE_OK(moetune_open(&options, &runtime));
+    REQUIRE_OK(moetune_family_open(runtime, "decode_attention", kFamily, &family));
+    REQUIRE_OK(moetune_pick(family, extents, 3, 0, &choice));
+    REQUIRE_OK(moetune_explain(family, &choice, text.data(), text.size(), nullptr));
+    CHECK(nlohmann::json::parse(text.c_str())["inherited"] == (device == 1));
+    moetune_close(runtime);
   }
 }
 

@@ -161,6 +161,7 @@ TEST_CASE("what is not fit for a server is never loaded") {
   CHECK(refused({.problem = kShort, .origin = "replay:abc"}));
   CHECK(refused({.problem = kShort, .interface = "of another version"}));
   CHECK_FALSE(refused({.problem = kShort}));
+  CHECK(refused({.problem = kShort, .compute_capability = 80}));
   CHECK_FALSE(refused({.problem = kShort, .sm_count = 8}));  // inherited
 }
 
@@ -172,17 +173,20 @@ TEST_CASE("a tool for tests may use winners of recordings") {
 }
 
 TEST_CASE("winners of the same architecture are inherited, from the nearest number of SMs, and say so") {
-  const Folder folder;
-  store(folder / "cache.db", {{.problem = kShort, .sm_count = 100},
-                              {.problem = kShort, .config = plain_config(32), .sm_count = 6}});
-  const Opened opened({folder / "cache.db"});
-  moetune_family* const family = opened.family(kFamily);
   const std::int64_t extents[] = {2, 1, 64};
-  moetune_choice choice;
-  REQUIRE_OK(moetune_pick(family, extents, 3, 128, &choice));
-  const auto explained = opened.explain(family, choice);
-  CHECK(explained["inherited"] == true);
-  CHECK(explained["config"] == plain_config(32));
+  for (const auto& [nearest, other] : {std::pair{6, 100}, {5, 2}, {3, 60}}) {  // here there are 4
+    const Folder folder;
+    store(folder / "cache.db", {{.problem = kShort, .sm_count = other},
+                                {.problem = kShort, .compute_capability = 80},
+                                {.problem = kShort, .config = plain_config(32), .sm_count = nearest}});
+    const Opened opened({folder / "cache.db"});
+    moetune_family* const family = opened.family(kFamily);
+    moetune_choice choice;
+    REQUIRE_OK(moetune_pick(family, extents, 3, 128, &choice));
+    const auto explained = opened.explain(family, choice);
+    CHECK(explained["inherited"] == true);
+    CHECK(explained["config"] == plain_config(32));
+  }
 }
 
 TEST_CASE("a file that cannot be used leaves the others") {

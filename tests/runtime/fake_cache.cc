@@ -55,7 +55,11 @@ StoredLaunch launch_of(const Kernel& kernel, const Problem& problem, const std::
 const DeviceInfo& fake_device() {
   static const DeviceInfo device = [] {
     ::setenv("MOETUNE_LIBCUDA", paths::fake_libcuda(), 1);
+    const char* const script = std::getenv("MOETUNE_FAKE_CUDA");
+    const std::string before = script != nullptr ? script : "";
+    ::setenv("MOETUNE_FAKE_CUDA", "devices=2", 1);  // of this process, and none of its workers
     cuda::initialize();
+    ::setenv("MOETUNE_FAKE_CUDA", before.c_str(), 1);
     return cuda::describe_device(0);
   }();
   return device;
@@ -78,6 +82,7 @@ void store(Cache& cache, const FakeWinner& winner) {
   key.hardware.origin = winner.origin;
   key.timing = winner.timing;
   if (winner.sm_count > 0) key.hardware.sm_count = winner.sm_count;
+  if (winner.compute_capability > 0) key.hardware.compute_capability = winner.compute_capability;
   WinnerRecord record;
   static_cast<StoredLaunch&>(record) =
       launch_of(kernel, problem, winner.config.empty() ? usual_config(kernel, problem) : winner.config);

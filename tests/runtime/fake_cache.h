@@ -25,7 +25,8 @@ struct FakeWinner {
   std::string interface;  // "": the right one
   bool contended = false;
   std::string origin = "gpu";
-  int sm_count = 0;  // 0: the scripted device's
+  int sm_count = 0;  // 0: the scripted device's; so is the next
+  int compute_capability = 0;
   std::string kernel = "decode_attention";
   Timing timing = Timing::overlapped;
 };

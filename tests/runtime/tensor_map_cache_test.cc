@@ -32,13 +32,27 @@ TEST_CASE("a tensor map is encoded once for an address and a layout") {
   CHECK(encodings() == 1);
   CHECK(cache.encoded(map, 0x20000).bytes != first.bytes);
   CHECK(encodings() == 2);
-  TensorMap smaller = map;
-  smaller.box.back() = 8;
-  cache.encoded(smaller, 0x10000);
-  CHECK(encodings() == 3);
+  const auto other = [&](const auto& change) {
+    TensorMap changed = map;
+    change(changed);
+    return changed;
+  };
+  const TensorMap others[] = {other([](TensorMap& one) { one.box.back() = 8; }),
+                              other([](TensorMap& one) { one.strides.back() = 256; }),
+                              other([](TensorMap& one) { one.dims.back() = 999; }),
+                              other([](TensorMap& one) { one.dtype = DType::f16; }),
+                              other([](TensorMap& one) { one.swizzle = TensorMap::Swizzle::b128; })};
+  for (const TensorMap& one : others) {
+    const cuda::EncodedTensorMap right = cuda::encode_tensor_map(one, 0x10000);
+    CHECK(right.bytes != first.bytes);
+    CHECK(cache.encoded(one, 0x10000).bytes == right.bytes);
+    CHECK(cache.encoded(map, 0x10000).bytes == first.bytes);
+  }
+  cache.encoded(others[0], 0x10000);
+  const int between = encodings();
   cache.encoded(map, 0x10000);
-  cache.encoded(smaller, 0x10000);
-  CHECK(encodings() == 3);
+  cache.encoded(others[0], 0x10000);
+  CHECK(encodings() == between);  // with another box, it has another place
 }
 
 TEST_CASE("maps that share a place are each encoded for what they are") {
