@@ -16,9 +16,10 @@ __device__ __forceinline__ void tma_multicast_5d(u32 destination, const TensorMa
       : "memory");
 }
 
-// Arrives at the barrier at that place in block `rank` of the cluster.
+// Arrives at the barrier at that place in block `rank` of the cluster: this thread's reads have ended, and the copy
+// engine may overwrite what they read. What this thread wrote need not be seen there, so the release is of this block
+// alone: one of the whole cluster waits until all of the thread's stores have left the SM (MEMBAR.ALL.GPU).
 __device__ __forceinline__ void mbarrier_arrive_block(u32 barrier, u32 rank) {
-  asm volatile(
-      "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(cluster_address(barrier, rank))
-      : "memory");
+  asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(cluster_address(barrier, rank))
+               : "memory");
 }

@@ -3,6 +3,9 @@
 
 #include "templates/common/types.cuh"
 
+// Factors from natural logarithms to those of base 2, and back.
+constexpr float kLog2E = 1.4426950408889634f, kLn2 = 0.6931471805599453f;
+
 __device__ __forceinline__ float exp2_fast(float x) {
   float result;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
@@ -14,6 +17,9 @@ __device__ __forceinline__ float log2_fast(float x) {
   asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
   return result;
 }
+
+// The greater of two, and NaN if either is: fmaxf would drop it.
+__device__ __forceinline__ float max_or_nan(float a, float b) { return b > a || b != b ? b : a; }
 
 // Over the `kLanes` neighbouring lanes (a power of two) that share a row; every lane gets the result.
 template <int kLanes>

@@ -6,8 +6,9 @@
 
 #include "templates/common/types.cuh"
 
-// Its first byte, aligned to 128. A kernel lays out what it holds there itself.
+// Its first byte, aligned to 1024, as wgmma wants the rows of a 128-byte swizzle. A kernel lays out what it holds there
+// itself.
 __device__ __forceinline__ u8* dynamic_shared() {
-  extern __shared__ __align__(128) u8 moetune_dynamic_shared[];
+  extern __shared__ __align__(1024) u8 moetune_dynamic_shared[];
   return moetune_dynamic_shared;
 }

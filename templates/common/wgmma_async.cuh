@@ -99,6 +99,7 @@ __device__ __forceinline__ void wgmma_wait() {
 template <typename Element, int kColumns>
 __device__ __forceinline__ void wgmma_rows(float (*sum)[4], u64 a, u64 b, bool add) {
   static_assert(kColumns >= 64 && kColumns <= 256 && kColumns % 16 == 0);
+  static_assert(sizeof(Element) == 2, "16-bit elements; e4m3 has another K and other rules");
   if constexpr (kIsBf16<Element>) {
     WGMMA_SHARED_OF("bf16");
   } else {
@@ -110,6 +111,7 @@ __device__ __forceinline__ void wgmma_rows(float (*sum)[4], u64 a, u64 b, bool a
 template <typename Element, int kColumns>
 __device__ __forceinline__ void wgmma_columns(float (*sum)[4], const u32 (&a)[4], u64 b) {
   static_assert(kColumns >= 64 && kColumns <= 256 && kColumns % 16 == 0);
+  static_assert(sizeof(Element) == 2, "16-bit elements; e4m3 has another K and other rules");
   if constexpr (kIsBf16<Element>) {
     WGMMA_REGISTERS_OF("bf16");
   } else {

@@ -1,6 +1,7 @@
 // The parameters both bodies share, and the work of one block.
 #pragma once
 
+#include "templates/common/kv_scales.cuh"
 #include "templates/decode_attention/shape.cuh"
 #include "templates/decode_attention/spans.cuh"
 
@@ -67,11 +68,7 @@ __device__ __forceinline__ int head_tiles(int length) {
   return max_of(1, ceil_div(length - first_tile_token(length), kTile));
 }
 
-// The scale of one KV head; 1 where KV is not quantized. A plain load, not through the read-only cache: the
-// previous kernel may write it while this one has begun.
-__device__ __forceinline__ float kv_scale(const float* scales, int kv_head) {
-  return kNarrow ? scales[kHeadScales ? kv_head : 0] : 1.0f;
-}
+using Scaling = KvScaling<kNarrow, kHeadScales>;
 
 // Where the splits of one row lie among the partial results.
 struct SplitRows {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "templates/common/mma.cuh"
+#include "templates/common/widen.cuh"
 #include "templates/decode_attention/lane_offsets.cuh"
 #include "templates/decode_attention/query.cuh"
 #include "templates/decode_attention/row_softmax.cuh"
@@ -114,10 +115,10 @@ class Attention : public RowSoftmax<kRowTiles> {
         ldmatrix(b, k + token_offset(16 * group) + step / 4 * kChunkBytes + lanes.column[step % 4]);
 #pragma unroll
         for (int i = 0; i < 4; ++i) {  // 8 tokens, 16 elements
-          const u32 low = widen_e4m3x2(b[i]), high = widen_e4m3x2(b[i] >> 16);
+          const uint2 wide = widen_e4m3x4(b[i]);
 #pragma unroll
           for (int tile = 0; tile < kRowTiles; ++tile) {
-            mma_16816<Math>(scores_[tile][2 * group + i / 2], a[i % 2][tile], low, high);
+            mma_16816<Math>(scores_[tile][2 * group + i / 2], a[i % 2][tile], wide.x, wide.y);
           }
         }
       }
@@ -149,12 +150,12 @@ class Attention : public RowSoftmax<kRowTiles> {
       for (int side = 0; side < 2; ++side) {  // 16 dimensions each
         const u32 upper = __byte_perm(b[2 * side], 0, 0x3120),
                   lower = __byte_perm(b[2 * side + 1], 0, 0x3120);
-        const u32 even[2] = {widen_e4m3x2(upper), widen_e4m3x2(lower)};
-        const u32 odd[2] = {widen_e4m3x2(upper >> 16), widen_e4m3x2(lower >> 16)};
+        const uint2 top = widen_e4m3x4(upper),
+                    bottom = widen_e4m3x4(lower);  // of the even dimensions, and of the odd
 #pragma unroll
         for (int tile = 0; tile < kRowTiles; ++tile) {
-          mma_16816<Math>(output_[tile][4 * step + 2 * side], a[tile], even[0], even[1]);
-          mma_16816<Math>(output_[tile][4 * step + 2 * side + 1], a[tile], odd[0], odd[1]);
+          mma_16816<Math>(output_[tile][4 * step + 2 * side], a[tile], top.x, bottom.x);
+          mma_16816<Math>(output_[tile][4 * step + 2 * side + 1], a[tile], top.y, bottom.y);
         }
       }
     }

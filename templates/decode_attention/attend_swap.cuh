@@ -3,6 +3,7 @@
 #pragma once
 
 #include "templates/common/mma.cuh"
+#include "templates/common/widen.cuh"
 #include "templates/decode_attention/column_softmax.cuh"
 #include "templates/decode_attention/lane_offsets.cuh"
 #include "templates/decode_attention/query.cuh"
@@ -145,8 +146,9 @@ class Attention : public ColumnSoftmax<16, 16, kColumnTiles> {
       ldmatrix(raw, k + pair / 4 * kChunkBytes + lanes.row[pair % 4]);
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        a[i / 2][i % 2] = widen_e4m3x2(raw[i]);
-        a[i / 2][i % 2 + 2] = widen_e4m3x2(raw[i] >> 16);
+        const uint2 wide = widen_e4m3x4(raw[i]);
+        a[i / 2][i % 2] = wide.x;
+        a[i / 2][i % 2 + 2] = wide.y;
       }
     } else {
       ldmatrix(a[0], k + pair / 2 * kChunkBytes + lanes.row[pair % 2 * 2]);
@@ -163,9 +165,9 @@ class Attention : public ColumnSoftmax<16, 16, kColumnTiles> {
       ldmatrix_transposed(raw, v + pair / 4 * kChunkBytes + lanes.row[pair % 4]);
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        const u32 parted = __byte_perm(raw[i], 0, 0x3120);
-        a[i / 2][i % 2 * 2] = widen_e4m3x2(parted);
-        a[i / 2][i % 2 * 2 + 1] = widen_e4m3x2(parted >> 16);
+        const uint2 wide = widen_e4m3x4(__byte_perm(raw[i], 0, 0x3120));
+        a[i / 2][i % 2 * 2] = wide.x;
+        a[i / 2][i % 2 * 2 + 1] = wide.y;
       }
     } else {
       ldmatrix_transposed(a[0], v + pair / 2 * kChunkBytes + lanes.column[pair % 2 * 2]);

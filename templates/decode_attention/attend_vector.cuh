@@ -5,6 +5,7 @@
 
 #include "templates/common/convert.cuh"
 #include "templates/common/reduce.cuh"
+#include "templates/common/widen.cuh"
 #include "templates/decode_attention/arguments.cuh"
 
 static_assert(kRows <= 2 && kQueryBytes >= kRows * kHeadDim * 4, "the staged rows are fp32");
@@ -108,6 +109,15 @@ class Attention {
     }
   }
 
+  // Before softmax_tile, if the keys' scale is negative.
+  __device__ __forceinline__ void negate_scores() {
+#pragma unroll
+    for (int token = 0; token < kLaneTokens; ++token) {
+#pragma unroll
+      for (int row = 0; row < kRows; ++row) scores_[token][row] = -scores_[token][row];
+    }
+  }
+
   __device__ __forceinline__ void softmax_tile(const VisibleRange& visible, int first_row, float scale_log2) {
     const int lane = threadIdx.x % kWarpSize;
     if (visible.partial()) mask(visible, first_row);
@@ -185,8 +195,9 @@ class Attention {
 #pragma unroll
     for (int word = 0; word < 4; ++word) {
       if constexpr (kNarrow) {
-        Fp16::unpack(widen_e4m3x2(words[word]), elements[4 * word], elements[4 * word + 1]);
-        Fp16::unpack(widen_e4m3x2(words[word] >> 16), elements[4 * word + 2], elements[4 * word + 3]);
+        const uint2 wide = widen_e4m3x4(words[word]);
+        Fp16::unpack(wide.x, elements[4 * word], elements[4 * word + 1]);
+        Fp16::unpack(wide.y, elements[4 * word + 2], elements[4 * word + 3]);
       } else {
         Math::unpack(words[word], elements[2 * word], elements[2 * word + 1]);
       }

@@ -147,7 +147,8 @@ __device__ __forceinline__ int fill_ring(CpAsyncLoader& loader, int length, int 
 // This warp's share of all tiles. The ring holds the first kStages of them, or will.
 __device__ __forceinline__ void attend_tiles(Attention& attention, const CpAsyncLoader& loader, u8* shared,
                                              u32 ring, const Query& query, const LaneOffsets& lanes,
-                                             const Work& work, int first, int length, float scale_log2) {
+                                             const Work& work, int first, int length, float logit_factor) {
+  const float scale_log2 = fabsf(logit_factor);
   CpAsyncLoader::Pages next = loader.find_pages(kStages);
   int slot = 0;
   for (int i = 0; i < work.tiles; ++i) {
@@ -158,6 +159,9 @@ __device__ __forceinline__ void attend_tiles(Attention& attention, const CpAsync
     attention.score(CpAsyncLoader::k_slot(ring, slot), query, lanes);
     __syncwarp();
     loader.load_k(i + kStages, slot, next);
+    if constexpr (kNarrow) {
+      if (logit_factor < 0) attention.negate_scores();
+    }
     attention.softmax_tile(visible_range(work, token), work.first_row, scale_log2);
     cp_async_wait<2 * kStages - 1>();
     __syncwarp();
@@ -219,14 +223,14 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   const LaneOffsets lanes;
   const Query query(shared_address(shared), lanes);
   Attention attention;
-  scale_log2 *= kv_scale(k_scale, work.kv_head);
-  attend_tiles(attention, loader, shared, ring, query, lanes, work, first, length, scale_log2);
+  attend_tiles(attention, loader, shared, ring, query, lanes, work, first, length,
+               Scaling::logit_factor(scale_log2, k_scale, work.kv_head));
   finish(shared, attention, work,
          {o,
           {o_sequence_stride, o_token_stride, o_head_stride},
           lse,
           sinks,
-          kv_scale(v_scale, work.kv_head),
+          Scaling::at(v_scale, work.kv_head),
           partial_o,
           partial_lse,
           counters});

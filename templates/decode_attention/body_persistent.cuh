@@ -42,11 +42,21 @@ struct Copies {
     for (int i = 0; i < tiles; ++i) tile(guess.work(), i, guess.work().batch);
   }
 
-  // From tile `first` on.
-  __device__ __forceinline__ void segment(const Work& work, int first) {
+  // Tiles from `begin` on, at most `most` of them and as many as the ring has stages. Returns the tile that follows.
+  __device__ __forceinline__ int some(const Work& work, int begin, int most) {
+    const FirstBlocks first(page_table + work.batch * page_table_stride, work, begin, work.length);
+    const int end = min_of(work.tiles, begin + min_of(most, kStages));
+    first.each([&](int stage, i32 block) {
+      if (begin + stage < end) tile(work, begin + stage, block);
+    });
+    return max_of(begin, end);
+  }
+
+  // All tiles from `begin` on.
+  __device__ __forceinline__ void segment(const Work& work, int begin) {
     const i32* pages = page_table + work.batch * page_table_stride;
-    i32 block = find_block(pages, work, first, work.length);
-    for (int i = first; i < work.tiles; ++i) {
+    int i = some(work, begin, kStages);
+    for (i32 block = find_block(pages, work, i, work.length); i < work.tiles; ++i) {
       const i32 next = find_block(pages, work, i + 1, work.length);
       tile(work, i, block);
       block = next;
@@ -64,7 +74,10 @@ __device__ __forceinline__ void lead(Copies copies, const SegmentRing& segments,
   int skip = walk.matches(guess) ? 0 : asked;
   asked -= skip;
   SegmentState state;
-  for (bool more = walk.enter(); more; more = !walk.done()) {
+  bool more = walk.enter();
+  // The ring's free stages fill while the first queries are on their way, which publish() may wait for.
+  if (more) asked = copies.some(walk.work(), asked, kStages - asked - skip);
+  for (; more; more = !walk.done()) {
     Work work = walk.work();
     work.skip = skip;
     segments.publish(state, work, queries);
@@ -117,9 +130,10 @@ __device__ __forceinline__ void consume_segments(u8* shared, const SegmentRing& 
     discard_tiles(shared_address(shared), work.skip, state);
     if (work.tiles == 0) break;
     const Query query(shared_address(shared) + segment.place * kQueryBytes, lanes);
-    outputs.v_scale = kv_scale(v_scale, work.kv_head);
+    outputs.v_scale = Scaling::at(v_scale, work.kv_head);
     Attention attention;
-    attend_tiles(shared, work, query, lanes, attention, state, scale_log2 * kv_scale(k_scale, work.kv_head));
+    attend_tiles(shared, work, query, lanes, attention, state,
+                 Scaling::logit_factor(scale_log2, k_scale, work.kv_head));
     segments.release(segment);
     finish(shared, attention, work, outputs);
   }

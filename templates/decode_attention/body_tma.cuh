@@ -16,25 +16,27 @@ __device__ __forceinline__ void produce(u8* shared, const Inbox& inbox, const Te
 
   const int length = lengths[work.batch];
   if constexpr (kWindow > 0) work.measure(clamp_length(length, capacity));
-  i32 block = find_block(pages, work, 0, kWindow > 0 ? work.length : capacity);
+  const FirstBlocks first(pages, work, 0, kWindow > 0 ? work.length : capacity);
   PipelineState state;
+  const auto copy = [&](int tile, i32 block, int end) {
+    if (producer.takes_k) copy_tile(producer.k_ring, k_map, state, work, tile, block, end, policy);
+    if (producer.takes_v) copy_tile(producer.v_ring, v_map, state, work, tile, block, end, policy);
+    state.advance();
+  };
   const int ahead = early_tiles(work, capacity);
-  for (int tile = 0; tile < ahead; ++tile) {
-    if (producer.takes_k) copy_tile(producer.k_ring, k_map, state, work, tile, block, capacity, policy);
-    if (producer.takes_v) copy_tile(producer.v_ring, v_map, state, work, tile, block, capacity, policy);
-    state.advance();
-  }
+  for (int tile = 0; tile < ahead; ++tile) copy(tile, work.batch, capacity);
   work.measure(clamp_length(needed_now(length), capacity));
-  for (int tile = ahead; tile < work.tiles; ++tile) {
-    // From here on a copy waits for the other warps, and they have waited for the cluster.
-    if (tile == kStages && inbox.exists()) inbox.wait_for_others();
+  first.each([&](int tile, i32 block) {
+    if (tile >= ahead && tile < work.tiles) copy(tile, block, work.length);
+  });
+  // From here on a copy waits for the other warps, and they have waited for the cluster.
+  if (inbox.exists()) inbox.wait_for_others();
+  i32 block = find_block(pages, work, kStages, work.length);
+  for (int tile = kStages; tile < work.tiles; ++tile) {
     const i32 next = find_block(pages, work, tile + 1, work.length);
-    if (producer.takes_k) copy_tile(producer.k_ring, k_map, state, work, tile, block, work.length, policy);
-    if (producer.takes_v) copy_tile(producer.v_ring, v_map, state, work, tile, block, work.length, policy);
+    copy(tile, block, work.length);
     block = next;
-    state.advance();
   }
-  if (work.tiles <= kStages && inbox.exists()) inbox.wait_for_others();
 }
 
 __device__ __forceinline__ void consume(u8* shared, const Work& work, const Outputs& outputs, int capacity,
@@ -82,7 +84,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     named_barrier_sync(1, kThreads);
     const RowStrides o_strides = {o_sequence_stride, o_token_stride, o_head_stride};
     consume(shared, work,
-            {o, o_strides, lse, sinks, kv_scale(v_scale, work.kv_head), partial_o, partial_lse, counters},
-            capacity, scale_log2 * kv_scale(k_scale, work.kv_head));
+            {o, o_strides, lse, sinks, Scaling::at(v_scale, work.kv_head), partial_o, partial_lse, counters},
+            capacity, Scaling::logit_factor(scale_log2, k_scale, work.kv_head));
   }
 }

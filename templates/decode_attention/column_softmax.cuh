@@ -11,6 +11,19 @@
 
 template <int kTokenStride, int kDimStride, int kColumnTiles>
 class ColumnSoftmax {
+ public:
+  // Before the softmax of a tile, if the keys' scale is negative.
+  __device__ __forceinline__ void negate_scores() {
+#pragma unroll
+    for (int group = 0; group < kGroups; ++group) {
+#pragma unroll
+      for (int tile = 0; tile < kColumnTiles; ++tile) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) scores_[group][tile][i] = -scores_[group][tile][i];
+      }
+    }
+  }
+
  protected:
   static constexpr int kGroups = kWorkerTokens / kTokenStride;
   static constexpr int kBlocks = kHeadDim / kDimStride;

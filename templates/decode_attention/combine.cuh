@@ -27,6 +27,19 @@ struct CombinedRow {
   }
 };
 
+// Past L1, and never moved before a wait for the kernel that wrote it, as an intrinsic may be.
+__device__ __forceinline__ float load_partial(const float* from) {
+  float value;
+  asm volatile("ld.global.cg.f32 %0, [%1];" : "=f"(value) : "l"(from) : "memory");
+  return value;
+}
+
+__device__ __forceinline__ float2 load_partial(const float2* from) {
+  float2 value;
+  asm volatile("ld.global.cg.v2.f32 {%0, %1}, [%2];" : "=f"(value.x), "=f"(value.y) : "l"(from) : "memory");
+  return value;
+}
+
 // Sums splits first, first + step, ... of one row. All loads of a batch are under way before the first is
 // used.
 template <int kBatch>
@@ -42,11 +55,11 @@ __device__ __forceinline__ CombinedRow combine_splits(const float* partial_o, co
       const int split = begin + i * step;
       if (split >= splits) continue;
       const i64 part = where.at(split);
-      lse[i] = __ldcg(partial_lse + part);
+      lse[i] = load_partial(partial_lse + part);
       const float2* source = reinterpret_cast<const float2*>(lane_o + part * kHeadDim);
 #pragma unroll
       for (int pair = 0; pair < kLaneDims / 2; ++pair) {
-        const float2 loaded = __ldcg(source + pair);
+        const float2 loaded = load_partial(source + pair);
         values[i][2 * pair] = loaded.x;
         values[i][2 * pair + 1] = loaded.y;
       }
@@ -71,19 +84,15 @@ struct Softmax {
       : maximum(running_maximum), sum(running_sum) {
     float keep = 1;
     if constexpr (kSinks) {
-      constexpr float kLog2E = 1.4426950408889634f;
       const float sink = sinks[q_head] * kLog2E;
       maximum = fmaxf(running_maximum, sink);
       keep = exp2_fast(running_maximum - maximum);
       sum = keep * running_sum + exp2_fast(sink - maximum);
     }
-    inverse = sum > 0 ? keep / sum : 0.0f;
+    inverse = sum == 0 ? 0.0f : keep / sum;  // NaN stays NaN
   }
 
-  __device__ __forceinline__ float lse() const {
-    constexpr float kLn2 = 0.6931471805599453f;
-    return (maximum + log2_fast(sum)) * kLn2;
-  }
+  __device__ __forceinline__ float lse() const { return (maximum + log2_fast(sum)) * kLn2; }
 };
 
 // `offset` is the row's in o, `output_row` its place in lse.

@@ -37,7 +37,7 @@ class Inbox {
       mbarrier_init_fence();
     }
     __syncwarp();
-    cluster_arrive();
+    cluster_arrive_relaxed();  // of the barrier alone, which the fence has released
 #endif
   }
 

@@ -26,11 +26,24 @@ __device__ __forceinline__ void prefetch_tiles(const Producer& producer, const T
   work.measure(kPage == 0 && kWindow == 0 ? capacity
                                           : clamp_length(read_hint(lengths + work.batch), capacity));
   const int box = threadIdx.x % kWarpSize;
-  for (int tile = 0; tile < min_of(tiles, work.tiles); ++tile) {
-    const int token = work.first_token + tile * work.step + box * kBoxTokens;
-    if (box >= kBoxes || token >= work.length) continue;
-    const i32 block = kPage == 0 ? work.batch : read_hint(pages + token / kPageTokens);
-    if (producer.takes_k) tma_prefetch_5d(k_map, 0, box_row(token), 0, work.kv_head, block);
-    if (producer.takes_v) tma_prefetch_5d(v_map, 0, box_row(token), 0, work.kv_head, block);
+  const auto token_of = [&](int tile) { return work.first_token + tile * work.step + box * kBoxTokens; };
+  const auto wanted = [&](int tile) {
+    return tile < min_of(tiles, work.tiles) && box < kBoxes && token_of(tile) < work.length;
+  };
+  constexpr int kBatch = 4;  // look-ups under way at a time
+  for (int first = 0; first < min_of(tiles, work.tiles); first += kBatch) {
+    i32 blocks[kBatch];
+#pragma unroll
+    for (int i = 0; i < kBatch; ++i) {
+      blocks[i] = work.batch;
+      if (kPage > 0 && wanted(first + i)) blocks[i] = read_hint(pages + token_of(first + i) / kPageTokens);
+    }
+#pragma unroll
+    for (int i = 0; i < kBatch; ++i) {
+      if (!wanted(first + i)) continue;
+      const int row = box_row(token_of(first + i));
+      if (producer.takes_k) tma_prefetch_5d(k_map, 0, row, 0, work.kv_head, blocks[i]);
+      if (producer.takes_v) tma_prefetch_5d(v_map, 0, row, 0, work.kv_head, blocks[i]);
+    }
   }
 }

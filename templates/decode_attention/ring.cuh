@@ -81,6 +81,23 @@ __device__ __forceinline__ i32 find_block(const i32* pages, const Work& work, in
   return used ? pages[token / kPageTokens] : 0;
 }
 
+// The blocks of as many tiles as the ring has stages, from tile `first` on. All look-ups are under way before the first
+// is needed: one by one, each would cost the first copies a latency of memory.
+struct FirstBlocks {
+  i32 blocks[kStages];
+
+  __device__ __forceinline__ FirstBlocks(const i32* pages, const Work& work, int first, int end) {
+#pragma unroll
+    for (int stage = 0; stage < kStages; ++stage) blocks[stage] = find_block(pages, work, first + stage, end);
+  }
+
+  template <typename Take>
+  __device__ __forceinline__ void each(const Take& take) const {
+#pragma unroll
+    for (int stage = 0; stage < kStages; ++stage) take(stage, blocks[stage]);
+  }
+};
+
 // What a producer warp copies. It initializes the barriers of that and tells the warps that compute.
 struct Producer {
   Ring k_ring;
@@ -112,7 +129,8 @@ struct Producer {
 // One worker's share of `work.tiles` tiles, from `state` on.
 __device__ __forceinline__ void attend_tiles(u8* shared, const Work& work, const Query& query,
                                              const LaneOffsets& lanes, Attention& attention,
-                                             PipelineState& state, float scale_log2) {
+                                             PipelineState& state, float logit_factor) {
+  const float scale_log2 = fabsf(logit_factor);
   const u32 base = shared_address(shared);
   const Ring k_ring(base, 0), v_ring(base, 1);
   const int worker_token = threadIdx.x / kWorkerThreads * kWorkerTokens;
@@ -126,7 +144,12 @@ __device__ __forceinline__ void attend_tiles(u8* shared, const Work& work, const
     if (valid > 0) attention.score(k_ring.slot(state.slot) + own, query, lanes);
     __syncwarp();
     if (leader) mbarrier_arrive(k_ring.empty(state.slot));
-    if (valid > 0) attention.softmax_tile(visible_range(work, token), work.first_row, scale_log2);
+    if (valid > 0) {
+      if constexpr (kNarrow) {
+        if (logit_factor < 0) attention.negate_scores();
+      }
+      attention.softmax_tile(visible_range(work, token), work.first_row, scale_log2);
+    }
     mbarrier_wait(v_ring.full(state.slot), state.parity);
     if (valid > 0) {
       const u32 v = v_ring.slot(state.slot) + own;

@@ -11,6 +11,18 @@
 template <int kTiles>
 class RowSoftmax {
  public:
+  // Before softmax_tile, if the keys' scale is negative.
+  __device__ __forceinline__ void negate_scores() {
+#pragma unroll
+    for (int tile = 0; tile < kTiles; ++tile) {
+#pragma unroll
+      for (int column = 0; column < 2 * kGroups; ++column) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) scores_[tile][column][i] = -scores_[tile][column][i];
+      }
+    }
+  }
+
   // Turns S into P; tokens out of visible count for nothing, whatever they hold.
   __device__ __forceinline__ void softmax_tile(const VisibleRange& visible, int first_row, float scale_log2) {
     if (visible.partial()) mask(visible, first_row);

@@ -14,9 +14,6 @@
 #include "templates/prefill_attention/pipeline.cuh"
 #endif
 
-// Factors from natural logarithms to those of base 2, and back.
-constexpr float kLog2E = 1.4426950408889634f, kLn2 = 0.6931471805599453f;
-
 // 2^x with a relative error below 8e-5, by the units that multiply and add; x at most 100.
 __device__ __forceinline__ float exp2_polynomial(float x) {
   constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer, in the lowest bits
@@ -30,8 +27,10 @@ class Attention {
  public:
   __device__ __forceinline__ explicit Attention(int warpgroup) : first_row_(64 * warpgroup) {}
 
-  __device__ __forceinline__ void begin(const Work& work, float scale_log2) {
-    scale_log2_ = scale_log2;
+  // `logit_factor` as KvScaling has it.
+  __device__ __forceinline__ void begin(const Work& work, float logit_factor) {
+    scale_log2_ = fabsf(logit_factor);
+    negates_ = logit_factor < 0;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       maximum_[half] = lowest();
@@ -88,12 +87,11 @@ class Attention {
   // S becomes P, as fp32; what the rows do not see counts for nothing. O has to be rescaled after it.
   __device__ __forceinline__ void softmax(int tile) {
     const int first = tile * kTile;
+    if (kNarrow && negates_) negate_scores();
     if (first + kTile > all_end_ || (kWindow > 0 && first < all_begin_)) mask(first);
     float highest[2];
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      highest[half] = (flips() ? -extreme<false>(half) : extreme<true>(half)) * scale_log2_;
-    }
+    for (int half = 0; half < 2; ++half) highest[half] = highest_score(half) * scale_log2_;
     raise_maximum(highest);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -137,7 +135,7 @@ class Attention {
   // The rows' denominators, and the powers of two by which they are off; a sink may join here.
   __device__ __forceinline__ void finish(int half, bool sink_joins, const float* sinks, int head) {
     sum_[half] = sum_across<4>(sum_[half]);
-    if (maximum_[half] == lowest()) sum_[half] = 0;  // the row sees nothing
+    if (maximum_[half] == lowest() && sum_[half] < 1) sum_[half] = 0;  // the row sees nothing, and no NaN
     if (kSinks && sink_joins) {
       const float sink = sinks[head] * kLog2E;
       const float top = fmaxf(maximum_[half], sink), factor = exp2_fast(maximum_[half] - top);
@@ -147,7 +145,7 @@ class Attention {
     } else {
       factor_[half] = 1;
     }
-    factor_[half] = sum_[half] > 0 ? factor_[half] / sum_[half] : 0;
+    factor_[half] = sum_[half] == 0 ? 0 : factor_[half] / sum_[half];  // NaN stays NaN
   }
 
   // What the row's outputs are multiplied by besides, after finish.
@@ -155,7 +153,7 @@ class Attention {
 
   // Base-2 logarithm of a row's denominator, after finish.
   __device__ __forceinline__ float lse_log2(int half) const {
-    return sum_[half] > 0 ? maximum_[half] + log2_fast(sum_[half]) : minus_infinity();
+    return sum_[half] == 0 ? minus_infinity() : maximum_[half] + log2_fast(sum_[half]);
   }
 
   // Natural logarithm of a row's denominator, after finish.
@@ -182,25 +180,24 @@ class Attention {
   }
 
  private:
-  // Whether the least score counts most: scales of e4m3 keys may be negative.
-  __device__ __forceinline__ bool flips() const { return kNarrow && scale_log2_ < 0; }
-
-  // The greatest of a row's scores, or minus the least.
-  template <bool kGreatest>
-  __device__ __forceinline__ float extreme(int half) const {
-    const auto signed_score = [&](int j, int i) {
-      const float score = scores_[j][2 * half + i];
-      return kGreatest ? score : -score;
-    };
-    float value = fmaxf(signed_score(0, 0), signed_score(0, 1));
+  __device__ __forceinline__ void negate_scores() {
 #pragma unroll
-    for (int j = 1; j < kTile / 8; ++j) value = fmaxf(value, fmaxf(signed_score(j, 0), signed_score(j, 1)));
+    for (int j = 0; j < kTile / 8; ++j) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) scores_[j][i] = -scores_[j][i];
+    }
+  }
+
+  __device__ __forceinline__ float highest_score(int half) const {
+    float value = fmaxf(scores_[0][2 * half], scores_[0][2 * half + 1]);
+#pragma unroll
+    for (int j = 1; j < kTile / 8; ++j)
+      value = fmaxf(value, fmaxf(scores_[j][2 * half], scores_[j][2 * half + 1]));
     return max_across<4>(value);
   }
 
   __device__ __forceinline__ void mask(int first) {
     const int offset = first + static_cast<int>(threadIdx.x) % 4 * 2;
-    const float unseen = flips() ? -minus_infinity() : minus_infinity();
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int end = end_[half] - offset, begin = begin_[half] - offset;
@@ -209,7 +206,7 @@ class Attention {
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
           const bool seen = 8 * j + i < end && (kWindow == 0 || 8 * j + i >= begin);
-          if (!seen) scores_[j][2 * half + i] = unseen;
+          if (!seen) scores_[j][2 * half + i] = minus_infinity();
         }
       }
     }
@@ -230,8 +227,9 @@ class Attention {
     }
   }
 
-  float scale_log2_;
-  int begin_[2], end_[2];    // what each row sees
+  float scale_log2_;       // not negative
+  bool negates_;           // scores count with the opposite sign, as a negative scale of e4m3 keys makes them
+  int begin_[2], end_[2];  // what each row sees
   int all_begin_, all_end_;  // what all of the warpgroup's rows see
   bool raised_ = true;
   float factor_[2];

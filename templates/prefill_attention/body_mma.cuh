@@ -158,7 +158,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   fill(ring);
   MmaAttention attention(static_cast<int>(threadIdx.x) / 128);
   const KvScales scales{SCALE_ARGUMENTS};
-  attention.begin(work, logit_factor(scale_log2, scales.keys, work.kv_head));
+  attention.begin(work, Scaling::logit_factor(scale_log2, scales.keys, work.kv_head));
   attend(attention, ring, work, shared);
   const Outputs outputs{o, o_token_stride, o_head_stride, lse, sinks, partial_o, partial_lse, scales.values};
   if (splits > 1) {

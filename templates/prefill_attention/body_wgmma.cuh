@@ -142,15 +142,22 @@ class Computer {
   RingPlace<kStages> keys_, values_;
 };
 
-// All threads of the block, or of its cluster: before the first copy, so that all barriers are there, and after the
-// last, so that no block ends to which others copy or release.
-__device__ __forceinline__ void meet_cluster() {
+// All threads of the block, or of its cluster, before the first copy: all barriers are there. They are all that the
+// others must see, and Pipeline::init's fence has released them.
+__device__ __forceinline__ void meet_at_start() {
   if constexpr (kCluster == 1) {
     __syncthreads();
   } else {
-    cluster_arrive();
+    cluster_arrive_relaxed();
     cluster_wait();
   }
+}
+
+// After the last copy: no block ends to which another still copies or releases.
+__device__ __forceinline__ void meet_at_end() {
+  if constexpr (kCluster == 1) return;
+  cluster_arrive();
+  cluster_wait();
 }
 
 // What the loading warp does: one work after the other, and then none.
@@ -160,12 +167,13 @@ __device__ __forceinline__ void load_all(WorkSlot& slot, Loader& loader, const B
   wait_for_predecessor();
   Work work;
   for (int index = schedule.first(); tiles.find(index, work);) {
-    if constexpr (SCHEDULE != SCHEDULE_GRID) index = schedule.next(index);
+    const int taken = schedule.take();
     if (!work.empty()) {
       slot.put(work);
       loader.load(work);
     }
     if constexpr (SCHEDULE == SCHEDULE_GRID) break;
+    index = schedule.next(index, taken);
   }
   Work none{};
   none.sequence = -1;
@@ -183,7 +191,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
   u8* const shared = dynamic_shared();
   const Pipeline pipeline(shared);
   if (threadIdx.x == 0) pipeline.init();
-  meet_cluster();
+  meet_at_start();
   allow_dependent_launch();
   WorkSlot slot(shared, pipeline);
   // Broadcast, so that the compiler knows that all lanes of a warp agree, and with them all that follows from it.
@@ -206,7 +214,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     const Outputs outputs{o,     o_token_stride, o_head_stride, lse,
                           sinks, partial_o,      partial_lse,   scales.values};
     for (Work work = slot.take(); work.sequence >= 0; work = slot.take()) {
-      computer.compute(work, logit_factor(scale_log2, scales.keys, work.kv_head));
+      computer.compute(work, Scaling::logit_factor(scale_log2, scales.keys, work.kv_head));
       if (splits > 1) {
         store_partial(computer.attention(), work, outputs, all);
       } else {
@@ -214,5 +222,5 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
       }
     }
   }
-  if constexpr (kCluster > 1) meet_cluster();
+  meet_at_end();
 }

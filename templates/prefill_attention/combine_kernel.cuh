@@ -13,10 +13,11 @@ __device__ __forceinline__ void combine_row(const float* partial_o, const float*
   constexpr int kLaneElements = kHeadDim / kWarpSize;
   const int lane = threadIdx.x % kWarpSize;
   float top = sink;
-  for (int split = 0; split < splits; ++split) top = fmaxf(top, partial_lse[row + split * stride]);
-  float denominator = top > lowest() && kSinks ? exp2_fast(sink - top) : 0;
+  for (int split = 0; split < splits; ++split) top = max_or_nan(top, partial_lse[row + split * stride]);
+  const bool seen = top != minus_infinity();
+  float denominator = seen && kSinks ? exp2_fast(sink - top) : 0;
   float sum[kLaneElements] = {};
-  for (int split = 0; split < splits && top > lowest(); ++split) {
+  for (int split = 0; split < splits && seen; ++split) {
     const float weight = exp2_fast(partial_lse[row + split * stride] - top);
     if (weight == 0) continue;
     denominator += weight;
@@ -24,12 +25,12 @@ __device__ __forceinline__ void combine_row(const float* partial_o, const float*
 #pragma unroll
     for (int i = 0; i < kLaneElements; ++i) sum[i] = fmaf(from[i], weight, sum[i]);
   }
-  const float factor = denominator > 0 ? 1 / denominator : 0;
+  const float factor = denominator == 0 ? 0 : 1 / denominator;
   u32* const to = reinterpret_cast<u32*>(o + lane * kLaneElements);
 #pragma unroll
   for (int i = 0; i < kLaneElements; i += 2) to[i / 2] = Element::pack(sum[i] * factor, sum[i + 1] * factor);
   if (kWantsLse && lane == 0)
-    *lse = denominator > 0 ? (top + log2_fast(denominator)) * kLn2 : minus_infinity();
+    *lse = denominator == 0 ? minus_infinity() : (top + log2_fast(denominator)) * kLn2;
 }
 
 // The grid is (tokens that a sequence has room for, batch).

@@ -27,7 +27,12 @@ class Loader {
         queries_(queries),
         maps_(maps),
         policy_(l2_policy(false)),
-        rank_(kCluster == 1 ? 0 : static_cast<int>(cluster_rank())) {}
+        rank_(kCluster == 1 ? 0 : static_cast<int>(cluster_rank())) {
+    if (!leads()) return;
+    tma_prefetch_descriptor(queries_);
+    tma_prefetch_descriptor(maps_.k);
+    tma_prefetch_descriptor(maps_.v);
+  }
 
   // Everything that `work` reads.
   __device__ __forceinline__ void load(const Work& work) {
@@ -86,11 +91,7 @@ class Loader {
 
   __device__ __forceinline__ void load_tile(const Work& work, int tile, const TensorMap& map, u32 to,
                                             u32 full, u32 empty, u32 parity) {
-    if constexpr (kCluster == 1) {
-      mbarrier_wait(empty, parity ^ 1);
-    } else {
-      mbarrier_wait_cluster(empty, parity ^ 1);
-    }
+    mbarrier_wait(empty, parity ^ 1);
     if (leads()) mbarrier_arrive_expect(full, kLandingBytes);
     __syncwarp();
     if constexpr (kPage == 0) {

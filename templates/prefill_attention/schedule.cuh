@@ -96,15 +96,19 @@ class Schedule {
 
   __device__ __forceinline__ int first() const { return blockIdx.x; }
 
-  // The number after `index`.
-  __device__ __forceinline__ int next(int index) {
+  // Asks for the next number. Its answer comes from memory: nothing waits for it before next() does.
+  __device__ __forceinline__ int take() const {
+    if (SCHEDULE != SCHEDULE_DYNAMIC || threadIdx.x % kWarpSize != 0) return 0;
+    return static_cast<int>(atomicAdd(counters_, 1u));
+  }
+
+  // The number after `index`; `taken` is what take() answered.
+  __device__ __forceinline__ int next(int index, int taken) const {
     const int blocks = gridDim.x, place = blockIdx.x;
     if constexpr (SCHEDULE == SCHEDULE_STATIC) {
       const int round = index / blocks + 1;
       return round * blocks + (round % 2 == 0 ? place : blocks - 1 - place);
     }
-    int taken = 0;
-    if (threadIdx.x % kWarpSize == 0) taken = static_cast<int>(atomicAdd(counters_, 1u));
     return blocks + __shfl_sync(kWholeWarp, taken, 0);
   }
 

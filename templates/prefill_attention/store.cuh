@@ -20,7 +20,7 @@ struct Outputs {
 __device__ __forceinline__ void finish_row(Attention& attention, int half, bool sink_joins, const Work& work,
                                            const Outputs& outputs, int head) {
   attention.finish(half, sink_joins, outputs.sinks, head);
-  if constexpr (kNarrow) attention.scale_output(half, kv_scale(outputs.v_scale, work.kv_head));
+  if constexpr (kNarrow) attention.scale_output(half, Scaling::at(outputs.v_scale, work.kv_head));
 }
 
 // Lane c of each four gets, of the words of all four, those at index c, in the order of lanes.

@@ -1,6 +1,7 @@
 // What a block computes: one block of query rows of one head of one sequence.
 #pragma once
 
+#include "templates/common/kv_scales.cuh"
 #include "templates/prefill_attention/shape.cuh"
 
 struct KvScales {
@@ -8,18 +9,7 @@ struct KvScales {
   const float* values;
 };
 
-// The scale of one KV head's keys or values; 1 if they are not e4m3.
-__device__ __forceinline__ float kv_scale(const float* scales, int kv_head) {
-  return kNarrow ? scales[kHeadScales ? kv_head : 0] : 1.0f;
-}
-
-// What products of a KV head's keys are multiplied by. Not 0, as the scale of a cache of zeros may be, or the product
-// of two small scales: times the -infinity of what a row does not see it would be NaN. Products of fp16 with e4m3 are
-// less than 2^34, so that it makes no difference.
-__device__ __forceinline__ float logit_factor(float scale_log2, const float* key_scales, int kv_head) {
-  const float factor = scale_log2 * kv_scale(key_scales, kv_head);
-  return kNarrow && fabsf(factor) < 0x1p-100f ? 0x1p-100f : factor;
-}
+using Scaling = KvScaling<kNarrow, kHeadScales>;
 
 // Of an offset or a length, which may be anything.
 __device__ __forceinline__ int cut_to(int most, int value) { return min_of(max_of(0, value), most); }

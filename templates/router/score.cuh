@@ -6,7 +6,6 @@
 #include "templates/common/reduce.cuh"
 #include "templates/router/shape.cuh"
 
-constexpr float kLog2E = 1.44269504f, kLn2 = 0.693147181f;
 constexpr float kLargest = 3.40282347e38f;
 
 // NaN counts as -infinity, +infinity as the largest number.
