@@ -11,6 +11,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <ctime>
 #include <fstream>
 #include <thread>
 
@@ -23,7 +24,8 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-constexpr double kLongestCase_s = 10;
+constexpr double kLongestCase_s = 10;                    // of the processor
+constexpr double kLongestWait_s = 12 * kLongestCase_s;   // of one that waits, or on a busy machine
 constexpr long kMostKiB = (kSanitized ? 3L : 1L) << 20;  // a sanitizer's own memory is as much again
 constexpr std::uint64_t kMostFindings = 20;
 constexpr std::size_t kLongestInput = std::size_t{2} << 20;
@@ -124,18 +126,30 @@ std::uint64_t seed_of(std::uint64_t seed, std::uint64_t number) {
   ::_exit(code);
 }
 
+// What the process has taken of the processor: what others take makes no case hang.
+double cpu_seconds(pid_t process) {
+  clockid_t clock = 0;
+  timespec used = {};
+  if (::clock_getcpuclockid(process, &clock) != 0 || ::clock_gettime(clock, &used) != 0) return 0;
+  return static_cast<double>(used.tv_sec) + 1e-9 * static_cast<double>(used.tv_nsec);
+}
+
 // Waits for the child, which is killed if a case takes too long. Returns its status.
 int wait_for(pid_t child, const SharedMemory& shared, Clock::time_point deadline, bool& hung) {
+  constexpr double kSlower = kSanitized ? 3 : 1;
   std::uint64_t last = shared->done;
   Clock::time_point since = Clock::now();
+  double before_s = cpu_seconds(child);
   for (;;) {
     int status = 0;
     if (::waitpid(child, &status, WNOHANG) == child) return status;
     if (const std::uint64_t done = shared->done; done != last || !shared->ready) {
       last = done;
       since = Clock::now();
+      before_s = cpu_seconds(child);
     }
-    hung = seconds_since(since) > kLongestCase_s * (kSanitized ? 3 : 1);
+    hung = cpu_seconds(child) - before_s > kSlower * kLongestCase_s ||
+           seconds_since(since) > kSlower * kLongestWait_s;
     if (hung || Clock::now() > deadline) {
       ::kill(child, SIGKILL);
       ::waitpid(child, &status, 0);
