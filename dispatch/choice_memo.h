@@ -1,4 +1,4 @@
-// What was chosen lately, by problem. A problem that is not there any more is chosen for again.
+// Remembers what was chosen lately, by problem. A problem that is not there any more is chosen for again.
 //
 // Thread-safe without locks: whoever finds a place being written goes without it. Nothing is allocated after it was
 // made; its memory is touched when it is first used.

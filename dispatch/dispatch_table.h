@@ -124,7 +124,7 @@ class DispatchTable {
       return a.ragged == b.ragged && a.position == b.position;
     }
   };
-  // Of one kind of work.
+  // The winners of one kind of work.
   struct Plane {
     std::vector<NearestPoints> winners[2];  // of this hardware, and inherited: by the default that they beat
     NearestPoints any[2];

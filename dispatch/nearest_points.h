@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "base/fixed_vector.h"
+#include "kernels/family_interface.h"
 
 namespace moetune {
 

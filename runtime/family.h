@@ -126,7 +126,7 @@ class Family {
   void look_through(const DispatchTable& table, const Extents& most, const Look& look) const;
   std::vector<Need> needs_between(const DispatchTable& table, const Extents& low, const Extents& high,
                                   bool ragged) const;
-  // What is needed at most; `bytes` if that is more. kUnfit choices count only if they are asked for.
+  // The most that is needed; `bytes` if that is more. kUnfit choices count only if they are asked for.
   std::int64_t workspace_within(const DispatchTable& table, const Extents& extents, std::int64_t bytes,
                                 bool with_unfit) const;
   std::int64_t workspace_within(const DispatchTable& table, const Extents& extents) const {

@@ -1,4 +1,4 @@
-// What a family's choices need of a workspace within some extents, and which winners a promise leaves out.
+// Finds what a family's choices need of a workspace within some extents, and which winners a promise leaves out.
 #include <algorithm>
 #include <cmath>
 
@@ -39,7 +39,7 @@ void Family::look_through(const DispatchTable& table, const Extents& most, const
     const Box box = boxes.back();
     boxes.pop_back();
     if (box.ragged && !interface_->table_point(box.high, 1).ragged) continue;
-    // Which default serves is looked at to the very extents: what may be one in a box is more than what is.
+    // Goes down to the very extents for defaults: more of them may be one in a box than are.
     const bool is_one = defaults_.within(box.low, box.high, box.ragged).is_one();
     const std::optional<std::size_t> axis =
         count < kMostBoxes ? widest_axis(box, is_one ? kFine : 1) : std::nullopt;
@@ -137,7 +137,7 @@ std::unique_ptr<const DispatchTable> Family::keep_promises(std::unique_ptr<const
                                         : ""));
     if (made->constant()) continue;
     made = without(left_out, table());
-    // What comes into their place may be too large as well.
+    // Choices that come into their place may be too large as well.
     if (left_out = too_large(*made, promise); !left_out.empty()) made = without(left_out, nullptr);
   }
   return made;

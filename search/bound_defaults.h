@@ -70,7 +70,7 @@ class BoundDefaults {
     ConstraintKind kind;
     Program program;
   };
-  // What of the rules for a configuration depends on what varies.
+  // Those rules for a configuration that depend on what varies.
   struct Legality {
     std::optional<ConstraintKind> broken =
         std::nullopt;  // by a rule that fails whatever varies; `must` if one is

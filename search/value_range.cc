@@ -16,7 +16,7 @@ ValueRange hull(const ValueRange& a, const ValueRange& b) {
   return {std::min(a.low, b.low), std::max(a.high, b.high), a.undefined || b.undefined};
 }
 
-// Of what is monotone in each operand, so that its corners are its bounds.
+// Bounds an operator that is monotone in each operand by its corners.
 ValueRange of_corners(Op op, const ValueRange& a, const ValueRange& b) {
   ValueRange all;
   bool is_first = true;

@@ -1,5 +1,5 @@
-// What an expression can be for all values of its names between two bounds: an interval, which may be wider than what
-// it really takes. Plain values; thread-safe.
+// Bounds what an expression can be for all values of its names between two bounds: an interval, which may be wider
+// than what it really takes. Plain values; thread-safe.
 #pragma once
 
 #include <cstdint>
