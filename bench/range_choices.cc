@@ -67,11 +67,11 @@ std::vector<HeldOut> cells_of(const Cache& file, const FamilyRange& range, const
     HeldOut& one = cells.emplace_back(HeldOut{&cell, interface->table_point_of(problem), *met});
     const std::string& space_default = defaults->texts()[*met];
     const auto workload = file.workloads.find({.kernel = kernel.name(),
-                                              .problem = cell.problem,
-                                              .hardware = range.key.hardware,
-                                              .source_digest = range.key.source_digest,
-                                              .toolchain = range.key.toolchain,
-                                              .timing = range.key.timing});
+                                               .problem = cell.problem,
+                                               .hardware = range.key.hardware,
+                                               .source_digest = range.key.source_digest,
+                                               .toolchain = range.key.toolchain,
+                                               .timing = range.key.timing});
     if (workload) {
       for (const TrialRecord& trial : file.trials.of(*workload)) {
         if (trial.outcome == "ok" && trial.time_us > 0) one.known[trial.config] = trial.time_us;

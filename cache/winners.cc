@@ -92,8 +92,8 @@ void store_winner(const Database& database, std::int64_t workload, const WinnerR
                " coalesce(nullif(?, ''), strftime('%Y-%m-%dT%H:%M:%SZ', 'now')), ?, '')",
                workload, winner.config, winner.time_us, winner.interval_low_us, winner.interval_high_us,
                winner.default_time_us, winner.roofline, winner.plan, winner.interface, cubin,
-               winner.default_launch.config, winner.default_launch.plan, winner.default_launch.interface, default_cubin,
-               int{winner.contended}, winner.provenance, winner.stored_at, winner.timings);
+               winner.default_launch.config, winner.default_launch.plan, winner.default_launch.interface,
+               default_cubin, int{winner.contended}, winner.provenance, winner.stored_at, winner.timings);
   database.run("UPDATE winners AS v SET digest = " MOETUNE_WINNER_DIGEST " WHERE workload = ?", workload);
 }
 

@@ -25,11 +25,11 @@ struct StoredLaunch {
 
 struct WinnerRecord : StoredLaunch {
   double time_us = 0, interval_low_us = 0, interval_high_us = 0;
-  double default_time_us = 0;  // 0 if unknown
-  double roofline = 0;         // fraction of the device's measured ceiling; 0 if unknown
-  StoredLaunch default_launch; // the space's default, if it was built and right; may be the winner itself
-  std::string provenance;      // JSON: strategy, seed, trials, driver, date, moetune version
-  std::string stored_at;       // UTC, ISO 8601, of its search; "": when it is stored
+  double default_time_us = 0;   // 0 if unknown
+  double roofline = 0;          // fraction of the device's measured ceiling; 0 if unknown
+  StoredLaunch default_launch;  // the space's default, if it was built and right; may be the winner itself
+  std::string provenance;       // JSON: strategy, seed, trials, driver, date, moetune version
+  std::string stored_at;        // UTC, ISO 8601, of its search; "": when it is stored
   std::string timings;     // JSON: its times by how launches follow each other; "" if only its own is known
   bool contended = false;  // measured while somebody else used the GPU: not for serving
 };
@@ -41,7 +41,7 @@ enum class WinnerParts { all, without_cubins };
 struct FamilyWinner {
   Workload workload;
   std::string config, interface;
-  std::string default_config, default_interface;  // "" if there is none
+  std::string default_config, default_interface;   // "" if there is none
   std::string cubin_digest, default_cubin_digest;  // for Winners::cubin; "" if there is none
   double time_us = 0, default_time_us = 0;
   double interval_low_us = 0, interval_high_us = 0;

@@ -12,7 +12,7 @@ namespace moetune {
 namespace {
 
 void require_known(const Selection& selection, const Cache& cache) {
-  const std::vector<Workload> all = cache.workloads();
+  const std::vector<Workload> all = cache.workloads.all();
   require_known_kernel(selection.kernel, all);
   std::set<std::string> names;
   for (const Workload& one : all) {

@@ -152,9 +152,9 @@ TEST_CASE("the best of an interrupted search replaces no winner of a duel, whate
   cache_of(dir / "contended.db", timed_winner(3, 0.1, 0.2, true));
   for (const moetune::MergeOrder order : {moetune::MergeOrder::faster, moetune::MergeOrder::later}) {
     fs::remove(dir / "into.db");
-    Cache::merge(dir / "into.db", {dir / "interrupted.db", dir / "contended.db"}, {}, order);
+    moetune::merge_caches(dir / "into.db", {dir / "interrupted.db", dir / "contended.db"}, {}, order);
     CHECK(winner_config(dir / "into.db") == "tile=2");
-    Cache::merge(dir / "into.db", {dir / "whole.db", dir / "interrupted.db"}, {}, order);
+    moetune::merge_caches(dir / "into.db", {dir / "whole.db", dir / "interrupted.db"}, {}, order);
     CHECK(winner_config(dir / "into.db") == "tile=1");
   }
 }

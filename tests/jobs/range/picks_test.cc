@@ -115,7 +115,7 @@ TEST_CASE("at random problems of the shipped packs the rule's choice serves") {
   std::size_t probes = 0, by_cell = 0, number = 0;
   for (const char* pack : {"packs/h200.pack", "packs/h100.pack"}) {
     const Cache file = Cache::open(paths::source(pack), Cache::Mode::read_only);
-    for (const FamilyRange& range : file.ranges()) {
+    for (const FamilyRange& range : file.ranges.all()) {
       if (range.table.empty() || number++ % 4 != 0) continue;
       CAPTURE(range.key.family);
       const Kernel& kernel = find_kernel(range.key.kernel);
