@@ -1,6 +1,7 @@
 #include "cache/pack_rows.h"
 
 #include "base/digest.h"
+#include "cache/ranges.h"
 
 namespace moetune {
 

@@ -92,8 +92,8 @@ std::optional<Problem> known_problem(const std::string& text, const Kernel& kern
 
 // `recordings` are of one kernel, the first of `what`.
 DeviceChoice replay(KernelProblem what, std::vector<RecordingPtr> recordings, const std::string& name) {
-  DeviceChoice choice{
-      .what = std::move(what), .recording = recordings.front(), .recordings = std::move(recordings)};
+  DeviceChoice choice{.what = std::move(what), .recordings = std::move(recordings)};
+  choice.recording = choice.recordings.front();
   choice.device =
       std::make_unique<ReplayDevice>(choice.recordings, std::string(kReplay) + name, replay_pace());
   return choice;

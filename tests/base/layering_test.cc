@@ -90,7 +90,18 @@ const std::vector<Vendor> kVendors = {
 
 constexpr int kLongestFile = 600;
 constexpr int kLongestFunction = 60;
-constexpr std::ptrdiff_t kLongestLine = 120;  // characters
+
+// The width of a line, in characters, by .editorconfig.
+std::ptrdiff_t longest_line() {
+  static const std::ptrdiff_t width = [] {
+    std::ifstream config(paths::source(".editorconfig"));
+    const std::string key = "max_line_length = ";
+    for (std::string line; std::getline(config, line);)
+      if (line.starts_with(key)) return std::stol(line.substr(key.size()));
+    return 0L;
+  }();
+  return width;
+}
 
 // The folder; "" for a file beside none.
 std::string room_of(const std::string& path) {
@@ -206,8 +217,9 @@ std::vector<std::string> long_lines(const std::vector<Source>& sources) {
     for (int number = 1; std::getline(text, line); ++number) {
       const auto starts_character = [](char c) { return (c & 0xC0) != 0x80; };
       const bool is_data = line.find("\": ") != std::string::npos;
-      if (std::count_if(line.begin(), line.end(), starts_character) > kLongestLine && !is_data)
-        wrong.push_back(source.path + ":" + std::to_string(number) + " is longer than 120 characters");
+      if (std::count_if(line.begin(), line.end(), starts_character) > longest_line() && !is_data)
+        wrong.push_back(source.path + ":" + std::to_string(number) + " is longer than " +
+                        std::to_string(longest_line()) + " characters");
     }
   }
   return wrong;
