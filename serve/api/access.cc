@@ -13,7 +13,6 @@ namespace moetune {
 namespace {
 
 constexpr std::size_t kShortestToken = 16, kSecretBytes = 32, kMostSessions = 1000, kMostBuckets = 10'000;
-constexpr std::chrono::hours kSessionLasts{12};
 constexpr std::string_view kCookie = "moetune_session=";
 
 // "host:port", "[::1]:port" without its port; in lower case.
@@ -45,7 +44,8 @@ std::string cookie_of(const ServerRequest& request) {
 
 }  // namespace
 
-Access::Access(const std::set<std::string>& hosts, bool behind_tls) : behind_tls_(behind_tls) {
+Access::Access(const std::set<std::string>& hosts, bool behind_tls, std::chrono::seconds session_lasts)
+    : behind_tls_(behind_tls), session_lasts_(session_lasts) {
   for (const std::string& host : hosts) hosts_.insert(lower_case(host));
 }
 
@@ -113,8 +113,9 @@ std::string Access::open_session(ClientRole role) {
                          [](const auto& a, const auto& b) { return a.second.ends < b.second.ends; });
     sessions_.erase(oldest);
   }
-  sessions_[sha256_hex(secret)] = {role, now + kSessionLasts};
-  return std::string(kCookie) + secret + "; Path=/; HttpOnly; SameSite=Strict; Max-Age=43200" +
+  sessions_[sha256_hex(secret)] = {role, now + session_lasts_};
+  return std::string(kCookie) + secret +
+         "; Path=/; HttpOnly; SameSite=Strict; Max-Age=" + std::to_string(session_lasts_.count()) +
          (behind_tls_ ? "; Secure" : "");
 }
 

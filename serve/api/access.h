@@ -22,7 +22,8 @@ enum class ClientRole { none, read, miss, submit };  // each may do what those b
 class Access {
  public:
   // Without tokens everybody may do everything. `hosts`: names by which the service is reached, beside localhost.
-  Access(const std::set<std::string>& hosts, bool behind_tls);
+  Access(const std::set<std::string>& hosts, bool behind_tls,
+         std::chrono::seconds session_lasts = std::chrono::hours(12));
   void read_tokens(const std::filesystem::path& file);
   bool has_tokens() const { return !tokens_.empty(); }
 
@@ -48,6 +49,7 @@ class Access {
 
   std::set<std::string> hosts_;  // in lower case
   const bool behind_tls_;
+  const std::chrono::seconds session_lasts_;
   std::vector<Token> tokens_;
   mutable std::mutex mutex_;
   std::map<std::string, BrowserSession> sessions_;  // by the digest of their secret

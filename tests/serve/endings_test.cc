@@ -1,7 +1,6 @@
 // How jobs end: what cannot be written is written later, who cancels ends nobody else's, and nothing runs too long.
 #include <atomic>
 #include <cstdlib>
-#include <ctime>
 #include <thread>
 
 #include "serve/queue/job_queue.h"
@@ -17,8 +16,6 @@ namespace {
 const Json kEndless = {{"budget", 2000}, {"seed", 78}, {"finalists", 1}};
 const Json kTwoSeconds = {{"budget", 100}, {"seed", 5}, {"finalists", 1}};  // with kPaceOfTwoSeconds
 constexpr int kPaceOfTwoSeconds = 20;
-const JobRecord kSearch{.kind = "search", .request = "{}", .shown = {}, .device = {}};
-const JobOutcome kCancelled{.state = JobState::cancelled, .result = {}, .error = "{}", .exit_code = 130};
 
 std::string path_of(const Json& job) { return "/v1/jobs/" + job["id"].dump(); }
 std::string delete_path(const Json& job) {
@@ -93,49 +90,6 @@ TEST_CASE("a request that equals a job which is being cancelled is a job of its 
   CHECK(running.reaches(second["id"], "running"));
   std::this_thread::sleep_for(std::chrono::milliseconds(300));
   CHECK(running.get(path_of(second))["state"] == "running");
-}
-
-TEST_CASE("the jobs that ended last are remembered, whatever their numbers are") {
-  RunningService running;
-  JobQueue queue(running.folder / "jobs", {.ended = 1});
-  JobRecord late = kSearch, soon = kSearch;
-  late.priority = -1;
-  soon.request = R"({"budget":6})";
-  late.id = queue.submit(late).job.id;
-  soon.id = queue.submit(soon).job.id;
-  for (const std::int64_t id : {soon.id, late.id}) {
-    REQUIRE(queue.start_next("any")->id == id);
-    REQUIRE(queue.finish(id, kCancelled));
-    CHECK(queue.find(id));
-    std::this_thread::sleep_for(std::chrono::milliseconds(1100));  // ends are kept in seconds
-  }
-  CHECK_FALSE(queue.find(soon.id));
-}
-
-TEST_CASE(
-    "a job that was ending when the service was killed has ended, and an equal one waits for its turn") {
-  RunningService running;
-  const std::filesystem::path file = running.folder / "jobs";
-  std::int64_t second = 0;
-  {
-    JobQueue queue(file);
-    const std::int64_t first = queue.submit(kSearch).job.id;
-    REQUIRE(queue.start_next("any"));
-    const JobQueue::Ending ending = queue.end(first, kCancelled);
-    CHECK_FALSE(ending.ended);
-    CHECK(ending.job->ending);
-    second = queue.submit(kSearch).job.id;
-    CHECK(second != first);
-    CHECK_FALSE(queue.start_next("other"));  // both would search the same
-  }
-  JobQueue queue(file);
-  queue.take_over();
-  CHECK(queue.find(1)->state == JobState::cancelled);
-  CHECK(queue.find(1)->ended > 0);
-  CHECK(queue.start_next("any")->id == second);
-  queue.end(second, kCancelled);
-  queue.put_back(second);  // the service stops: it ends all the same
-  CHECK(queue.find(second)->state == JobState::cancelled);
 }
 
 TEST_CASE("a queue has one service: another would run again what the first one runs") {

@@ -169,32 +169,6 @@ TEST_CASE("a client that stops withdraws its job; one whose request is wrong is 
   CHECK_THROWS_AS(nobody.run("search", kLong, {}), BrokenEnvironment);
 }
 
-TEST_CASE("a queue of another version, and what is none, are refused in one sentence") {
-  RunningService running;
-  const std::filesystem::path file = running.folder / "jobs";
-  const auto refused = [&](const std::string& sql) -> std::string {
-    {
-      const Database database(file, Database::Access::create, std::chrono::milliseconds(1000));
-      database.execute(sql);
-    }
-    try {
-      const JobQueue queue(file);
-      return "";
-    } catch (const BrokenEnvironment& error) {
-      return error.what();
-    }
-  };
-  CHECK(refused("PRAGMA user_version = 0") == "");  // new
-  for (const char* version : {"4", "6"})
-    CHECK(
-        refused("PRAGMA user_version = " + std::string(version)) ==
-        file.string() + " is the queue of another version of moetune (" + version +
-            ", and this one's is 5): move it away, and submit again what had not ended; trials and winners are in "
-            "the cache");
-  CHECK(refused("PRAGMA application_id = 7") ==
-        file.string() + " is no queue of moetune's service; move it away, or name another");
-}
-
 TEST_CASE(
     "a job whose service ends in order runs again as often as need be, and one that kills it five times fails") {
   RunningService running;
