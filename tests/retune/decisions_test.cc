@@ -11,6 +11,7 @@
 #include "search/random.h"
 #include "staleness/staleness.h"
 #include "staleness/triage.h"
+#include "tests/tuner/scripted_device.h"
 
 using namespace moetune;
 
@@ -156,6 +157,53 @@ TEST_CASE("a duel of fewer than six pairs is won by nobody") {
     old.measurement.samples_us.clear();
     CHECK_FALSE(judge_duel(old, fresh).won);
   }
+}
+
+namespace {
+
+// Each takes its x in microseconds, and whoever runs second `second` times as long.
+class OrderedDuels : public ScriptedDevice {
+ public:
+  std::vector<TrialResult> duel(const std::vector<Candidate>& pair, const DuelPolicy& policy) override {
+    policies.push_back(policy);
+    std::vector<TrialResult> results;
+    for (const Candidate& one : pair) {
+      order.push_back(one.config.text());
+      const double us = 0.01 * static_cast<double>(one.config.number("x")) * (results.empty() ? 1 : second);
+      results.push_back(sampled(std::vector<double>(8, us)));
+    }
+    return results;
+  }
+  double second = 1;
+  std::vector<DuelPolicy> policies;
+  std::vector<std::string> order;
+};
+
+}  // namespace
+
+TEST_CASE("a night's duel is held in both orders, with proofs, and won beyond the tie in the worse one") {
+  OrderedDuels device;
+  const auto contest = [&](std::int64_t challenger, double second = 1, double least_us = 0) {
+    const auto candidate = [](std::int64_t x) { return Candidate{.config = {{"x", Value::integer(x)}}}; };
+    device.second = second;
+    QuietWatch watch(device, {}, 0, {});
+    return hold_contest(device, watch, candidate(10000), candidate(challenger), Timing::chained, least_us, 7);
+  };
+  const Contest won = contest(9500, 0.98);
+  CHECK(won.won);
+  CHECK(won.ratio == doctest::Approx(95.0 / 98));
+  CHECK(device.order == std::vector<std::string>{"x=10000", "x=9500", "x=9500", "x=10000"});
+  REQUIRE(device.policies.size() == 2);
+  for (const DuelPolicy& policy : device.policies)
+    CHECK(std::tuple(policy.rounds, policy.timing, policy.proves) == std::tuple(7, Timing::chained, true));
+  CHECK_FALSE(contest(9900, 0.98).won);  // in one order alone
+  CHECK_FALSE(contest(9971).won);
+  CHECK(contest(9969).won);
+  CHECK(contest(8000, 1, 100).won);
+  CHECK_FALSE(contest(7999, 1, 100).won);  // faster than the GPU can be
+  device.canary_answer = [] { return CanaryReading{.elapsed_us = 5000, .lost_us = 2500}; };
+  CHECK(contest(5000).contended);
+  CHECK_FALSE(contest(5000).won);
 }
 
 TEST_CASE("property: of two random noisy duels at most one side wins, and never the slower one by far") {

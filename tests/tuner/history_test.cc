@@ -35,8 +35,17 @@ TEST_CASE("a doubled dimension is nearer than other hardware, and that than anot
   const double elsewhere = workload_distance(here, key("batch=16,context=4096,dtype=bf16", "NVIDIA H100"));
   const double half = workload_distance(here, key("batch=16,context=4096,dtype=fp16"));
   CHECK(doubled == doctest::Approx(1));
+  CHECK(workload_distance(here, key("batch=8,context=4096,dtype=bf16")) == doctest::Approx(1));
   CHECK(doubled < elsewhere);
   CHECK(elsewhere < half);
+  WorkloadKey other_sources = here, other_compiler = here, other_timing = here;
+  other_sources.source_digest = "s2";
+  other_compiler.toolchain = "t2";
+  other_timing.timing = Timing::chained;
+  CHECK(workload_distance(here, other_sources) == workload_distance(here, other_compiler));
+  CHECK(workload_distance(here, other_timing) > 0);
+  CHECK(workload_distance(here, other_timing) < workload_distance(here, other_sources));
+  CHECK(workload_distance(here, other_sources) < doubled);
 }
 
 TEST_CASE("histories come nearest first, without the workload itself and without foreign kernels") {

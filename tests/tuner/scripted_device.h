@@ -20,12 +20,13 @@ class ScriptedDevice : public Device {
   std::set<std::string> wrong_on_fresh_inputs;  // canonical texts that verify() refuses
   std::vector<std::string> ran;                 // canonical texts, in order
   std::vector<Timing> timings;                  // of the duels, in order
+  std::uint64_t opened = 1;                     // the seed of what is timed: no fresh inputs
   std::vector<std::uint64_t> verified;          // seeds, in order
   std::vector<double> drop_limits;              // policy.drop_above_us of each run
 
   const DeviceInfo& info() const override { return info_; }
   DeviceLimits& limits() { return info_.limits; }
-  void open(const Kernel&, const Problem&, std::uint64_t) override {}
+  void open(const Kernel&, const Problem&, std::uint64_t seed) override { opened = seed; }
 
   TrialResult run(const Candidate& candidate, const MeasurePolicy& policy) override {
     ran.push_back(candidate.config.text());
@@ -48,6 +49,7 @@ class ScriptedDevice : public Device {
 
   TrialResult verify(const Candidate& candidate, std::uint64_t seed, double) override {
     verified.push_back(seed);
+    if (seed == opened) return {.outcome = Outcome::wrong_result, .message = "on inputs that it has met"};
     if (wrong_on_fresh_inputs.contains(candidate.config.text())) {
       return {.outcome = Outcome::wrong_result, .message = "max error 3"};
     }
