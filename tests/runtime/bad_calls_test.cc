@@ -1,6 +1,7 @@
 // More of what a careless server may pass: strides, page tables, workspaces, and files that are not what they seem.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <filesystem>
@@ -152,9 +153,16 @@ TEST_CASE("a workspace that is null, unaligned or too small") {
   CHECK(says("needs " + std::to_string(s.bytes)));
   CHECK(launched(s.workspace, 0) == MOETUNE_OUT_OF_MEMORY);
   moetune_runtime* const runtime = s.opened->runtime();
-  CHECK(moetune_workspace_init(runtime, s.workspace + 1, s.bytes, nullptr) == MOETUNE_INVALID_ARGUMENT);
-  CHECK(moetune_workspace_init(runtime, s.workspace, 4096, nullptr) == MOETUNE_OUT_OF_MEMORY);
-  CHECK(says("4096 bytes"));
+  constexpr std::size_t kCounters = MOETUNE_WORKSPACE_COUNTERS;
+  std::fill_n(s.workspace, kCounters + 1, '\1');
+  for (const int apart : {1, 128})
+    CHECK(moetune_workspace_init(runtime, s.workspace + apart, s.bytes, nullptr) == MOETUNE_INVALID_ARGUMENT);
+  CHECK(moetune_workspace_init(runtime, s.workspace, kCounters - 1, nullptr) == MOETUNE_OUT_OF_MEMORY);
+  CHECK(says(std::to_string(kCounters - 1) + " bytes"));
+  CHECK(std::count(s.workspace, s.workspace + kCounters + 1, '\1') == kCounters + 1);
+  CHECK_OK(moetune_workspace_init(runtime, s.workspace, kCounters, nullptr));
+  CHECK(std::count(s.workspace, s.workspace + kCounters, '\0') == kCounters);
+  CHECK(s.workspace[kCounters] == '\1');
   CHECK_OK(launched(s.workspace, s.bytes));
   CHECK(launched(s.workspace, s.bytes - 1) == MOETUNE_OUT_OF_MEMORY);  // a bound launch, too
 }

@@ -115,6 +115,7 @@ TEST_CASE("extents that no problem has") {
   }
   CHECK(moetune_pick(s.family, s.extents, 2, 0, &s.choice) == MOETUNE_INVALID_ARGUMENT);
   CHECK(says("3 free dimensions, not 2"));
+  CHECK(moetune_pick_range(s.family, s.extents, 3, most, 0, &s.choice) == MOETUNE_INVALID_ARGUMENT);
   CHECK(moetune_pick(s.family, s.extents, 3, -1, &s.choice) == MOETUNE_INVALID_ARGUMENT);
 }
 
@@ -143,6 +144,7 @@ TEST_CASE("tensors that the kernel cannot take") {
   CHECK(bound(MOETUNE_DECODE_Q, [](DLTensor& t) { t.code = 2; }) == MOETUNE_INVALID_ARGUMENT);  // f16
   CHECK(says("'q'"));
   CHECK(bound(MOETUNE_DECODE_PAGE_TABLE, [](DLTensor& t) { t.bits = 64; }) == MOETUNE_INVALID_ARGUMENT);
+  CHECK(bound(MOETUNE_DECODE_Q, [](DLTensor& t) { t.lanes = 2; }) == MOETUNE_INVALID_ARGUMENT);
   CHECK(bound(MOETUNE_DECODE_Q, [](DLTensor& t) { t.ndim = 9; }) == MOETUNE_INVALID_ARGUMENT);
   CHECK(bound(MOETUNE_DECODE_Q, [](DLTensor& t) { t.ndim = -1; }) == MOETUNE_INVALID_ARGUMENT);
   static const std::int64_t odd[] = {1, 3, 5, 7}, narrow[] = {2, 1};
@@ -175,9 +177,11 @@ TEST_CASE("arguments by hand that the kernel cannot take") {
                          MOETUNE_DECODE_LENGTHS, MOETUNE_DECODE_O}) {
     CAPTURE(slot);
     CHECK(launched([&](moetune_arguments& a) { a.tensors[slot] = nullptr; }) == MOETUNE_INVALID_ARGUMENT);
-    CHECK(launched([&](moetune_arguments& a) {
-            a.tensors[slot] = static_cast<char*>(a.tensors[slot]) + 1;
-          }) == MOETUNE_INVALID_ARGUMENT);
+    const bool is_integer = slot == MOETUNE_DECODE_PAGE_TABLE || slot == MOETUNE_DECODE_LENGTHS;
+    for (const int apart : {1, 2, is_integer ? 2 : 8})
+      CHECK(launched([&](moetune_arguments& a) {
+              a.tensors[slot] = static_cast<char*>(a.tensors[slot]) + apart;
+            }) == MOETUNE_INVALID_ARGUMENT);
   }
   for (int field = 0; field <= MOETUNE_DECODE_PAGE_TABLE_STRIDE; ++field) {
     CAPTURE(field);
@@ -252,6 +256,11 @@ TEST_CASE("files that vanish or are broken while they serve") {
   std::ofstream(s.folder / "cache.db") << std::string(10'000, 'x');
   CHECK(moetune_refresh(s.opened->runtime(), nullptr) == MOETUNE_BAD_FILE);
   CHECK(s.opened->generation() == before);
+  CHECK(s.launch(s.arguments) == MOETUNE_OK);
+  std::filesystem::remove(s.folder / "cache.db");
+  store(s.folder / "cache.db", {{"batch=2,q_heads=4,kv_heads=1,head_dim=128,context=64,page=16"}});
+  CHECK_OK(moetune_refresh(s.opened->runtime(), nullptr));  // of another family alone: what was loaded serves
+  CHECK(s.opened->warnings().find("nothing is tuned for decode_attention") != std::string::npos);
   CHECK(s.launch(s.arguments) == MOETUNE_OK);
 }
 

@@ -199,6 +199,16 @@ TEST_CASE("a file that cannot be used leaves the others") {
   CHECK(opened.warnings().find("bad.db") != std::string::npos);
   CHECK(opened.warnings().find("missing.db") != std::string::npos);
 
+  // Of a folder's files the first in order of name goes before the others.
+  std::filesystem::create_directory(folder / "several");
+  for (const auto& [name, tile] : {std::pair{"c.db", 32}, {"a.db", 64}, {"b.db", 32}})
+    store(folder / "several" / name, {{kShort, plain_config(tile)}});
+  const Opened several({folder / "several"});
+  const std::int64_t extents[] = {2, 1, 64};
+  moetune_choice choice;
+  REQUIRE_OK(moetune_pick(several.family(kFamily), extents, 3, 128, &choice));
+  CHECK(several.explain(several.family(kFamily), choice)["config"] == plain_config(64));
+
   const std::string bad = (folder / "bad.db").string();
   const char* const paths[] = {bad.c_str()};
   const moetune_open_options options{sizeof options, paths, 1, 0, 0};

@@ -1,6 +1,8 @@
 // Which of a family's stored winners and defaults serve: those that are of the family, load, and beat the default.
 #include <doctest/doctest.h>
 
+#include <optional>
+
 #include "cache/file/database.h"
 #include "kernels/kernel_space.h"
 #include "kernels/registry.h"
@@ -173,6 +175,7 @@ TEST_CASE("one winner of this very hardware leaves the inherited ones where it h
     six.push_back({.problem = problem(context), .config = plain_config(32), .sm_count = 6});
     others.push_back({.problem = problem(context), .config = plain_config(16), .sm_count = 60});
   }
+  others.push_back({.problem = problem(512), .config = plain_config(16), .sm_count = 60});
   store(folder / "pack.db", six);
   store(folder / "other.db", others);  // farther in SMs: nothing of it serves
   store(folder / "own.db", {{.problem = problem(65536)}});
@@ -195,7 +198,39 @@ TEST_CASE("one winner of this very hardware leaves the inherited ones where it h
       CHECK(choice["file"] == (folder / (own ? "own.db" : "pack.db")).string());
     }
     CHECK(opened.explain(family, pick(family, 2, 300))["inherited"] == true);
+    CHECK(opened.explain(family, pick(family, 2, 512))["config"] != plain_config(16));
   }
+}
+
+TEST_CASE("a ragged winner and an even one of equal work have a cell each") {
+  const Kernel& kernel = find_kernel("decode_attention");
+  const auto problem = [&](std::int64_t batch, bool ragged) {
+    return parse_problem(kernel.name(), kernel.schema(), nullptr,
+                         "batch=" + std::to_string(batch) +
+                             ",q_heads=4,kv_heads=1,head_dim=64,context=256,page=16" +
+                             (ragged ? ",lengths=ragged" : ""));
+  };
+  const auto interface = kernel.family_interface(problem(1, false));
+  const auto place = [&](const Problem& one) {
+    const auto position = interface->table_point_of(one).position;
+    return std::vector<std::int64_t>(position.begin(), position.end());
+  };
+  std::optional<std::pair<Problem, Problem>> equal;
+  for (std::int64_t batch = 4; batch < 64 && !equal; ++batch) {
+    for (std::int64_t even = 2; even <= batch && !equal; ++even) {
+      if (place(problem(even, false)) == place(problem(batch, true)))
+        equal.emplace(problem(even, false), problem(batch, true));
+    }
+  }
+  REQUIRE(equal);
+  const Folder folder;
+  store(folder / "cache.db",
+        {{.problem = equal->second.text(), .config = plain_config(32)}, {.problem = equal->first.text()}});
+  const Opened opened({folder / "cache.db"});
+  const nlohmann::json even = opened.explain(
+      opened.family(kFamily), pick(opened.family(kFamily), kernel.extents_of(equal->first)[0], 256));
+  CHECK(even["kind"] == "exact");
+  CHECK(even["measured_on"] == equal->first.text());
 }
 
 TEST_CASE(

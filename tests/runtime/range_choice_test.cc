@@ -9,10 +9,12 @@ using namespace moetune;
 
 namespace {
 
-// Entries 0, 1, ... have these configurations, with what a range table lost there; below 0: none did.
+// Entries 0, 1, ... have these configurations, with what a range table lost there; below 0: none did. The cubin is
+// none, and told from others by its place.
 struct Entry {
   const char* config;
   double loss = -1;
+  std::uintptr_t cubin = 0;
 };
 
 RangeChoice choose(const std::vector<Entry>& entries, const std::vector<Cell>& cells) {
@@ -20,6 +22,7 @@ RangeChoice choose(const std::vector<Entry>& entries, const std::vector<Cell>& c
   for (std::size_t i = 0; i < entries.size(); ++i) {
     FamilyEntry entry;
     entry.config = entries[i].config;
+    entry.variant = reinterpret_cast<const Variant*>(entries[i].cubin);
     entry.source.problem = std::to_string(i);  // each measured on another
     if (entries[i].loss >= 0) entry.source.loss = RangeLoss{.cell = entries[i].loss};
     REQUIRE(all.add(std::move(entry)) == i);
@@ -42,6 +45,8 @@ TEST_CASE("a configuration that serves many cells is one candidate, wherever eac
       choose({{"a"}, {"b"}, {"a"}, {"a"}}, {{0, exact}, {1, exact}, {2, exact}, {1, nearest}, {3, exact}});
   CHECK(choice.cell == Cell{0, nearest});
   CHECK(choice.missed == 400);  // the last cell that another one serves
+  CHECK(choose({{"a", -1, 16}, {"a", -1, 16}}, {{0, exact}, {1, exact}}).cell == Cell{0, exact});
+  CHECK(choose({{"a", -1, 16}, {"a", -1, 32}}, {{0, exact}, {1, exact}}).cell == Cell{0, nearest});
 }
 
 TEST_CASE("a range is exact only if one choice was measured in each of its cells") {

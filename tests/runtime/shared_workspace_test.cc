@@ -217,7 +217,9 @@ TEST_CASE("a turn is one thread's at a time, and turns of other addresses are fr
     threads.emplace_back([&] {
       for (std::uint64_t i = 0; i < 10 * kAddresses; ++i) {
         const WorkspaceTurn turn(0x7f0000000000 + 256 * (i % kAddresses));
-        ++taken[i % kAddresses];
+        const int before = taken[i % kAddresses];
+        std::this_thread::yield();  // so that others come to wait
+        taken[i % kAddresses] = before + 1;
       }
     });
   }

@@ -46,6 +46,11 @@ TEST_CASE("a stream of another context is refused, also at the address of one of
   REQUIRE(call_driver("cuCtxGetCurrent", &own_context) == 0);
   int other_context = 0;
 
+  REQUIRE(call_driver("cuCtxSetCurrent", static_cast<void*>(&other_context)) == 0);
+  CHECK(launch(nullptr) == MOETUNE_WRONG_DEVICE);
+  CHECK(says("the thread's current context is not that of"));
+  REQUIRE(call_driver("cuCtxSetCurrent", own_context) == 0);
+
   void* const foreign = make_stream_in(&other_context);
   void* const own = make_stream_in(own_context);
   CHECK(launch(foreign) == MOETUNE_WRONG_DEVICE);

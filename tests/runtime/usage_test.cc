@@ -9,11 +9,11 @@ using namespace moetune;
 
 namespace {
 
-void miss(Usage& usage, std::int64_t batch, std::int64_t context, int times = 1) {
+void miss(Usage& usage, std::int64_t batch, std::int64_t context, int times = 1, bool uneven = false) {
   Extents extents;
   extents.push_back(batch);
   extents.push_back(context);
-  for (int i = 0; i < times; ++i) usage.count_pick(Cell{0, ChoiceKind::nearest}, extents, false);
+  for (int i = 0; i < times; ++i) usage.count_pick(Cell{0, ChoiceKind::nearest}, extents, uneven);
 }
 
 std::uint64_t count_of(const std::vector<MissedShape>& missed, std::int64_t batch, std::int64_t context) {
@@ -36,6 +36,20 @@ TEST_CASE("few shapes are counted exactly, most frequent first") {
   }
 }
 
+TEST_CASE("shapes are counted up to three significant bits from 17 on, ragged ones apart") {
+  for (const auto& [context, counted] : {std::pair{9, 9}, {15, 15}, {16, 16}, {17, 20}, {20, 20}, {21, 24}}) {
+    Usage usage;
+    miss(usage, 4, context, 3);
+    miss(usage, 4, context, 2, true);
+    const std::vector<MissedShape> missed = usage.missed();
+    REQUIRE(missed.size() == 2);
+    for (const MissedShape& shape : missed) {
+      CHECK(shape.extents[1] == counted);
+      CHECK(shape.count == (shape.uneven ? 2 : 3));
+    }
+  }
+}
+
 TEST_CASE("shapes that come often after many others displace the rare ones") {
   Usage usage;
   for (std::int64_t batch = 1; batch <= 16; ++batch) {
@@ -45,7 +59,7 @@ TEST_CASE("shapes that come often after many others displace the rare ones") {
   constexpr int kOften = 10'000;
   for (int i = 0; i < kOften; ++i) {  // among rare ones that keep coming
     for (const std::int64_t batch : {3, 5, 7}) miss(usage, batch, 3);
-    miss(usage, 1 + i % 16, std::int64_t{1} << i % 20);
+    miss(usage, 1 + i / 20 % 16, std::int64_t{1} << i % 20);
   }
   const std::vector<MissedShape> missed = usage.missed();
   for (std::size_t i = 0; i < 3; ++i) CHECK(missed[i].extents[1] == 3);
