@@ -103,6 +103,12 @@ TEST_CASE("a measured point holds its winner, and what is near it the nearest on
   CHECK(find(table, at(9, 1100)) == Cell{1, ChoiceKind::nearest});
   CHECK(find(table, at(50, 1024)) == Cell{2, ChoiceKind::nearest});
   CHECK(find(table, at(8, 13000)) == Cell{3, ChoiceKind::nearest});
+  // Of several in reach the nearest, on whichever axis it is, and not the first one.
+  const DispatchTable close({winner(at(30, 1000), 1, 0), winner(at(32, 1000), 2, 0), winner(at(36, 1000), 3, 0),
+                             winner(at(36, 1300), 4, 0)},
+                            {7}, kOneDefault);
+  CHECK(find(close, at(36, 1005)) == Cell{3, ChoiceKind::nearest});
+  CHECK(find(close, at(36, 1305)) == Cell{4, ChoiceKind::nearest});
 }
 
 TEST_CASE("beyond the reach of all winners the default serves, if its cubin is there") {
@@ -160,6 +166,9 @@ TEST_CASE("a winner serves its own kind of work, and the other one only if there
   const DispatchTable both({winner(at(8, 1024), 1, 0), winner(at(8, 1024, true), 2, 0)}, {7}, kOneDefault);
   CHECK(find(both, at(8, 1030)).entry == 1);
   CHECK(find(both, at(8, 1030, true)).entry == 2);
+  const DispatchTable apart({winner(at(8, 1024), 1, 0), winner(at(64, 8192, true), 2, 0)}, {}, kNoDefault);
+  CHECK(find(apart, at(64, 8192)) == Cell{1, ChoiceKind::nearest});
+  CHECK(find(apart, at(8, 1024, true)) == Cell{2, ChoiceKind::nearest});
   const std::vector<Measured> one = {winner(at(8, 1024), 1, 0)};
   CHECK(find(DispatchTable(one, {}, kNoDefault), at(8, 1024, true)) == Cell{1, ChoiceKind::nearest});
   CHECK(find(DispatchTable(one, {7}, kOneDefault), at(8, 1024, true)) == Cell{7, ChoiceKind::by_default});

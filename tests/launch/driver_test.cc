@@ -148,19 +148,19 @@ TEST_CASE("a tensor map is encoded as it was planned, for every type and swizzle
 }
 
 TEST_CASE("a tensor map whose parts do not agree, or that the copy engine cannot read, is refused") {
-  const auto refuses = [](const auto& spoil) {
+  const auto refuses = [](const char* why, const auto& spoil) {
     TensorMap map = map_of(DType::bf16, TensorMap::Swizzle::b128, 64);
     cuda::Address base = 0x7000;
     spoil(map, base);
-    CHECK_THROWS_AS(encoded(map, base), cuda::CudaError);
+    CHECK_THROWS_WITH_AS(encoded(map, base), doctest::Contains(why), cuda::CudaError);
   };
-  refuses([](TensorMap& map, cuda::Address&) { map.strides = {}, map.strides.push_back(4096); });
-  refuses([](TensorMap& map, cuda::Address&) { map.box = {}, map.box.push_back(64); });
-  refuses([](TensorMap& map, cuda::Address&) { map.dims = {}, map.strides = {}, map.box = {}; });
-  refuses([](TensorMap&, cuda::Address& base) { base += 8; });
-  refuses([](TensorMap& map, cuda::Address&) { map.strides.back() = 65544; });
-  refuses(
-      [](TensorMap& map, cuda::Address&) { map.swizzle = TensorMap::Swizzle::b64; });  // rows of 128 bytes
+  constexpr const char *kParts = "do not agree in rank", *kDriver = "CUDA_ERROR_INVALID_VALUE";
+  refuses(kParts, [](TensorMap& map, cuda::Address&) { map.strides = {}, map.strides.push_back(4096); });
+  refuses(kParts, [](TensorMap& map, cuda::Address&) { map.box = {}, map.box.push_back(64); });
+  refuses(kParts, [](TensorMap& map, cuda::Address&) { map.dims = {}, map.strides = {}, map.box = {}; });
+  refuses(kDriver, [](TensorMap&, cuda::Address& base) { base += 8; });
+  refuses(kDriver, [](TensorMap& map, cuda::Address&) { map.strides.back() = 65544; });
+  refuses(kDriver, [](TensorMap& map, cuda::Address&) { map.swizzle = TensorMap::Swizzle::b64; });  // of 128
 }
 
 TEST_CASE("an error is a candidate's, the device's, or either's, by its code") {

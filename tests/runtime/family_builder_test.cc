@@ -1,6 +1,7 @@
 // Which of a family's stored winners and defaults serve: those that are of the family, load, and beat the default.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <optional>
 
 #include "cache/file/database.h"
@@ -231,6 +232,15 @@ TEST_CASE("a ragged winner and an even one of equal work have a cell each") {
       opened.family(kFamily), pick(opened.family(kFamily), kernel.extents_of(equal->first)[0], 256));
   CHECK(even["kind"] == "exact");
   CHECK(even["measured_on"] == equal->first.text());
+  const Extents extents = kernel.extents_of(equal->second);
+  std::int64_t total = 1;  // with which a batch has the ragged winner's place
+  const auto is_there = [&](const TablePoint& point) {
+    return point.uneven && std::ranges::equal(point.position, place(equal->second));
+  };
+  while (total < extents[0] * 256 && !is_there(interface->table_point(extents, total))) ++total;
+  moetune_choice choice{};
+  REQUIRE_OK(moetune_pick(opened.family(kFamily), &extents[0], 3, total, &choice));
+  CHECK(opened.explain(opened.family(kFamily), choice)["measured_on"] == equal->second.text());
 }
 
 TEST_CASE(
