@@ -141,7 +141,7 @@ void check_laws(moetune::MergeOrder order) {
   RandomCaches caches(dir.path(), 7);
   Merges merged(caches, order);
   int replaced = 0, tables = 0;
-  const int triples = kSanitized ? 20 : 100;
+  const int triples = kSanitized ? 10 : 25;
   for (int round = 0; round < triples; ++round) {
     CAPTURE(round);
     merged.start_again();
