@@ -235,7 +235,7 @@ TEST_CASE("a ragged winner and an even one of equal work have a cell each") {
   const Extents extents = kernel.extents_of(equal->second);
   std::int64_t total = 1;  // with which a batch has the ragged winner's place
   const auto is_there = [&](const TablePoint& point) {
-    return point.uneven && std::ranges::equal(point.position, place(equal->second));
+    return point.ragged && std::ranges::equal(point.position, place(equal->second));
   };
   while (total < extents[0] * 256 && !is_there(interface->table_point(extents, total))) ++total;
   moetune_choice choice{};

@@ -9,11 +9,11 @@ using namespace moetune;
 
 namespace {
 
-void miss(Usage& usage, std::int64_t batch, std::int64_t context, int times = 1, bool uneven = false) {
+void miss(Usage& usage, std::int64_t batch, std::int64_t context, int times = 1, bool ragged = false) {
   Extents extents;
   extents.push_back(batch);
   extents.push_back(context);
-  for (int i = 0; i < times; ++i) usage.count_pick(Cell{0, ChoiceKind::nearest}, extents, uneven);
+  for (int i = 0; i < times; ++i) usage.count_pick(Cell{0, ChoiceKind::nearest}, extents, ragged);
 }
 
 std::uint64_t count_of(const std::vector<MissedShape>& missed, std::int64_t batch, std::int64_t context) {
@@ -45,7 +45,7 @@ TEST_CASE("shapes are counted up to three significant bits from 17 on, ragged on
     REQUIRE(missed.size() == 2);
     for (const MissedShape& shape : missed) {
       CHECK(shape.extents[1] == counted);
-      CHECK(shape.count == (shape.uneven ? 2 : 3));
+      CHECK(shape.count == (shape.ragged ? 2 : 3));
     }
   }
 }
