@@ -210,7 +210,8 @@ std::vector<FamilyWinner> Winners::of_family(const std::string& kernel, const st
       "WITH devices AS MATERIALIZED (SELECT * FROM hardware h WHERE h.digest = " MOETUNE_HARDWARE_DIGEST
       ") SELECT w.id, w.problem, w.source_digest, w.toolchain, w.timing, v.config, v.interface,"
       " v.fallback_config, v.fallback_interface, c.digest, coalesce(f.digest, ''), v.time_us, v.default_time_us,"
-      " v.interval_low_us, v.interval_high_us, v.roofline, v.stored_at, v.contended, v.provenance, " MOETUNE_HARDWARE_COLUMNS
+      " v.interval_low_us, v.interval_high_us, v.roofline, v.stored_at, v.contended, v.provenance,"
+      " " MOETUNE_HARDWARE_COLUMNS
       " FROM workloads w JOIN winners v ON v.workload = w.id"
       " JOIN devices h ON h.id = w.hardware LEFT JOIN cubins c ON c.id = v.cubin"
       " LEFT JOIN cubins f ON f.id = v.fallback_cubin WHERE w.kernel = ? AND w.family = ?"

@@ -104,8 +104,8 @@ TEST_CASE("a measured point holds its winner, and what is near it the nearest on
   CHECK(find(table, at(50, 1024)) == Cell{2, ChoiceKind::nearest});
   CHECK(find(table, at(8, 13000)) == Cell{3, ChoiceKind::nearest});
   // Of several in reach the nearest, on whichever axis it is, and not the first one.
-  const DispatchTable close({winner(at(30, 1000), 1, 0), winner(at(32, 1000), 2, 0), winner(at(36, 1000), 3, 0),
-                             winner(at(36, 1300), 4, 0)},
+  const DispatchTable close({winner(at(30, 1000), 1, 0), winner(at(32, 1000), 2, 0),
+                             winner(at(36, 1000), 3, 0), winner(at(36, 1300), 4, 0)},
                             {7}, kOneDefault);
   CHECK(find(close, at(36, 1005)) == Cell{3, ChoiceKind::nearest});
   CHECK(find(close, at(36, 1305)) == Cell{4, ChoiceKind::nearest});
