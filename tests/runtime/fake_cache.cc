@@ -57,7 +57,8 @@ const DeviceInfo& fake_device() {
     ::setenv("MOETUNE_LIBCUDA", paths::fake_libcuda(), 1);
     const char* const script = std::getenv("MOETUNE_FAKE_CUDA");
     const std::string before = script != nullptr ? script : "";
-    ::setenv("MOETUNE_FAKE_CUDA", "devices=2", 1);  // of this process, and none of its workers
+    ::setenv("MOETUNE_FAKE_CUDA", (before + ",devices=2").c_str(),
+             1);  // of this process, and none of its workers
     cuda::initialize();
     ::setenv("MOETUNE_FAKE_CUDA", before.c_str(), 1);
     return cuda::describe_device(0);

@@ -150,6 +150,28 @@ TEST_CASE("simt: keys of e4m3 may have a negative scale: the least products coun
   }
 }
 
+TEST_CASE("simt: keys that are not a number show in all that see them, however a sequence is split") {
+  if (no_simt()) return;
+  for (const std::size_t poisoned : {1, 100}) {  // tokens: one of many, and all of the first split
+    CAPTURE(poisoned);
+    SimtProblem prefill(
+        "prefill_attention",
+        "batch=1,q_heads=2,kv_heads=1,head_dim=64,seqlen_q=64,seqlen_kv=200,causal=0,lse=natural", 4);
+    prefill.limits = limits_of_architecture("sm_80");
+    prefill.edit = [&](SimtTensors& tensors) {
+      const std::uint16_t nan = 0x7fc0;
+      for (std::size_t i = 0; i < poisoned * 64; ++i)
+        std::memcpy(tensors.bytes("k").data() + i * sizeof nan, &nan, sizeof nan);
+    };
+    for (const char* schedule : {"section=0,splits=1", "section=0,splits=2"}) {
+      CAPTURE(schedule);
+      const HostTensors got = prefill.run(mma_config(schedule), 3);
+      for (const char* const output : {"o", "lse"})
+        CHECK(std::ranges::all_of(got.at(output), [](double value) { return std::isnan(value); }));
+    }
+  }
+}
+
 TEST_CASE("simt: splits of a sequence with more new tokens than was said write nothing elsewhere") {
   if (no_simt()) return;
   SimtProblem prefill("prefill_attention",
