@@ -25,6 +25,7 @@ class QuietWatch {
         events_(events),
         patience_s_(static_cast<double>(patience_s)),
         stop_(std::move(stop)) {}
+  QuietWatch(Device&, const Events&&, std::uint64_t, std::stop_token) = delete;  // it would not outlive this
 
   // After it nothing waits any more.
   void end_patience_at(std::chrono::steady_clock::time_point deadline) { deadline_ = deadline; }

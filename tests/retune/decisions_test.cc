@@ -186,7 +186,8 @@ TEST_CASE("a night's duel is held in both orders, with proofs, and won beyond th
   const auto contest = [&](std::int64_t challenger, double second = 1, double least_us = 0) {
     const auto candidate = [](std::int64_t x) { return Candidate{.config = {{"x", Value::integer(x)}}}; };
     device.second = second;
-    QuietWatch watch(device, {}, 0, {});
+    const Events events;
+    QuietWatch watch(device, events, 0, {});
     return hold_contest(device, watch, candidate(10000), candidate(challenger), Timing::chained, least_us, 7);
   };
   const Contest won = contest(9500, 0.98);
