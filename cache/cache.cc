@@ -87,6 +87,7 @@ Cache Cache::open(const fs::path& given, Mode mode, const CacheOptions& options)
   } else {
     refuse_pack(file->database);
     make_schema(file->database);
+    make_cache_schema(file->database);
     file->warning = choose_journal(file->database, network_file_system(path));
     file->has_log = file->warning.empty();
     keep_tallies(file->database);
@@ -158,6 +159,10 @@ fs::path Cache::default_path() {
   if (std::optional<fs::path> path = find_default_path()) return *std::move(path);
   throw BrokenEnvironment(
       "neither XDG_CACHE_HOME nor HOME names a folder for the cache; set one, or name a cache file");
+}
+
+std::shared_ptr<const void> Cache::snapshot() const {
+  return std::make_shared<ReadTransaction>(file_->database);
 }
 
 const fs::path& Cache::path() const { return file_->database.path(); }

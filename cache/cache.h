@@ -78,6 +78,9 @@ class Cache {
   void use_rules(RecordRules rules);
   bool has_rules() const;
 
+  // Until it goes, all reads see the file as it is now, under one lock. Nothing may be written meanwhile.
+  std::shared_ptr<const void> snapshot() const;
+
   // The manifest of a pack; null for a cache.
   const PackManifest* manifest() const;
   // The bytes of the whole file, without a log. Throws BrokenEnvironment for want of memory.

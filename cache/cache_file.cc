@@ -1,5 +1,7 @@
 #include "cache/cache_file.h"
 
+#include "cache/schema/schema.h"
+
 namespace moetune {
 namespace {
 
@@ -15,6 +17,11 @@ CacheFile::~CacheFile() {
     end_writing();
   } catch (const BrokenEnvironment&) {  // a full disk: the mark stays, until the next writer takes it away
   }
+}
+
+bool CacheFile::has_counts() const {
+  if (!counts) counts = has_cache_schema(database);
+  return *counts;
 }
 
 bool CacheFile::is_marked() const { return database.query("SELECT 1 FROM writing").step(); }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 
@@ -24,8 +25,10 @@ struct CacheFile {
   std::optional<PackManifest> pack;
   std::optional<FileState> settled;  // if it is read without locks
   RecordRules rules;
-  bool has_log = false;             // commits go into a log beside the file first
-  std::optional<LogKeeper> keeper;  // while searches write
+  mutable std::optional<bool> counts;                // once somebody has asked
+  std::map<std::string, std::int64_t> sound_cubins;  // rows by digest that this object has found whole
+  bool has_log = false;                              // commits go into a log beside the file first
+  std::optional<LogKeeper> keeper;                   // while searches write
 
   CacheFile(Database opened, bool only_read, const CacheOptions& given = {})
       : database(std::move(opened)), options(given), read_only(only_read), searches(database.path()) {}
@@ -36,6 +39,9 @@ struct CacheFile {
   // Takes the mark away, unless another process's search still writes.
   void end_writing();
   bool is_marked() const;
+
+  // Whether the file counts its trials by workload; packs and what a search has not opened yet do not.
+  bool has_counts() const;
 
   // Makes a change that no search of the workload may run beside. Throws BrokenEnvironment if one does.
   void alone_on(std::int64_t workload, const std::function<void()>& change);
@@ -59,16 +65,15 @@ inline Timing stored_timing(const std::string& name) {
 // Whether a file may claim such a measurement of a device, in its own unit: tera-somethings a second, microseconds.
 inline bool is_calibration(double value) { return value >= 1e-9 && value <= 1e9; }
 
-// Stores a trial; a condition may follow, under which it replaces `t`, the one of its configuration.
-#define MOETUNE_PUT_TRIAL \
+// Stores a trial, whose digest is DIGEST; a condition may follow, under which it replaces `t`, the one of its
+// configuration.
+#define MOETUNE_PUT_TRIAL(DIGEST)                                                                                 \
   "INSERT INTO trials AS t (workload, config, outcome, message, time_us, interval_low_us, interval_high_us,"      \
-  " samples, facts, provenance, contended, digest) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11,"         \
-  " moetune_digest(" MOETUNE_IDENTITY(                                                                            \
-      "?1") ", ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11))"                                                        \
-            " ON CONFLICT (workload, config) DO UPDATE SET outcome = excluded.outcome, message = excluded.message," \
-            " time_us = excluded.time_us, interval_low_us = excluded.interval_low_us,"                            \
-            " interval_high_us = excluded.interval_high_us, samples = excluded.samples, facts = excluded.facts,"  \
-            " provenance = excluded.provenance, contended = excluded.contended, digest = excluded.digest"
+  " samples, facts, provenance, contended, digest) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, " DIGEST \
+  ") ON CONFLICT (workload, config) DO UPDATE SET outcome = excluded.outcome, message ="                          \
+  " excluded.message, time_us = excluded.time_us, interval_low_us = excluded.interval_low_us,"                    \
+  " interval_high_us = excluded.interval_high_us, samples = excluded.samples, facts = excluded.facts,"            \
+  " provenance = excluded.provenance, contended = excluded.contended, digest = excluded.digest"
 // The columns of trial_of(), from `first` on.
 #define MOETUNE_TRIAL_COLUMNS                                                                         \
   "config, outcome, message, time_us, interval_low_us, interval_high_us, samples, facts, provenance," \

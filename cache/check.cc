@@ -92,7 +92,11 @@ Workload workload_at(const Keys& keys, std::int64_t workload) {
   return found == keys.end() ? Workload() : found->second;  // the missing row is said elsewhere
 }
 
-WorkloadKey key_of(const Keys& keys, std::int64_t workload) { return workload_at(keys, workload).key; }
+const WorkloadKey& key_of(const Keys& keys, std::int64_t workload) {
+  static const WorkloadKey kNone;
+  const auto found = keys.find(workload);
+  return found == keys.end() ? kNone : found->second.key;
+}
 
 // Returns the ids of those that are named.
 std::set<std::int64_t> check_workloads(const Database& database, const Keys& keys, const RecordRules& rules,
@@ -119,21 +123,42 @@ std::set<std::int64_t> check_workloads(const Database& database, const Keys& key
   return named;
 }
 
+// A row's identity is made once a workload, and its place only for the row that is named.
 void check_trials(const Database& database, const Keys& keys, const RecordRules& rules, Problems& problems) {
-  Query row = database.query("SELECT id, workload, digest = " MOETUNE_TRIAL_DIGEST ", " MOETUNE_TRIAL_COLUMNS
-                             " FROM trials t ORDER BY id");
+  std::map<std::pair<std::int64_t, std::string>, std::int64_t> counts;
+  Query row = database.query("WITH identities AS MATERIALIZED (SELECT i.id, " MOETUNE_IDENTITY_OF(
+      "i",
+      "j") " AS identity FROM workloads i"
+           " JOIN hardware j ON j.id = i.hardware) SELECT t.id, t.workload, t.digest = " MOETUNE_TRIAL_DIGEST_OF(
+               "n.identity") ", " MOETUNE_TRIAL_COLUMNS
+                             " FROM trials t LEFT JOIN identities n ON n.id = t.workload ORDER BY t.id");
   while (row.step()) {
-    const WorkloadKey key = key_of(keys, row.integer(1));
-    const std::string where = place("trial " + row.text(0) + " of workload", row.text(1), key);
-    if (!check_texts(row, where, problems)) continue;
-    if (row.integer(2) == 0) {
-      problems.push_back({where, kMismatch});
+    const std::int64_t workload = row.integer(1);
+    const WorkloadKey& key = key_of(keys, workload);
+    const auto where = [&] {
+      return place("trial " + row.text(0) + " of workload", std::to_string(workload), key);
+    };
+    if (const std::string column = row.broken_text(); !column.empty()) {
+      problems.push_back({where(), "its " + column + " is not UTF-8 text"});
       continue;
     }
-    if (!rules.trial) continue;
-    const std::string wrong = rules.trial(key, trial_of(row, 3));
-    if (!wrong.empty()) problems.push_back({where, wrong});
+    const TrialRecord trial = trial_of(row, 3);
+    ++counts[{workload, trial.outcome}];
+    const std::string wrong = row.integer(2) == 0 ? kMismatch : rules.trial ? rules.trial(key, trial) : "";
+    if (!wrong.empty()) problems.push_back({where(), wrong});
   }
+  if (!has_cache_schema(database)) return;
+  Query stored = database.query("SELECT workload, outcome, trials FROM trial_counts WHERE trials <> 0");
+  while (stored.step()) {
+    const auto found = counts.find({stored.integer(0), stored.text(1)});
+    if (found != counts.end() && found->second == stored.integer(2))
+      counts.erase(found);
+    else
+      problems.push_back({"trial counts of workload " + stored.text(0), "are not those of its trials"});
+  }
+  for (const auto& [of, count] : counts)
+    problems.push_back(
+        {"trial counts of workload " + std::to_string(of.first), "are not those of its trials"});
 }
 
 // Those of workloads that are named need not be named again.

@@ -1,14 +1,19 @@
 #include "cache/cubins.h"
 
 #include "base/digest.h"
+#include "cache/cache_file.h"
 
 namespace moetune {
 namespace {
 
-// The cubin of that digest, if it is stored and sound; else 0.
-std::int64_t find_cubin(const Database& database, const std::string& name) {
-  Query row = database.query("SELECT id, frame, bytes, digest FROM cubins WHERE digest = ?", name);
-  return row.step() && unpacked(row, 1) ? row.integer(0) : 0;
+// The cubin of that digest, if it is stored and sound, which is looked at once; else 0.
+std::int64_t find_cubin(CacheFile& file, const std::string& name) {
+  std::int64_t& known = file.sound_cubins[name];
+  if (known != 0 &&
+      file.database.query("SELECT 1 FROM cubins WHERE id = ? AND digest = ?", known, name).step())
+    return known;
+  Query row = file.database.query("SELECT id, frame, bytes, digest FROM cubins WHERE digest = ?", name);
+  return known = row.step() && unpacked(row, 1) ? row.integer(0) : 0;
 }
 
 }  // namespace
@@ -19,16 +24,16 @@ std::optional<Blob> unpacked(const Query& row, int column) {
   return cubin;
 }
 
-std::int64_t store_cubin(const Database& database, const StoredLaunch& launch) {
+std::int64_t store_cubin(CacheFile& file, const StoredLaunch& launch) {
   if (launch.config.empty()) return 0;
   const std::string name = digest(launch.cubin);
-  if (const std::int64_t known = find_cubin(database, name); known != 0) return known;
+  if (const std::int64_t known = find_cubin(file, name); known != 0) return known;
   // A damaged frame under this digest would stay; the sound one takes its place.
-  database.run(
+  file.database.run(
       "INSERT INTO cubins (digest, frame, bytes) VALUES (?, ?, ?)"
       " ON CONFLICT (digest) DO UPDATE SET frame = excluded.frame, bytes = excluded.bytes",
       name, compress(launch.cubin), static_cast<std::int64_t>(launch.cubin.size()));
-  return find_cubin(database, name);
+  return find_cubin(file, name);
 }
 
 void drop_unused(const Database& database, const std::vector<std::int64_t>& rows) {

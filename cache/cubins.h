@@ -9,7 +9,7 @@
 namespace moetune {
 
 // The row of a launch's cubin, stored if it is new; 0 for a launch that has none. Within a transaction.
-std::int64_t store_cubin(const Database& database, const StoredLaunch& launch);
+std::int64_t store_cubin(CacheFile& file, const StoredLaunch& launch);
 
 // Throws BrokenEnvironment if it is not there or does not match its digest.
 Blob read_cubin(const Database& database, const std::string& digest);

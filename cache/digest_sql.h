@@ -20,10 +20,12 @@
   " h.sm_clock_khz, h.memory_clock_khz, h.origin, h.driver)"
 #define MOETUNE_WORKLOAD_DIGEST \
   "moetune_digest(w.kernel, w.problem, w.hardware, w.source_digest, " MOETUNE_MADE_BY("w") ", w.family)"
-#define MOETUNE_TRIAL_DIGEST \
-  "moetune_digest(" MOETUNE_IDENTITY("t.workload") ", t.config, t.outcome, t.message, t.time_us,"      \
-  " t.interval_low_us, t.interval_high_us, t.samples, t.facts, t.provenance, t.contended)"
-// IDENTITY is that of the winner's workload; CUBIN and FALLBACK are the digests of its cubins.
+// IDENTITY is that of the record's workload; CUBIN and FALLBACK are the digests of a winner's cubins.
+#define MOETUNE_TRIAL_DIGEST_OF(IDENTITY)                           \
+  "moetune_digest(" IDENTITY                                        \
+  ", t.config, t.outcome, t.message, t.time_us, t.interval_low_us," \
+  " t.interval_high_us, t.samples, t.facts, t.provenance, t.contended)"
+#define MOETUNE_TRIAL_DIGEST MOETUNE_TRIAL_DIGEST_OF(MOETUNE_IDENTITY("t.workload"))
 #define MOETUNE_WINNER_DIGEST_OF(IDENTITY, CUBIN, FALLBACK)                         \
   "moetune_digest(" IDENTITY                                                        \
   ", v.config, v.time_us, v.interval_low_us,"                                       \

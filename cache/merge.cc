@@ -37,8 +37,9 @@ void require_sound(const Cache& cache, const RecordRules& rules) {
 }
 
 // Chooses between two trials of one configuration: sound before contended, with an interval before without, the lower
-// end of the interval, measured before failed, the smaller digest. One statement a row.
-constexpr const char* kTakeTrial = MOETUNE_PUT_TRIAL
+// end of the interval, measured before failed, the smaller digest. One statement a row, whose digest is the same in
+// both files: it covers the workload by its key.
+constexpr const char* kTakeTrial = MOETUNE_PUT_TRIAL("?12")
     " WHERE (excluded.contended, excluded.interval_high_us <= 0, excluded.interval_high_us, excluded.time_us <= 0,"
     " excluded.digest) < (t.contended, t.interval_high_us <= 0, t.interval_high_us, t.time_us <= 0, t.digest)"
     " OR t.digest <> " MOETUNE_TRIAL_DIGEST;
@@ -46,11 +47,11 @@ constexpr const char* kTakeTrial = MOETUNE_PUT_TRIAL
 std::int64_t take_trials(const Database& from, std::int64_t source, const Database& into,
                          std::int64_t workload) {
   std::int64_t taken = 0;
-  Query row =
-      from.query("SELECT " MOETUNE_TRIAL_COLUMNS " FROM trials WHERE workload = ? ORDER BY id", source);
+  Query row = from.query(
+      "SELECT " MOETUNE_TRIAL_COLUMNS ", digest FROM trials WHERE workload = ? ORDER BY id", source);
   while (row.step()) {
     into.run(kTakeTrial, workload, row.text(0), row.text(1), row.text(2), row.real(3), row.real(4),
-             row.real(5), row.integer(6), row.text(7), row.text(8), row.integer(9));
+             row.real(5), row.integer(6), row.text(7), row.text(8), row.integer(9), row.text(10));
     taken += into.changes();
   }
   return taken;

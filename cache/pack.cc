@@ -5,6 +5,7 @@
 #include "cache/cache_file.h"
 #include "cache/cubins.h"
 #include "cache/pack_rows.h"
+#include "cache/schema/schema.h"
 
 namespace moetune {
 namespace {
@@ -83,6 +84,7 @@ void seal(Cache& cache, const std::string& made_by) {
   const Database& database = cache.file().database;
   {
     WriteTransaction transaction(database);
+    database.execute(kDropCacheSchema);
     database.run("DELETE FROM trials");
     database.run("DELETE FROM builds");
     database.run("DELETE FROM history");
@@ -104,6 +106,7 @@ void seal(Cache& cache, const std::string& made_by) {
 }
 
 MadePack make_pack(const Cache& source, const PackFilter& filter) {
+  const std::shared_ptr<const void> snapshot = source.snapshot();
   require_as_sealed(source);
   Cache pack = Cache::in_memory();
   PackContents contents;
@@ -116,18 +119,25 @@ MadePack make_pack(const Cache& source, const PackFilter& filter) {
     else
       contents.recorded += source.winners.find_sound(workload.id).has_value();
   }
-  if (contents.winners == 0)
-    throw NoWinners("there is no winner to export in " + source.path().string() +
+  copy_ranges(source, filter, pack, contents);
+  if (contents.winners == 0 && contents.ranges == 0)
+    throw NoWinners("there is no winner and no range table to export in " + source.path().string() +
                     (filter.takes ? " of what is selected" : "") +
                     (contents.recorded > 0      ? " but of recordings, which no server launches"
                      : contents.provisional > 0 ? " but of interrupted searches; search again"
                                                 : ""));
-  copy_ranges(source, filter, pack, contents);
   seal(pack, std::string(version()));
   contents.families = static_cast<std::int64_t>(pack.manifest()->families.size());
   MadePack made{pack.content(), contents};
   made.contents.bytes = static_cast<std::int64_t>(made.bytes.size());
   return made;
+}
+
+std::string pack_state(const Cache& source) {
+  Query row = source.file().database.query(
+      "SELECT group_concat(name || ' ' || rows || ' ' || digest, ';') FROM (SELECT * FROM tallies WHERE name IN"
+      " ('hardware', 'workloads', 'winners', 'ranges', 'cubins') ORDER BY name)");
+  return row.step() ? row.text(0) + ";" : "";
 }
 
 PackContents export_pack(const Cache& source, const fs::path& path, const PackFilter& filter) {

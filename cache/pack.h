@@ -43,6 +43,9 @@ void seal(Cache& cache, const std::string& made_by);
 // as damaged. Throws NoWinners if there is none; BrokenEnvironment as Cache does, and for want of memory.
 MadePack make_pack(const Cache& source, const PackFilter& filter);
 
+// Another text once a winner or a range table is another one.
+std::string pack_state(const Cache& source);
+
 // Writes one, replacing `path` in one step; a killed process leaves at most a PATH.XXXXXX.tmp, which the next one of an
 // hour later removes. Throws BadInput for a `path` that holds anything but a pack.
 PackContents export_pack(const Cache& source, const std::filesystem::path& path, const PackFilter& filter);

@@ -120,7 +120,7 @@ void Ranges::put(const RangeKey& key, const RangeRecord& record, const char* rea
   std::int64_t number = 0;
   for (const StoredLaunch& variant : record.variants) {
     database.run("INSERT INTO range_cubins (range, number, config, interface, cubin) VALUES (?, ?, ?, ?, ?)",
-                 range, number++, variant.config, variant.interface, store_cubin(database, variant));
+                 range, number++, variant.config, variant.interface, store_cubin(*file_, variant));
   }
   database.run("UPDATE ranges AS g SET digest = " MOETUNE_RANGE_DIGEST " WHERE id = ?", range);
   drop_unused(database, cubins);

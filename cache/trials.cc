@@ -21,9 +21,11 @@ TrialRecord trial_of(const Query& row, int first) {
 
 void Trials::put(std::int64_t workload, const TrialRecord& trial) {
   // One statement outside a transaction is a transaction: committed when run() returns.
-  file_->database.run(MOETUNE_PUT_TRIAL, workload, trial.config, trial.outcome, trial.message, trial.time_us,
-                      trial.interval_low_us, trial.interval_high_us, trial.samples, trial.facts,
-                      trial.provenance, int{trial.contended});
+  file_->database.run(
+      MOETUNE_PUT_TRIAL(
+          "moetune_digest(" MOETUNE_IDENTITY("?1") ", ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)"),
+      workload, trial.config, trial.outcome, trial.message, trial.time_us, trial.interval_low_us,
+      trial.interval_high_us, trial.samples, trial.facts, trial.provenance, int{trial.contended});
 }
 
 std::vector<TrialRecord> Trials::of(std::int64_t workload) const {
@@ -35,6 +37,16 @@ std::vector<TrialRecord> Trials::of(std::int64_t workload) const {
       workload);
   while (row.step()) all.push_back(trial_of(row));
   return all;
+}
+
+std::map<std::string, std::size_t> Trials::counts(std::int64_t workload) const {
+  const char* const sql = file_->has_counts()
+                              ? "SELECT outcome, trials FROM trial_counts WHERE workload = ? AND trials > 0"
+                              : "SELECT outcome, count(*) FROM trials WHERE workload = ? GROUP BY outcome";
+  std::map<std::string, std::size_t> counts;
+  Query row = file_->database.query(sql, workload);
+  while (row.step()) counts.emplace(row.text(0), static_cast<std::size_t>(row.integer(1)));
+  return counts;
 }
 
 void Trials::clear(std::int64_t workload) {
@@ -51,12 +63,15 @@ void Trials::put_calibration(const HardwareKey& hardware, const std::string& nam
   transaction.commit();
 }
 
-std::optional<double> Trials::calibration(const HardwareKey& hardware, const std::string& name) const {
-  Query found = file_->database.query(
-      "SELECT c.value FROM calibrations c JOIN hardware h ON h.id = c.hardware WHERE h.key = ? AND c.name = ?"
+std::map<std::string, double> Trials::calibrations(const HardwareKey& hardware) const {
+  std::map<std::string, double> all;
+  Query row = file_->database.query(
+      "SELECT c.name, c.value FROM calibrations c JOIN hardware h ON h.id = c.hardware WHERE h.key = ?"
       " AND c.digest = " MOETUNE_CALIBRATION_DIGEST,
-      hardware.text(), name);
-  return found.step() && is_calibration(found.real(0)) ? std::optional(found.real(0)) : std::nullopt;
+      hardware.text());
+  while (row.step())
+    if (is_calibration(row.real(1))) all.emplace(row.text(0), row.real(1));
+  return all;
 }
 
 }  // namespace moetune

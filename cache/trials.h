@@ -4,7 +4,7 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -37,12 +37,14 @@ class Trials {
   // In the order they were first stored; one that does not match its digest, or whose workload or hardware does not,
   // counts as absent.
   std::vector<TrialRecord> of(std::int64_t workload) const;
+  // How many there are of each outcome, the damaged ones with the others.
+  std::map<std::string, std::size_t> counts(std::int64_t workload) const;
   // Throws BrokenEnvironment, and forgets nothing, while another search works on the workload.
   void clear(std::int64_t workload);
 
   // Named measurements of one device, such as the read ceiling.
   void put_calibration(const HardwareKey& hardware, const std::string& name, double value);
-  std::optional<double> calibration(const HardwareKey& hardware, const std::string& name) const;
+  std::map<std::string, double> calibrations(const HardwareKey& hardware) const;
 
  private:
   CacheFile* file_;

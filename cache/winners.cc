@@ -83,9 +83,10 @@ std::string why_untrue(CacheFile& file, std::int64_t workload, const WinnerRecor
   return known ? file.rules.winner(*known, winner, parts) : "";
 }
 
-void store_winner(const Database& database, std::int64_t workload, const WinnerRecord& winner) {
-  const std::int64_t cubin = store_cubin(database, winner);
-  const std::int64_t default_cubin = store_cubin(database, winner.default_launch);
+void store_winner(CacheFile& file, std::int64_t workload, const WinnerRecord& winner) {
+  const Database& database = file.database;
+  const std::int64_t cubin = store_cubin(file, winner);
+  const std::int64_t default_cubin = store_cubin(file, winner.default_launch);
   database.run("INSERT OR REPLACE INTO winners (" MOETUNE_WINNER_COLUMNS
                ", digest)"
                " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, nullif(?, 0), ?, ?,"
@@ -130,7 +131,7 @@ void Winners::put(std::int64_t workload, const WinnerRecord& winner, const char*
   if (old && !launches_same(database, workload, winner))
     keep_winner(database, workload, reason != nullptr ? reason : reason_to_replace(*old, winner));
   const std::vector<std::int64_t> before = cubins_of(database, workload);
-  store_winner(database, workload, winner);
+  store_winner(*file_, workload, winner);
   drop_unused(database, before);
   transaction.commit();
 }

@@ -50,6 +50,16 @@ std::optional<Workload> Workloads::find(std::int64_t id) const {
   return row.step() ? std::optional(workload_of(row)) : std::nullopt;
 }
 
+std::vector<Workload> Workloads::of(const std::string& kernel, const std::string& problem,
+                                    const HardwareKey& hardware) const {
+  std::vector<Workload> all;
+  Query row = file_->database.query(SELECT_WORKLOADS
+                                    "WHERE w.kernel = ? AND w.problem = ? AND h.key = ? ORDER BY w.id",
+                                    kernel, problem, hardware.text());
+  while (row.step()) all.push_back(workload_of(row));
+  return all;
+}
+
 std::vector<Workload> Workloads::all() const {
   std::vector<Workload> all;
   Query row = file_->database.query(SELECT_WORKLOADS "ORDER BY w.id");

@@ -42,12 +42,18 @@ struct Listed {
 };
 
 Listed read_listed(const Cache& cache, const Selection& selection) {
+  const std::shared_ptr<const void> snapshot = cache.snapshot();
   Listed listed;
   StoredSpaces spaces;
   const std::vector<Workload> all = cache.workloads.all();
   require_known_kernel(selection.kernel, all);
-  for (const Workload& workload : all) listed.workloads.push_back(read_workload(cache, workload, spaces));
-  listed.all = listed.workloads.size();
+  listed.all = all.size();
+  const bool is_by_key = !selection.stale && (selection.sort.empty() || selection.sort == "key");
+  for (const Workload& workload : all) {
+    if (!selection.stale && !is_selected(selection, workload.key.kernel, workload.key.hardware)) continue;
+    if (is_by_key && selection.limit > 0 && listed.workloads.size() == selection.limit) break;
+    listed.workloads.push_back(read_workload(cache, workload, spaces));
+  }
   if (selection.stale) find_stale(listed.workloads, spaces, ledgers_beside(cache.path()));
   select(listed.workloads, selection);
   listed.ranges = cache.ranges.all();
@@ -136,7 +142,8 @@ void print_listed(const Listed& listed, const Selection& selection, const CacheS
   output.result() << workloads.text("", columns);
   if (!listed.ranges.empty()) output.result() << "\n" << ranges.text("", columns);
   output.result() << "\n";
-  if (!selection.is_all())
+  if (!selection.is_all() &&
+      (listed.workloads.size() < listed.all || listed.ranges.size() < listed.all_ranges))
     output.result() << format("%zu of %s and %zu of %s are shown\n", listed.workloads.size(),
                               counted_text(static_cast<std::int64_t>(listed.all), "workload").c_str(),
                               listed.ranges.size(),
@@ -158,16 +165,22 @@ void note_damaged_ranges(const Cache& cache, Output& output) {
 }  // namespace
 
 int list_cache(const CacheArguments& arguments, Cache& cache, Output& output) {
-  const Listed listed = read_listed(cache, arguments.selection);
+  Selection selection = arguments.selection;
+  const bool is_capped = output.has_screen() && selection.limit == 0;
+  if (is_capped) selection.limit = kMostRows;
+  const Listed listed = read_listed(cache, selection);
   Document workloads = Document::array();
   for (const WorkloadReport& one : listed.workloads) {
     if (!one.stored.damage.empty()) output.warn(one.stored.damage);
+    if (!output.json()) continue;
     workloads.push_back(result_document(one.stored));
-    if (arguments.selection.stale) workloads.back()["stale"] = one.stale;
+    if (selection.stale) workloads.back()["stale"] = one.stale;
   }
   note_damaged_ranges(cache, output);
   const CacheSummary summary = summary_of(cache);
-  print_listed(listed, arguments.selection, summary, cache, output);
+  print_listed(listed, selection, summary, cache, output);
+  if (is_capped && (listed.all > kMostRows || listed.all_ranges > kMostRows))
+    output.result() << "--limit N shows N of each, --json all\n";
   output.document({{"cache", cache.path().string()},
                    {"schema_version", summary.schema_version},
                    {"file_bytes", summary.file_bytes},
@@ -184,9 +197,8 @@ Workload find_workload(const Cache& cache, const std::string& written) {
   std::int64_t id = 0;
   const auto [end, error] = std::from_chars(written.data(), written.data() + written.size(), id);
   const bool number = error == std::errc() && end == written.data() + written.size();
-  for (const Workload& workload : cache.workloads.all()) {
-    if (number && workload.id == id) return workload;
-  }
+  if (number)
+    if (const std::optional<Workload> found = cache.workloads.find(id)) return *found;
   if (written.starts_with("table:"))
     throw BadInput("'" + written + "' is a range table; of those only history and rollback take the key");
   throw BadInput("no workload has the key '" + written + "'; `moetune cache ls` prints them");
@@ -234,6 +246,7 @@ int show_cache(const CacheArguments& arguments, Cache& cache, Output& output) {
 }
 
 int check_cache(const CacheArguments&, Cache& cache, Output& output) {
+  const std::shared_ptr<const void> snapshot = cache.snapshot();
   const std::vector<CacheProblem> problems = check_cache(cache, record_rules());
   std::vector<CacheProblem> outdated;
   if (problems.empty()) outdated = outdated_workloads(cache);

@@ -159,6 +159,8 @@ int ReportCommand::show_shape(const Cache* cache, const std::string& path, Outpu
 
 Report ReportCommand::read(const Cache* cache, std::stop_token stop) const {
   ReportRequest request{.selection = selection_, .stop = stop};
+  // Bounded for text, whose shares of parameters need no more; a page shows trials.
+  if (!writes_files()) request.most_trials = 20'000;
   request.now = std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now());
   return read_report(cache, request);
 }
@@ -177,11 +179,12 @@ int ReportCommand::run(Output& output, std::stop_token stop) {
   Report report = read(cache.get(), stop);
   if (stop.stop_requested()) return kDone;  // the command line knows the signal's exit code
   report.cache = path;
-  Document document = report_document(report);
+  Document document = output.json() ? report_document(report) : Document::object();
   if (report.workloads.empty() && report.ranges.empty()) {
     say_empty(path, output);
   } else if (!writes_files()) {
-    print_report(report, details_ ? Details::always : Details::as_fits, output);
+    const bool all = details_ || selection_.limit > 0 || !output.has_screen();
+    print_report(report, details_ ? Details::always : Details::as_fits, all ? 0 : kMostRows, output);
   }
   for (const WorkloadReport& one : report.workloads) {
     if (!one.stored.damage.empty()) output.warn(one.stored.damage);

@@ -27,8 +27,9 @@ struct Columns;
 
 class ReportPrinter {
  public:
-  ReportPrinter(const Report& report, const Output& output)
+  ReportPrinter(const Report& report, std::size_t most_rows, const Output& output)
       : report_(report),
+        most_rows_(most_rows == 0 ? report.workloads.size() + report.ranges.size() : most_rows),
         output_(output),
         out_(output.painted()),
         columns_(output.page_columns()),
@@ -47,7 +48,10 @@ class ReportPrinter {
   void parameters(const ParameterReport& parameters);
   void details_of(const WorkloadReport& one);
 
+  void left_out(std::size_t rows) const;
+
   const Report& report_;
+  const std::size_t most_rows_;
   const Output& output_;
   std::ostream& out_;
   std::size_t columns_;
@@ -181,8 +185,8 @@ Table ReportPrinter::workloads(const KernelSection& kernel, const Columns& colum
   std::vector<std::size_t> right;
   for (std::size_t c = 0; header[c] != "problem"; ++c) right.push_back(c);
   Table table(header, right);
-  for (const std::size_t i : kernel.workloads) {
-    const WorkloadReport& one = report_.workloads[i];
+  for (std::size_t row = 0; row < std::min(kernel.workloads.size(), most_rows_); ++row) {
+    const WorkloadReport& one = report_.workloads[kernel.workloads[row]];
     const WorkloadKey& key = one.key();
     const std::string problem =
         output_.is_wide() || key.problem.empty() ? key.problem : brief_problem(key.kernel, key.problem);
@@ -213,10 +217,18 @@ void ReportPrinter::kernel(const KernelSection& kernel, bool details) {
   Table table = workloads(kernel, columns);
   table.give_way({"search", "age"}, kIndent, columns_);
   if (!kernel.workloads.empty()) out_ << table.text(kIndent, columns_, colours_);
+  left_out(kernel.workloads.size());
   if (details) {
     for (const std::size_t i : kernel.workloads) details_of(report_.workloads[i]);
   }
   parameters(kernel.parameters);
+}
+
+void ReportPrinter::left_out(std::size_t rows) const {
+  if (rows <= most_rows_) return;
+  line(format("and %s more; --limit N shows N, --html, --csv and --json all",
+              count_text(static_cast<double>(rows - most_rows_)).c_str()),
+       Paint::faint, kIndent);
 }
 
 std::string earlier_text(const WorkloadReport& one) {
@@ -295,7 +307,8 @@ void ReportPrinter::ranges() {
   out_ << "\n";
   line("Ranges: how much slower than its best a shape is served", Paint::heading);
   Table table({"kernel", "over", "cells", "cubins", "regret", "measured on"}, {2, 3});
-  for (const RangeReport& one : report_.ranges) {
+  for (std::size_t row = 0; row < std::min(report_.ranges.size(), most_rows_); ++row) {
+    const RangeReport& one = report_.ranges[row];
     const RangeCertificate& seen = one.table.certificate;
     std::string loss = percent(one.table.worst_cell()) + " in the worst cell";
     if (!one.table.kept) loss += " (bound " + percent(one.table.bound) + ")";
@@ -313,6 +326,7 @@ void ReportPrinter::ranges() {
                 one.table.contended ? Paint::warning : Paint::none);
   }
   out_ << table.text("  ", columns_, colours_);
+  left_out(report_.ranges.size());
 }
 
 void ReportPrinter::stale() {
@@ -350,8 +364,8 @@ void ReportPrinter::next() {
 
 }  // namespace
 
-void print_report(const Report& report, Details details, const Output& output) {
-  ReportPrinter printer(report, output);
+void print_report(const Report& report, Details details, std::size_t most_rows, const Output& output) {
+  ReportPrinter printer(report, most_rows, output);
   const Pager pager(output);
   const auto shown = std::ranges::count(report.workloads, 0, &WorkloadReport::folded_into);
   const bool all = details == Details::always || static_cast<std::size_t>(shown) <= kFewWorkloads;

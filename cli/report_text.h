@@ -9,6 +9,7 @@ namespace moetune {
 
 enum class Details { as_fits, always };  // of each workload: only if there are few, or for all
 
-void print_report(const Report& report, Details details, const Output& output);
+// At most `most_rows` of each table, with a word on how to see all; 0: all.
+void print_report(const Report& report, Details details, std::size_t most_rows, const Output& output);
 
 }  // namespace moetune

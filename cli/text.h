@@ -11,6 +11,9 @@
 
 namespace moetune {
 
+// Rows of a table on a terminal of which nobody said how many to show.
+inline constexpr std::size_t kMostRows = 100;
+
 std::string time_text(double microseconds);  // "9.21 µs", "1.24 ms"; "-" where there is none
 std::string bytes_text(double bytes);        // "512 MiB"
 std::string count_text(double count);        // "10,000,000", "2.4e+19"

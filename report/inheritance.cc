@@ -47,16 +47,19 @@ void find_inherited(std::vector<WorkloadReport>& workloads, const std::vector<Ra
     if (!one.inherited_by && one.key.hardware.origin == "gpu")
       owners[{one.key.kernel, one.key.family}].emplace(one.key.hardware.text(), one.key.hardware);
   }
+  std::map<ServedFamily, std::map<std::string, std::vector<std::string>>>
+      heirs;  // by the donor: the names of GPUs
   for (const auto& [family, having] : owners) {
     for (const auto& [text, gpu] : gpus) {
       const HardwareKey* const donor = having.contains(text) ? nullptr : donor_of(having, gpu);
-      if (donor == nullptr) continue;
-      for (WorkloadReport& one : workloads) {
-        const bool is_it = serves(one) && ServedFamily(one.key().kernel, one.family) == family &&
-                           one.key().hardware.text() == donor->text();
-        if (is_it) one.inherited_by.push_back(gpu.name);
-      }
+      if (donor != nullptr) heirs[family][donor->text()].push_back(gpu.name);
     }
+  }
+  for (WorkloadReport& one : workloads) {
+    const auto family = heirs.find({one.key().kernel, one.family});
+    if (family == heirs.end() || !serves(one)) continue;
+    if (const auto found = family->second.find(one.key().hardware.text()); found != family->second.end())
+      one.inherited_by = found->second;
   }
 }
 

@@ -29,12 +29,17 @@ std::map<std::string, KnownGpu> known_gpus(const Cache& cache, const std::vector
   const auto at = [&](const HardwareKey& hardware) -> KnownGpu& {
     return known.try_emplace(hardware.text(), KnownGpu{hardware, {}}).first->second;
   };
-  for (const Workload& workload : cache.workloads.all()) {
-    KnownGpu& gpu = at(workload.key.hardware);
-    if (!is_recording(workload.key) && cache.winners.find_sound(workload.id))
-      gpu.families.emplace(workload.key.kernel, workload.family);
+  std::set<std::pair<std::string, std::string>> families;
+  for (const RangeReport& one : tables) {
+    families.emplace(one.key.kernel, one.key.family);
+    at(one.key.hardware).families.emplace(one.key.kernel, one.key.family);
   }
-  for (const RangeReport& one : tables) at(one.key.hardware).families.emplace(one.key.kernel, one.key.family);
+  for (const Workload& workload : cache.workloads.all()) {  // one winner of a family is enough to know
+    KnownGpu& gpu = at(workload.key.hardware);
+    const std::pair family(workload.key.kernel, workload.family);
+    if (is_recording(workload.key) || !families.contains(family) || gpu.families.contains(family)) continue;
+    if (cache.winners.find_sound(workload.id)) gpu.families.insert(family);
+  }
   return known;
 }
 
@@ -206,13 +211,13 @@ void fold_shapes(const Cache& cache, std::vector<WorkloadReport>& workloads) {
     try {
       const ServedTable table(*kernel, range);
       for (WorkloadReport& one : workloads) {
+        if (one.stored.winner) continue;
         const WorkloadKey& key = one.key();
         const bool is_alike = key.kernel == range.key.kernel &&
                               key.source_digest == range.key.source_digest &&
                               key.toolchain == range.key.toolchain && key.timing == range.key.timing &&
                               key.hardware.is_same(range.key.hardware);
-        if (!is_alike || one.stored.winner || !one.stored.damage.empty() || one.family != range.key.family)
-          continue;
+        if (!is_alike || !one.stored.damage.empty() || one.family != range.key.family) continue;
         if (table.holds(stored_problem(*kernel, key))) one.folded_into = range.id;
       }
     } catch (const BadInput&) {  // of another version

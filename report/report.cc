@@ -25,6 +25,17 @@ void read_workloads(const Cache& cache, const ReportRequest& request, const std:
   }
 }
 
+void read_trials(const Cache& cache, const ReportRequest& request, std::vector<WorkloadReport>& workloads) {
+  std::size_t all = 0;
+  for (const WorkloadReport& one : workloads) all += one.stored.trials;
+  const bool has_too_many = request.most_trials > 0 && all > request.most_trials;
+  const std::size_t few = has_too_many ? workloads.size() * request.most_trials / all + 1 : workloads.size();
+  for (const std::size_t i : evenly_spaced(workloads.size(), few)) {
+    if (request.stop.stop_requested()) return;
+    workloads[i].trials = series_of(cache.trials.of(workloads[i].stored.workload.id));
+  }
+}
+
 void read_sections(const Cache& cache, const ReportRequest& request, Report& report) {
   std::map<std::pair<bool, std::string>, std::map<std::string, std::vector<std::size_t>>> groups;
   for (std::size_t i = 0; i < report.workloads.size(); ++i) {
@@ -59,6 +70,7 @@ Report read_report(const Cache* cache, const ReportRequest& request) {
   require_known_kernel(request.selection.kernel, all);
   if (cache == nullptr) return report;
   report.cache = cache->path().string();
+  const std::shared_ptr<const void> snapshot = cache->snapshot();
   StoredSpaces spaces;
   read_workloads(*cache, request, all, spaces, report);
   find_stale(report.workloads, spaces, ledgers_beside(cache->path()));
@@ -66,6 +78,7 @@ Report read_report(const Cache* cache, const ReportRequest& request) {
   fold_shapes(*cache, report.workloads);
   select(report.workloads, request.selection);
   std::ranges::stable_partition(report.workloads, [](const auto& one) { return one.folded_into == 0; });
+  read_trials(*cache, request, report.workloads);
   read_sections(*cache, request, report);
   report.grids = family_grids(report.workloads, spaces);
   report.ranges = read_ranges(*cache, request.selection, report.workloads, spaces, report.damaged_tables);

@@ -56,6 +56,8 @@ struct Report {
 struct ReportRequest {
   Selection selection;
   UtcSeconds now{};
+  // Trials are read one by one of so many workloads that these have about as many, spread evenly; 0: of all.
+  std::size_t most_trials = 0;
   std::stop_token stop;  // ends the reading; what was read so far is returned
 };
 

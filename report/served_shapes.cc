@@ -41,6 +41,8 @@ std::string ServedShape::note() const {
 }
 
 std::vector<ServedShape> served_shapes(const Cache& cache, const Kernel& kernel, const Problem& problem) {
+  const std::shared_ptr<const void> snapshot = cache.snapshot();
+  StoredSpaces spaces;
   std::map<std::string, HardwareKey> known;
   for (const Workload& workload : cache.workloads.all())
     known.emplace(workload.key.hardware.text(), workload.key.hardware);
@@ -51,7 +53,8 @@ std::vector<ServedShape> served_shapes(const Cache& cache, const Kernel& kernel,
     const auto table = find_served_table(cache, kernel, hardware, problem);
     std::optional<StoredResult> winner;
     try {
-      winner = find_winner(cache, {.kernel = kernel.name(), .problem = problem.text(), .hardware = hardware});
+      winner = find_winner(cache, {.kernel = kernel.name(), .problem = problem.text(), .hardware = hardware},
+                           spaces);
     } catch (const DamagedWinner&) {
     }
     if (table != nullptr) shapes.push_back(shape_of(*table, problem));

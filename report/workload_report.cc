@@ -18,13 +18,14 @@ std::optional<std::int64_t> number_field(const Document& object, const char* nam
 }
 
 // The interval of the trial that stands for the winner.
-void take_interval(WorkloadReport& report, const std::vector<TrialRecord>& trials) {
+void take_interval(WorkloadReport& report, const Cache& cache) {
   if (report.stored.winner) {
     report.low_us = report.stored.winner->interval_low_us;
     report.high_us = report.stored.winner->interval_high_us;
     return;
   }
-  for (const TrialRecord& trial : trials) {
+  if (report.stored.best_config.empty()) return;
+  for (const TrialRecord& trial : cache.trials.of(report.stored.workload.id)) {
     if (trial.config != report.stored.best_config) continue;
     report.low_us = trial.interval_low_us;
     report.high_us = trial.interval_high_us;
@@ -62,8 +63,7 @@ std::vector<std::string> workload_notes(const WorkloadReport& report) {
 }
 
 WorkloadReport read_workload(const Cache& cache, const Workload& workload, StoredSpaces& spaces) {
-  const std::vector<TrialRecord> trials = cache.trials.of(workload.id);
-  WorkloadReport report{.stored = read_result(cache, workload, spaces, WinnerParts::without_cubins, trials)};
+  WorkloadReport report{.stored = read_result(cache, workload, spaces)};
   const WorkloadKey& key = workload.key;
   if (const Kernel* const kernel = known_kernel(key.kernel)) {
     try {
@@ -73,7 +73,7 @@ WorkloadReport read_workload(const Cache& cache, const Workload& workload, Store
     } catch (const BadInput&) {  // of another version
     }
   }
-  take_interval(report, trials);
+  take_interval(report, cache);
   if (const std::optional<WinnerRecord>& winner = report.stored.winner) {
     report.stored_at = winner->stored_at;
     report.origin = origin_of(winner->provenance);
@@ -85,7 +85,6 @@ WorkloadReport read_workload(const Cache& cache, const Workload& workload, Store
     report.before = {last.time_us,   last.interval_low_us, last.interval_high_us,
                      last.stored_at, last.config,          last.reason};
   }
-  report.trials = series_of(trials);
   return report;
 }
 

@@ -59,7 +59,7 @@ std::vector<std::string> workload_notes(const WorkloadReport& report);
 // Reads the provenance of a stored winner. Values of the wrong type count as unknown.
 Origin origin_of(const std::string& provenance);
 
-// Without what needs the other workloads of the cache: `stale` and `before` of another workload.
+// Without what needs the other workloads of the cache: `stale` and `before` of another workload; and without `trials`.
 WorkloadReport read_workload(const Cache& cache, const Workload& workload, StoredSpaces& spaces);
 
 }  // namespace moetune

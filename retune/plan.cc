@@ -19,34 +19,31 @@ namespace {
 constexpr double kProbe_s = 4, kTrial_s = 0.06;  // where no night has said better
 constexpr double kSearchesOfProbes = 0.2;        // of probes, how many end in a search
 
-// The mean gain of tuning over the default, of the kernel's winners in the cache.
+// The mean gain of tuning over the default, of the kernel's last winners in the cache.
 class GainsElsewhere {
  public:
-  explicit GainsElsewhere(const Cache* cache) : cache_(cache) {}
+  explicit GainsElsewhere(const Cache* cache)
+      : cache_(cache), workloads_(cache != nullptr ? cache->workloads.all() : std::vector<Workload>()) {}
 
   double of(const std::string& kernel) {
     const auto known = known_.find(kernel);
     if (known != known_.end()) return known->second;
     double sum = 0, count = 0;
-    if (cache_ != nullptr) {
-      for (const Workload& workload : cache_->workloads.all())
-        if (workload.key.kernel == kernel && !is_recording(workload.key)) add(workload.id, sum, count);
+    for (auto one = workloads_.rbegin(); one != workloads_.rend() && count < kMost; ++one) {
+      if (one->key.kernel != kernel || is_recording(one->key)) continue;
+      const std::optional<WinnerRecord> winner = cache_->winners.find_sound(one->id);
+      if (!winner || winner->contended || winner->default_time_us <= 0 || winner->time_us <= 0) continue;
+      sum += winner->default_time_us / winner->time_us - 1;
+      count += 1;
     }
     return known_[kernel] = count > 0 ? std::max(0.05, sum / count) : 0.25;
   }
 
  private:
-  void add(std::int64_t id, double& sum, double& count) const {
-    try {
-      const auto winner = cache_->winners.find(id, WinnerParts::without_cubins);
-      if (!winner || winner->contended || winner->default_time_us <= 0 || winner->time_us <= 0) return;
-      sum += winner->default_time_us / winner->time_us - 1;
-      count += 1;
-    } catch (const DamagedWinner&) {
-    }
-  }
+  static constexpr double kMost = 500;  // more would hardly change a mean
 
   const Cache* cache_;
+  std::vector<Workload> workloads_;
   std::map<std::string, double> known_;
 };
 
@@ -83,11 +80,9 @@ Timing served_timing(const Cache* cache, const WorkloadKey& key) {
   Timing served = Timing::overlapped;
   bool any = false;
   if (cache == nullptr || key.hardware.origin != "gpu") return key.timing;
-  for (const Workload& workload : cache->workloads.all()) {
+  for (const Workload& workload : cache->workloads.of(key.kernel, key.problem, key.hardware)) {
     const WorkloadKey& other = workload.key;
-    const bool is_it = !is_recording(other) && other.kernel == key.kernel && other.problem == key.problem &&
-                       other.hardware.text() == key.hardware.text();
-    if (!is_it || (any && other.timing >= served)) continue;
+    if (is_recording(other) || (any && other.timing >= served)) continue;
     try {
       if (!cache->winners.find(workload.id, WinnerParts::without_cubins)) continue;
     } catch (const DamagedWinner&) {  // its place is to be filled again
@@ -98,10 +93,11 @@ Timing served_timing(const Cache* cache, const WorkloadKey& key) {
   return served;
 }
 
-std::optional<Incumbent> find_incumbent(const Cache& cache, const Ledger& ledger, const WorkloadKey& key) {
+std::optional<Incumbent> find_incumbent(const Cache& cache, const Ledger& ledger, const WorkloadKey& key,
+                                        StoredSpaces& spaces) {
   std::optional<StoredResult> stored;
   try {
-    stored = find_winner(cache, key);
+    stored = find_winner(cache, key, spaces);
   } catch (const DamagedWinner&) {
     return std::nullopt;
   }
@@ -117,7 +113,7 @@ std::optional<Incumbent> find_incumbent(const Cache& cache, const Ledger& ledger
       examined->is_of(stored->winner->config)) {
     incumbent.made_with = examined->made_with;
     incumbent.examined_at = examined->at;
-  } else if (StoredSpaces spaces; const Space* const space = spaces.space(key)) {
+  } else if (const Space* const space = spaces.space(key)) {
     try {
       space->parse_config(stored->winner->config);
     } catch (const BadInput&) {
@@ -130,7 +126,9 @@ std::optional<Incumbent> find_incumbent(const Cache& cache, const Ledger& ledger
 NightPlan make_plan(const std::vector<TuningPoint>& points, KeyFinder& keys, const Cache* cache,
                     const Ledger& ledger, const PlanSettings& settings, std::int64_t now) {
   NightPlan plan;
+  const std::shared_ptr<const void> snapshot = cache != nullptr ? cache->snapshot() : nullptr;
   GainsElsewhere gains(cache);
+  StoredSpaces spaces;
   for (const TuningPoint& point : points) {
     PlanItem item{.point = point};
     try {
@@ -143,7 +141,7 @@ NightPlan make_plan(const std::vector<TuningPoint>& points, KeyFinder& keys, con
     item.today = made_today(item.key);
     item.today.judged = judged_today(item.key);
     const std::optional<Incumbent> incumbent =
-        cache != nullptr ? find_incumbent(*cache, ledger, item.key) : std::nullopt;
+        cache != nullptr ? find_incumbent(*cache, ledger, item.key, spaces) : std::nullopt;
     item.causes = stale_causes(incumbent, item.today, now, settings.max_age_s);
     const std::optional<LedgerEntry> examined = ledger.find(item.key);
     if (examined && examined->made_with == item.today) item.begun = examined->begun();

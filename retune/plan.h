@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cache/cache.h"
+#include "jobs/session/stored_space.h"
 #include "jobs/stored/key_finder.h"
 #include "retune/shard.h"
 #include "staleness/ledger.h"
@@ -57,7 +58,8 @@ void sort_items(NightPlan& plan);
 Timing served_timing(const Cache* cache, const WorkloadKey& key);
 
 // The stored winner and what the ledger knows of it; nullopt if nothing is stored that is sound.
-std::optional<Incumbent> find_incumbent(const Cache& cache, const Ledger& ledger, const WorkloadKey& key);
+std::optional<Incumbent> find_incumbent(const Cache& cache, const Ledger& ledger, const WorkloadKey& key,
+                                        StoredSpaces& spaces);
 
 // `cache` may be null: nothing was ever tuned.
 NightPlan make_plan(const std::vector<TuningPoint>& points, KeyFinder& keys, const Cache* cache,

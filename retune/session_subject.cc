@@ -45,7 +45,8 @@ void SessionSubject::find_stored() {
   stored_.reset();
   if (session_.cache() == nullptr) return;
   try {
-    stored_ = find_winner(*session_.cache(), session_.key());
+    StoredSpaces spaces;
+    stored_ = find_winner(*session_.cache(), session_.key(), spaces);
   } catch (const DamagedWinner&) {
   }
   if (stored_ && (!stored_->winner || stored_->winner->contended)) stored_.reset();

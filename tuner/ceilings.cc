@@ -132,8 +132,10 @@ Ceilings stored_ceilings(const Cache* cache, const HardwareKey& hardware) {
   Ceilings stored;
   stored.l2_bytes = hardware.l2_bytes;
   if (cache == nullptr) return stored;
+  const std::map<std::string, double> known = cache->trials.calibrations(hardware);
   for (const CeilingFigure& figure : kCeilingFigures)
-    stored.*figure.value = cache->trials.calibration(hardware, figure.name);
+    if (const auto found = known.find(figure.name); found != known.end())
+      stored.*figure.value = found->second;
   return stored;
 }
 

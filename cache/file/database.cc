@@ -435,13 +435,16 @@ BrokenEnvironment Database::explain(const SQLite::Exception& error) const {
   }
 }
 
-ReadTransaction::ReadTransaction(const Database& database) : database_(database) {
+ReadTransaction::ReadTransaction(const Database& database)
+    : database_(database), open_(!database.in_transaction()) {
+  if (!open_) return;
   database_.run("BEGIN");
   Query first = database_.query("SELECT count(*) FROM sqlite_schema");  // BEGIN alone takes no snapshot
   first.step();
 }
 
 ReadTransaction::~ReadTransaction() {
+  if (!open_) return;
   try {
     database_.run("ROLLBACK");
   } catch (const BrokenEnvironment&) {

@@ -135,7 +135,8 @@ class Database {
   mutable std::map<std::string_view, std::unique_ptr<SQLite::Statement>> statements_;
 };
 
-// Reads inside see the database as it was at the beginning, whoever writes meanwhile. One a connection.
+// Reads inside see the database as it was at the beginning, whoever writes meanwhile. Within another transaction it is
+// a part of that.
 class ReadTransaction {
  public:
   explicit ReadTransaction(const Database& database);
@@ -144,6 +145,7 @@ class ReadTransaction {
 
  private:
   const Database& database_;
+  bool open_;
 };
 
 // Several statements as one: takes the write lock at once, rolls back unless committed. Within another it is a part of

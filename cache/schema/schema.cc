@@ -44,7 +44,9 @@ void refuse(const std::filesystem::path& path, const Identity& found) {
 
 // For a file whose version is today's.
 void require_unaltered(const Database& database) {
-  if (schema_digest(database) == kSchemaDigest) return;  // spares making the tables to compare with
+  const std::string found = schema_digest(database);
+  if (found == kCacheSchemaDigest || found == kSchemaDigest)
+    return;  // spares making the tables to compare with
   const std::vector<std::string> differences = schema_differences(database);
   if (differences.empty()) return;
   std::string text;
@@ -81,6 +83,17 @@ void make_schema(const Database& database) {
   database.execute(kSchema);
   database.execute("PRAGMA application_id = " + std::to_string(kApplicationId));
   database.execute("PRAGMA user_version = " + std::to_string(kSchemaVersion));
+  transaction.commit();
+}
+
+bool has_cache_schema(const Database& database) {
+  return database.query("SELECT 1 FROM sqlite_schema WHERE name = 'trial_counts'").step();
+}
+
+void make_cache_schema(const Database& database) {
+  if (has_cache_schema(database)) return;
+  WriteTransaction transaction(database);
+  if (!has_cache_schema(database)) database.execute(kCacheSchema);
   transaction.commit();
 }
 
@@ -268,6 +281,49 @@ const char* const kSchema = R"sql(
     id INTEGER PRIMARY KEY CHECK (id = 1),
     since TEXT NOT NULL
   ) STRICT;
+)sql";
+
+// Triggers of the file, so that the counts are right whoever changes trials. The indexes find who else has a cubin.
+const char* const kCacheSchema = R"sql(
+  CREATE TABLE trial_counts (
+    workload INTEGER NOT NULL REFERENCES workloads(id) ON DELETE CASCADE,
+    outcome TEXT NOT NULL,
+    trials INTEGER NOT NULL,
+    PRIMARY KEY (workload, outcome)
+  ) STRICT, WITHOUT ROWID;
+  INSERT INTO trial_counts SELECT workload, outcome, count(*) FROM trials GROUP BY workload, outcome;
+  CREATE TRIGGER trial_counts_insert AFTER INSERT ON trials BEGIN
+    INSERT INTO trial_counts VALUES (new.workload, new.outcome, 1)
+      ON CONFLICT (workload, outcome) DO UPDATE SET trials = trials + 1;
+  END;
+  CREATE TRIGGER trial_counts_delete AFTER DELETE ON trials BEGIN
+    UPDATE trial_counts SET trials = trials - 1 WHERE workload = old.workload AND outcome = old.outcome;
+  END;
+  CREATE TRIGGER trial_counts_update AFTER UPDATE ON trials
+    WHEN old.outcome <> new.outcome OR old.workload <> new.workload BEGIN
+    UPDATE trial_counts SET trials = trials - 1 WHERE workload = old.workload AND outcome = old.outcome;
+    INSERT INTO trial_counts VALUES (new.workload, new.outcome, 1)
+      ON CONFLICT (workload, outcome) DO UPDATE SET trials = trials + 1;
+  END;
+  CREATE INDEX winners_by_cubin ON winners (cubin);
+  CREATE INDEX winners_by_fallback_cubin ON winners (fallback_cubin);
+  CREATE INDEX history_by_cubin ON history (cubin);
+  CREATE INDEX history_by_fallback_cubin ON history (fallback_cubin);
+  CREATE INDEX range_cubins_by_cubin ON range_cubins (cubin);
+  CREATE INDEX range_history_cubins_by_cubin ON range_history_cubins (cubin);
+)sql";
+
+const char* const kDropCacheSchema = R"sql(
+  DROP TRIGGER IF EXISTS trial_counts_insert;
+  DROP TRIGGER IF EXISTS trial_counts_delete;
+  DROP TRIGGER IF EXISTS trial_counts_update;
+  DROP TABLE IF EXISTS trial_counts;
+  DROP INDEX IF EXISTS winners_by_cubin;
+  DROP INDEX IF EXISTS winners_by_fallback_cubin;
+  DROP INDEX IF EXISTS history_by_cubin;
+  DROP INDEX IF EXISTS history_by_fallback_cubin;
+  DROP INDEX IF EXISTS range_cubins_by_cubin;
+  DROP INDEX IF EXISTS range_history_cubins_by_cubin;
 )sql";
 
 }  // namespace moetune

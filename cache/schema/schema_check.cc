@@ -1,5 +1,6 @@
 #include "cache/schema/schema_check.h"
 
+#include <algorithm>
 #include <cctype>
 #include <map>
 
@@ -77,7 +78,13 @@ std::string schema_digest(const Database& database) {
 std::vector<std::string> schema_differences(const Database& database) {
   const Database model(":memory:", Database::Access::create, std::chrono::milliseconds(0));
   model.execute(kSchema);
-  const std::map<std::string, Object> wanted = objects_of(model), found = objects_of(database);
+  const std::map<std::string, Object> tables = objects_of(model), found = objects_of(database);
+  model.execute(kCacheSchema);
+  std::map<std::string, Object> wanted = objects_of(model);
+  const auto is_extra = [&](const auto& one) { return !tables.contains(one.first); };
+  const bool has_extras = std::ranges::any_of(
+      wanted, [&](const auto& one) { return is_extra(one) && found.contains(one.first); });
+  if (!has_extras) std::erase_if(wanted, is_extra);
 
   Sentences differences;
   for (const auto& [name, object] : wanted) {

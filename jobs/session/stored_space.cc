@@ -27,6 +27,12 @@ bool StoredSpaces::is_current(const WorkloadKey& key) {
   return known != nullptr && known->source_digest == digest;
 }
 
+const Ceilings& StoredSpaces::ceilings(const Cache& cache, const WorkloadKey& key) {
+  const auto [found, is_new] = ceilings_.try_emplace(key.hardware.text());
+  if (is_new) found->second = stored_ceilings(&cache, key.hardware);
+  return found->second;
+}
+
 std::optional<Config> StoredSpaces::default_config(const WorkloadKey& key) {
   const Space* known = space(key);
   if (known == nullptr) return std::nullopt;

@@ -10,6 +10,7 @@
 #include "keys/key.h"
 #include "search/space.h"
 #include "soundness/stored_key.h"
+#include "tuner/ceilings.h"
 
 namespace moetune {
 
@@ -26,6 +27,9 @@ class StoredSpaces {
   // All of that, for soundness/. Valid as long as this object.
   KnownKernel known(const WorkloadKey& key);
 
+  // The ceilings that the cache has of the workload's device, read once: for one cache.
+  const Ceilings& ceilings(const Cache& cache, const WorkloadKey& key);
+
   // The default in a search of the workload; nullopt if it is not known: another program's kernel, or a problem or an
   // architecture that moetune does not know.
   std::optional<Config> default_config(const WorkloadKey& key);
@@ -38,6 +42,7 @@ class StoredSpaces {
   Known* find(const std::string& kernel);
 
   std::map<std::string, Known> known_;
+  std::map<std::string, Ceilings> ceilings_;
 };
 
 }  // namespace moetune

@@ -90,7 +90,8 @@ std::vector<StoredCandidate> stored_candidates(Session& session, const Events& e
   std::vector<StoredCandidate> all;
   std::optional<StoredResult> winner;
   if (Cache* const cache = session.cache()) {
-    winner = find_winner(*cache, session.key());
+    StoredSpaces spaces;
+    winner = find_winner(*cache, session.key(), spaces);
     const auto table = find_served_table(*cache, *session.kernel(), session.info().key, session.problem());
     const bool stands_back =
         table != nullptr && (!winner || winner->contended ||

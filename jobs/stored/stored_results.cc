@@ -145,31 +145,25 @@ std::optional<WinnerRecord> true_winner(const Cache& cache, const Workload& work
 
 StoredResult read_result(const Cache& cache, const Workload& workload, StoredSpaces& spaces,
                          WinnerParts parts) {
-  return read_result(cache, workload, spaces, parts, cache.trials.of(workload.id));
-}
-
-StoredResult read_result(const Cache& cache, const Workload& workload, StoredSpaces& spaces,
-                         WinnerParts parts, const std::vector<TrialRecord>& trials) {
   StoredResult result{.workload = workload};
   try {
     result.winner = true_winner(cache, workload, spaces, parts);
   } catch (const DamagedWinner& error) {
     result.damage = error.what();
   }
-  for (const TrialRecord& trial : trials) {
-    ++result.outcomes[trial.outcome];
-    if (trial.outcome != outcome_name(Outcome::pruned)) ++result.trials;
-  }
+  result.outcomes = cache.trials.counts(workload.id);
+  for (const auto& [outcome, count] : result.outcomes)
+    if (outcome != outcome_name(Outcome::pruned)) result.trials += count;
   if (result.winner) {
     take(result, result.winner->config, result.winner->time_us, result.winner->contended);
     result.default_us = result.winner->default_time_us;
     result.roofline = result.winner->roofline;
   } else {
-    choose_best(result, trusted(trials), spaces);
+    choose_best(result, trusted(cache.trials.of(workload.id)), spaces);
   }
   result.cost = cost_of(workload.key);
   const std::optional<Floor> floor =
-      floor_of(result.cost, stored_ceilings(&cache, workload.key.hardware), launches_of(result.winner));
+      floor_of(result.cost, spaces.ceilings(cache, workload.key), launches_of(result.winner));
   result.work = work_of(result.cost, floor);
   if (floor && result.best_us > 0) {
     result.roofline = floor->roofline_fraction(result.best_us);
@@ -178,16 +172,12 @@ StoredResult read_result(const Cache& cache, const Workload& workload, StoredSpa
   return result;
 }
 
-std::optional<StoredResult> find_winner(const Cache& cache, const WorkloadKey& key) {
+std::optional<StoredResult> find_winner(const Cache& cache, const WorkloadKey& key, StoredSpaces& spaces) {
   std::optional<StoredResult> found;
   std::string damage;
-  StoredSpaces spaces;
-  for (const Workload& workload : cache.workloads.all()) {
+  for (const Workload& workload : cache.workloads.of(key.kernel, key.problem, key.hardware)) {
     const WorkloadKey& other = workload.key;
-    if (is_recording(other) || other.kernel != key.kernel || other.problem != key.problem ||
-        other.hardware.text() != key.hardware.text()) {
-      continue;
-    }
+    if (is_recording(other)) continue;
     const bool made_alike = other.source_digest == key.source_digest && other.toolchain == key.toolchain;
     const bool current = made_alike && other.timing == key.timing;
     StoredResult result = read_result(cache, workload, spaces, WinnerParts::all);

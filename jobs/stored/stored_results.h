@@ -26,8 +26,8 @@ struct StoredResult {
   std::string bound;       // the ceiling that it is of; "" if that is unknown
   Cost cost;               // 0 if the kernel is not moetune's
   Work work;               // of one launch, likewise
-  std::map<std::string, std::size_t> outcomes;
-  std::size_t trials = 0;
+  std::map<std::string, std::size_t> outcomes;  // of its trials, as the cache counts them
+  std::size_t trials = 0;                       // without those that were pruned
 
   // True for an interrupted search: the best of its trials, which met no other in a duel.
   bool is_provisional() const;
@@ -39,14 +39,10 @@ struct StoredResult {
 // damaged only if it is read. Throws BrokenEnvironment where the file is.
 StoredResult read_result(const Cache& cache, const Workload& workload, StoredSpaces& spaces,
                          WinnerParts parts = WinnerParts::without_cubins);
-// For who has read the workload's trials already.
-StoredResult read_result(const Cache& cache, const Workload& workload, StoredSpaces& spaces,
-                         WinnerParts parts, const std::vector<TrialRecord>& trials);
-
 // A workload of this kernel, problem and hardware with a winner: the one of these sources and this compiler,
 // else the one stored last; never a recording in progress. Throws DamagedWinner where the one of these
 // sources and this compiler is damaged, or nothing but damaged ones is there.
-std::optional<StoredResult> find_winner(const Cache& cache, const WorkloadKey& key);
+std::optional<StoredResult> find_winner(const Cache& cache, const WorkloadKey& key, StoredSpaces& spaces);
 
 Document result_document(const StoredResult& result);
 

@@ -61,6 +61,14 @@ void write_signatures(const fs::path& pack, std::vector<PackSignature> signature
   replace_file(signature_path(pack), signatures_text(signatures), Durable::yes);
 }
 
+// Another text for another file, or if it was written to.
+std::string facts_of(const fs::path& file) {
+  struct stat facts = {};
+  if (::stat(file.c_str(), &facts) != 0) return "none;";
+  return format("%llu %lld %lld;", static_cast<unsigned long long>(facts.st_ino),
+                static_cast<long long>(facts.st_size), static_cast<long long>(changed_ns(facts)));
+}
+
 bool equal(const PackSignature& a, const PackSignature& b) {
   return a.key_id == b.key_id && a.signature == b.signature;
 }
@@ -165,6 +173,10 @@ bool PackShelf::publish(const CacheChoice& cache, const std::string& sign_key) {
   const std::unique_ptr<Cache> source = open_existing_cache(cache);
   if (source == nullptr) return false;
   const fs::path target = folder_ / "service.pack";
+  const auto state = [&] {
+    return pack_state(*source) + facts_of(target) + facts_of(signature_path(target)) + facts_of(sign_key);
+  };
+  if (published_ == state()) return false;  // a job that changed no winner
   remove_left_overs(target);
   std::error_code gone;
   std::string bytes;
@@ -191,6 +203,7 @@ bool PackShelf::publish(const CacheChoice& cache, const std::string& sign_key) {
                              return equal(one, own.front());
                            });
     if (!is_signed) write_signatures(target, both);
+    published_ = state();
     return !is_signed;
   }
   if (!own.empty()) write_signatures(target, both);
@@ -200,6 +213,7 @@ bool PackShelf::publish(const CacheChoice& cache, const std::string& sign_key) {
   } else {
     fs::remove(signature_path(target), gone);  // it was of the pack of before
   }
+  published_ = state();
   return true;
 }
 

@@ -58,6 +58,7 @@ class PackShelf {
   std::mutex looking_, publishing_;  // each held for long; taken before mutex_
   std::mutex mutex_;
   Entries entries_;
+  std::string published_;  // of which records, in which files; under publishing_
 };
 
 }  // namespace moetune

@@ -83,9 +83,9 @@ std::vector<std::string> changes(const Column& column) {
 
 // One row of each table, so that no unique column refuses.
 std::string update(const Column& column, const std::string& value) {
-  return "PRAGMA foreign_keys = OFF; UPDATE " + column.table + " SET " + column.name + " = " + value +
-         " WHERE " + column.name + " = (SELECT max(" + column.name + ") FROM " + column.table + ") AND " +
-         column.name + " IS NOT " + value;
+  return "PRAGMA foreign_keys = OFF; UPDATE OR REPLACE " + column.table + " SET " + column.name + " = " +
+         value + " WHERE " + column.name + " = (SELECT max(" + column.name + ") FROM " + column.table +
+         ") AND " + column.name + " IS NOT " + value;
 }
 
 }  // namespace
@@ -162,7 +162,9 @@ TEST_CASE("a calibration that was changed is unknown") {
   const TempDir dir;
   fill_records(dir / "cache.db");
   raw_sql(dir / "cache.db", "UPDATE calibrations SET value = 9");
-  CHECK_FALSE(Cache::open(dir / "cache.db", Cache::Mode::read_only).trials.calibration(h200(), "read_tb_s"));
+  CHECK_FALSE(Cache::open(dir / "cache.db", Cache::Mode::read_only)
+                  .trials.calibrations(h200())
+                  .contains("read_tb_s"));
 }
 
 TEST_CASE("winners of one cubin share it, and it goes with the last of them") {

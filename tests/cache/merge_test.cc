@@ -74,7 +74,7 @@ TEST_CASE("a merge takes winners whole, with both cubins, and trials") {
   CHECK(into.workloads.all()[0].family == "head_dim=128");
   CHECK(into.trials.of(1).size() == 1);
   CHECK(summary_of(into).builds == 0);
-  CHECK_FALSE(into.trials.calibration(h200(), "read_tb_s"));
+  CHECK_FALSE(into.trials.calibrations(h200()).contains("read_tb_s"));
   CHECK(check_cache(into).empty());
 }
 

@@ -121,10 +121,22 @@ TEST_CASE("a pack's filters") {
   fill(dir / "cache.db");
   CHECK(make_pack(dir / "cache.db", dir / "a.pack", only("decode_attention", "H200")).winners == 3);
   CHECK_THROWS_WITH_AS(make_pack(dir / "cache.db", dir / "b.pack", only("router", "")),
-                       doctest::Contains("there is no winner to export"), moetune::BadInput);
+                       doctest::Contains("there is no winner and no range table to export"), moetune::BadInput);
   CHECK_THROWS_AS(make_pack(dir / "cache.db", dir / "b.pack", only("decode_attention", "B200")),
                   moetune::BadInput);
   CHECK_FALSE(fs::exists(dir / "b.pack"));
+}
+
+TEST_CASE("a cache of range tables alone makes a pack") {
+  const TempDir dir;
+  Cache::open(dir / "cache.db", Cache::Mode::create)
+      .ranges.put({"decode_attention", "f", h200(), "s", "t"}, {"table", "", {winner(1)}, "", "{}"});
+  const PackContents made = make_pack(dir / "cache.db", dir / "out.pack");
+  CHECK(made.winners == 0);
+  CHECK(made.ranges == 1);
+  const Cache pack = Cache::open(dir / "out.pack", Cache::Mode::read_only);
+  CHECK(pack.ranges.of_family("decode_attention", "f").size() == 1);
+  CHECK(check_cache(pack).empty());
 }
 
 TEST_CASE("a pack replaces a pack and nothing else") {

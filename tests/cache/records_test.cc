@@ -263,9 +263,9 @@ TEST_CASE("calibrations belong to one device and the last one holds") {
   other.sm_count = 1;
   cache.trials.put_calibration(h200(), "read_tb_s", 4.5);
   cache.trials.put_calibration(h200(), "read_tb_s", 4.7);
-  CHECK(cache.trials.calibration(h200(), "read_tb_s") == 4.7);
-  CHECK_FALSE(cache.trials.calibration(h200(), "copy_tb_s"));
-  CHECK_FALSE(cache.trials.calibration(other, "read_tb_s"));
+  CHECK(cache.trials.calibrations(h200()).at("read_tb_s") == 4.7);
+  CHECK_FALSE(cache.trials.calibrations(h200()).contains("copy_tb_s"));
+  CHECK_FALSE(cache.trials.calibrations(other).contains("read_tb_s"));
 }
 
 TEST_CASE("a calibration that cannot be is unknown, and check names it") {
@@ -273,11 +273,11 @@ TEST_CASE("a calibration that cannot be is unknown, and check names it") {
   Cache cache = Cache::open(dir / "cache.db", Cache::Mode::create);
   for (const double value : {1e308, 1e-300, -1.0}) {
     cache.trials.put_calibration(h200(), "read_tb_s", value);
-    CHECK_FALSE(cache.trials.calibration(h200(), "read_tb_s").has_value());
+    CHECK_FALSE(cache.trials.calibrations(h200()).contains("read_tb_s"));
     CHECK(check_cache(cache).size() == 1);
   }
   cache.trials.put_calibration(h200(), "read_tb_s", 4.5);
-  CHECK(cache.trials.calibration(h200(), "read_tb_s") == 4.5);
+  CHECK(cache.trials.calibrations(h200()).at("read_tb_s") == 4.5);
   CHECK(check_cache(cache).empty());
 }
 

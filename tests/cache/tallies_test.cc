@@ -6,9 +6,11 @@
 #include <algorithm>
 
 #include "cache/check.h"
+#include "cache/file/database.h"
 #include "cache/gc.h"
 #include "cache/merge.h"
 #include "cache/ranges.h"
+#include "cache/schema/schema.h"
 #include "cache/winners.h"
 #include "tests/cache/support.h"
 
@@ -103,4 +105,88 @@ TEST_CASE("a merge does not take a file with rows missing, and gc counts anew wh
   Cache cache = Cache::open(file, Cache::Mode::read_write);
   collect_garbage(cache, {});
   CHECK(problems_of(file).empty());
+}
+
+TEST_CASE("trials are counted by workload and outcome, whoever changes them") {
+  const TempDir dir;
+  const fs::path file = filled(dir);
+  using Counts = std::map<std::string, std::size_t>;
+  const auto counts = [&](std::int64_t workload) {
+    return Cache::open(file, Cache::Mode::read_only).trials.counts(workload);
+  };
+  const Counts before = counts(1);
+  std::size_t all = 0;
+  for (const auto& [outcome, count] : before) all += count;
+  CHECK(all == 5);
+  {
+    Cache cache = Cache::open(file, Cache::Mode::read_write);
+    moetune::TrialRecord again = trial(0);
+    again.outcome = "crashed";  // the same configuration: it replaces
+    cache.trials.put(1, again);
+    CHECK(cache.trials.counts(1).at("crashed") == 1);
+    cache.trials.clear(2);
+    CHECK(cache.trials.counts(2).empty());
+    cache.workloads.forget(3);
+    CHECK(cache.trials.counts(3).empty());
+  }
+  CHECK(problems_of(file).empty());
+  raw_sql(file, "UPDATE trials SET outcome = 'timed_out' WHERE outcome = 'crashed'");
+  CHECK(counts(1).at("timed_out") == 1);
+  CHECK_FALSE(counts(1).contains("crashed"));
+  raw_sql(file, "UPDATE trial_counts SET trials = trials + 1 WHERE outcome = 'timed_out'");
+  CHECK(names(problems_of(file), "trial counts of workload 1", "are not those of its trials"));
+}
+
+TEST_CASE("a file without counts and indexes is read, and gets them from the first writer") {
+  const TempDir dir;
+  const fs::path file = filled(dir);
+  const auto counts = Cache::open(file, Cache::Mode::read_only).trials.counts(1);
+  raw_sql(file, moetune::kDropCacheSchema);
+  CHECK(problems_of(file).empty());
+  CHECK(Cache::open(file, Cache::Mode::read_only).trials.counts(1) == counts);
+  const std::string made =
+      "SELECT count(*) FROM sqlite_schema WHERE name = 'trial_counts' OR name LIKE '%_by_cubin'";
+  CHECK(raw_text(file, made) == "0");
+  Cache::open(file, Cache::Mode::read_write);
+  CHECK(raw_text(file, made) == "5");
+  CHECK(Cache::open(file, Cache::Mode::read_only).trials.counts(1) == counts);
+  CHECK(problems_of(file).empty());
+  raw_sql(file, "DROP INDEX winners_by_cubin");
+  CHECK(names(problems_of(file), "schema", "the index winners_by_cubin is missing"));
+}
+
+TEST_CASE("what looks for a cubin's users or a problem's workloads scans no table") {
+  const TempDir dir;
+  const fs::path file = filled(dir);
+  for (
+      const char* statement :
+      {"SELECT 1 FROM winners WHERE cubin = 1", "SELECT 1 FROM winners WHERE fallback_cubin = 1",
+       "SELECT 1 FROM history WHERE cubin = 1", "SELECT 1 FROM history WHERE fallback_cubin = 1",
+       "SELECT 1 FROM range_cubins WHERE cubin = 1", "SELECT 1 FROM range_history_cubins WHERE cubin = 1",
+       "SELECT 1 FROM workloads w JOIN hardware h ON h.id = w.hardware WHERE w.kernel = 'k' AND w.problem = 'p'"
+       " AND h.key = 'h'"}) {
+    CAPTURE(statement);
+    const moetune::Database database(file, moetune::Database::Access::read_only, std::chrono::seconds(5));
+    const std::string explained = std::string("EXPLAIN QUERY PLAN ") + statement;
+    moetune::Query step = database.query(explained.c_str());
+    std::size_t steps = 0;
+    for (; step.step(); ++steps) CHECK(step.text(3).starts_with("SEARCH"));
+    CHECK(steps > 0);
+  }
+}
+
+TEST_CASE("a snapshot shows the file as it was, and the next look what was written meanwhile") {
+  const TempDir dir;
+  const fs::path file = filled(dir);
+  const Cache reader = Cache::open(file, Cache::Mode::read_only);
+  {
+    const std::shared_ptr<const void> snapshot = reader.snapshot();
+    const std::size_t before = reader.workloads.all().size();
+    Cache::open(file, Cache::Mode::read_write).workloads.id(workload_key("batch=9"), "f");
+    CHECK(reader.workloads.all().size() == before);
+    CHECK_FALSE(reader.workloads.find(workload_key("batch=9")));
+  }
+  CHECK(reader.workloads.find(workload_key("batch=9")));
+  CHECK(reader.workloads.of("decode_attention", "batch=9", h200()).size() == 1);
+  CHECK(reader.workloads.of("decode_attention", "batch=10", h200()).empty());
 }

@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "cache/cache.h"
 #include "tests/cli/tool.h"
 
 using namespace moetune::testing;
@@ -141,4 +142,34 @@ TEST_CASE("a report has colours on a terminal, and none with NO_COLOR") {
   setenv("NO_COLOR", "1", 1);
   CHECK_FALSE(contains(on_terminal(command, folder), "\x1b["));
   unsetenv("NO_COLOR");
+}
+
+TEST_CASE("a long list is cut on a terminal, with a word on how to see all, and whole elsewhere") {
+  Tool tool;
+  const std::string folder = tool.path("home").string(), path = tool.path("c.db").string();
+  {
+    moetune::Cache cache = moetune::Cache::open(path, moetune::Cache::Mode::create);
+    moetune::WorkloadKey key{.kernel = "saxpy", .source_digest = "s", .toolchain = "t"};
+    key.hardware.name = "Test GPU";
+    for (int i = 0; i < 150; ++i) {
+      key.problem = "elements=" + std::to_string(1000 + i);
+      cache.trials.put(cache.workloads.id(key), {.config = "block=64", .outcome = "ok", .time_us = 10});
+    }
+  }
+  const auto rows = [](const std::string& text) {
+    std::size_t count = 0;
+    for (std::size_t at = 0; (at = text.find("elements=1", at)) != std::string::npos; ++at) ++count;
+    return count;
+  };
+  for (const std::vector<std::string>& verb : {std::vector<std::string>{"report"}, {"cache", "ls"}}) {
+    std::vector<std::string> command = verb;
+    command.insert(command.end(), {"--cache", path});
+    CHECK(rows(tool.run(command).out) == 150);
+    command.insert(command.begin(), tool.binary());
+    const std::string seen = on_terminal(command, folder);
+    CHECK(rows(seen) == 100);
+    CHECK(contains(seen, "--limit N"));
+    command.insert(command.end(), {"--limit", "120"});
+    CHECK(rows(on_terminal(command, folder)) == 120);
+  }
 }

@@ -200,10 +200,8 @@ std::multiset<std::string> read_all(Cache& cache) {
       }
     }
   }
-  for (const char* name : kCeilings) {
-    const std::optional<double> value = cache.trials.calibration(kHardware, name);
-    if (value) lines.insert(std::string("ceiling|") + name + numbers({*value}));
-  }
+  for (const auto& [name, value] : cache.trials.calibrations(kHardware))
+    lines.insert("ceiling|" + name + numbers({value}));
   const std::optional<BuildRecord> build = cache.builds.find("b1");
   if (build)
     lines.insert("build|" + build->outcome + "|" + build->facts + "|" + build->log + "|" +

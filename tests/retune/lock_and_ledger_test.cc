@@ -158,7 +158,9 @@ TEST_CASE("what a night found of one configuration says nothing of another that 
   const auto driver_then = [&](const std::string& examined) {
     Ledger ledger(folder.file("ledger.json"));
     ledger.put(key, {{"s", "", "t", "of today"}, "improved", later, 3, 9, examined});
-    const std::optional<Incumbent> found = find_incumbent(cache, Ledger(folder.file("ledger.json")), key);
+    moetune::StoredSpaces spaces;
+    const std::optional<Incumbent> found =
+        find_incumbent(cache, Ledger(folder.file("ledger.json")), key, spaces);
     REQUIRE(found);
     return found->made_with.driver;
   };

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/regular_file.h"
+#include "cache/file/database.h"
 #include "serve/api/pack_shelf.h"
 #include "tests/paths.h"
 #include "tests/serve/running_service.h"
@@ -121,6 +122,23 @@ TEST_CASE("several publish at once into one folder") {
   CHECK(std::distance(fs::directory_iterator(packs), fs::directory_iterator()) == 2);
 }
 
+TEST_CASE("a job that changed no winner exports nothing") {
+  const ScriptedDriver driver("memory=67108864");
+  RunningService running;
+  const CacheChoice cache = tuned_cache(running);
+  const fs::path packs = running.folder / "packs";
+  fs::create_directory(packs);
+  PackShelf shelf(packs);
+  REQUIRE(shelf.publish(cache, {}));
+  // An export would find the damage: it leaves the winner out, and none is left.
+  Database(cache.file(), Database::Access::read_write, std::chrono::seconds(5))
+      .execute("UPDATE cubins SET frame = zeroblob(40)");
+  CHECK_FALSE(shelf.publish(cache, {}));
+  fs::remove(packs / "service.pack");
+  CHECK_FALSE(shelf.publish(cache, {}));  // it looked again, and there is no sound winner
+  CHECK(fs::is_empty(packs));
+}
+
 TEST_CASE("a cache that has lost its winners leaves service.pack, and the log says so") {
   const ScriptedDriver driver("memory=67108864");
   RunningService running;
@@ -135,7 +153,7 @@ TEST_CASE("a cache that has lost its winners leaves service.pack, and the log sa
     for (const Workload& workload : all->workloads.all()) all->workloads.forget(workload.id);
   }
   const std::string said =
-      "there is no winner to export in " + cache.file().string() +
+      "there is no winner and no range table to export in " + cache.file().string() +
       "; service.pack stays as it is, with the winners of before: remove it if nobody is "
       "to get them";
   CHECK_THROWS_WITH_AS(shelf.publish(cache, {}), said.c_str(), BadInput);
