@@ -15,8 +15,8 @@ namespace moetune {
 inline constexpr std::int64_t kApplicationId = 0x6D6F6574;  // "moet"
 inline constexpr std::int64_t kSchemaVersion = 7;
 
-// SQL that makes the tables in an empty file, and beside them the indexes and the summary of trials that caches have and
-// packs do not.
+// SQL that makes the tables in an empty file, and beside them the indexes and the summary of trials that caches have
+// and packs do not.
 extern const char* const kSchema;
 extern const char* const kCacheSchema;
 extern const char* const kDropCacheSchema;
