@@ -65,6 +65,9 @@ function(room name)
   target_link_libraries(room_${name} PUBLIC ${deps})
 endfunction()
 
+# The programs of the tests that are labelled so: what one runs after an edit, a minute at most on two cores.
+add_custom_target(quick DEPENDS moetune)
+
 # room_tests(NAME [LABELS ...] [SOURCES ...] [APART ...] DEPENDS ...): tests/NAME/ and one folder below,
 # *_test.cc, as the doctest program test_NAME, one ctest entry. SOURCES are helpers, below tests/. The files STEM_test.cc
 # of the stems after APART are a second entry, NAME_apart, which runs beside the first and is labelled `long`.
@@ -99,9 +102,13 @@ function(room_tests name)
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 1200)
   endif()
-  set_tests_properties(${entries} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT}
+  set_tests_properties(${entries} PROPERTIES TIMEOUT ${ARG_TIMEOUT}
     ENVIRONMENT "MOETUNE_BINARY=$<TARGET_FILE:moetune>")
+  set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}")
   if(ARG_APART)
-    set_property(TEST ${name}_apart APPEND PROPERTY LABELS long)
+    set_tests_properties(${name}_apart PROPERTIES LABELS long)
+  endif()
+  if("quick" IN_LIST ARG_LABELS)
+    add_dependencies(quick test_${name})
   endif()
 endfunction()

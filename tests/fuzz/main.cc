@@ -30,7 +30,7 @@ const TargetKind kTargets[] = {
     {"cache-records", "cache files with altered records", cache_records_target, 400},
     {"pack-bytes", "packs with altered bytes", pack_bytes_target, 300},
     {"pack-records", "packs with altered records", pack_records_target, 300},
-    {"interface", "calls of include/moetune.h", interface_target, 5000},
+    {"interface", "calls of include/moetune.h", interface_target, 1200},
     {"command", "command lines", command_target, 400},
     {"service", "requests to a service", service_target, 1000}};
 
