@@ -27,14 +27,36 @@ function(may_include name)
   set_property(GLOBAL APPEND_STRING PROPERTY MOETUNE_ARROWS "${arrows}\n")
 endfunction()
 
-# Most of a compilation is the headers, which the files of a room share. MOETUNE_UNITY=OFF takes each file alone, and so
-# finds what one forgot to include.
+# Eight files at a time, which share the instances of templates. MOETUNE_UNITY=OFF takes each file alone.
 function(build_in_batches target)
   if(MOETUNE_UNITY)
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
     # A file's own type within a class of that file is what the warning is about; a batch includes both.
     target_compile_options(${target} PRIVATE -Wno-subobject-linkage)
   endif()
+endfunction()
+
+# compile_as(TARGET KIND): in batches, with the options ${options_KIND} and the headers that most files include, which are
+# parsed once for all targets of the kind. With MOETUNE_UNITY=OFF and CMAKE_DISABLE_PRECOMPILE_HEADERS=ON the compiler
+# finds what a file forgot to include.
+function(compile_as target kind)
+  set(headers headers_of_${kind})
+  if(NOT TARGET ${headers})
+    file(WRITE ${PROJECT_BINARY_DIR}/${headers}.cc "")
+    add_library(${headers} OBJECT ${PROJECT_BINARY_DIR}/${headers}.cc)
+    target_compile_options(${headers} PRIVATE ${options_${kind}})
+    target_precompile_headers(${headers} PRIVATE <algorithm> <chrono> <filesystem> <fstream> <functional> <map> <memory>
+      <optional> <set> <span> <sstream> <string> <string_view> <variant> <vector> <nlohmann/json.hpp>)
+    if(kind STREQUAL "tests")  # which are programs, and no libraries
+      target_precompile_headers(${headers} PRIVATE <doctest/doctest.h>)
+      set_target_properties(${headers} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+    endif()
+  endif()
+  get_target_property(position ${headers} POSITION_INDEPENDENT_CODE)
+  set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ${position})
+  target_compile_options(${target} PRIVATE ${options_${kind}})
+  target_precompile_headers(${target} REUSE_FROM ${headers})
+  build_in_batches(${target})
 endfunction()
 
 # inner_room(ROOM/NAME DEPENDS ...), in front of the room around it: a folder whose sources are of that room's library.
@@ -45,10 +67,10 @@ function(inner_room name)
   set_property(GLOBAL APPEND PROPERTY MOETUNE_NEEDS_OF_${outer} ${ARG_DEPENDS})
 endfunction()
 
-# room(NAME DEPENDS ...): the sources in NAME/ and one folder below as the static library room_NAME, which includes and
-# links what it depends on. A dependency that is a room is named without its prefix.
+# room(NAME [KIND kind] DEPENDS ...): the sources in NAME/ and one folder below as the static library room_NAME, which
+# includes and links what it depends on. A dependency that is a room is named without its prefix. KIND is compile_as's.
 function(room name)
-  cmake_parse_arguments(ARG "" "" "DEPENDS" ${ARGN})
+  cmake_parse_arguments(ARG "" "KIND" "DEPENDS" ${ARGN})
   may_include(${name} ${ARG_DEPENDS})
   get_property(needs GLOBAL PROPERTY MOETUNE_NEEDS_OF_${name})
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${name}/*.cc ${PROJECT_SOURCE_DIR}/${name}/*/*.cc)
@@ -58,7 +80,10 @@ function(room name)
     set(sources ${PROJECT_BINARY_DIR}/empty_${name}.cc)
   endif()
   add_library(room_${name} STATIC ${sources})
-  build_in_batches(room_${name})
+  if(NOT ARG_KIND)
+    set(ARG_KIND fast)
+  endif()
+  compile_as(room_${name} ${ARG_KIND})
   target_include_directories(room_${name} PUBLIC ${PROJECT_SOURCE_DIR})
   resolve_rooms(deps ${ARG_DEPENDS} ${needs})
   list(REMOVE_ITEM deps room_${name})
@@ -67,6 +92,8 @@ endfunction()
 
 # The programs of the tests that are labelled so: what one runs after an edit, a minute at most on two cores.
 add_custom_target(quick DEPENDS moetune)
+find_program(FAST_LINKER NAMES ld.lld ld.gold)
+string(REGEX REPLACE ".*ld\\." "" FAST_LINKER "${FAST_LINKER}")
 
 # room_tests(NAME [LABELS ...] [SOURCES ...] [APART ...] DEPENDS ...): tests/NAME/ and one folder below,
 # *_test.cc, as the doctest program test_NAME, one ctest entry. SOURCES are helpers, below tests/. The files STEM_test.cc
@@ -80,14 +107,13 @@ function(room_tests name)
   endif()
   list(TRANSFORM ARG_SOURCES PREPEND ${PROJECT_SOURCE_DIR}/tests/)
   add_executable(test_${name} ${PROJECT_SOURCE_DIR}/tests/doctest_main.cc ${sources} ${ARG_SOURCES})
-  build_in_batches(test_${name})
-  set_source_files_properties(${PROJECT_SOURCE_DIR}/tests/doctest_main.cc PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+  compile_as(test_${name} tests)
+  set_source_files_properties(${PROJECT_SOURCE_DIR}/tests/doctest_main.cc PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON
+    SKIP_PRECOMPILE_HEADERS ON)
   resolve_rooms(deps ${ARG_DEPENDS})
   target_link_libraries(test_${name} PRIVATE ${deps} tool_resources test_paths)
-  # What is checked is the rooms' code: the same checks in a test's many assertions, optimized, would take most of the
-  # compiler's time.
-  if(MOETUNE_SANITIZE)
-    target_compile_options(test_${name} PRIVATE -O0 -fno-sanitize=undefined)
+  if(FAST_LINKER)
+    target_link_options(test_${name} PRIVATE -fuse-ld=${FAST_LINKER})
   endif()
   set(entries ${name})
   if(ARG_APART)
