@@ -55,7 +55,8 @@ class YearCache {
       if (workload.key.source_digest != kernel_source_digest(kernel_.name())) continue;
       const Problem problem = stored_problem(kernel_, workload.key);
       const auto family = std::pair(kernel_.specialization(problem).text(), kernel_.extents_of(problem)[1]);
-      if (families.insert(family).second) seeds_.push_back({workload, pack.winners.find(workload.id).value()});
+      if (families.insert(family).second)
+        seeds_.push_back({workload, pack.winners.find(workload.id).value()});
     }
     if (seeds_.empty()) throw BadInput("the pack has no winner of today's templates");
     const LegalSpace space = shared_space(kernel_.name()).enumerate(environment(problem_at(0)));
@@ -112,8 +113,8 @@ class YearCache {
     winner.interval_high_us = 1.01 * winner.time_us;
     winner.default_time_us = 1.3 * winner.time_us;
     if (!seed.winner.default_launch.config.empty())
-      winner.default_launch =
-          launch(space.parse_config(seed.winner.default_launch.config), problem, seed.winner.default_launch.cubin);
+      winner.default_launch = launch(space.parse_config(seed.winner.default_launch.config), problem,
+                                     seed.winner.default_launch.cubin);
     winner.provenance =
         Json{{"moetune", version()},  {"strategy", "auto"},  {"seed", number}, {"trials", 50},
              {"driver", gpu_.driver}, {"device", gpu_.name}, {"budget", 200},  {"judged", seed.winner.config}}

@@ -151,8 +151,8 @@ TEST_CASE("poison covers exactly what a right kernel never uses") {
     for (const char* page : {"0", "1", "16", "64,window=20", "128", "0,window=33,q_len=3", "16,window=40",
                              "1,window=7,q_len=4", "64,q_len=2"}) {
       const Problem of =
-          problem(std::string("batch=5,q_heads=6,kv_heads=3,head_dim=64,context=150,lengths=ragged") +
-                  ",page=" + page + ",layout=" + layout);
+          problem(std::string("batch=5,q_heads=6,kv_heads=3,head_dim=64,context=150,lengths=ragged,page=") +
+                  page + ",layout=" + layout);
       const std::map<std::string, Buffer> buffers = buffers_by_name(of, 9);
       const std::vector<bool> used = used_elements(of, buffers);
       for (const char* name : {"k", "v"}) {
