@@ -75,6 +75,7 @@ std::vector<Setting> read_settings() {
   std::size_t number = 0;
   for (std::string line; std::getline(lines, line);) {
     const std::string where = path->string() + ":" + std::to_string(++number) + ": ";
+    if (number == 1 && line.starts_with("\xef\xbb\xbf")) line.erase(0, 3);  // a byte order mark
     const std::string words = trimmed(line);
     if (!words.empty() && words.front() != '#') settings.push_back(read_line(words, path->string(), where));
   }

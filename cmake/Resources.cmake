@@ -1,6 +1,6 @@
-# embed_resources(TARGET FOLDER... [FILES NAME PATH ...]): every file below the folders, in the binary, as the table that
-# base/resources.cc reads; after FILES, files from elsewhere, each with its name in the table. The assembler's .incbin
-# takes the bytes as they are.
+# embed_resources(TARGET FOLDER... [FILES NAME PATH ...]): every file below the folders, in the binary, as the table
+# that base/resources.cc reads; after FILES, files from elsewhere, each with its name in the table. The assembler's
+# .incbin takes the bytes as they are.
 function(embed_resources target)
   cmake_parse_arguments(ARG "" "" "FILES" ${ARGN})
   set(paths "")

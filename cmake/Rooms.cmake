@@ -13,8 +13,8 @@ function(resolve_rooms out)
   set(${out} ${resolved} PARENT_SCOPE)
 endfunction()
 
-# may_include(NAME ...): what the sources in the folder NAME may include besides each other, as the tests hold it: of the
-# names those that are folders, that is rooms.
+# may_include(NAME ...): what the sources in the folder NAME may include besides each other, as the tests hold it: of
+# the names those that are folders, that is rooms.
 set_property(GLOBAL PROPERTY MOETUNE_ARROWS "")
 function(may_include name)
   set(rooms ${name}:)
@@ -36,9 +36,9 @@ function(build_in_batches target)
   endif()
 endfunction()
 
-# compile_as(TARGET KIND): in batches, with the options ${options_KIND} and the headers that most files include, which are
-# parsed once for all targets of the kind. With MOETUNE_UNITY=OFF and CMAKE_DISABLE_PRECOMPILE_HEADERS=ON the compiler
-# finds what a file forgot to include.
+# compile_as(TARGET KIND): in batches, with the options ${options_KIND} and the headers that most files include, which
+# are parsed once for all targets of the kind. With MOETUNE_UNITY=OFF and CMAKE_DISABLE_PRECOMPILE_HEADERS=ON the
+# compiler finds what a file forgot to include.
 function(compile_as target kind)
   set(headers headers_of_${kind})
   if(NOT TARGET ${headers})
@@ -95,9 +95,9 @@ add_custom_target(quick DEPENDS moetune)
 find_program(FAST_LINKER NAMES ld.lld ld.gold)
 string(REGEX REPLACE ".*ld\\." "" FAST_LINKER "${FAST_LINKER}")
 
-# room_tests(NAME [LABELS ...] [SOURCES ...] [APART ...] DEPENDS ...): tests/NAME/ and one folder below,
-# *_test.cc, as the doctest program test_NAME, one ctest entry. SOURCES are helpers, below tests/. The files STEM_test.cc
-# of the stems after APART are a second entry, NAME_apart, which runs beside the first and is labelled `long`.
+# room_tests(NAME [LABELS ...] [SOURCES ...] [APART ...] DEPENDS ...): tests/NAME/ and one folder below, *_test.cc, as
+# the doctest program test_NAME, one ctest entry. SOURCES are helpers, below tests/. The files STEM_test.cc of the
+# stems after APART are a second entry, NAME_apart, which runs beside the first and is labelled `long`.
 function(room_tests name)
   cmake_parse_arguments(ARG "" "TIMEOUT" "LABELS;SOURCES;APART;DEPENDS" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/${name}/*_test.cc

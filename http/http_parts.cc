@@ -66,6 +66,18 @@ std::size_t bytes_of(const http::fields& fields) {
   return bytes;
 }
 
+// Takes "http://HOST" off a target that names the whole URL, which goes before the Host header (RFC 9112, 3.2.2).
+std::optional<std::string_view> take_authority(std::string_view& target) {
+  for (const std::string_view scheme : {"http://", "https://"}) {
+    if (!target.starts_with(scheme)) continue;
+    const std::string_view rest = target.substr(scheme.size());
+    const std::string_view host = rest.substr(0, rest.find_first_of("/?"));
+    target = host.size() < rest.size() ? rest.substr(host.size()) : "/";
+    return host;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::optional<ServerRequest> request_of(const IncomingHead& head, const std::string& peer) {
@@ -73,6 +85,7 @@ std::optional<ServerRequest> request_of(const IncomingHead& head, const std::str
   request.method = std::string(head.method_string());
   request.peer = peer;
   std::string_view target(head.target().data(), head.target().size());
+  const std::optional<std::string_view> host = take_authority(target);
   if (!target.starts_with('/') || head.count(http::field::host) > 1) return std::nullopt;
   const std::size_t question = std::min(target.find('?'), target.size());
   const auto path = percent_decoded(target.substr(0, question), false);
@@ -83,6 +96,7 @@ std::optional<ServerRequest> request_of(const IncomingHead& head, const std::str
     std::string name = lower_case(std::string(field.name_string()));
     request.headers.emplace(std::move(name), std::string(field.value()));
   }
+  if (host) request.headers["host"] = std::string(*host);
   return request;
 }
 

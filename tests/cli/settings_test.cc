@@ -42,6 +42,12 @@ TEST_CASE("~ is home, and a later line overrides an earlier one") {
   CHECK(contains(tool.run({"cache", "ls"}).out, tool.path("mine.db").string()));
 }
 
+TEST_CASE("a byte order mark before the first setting is no part of its name") {
+  Tool tool;
+  configure(tool, "\xef\xbb\xbf" "cache = ~/marked.db\r\n");
+  CHECK(contains(tool.run({"cache", "ls"}).out, tool.path("marked.db").string()));
+}
+
 TEST_CASE("without XDG_CONFIG_HOME the configuration lies below home") {
   Tool tool(std::map<std::string, std::string>{{"XDG_CONFIG_HOME", ""}});
   std::filesystem::create_directories(tool.path(".config/moetune"));

@@ -33,7 +33,7 @@ double seconds_since(Clock::time_point begin) {
 
 }  // namespace
 
-TEST_CASE("HEAD is GET without the body, two Hosts are refused, and headers are bounded") {
+TEST_CASE("HEAD is GET without the body, a whole URL its path, two Hosts are refused, headers are bounded") {
   RunningService running;
   running.start();
   const std::uint16_t port = port_of(running);
@@ -43,6 +43,8 @@ TEST_CASE("HEAD is GET without the body, two Hosts are refused, and headers are 
   CHECK(head.starts_with("HTTP/1.1 200"));
   CHECK(head.ends_with("\r\n\r\n"));
   CHECK(head == whole.substr(0, whole.find("\r\n\r\n") + 4));
+  CHECK(answer_to(port, "GET http://localhost/healthz HTTP/1.1\r\n" + end).starts_with("HTTP/1.1 200"));
+  CHECK(says(answer_to(port, "GET http://localhost?x=1 HTTP/1.1\r\n" + end), "HTTP/1.1 400"));
   CHECK(answer_to(port, "HEAD /v1/events HTTP/1.1\r\n" + end).ends_with("\r\n\r\n"));
   CHECK(says(answer_to(port, "GET /healthz HTTP/1.1\r\nHost: evil.example\r\n" + end), "HTTP/1.1 400"));
   CHECK(says(answer_to(port, "GET /healthz HTTP/1.1\r\nX: " + std::string(20'000, 'x') + "\r\n" + end),
