@@ -71,6 +71,7 @@ struct DuelPolicy {
   Timing timing = Timing::overlapped;
   // A sample's least duration: starting a graph and an event before it take some 6 us, which a sample counts.
   double sample_us = 3000;
+  double settling_s = 1.5;  // that it may take longer because clocks do not settle
   bool proves = false;  // each candidate afterwards, as MeasurePolicy::prove_below_us does
 };
 

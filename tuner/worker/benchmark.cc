@@ -22,7 +22,6 @@ constexpr int kHoldAttempts = 3;
 constexpr int kBatch = 4;
 constexpr double kDuelBatchUs = 100'000;  // of rounds that are enqueued at once
 constexpr std::size_t kMostAtOnce = 64;   // samples: each is some six entries of a queue that holds 1024
-constexpr double kSettlingSeconds = 1.5;  // that a duel may take longer because clocks do not settle
 constexpr std::chrono::milliseconds kPause{10};  // that ends a load
 constexpr std::chrono::milliseconds kRest{100};  // in which a power controller forgets a load
 constexpr int kProducerSamples = 5;              // a candidate, until so many are known as count
@@ -306,7 +305,7 @@ Benchmark::Pass Benchmark::changing_pass(LoadedPlan& plan, int launches,
 Settling Benchmark::play_rounds(std::vector<Rotation>& rotations, const DuelPolicy& policy, double round_us,
                                 Deadline deadline) {
   const std::size_t count = rotations.size(), wanted = static_cast<std::size_t>(policy.rounds);
-  const double patience_s = kSettlingSeconds + 1e-6 * round_us * policy.rounds;
+  const double patience_s = policy.settling_s + 1e-6 * round_us * policy.rounds;
   const Deadline patience =
       Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(patience_s));
   Settling settling(highest_mhz_, loaded_us());

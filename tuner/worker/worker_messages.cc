@@ -102,12 +102,14 @@ void to_json(Json& json, const DuelPolicy& policy) {
   json = {{"rounds", policy.rounds},
           {"timing", timing_name(policy.timing)},
           {"sample_us", policy.sample_us},
+          {"settling_s", policy.settling_s},
           {"proves", policy.proves}};
 }
 void from_json(const Json& json, DuelPolicy& policy) {
   json.at("rounds").get_to(policy.rounds);
   policy.timing = timing_from_json(json.at("timing"));
   json.at("sample_us").get_to(policy.sample_us);
+  json.at("settling_s").get_to(policy.settling_s);
   json.at("proves").get_to(policy.proves);
 }
 

@@ -57,7 +57,7 @@ TEST_CASE("a duel's times are those of the clock that the GPU keeps up under its
   TimedFake fake("clocks=900:80000/800:300000/600:450000/800");
   const std::vector<Candidate> pair = {doubling_candidate("double__us40", kTimedElements),
                                        doubling_candidate("double__us50", kTimedElements)};
-  const std::vector<TrialResult> settled = fake.device.duel(pair, {.rounds = 31});
+  const std::vector<TrialResult> settled = fake.device.duel(pair, {.rounds = 31, .settling_s = 60});
   CHECK(settled[0].measurement.median_us == doctest::Approx(50));
   CHECK(settled[1].measurement.median_us == doctest::Approx(62.5));
   CHECK(settled[0].measurement.high_us == doctest::Approx(50));
