@@ -10,6 +10,7 @@ constexpr std::uint32_t kWarp = 32;
 constexpr std::uint32_t kThreadsAlive = 16384;
 constexpr std::uint8_t kSharedPoison = 0xCD;
 constexpr std::uint64_t kMostIdleDispatches = 2'000'000;
+constexpr std::uint64_t kIdleBeforeDelivery = 100'000;  // threads that poll let nobody else be idle
 constexpr std::size_t kCompactAfter = 4096;
 constexpr std::size_t kSharedAlignment = 128;
 
@@ -34,8 +35,8 @@ Grid::Grid(const GridLaunch& launch, const SimtOptions& options, FiberStacks& st
   block_threads_ = block[0] * block[1] * block[2];
   block_count_ = std::uint64_t{grid[0]} * grid[1] * grid[2];
   const std::uint32_t fit = std::max(1u, kThreadsAlive / block_threads_);
-  const std::uint32_t resident =
-      std::max(launch.shape.cluster[0], options.resident_blocks == 0 ? fit : options.resident_blocks);
+  const std::uint32_t wanted = options.resident_blocks == 0 ? fit : options.resident_blocks;
+  const std::uint32_t resident = std::max(1u, wanted / cluster_size()) * cluster_size();
   for (std::size_t slot = 0; slot < std::min<std::uint64_t>(resident, block_count_); ++slot) {
     blocks_.push_back(std::make_unique<GridBlock>());
     start_block(*blocks_.back(), slot);
@@ -63,6 +64,7 @@ void Grid::start_block(GridBlock& block, std::size_t slot) {
   block.has_waited = false;
   block.ready.clear();
   block.next = 0;
+  block.mbarriers.clear();
   join_cluster(block);
   for (GridWarp& warp : block.warps) warp = {};
   for (std::uint32_t i = 0; i < block_threads_; ++i) prepare_thread(block, i);
@@ -70,25 +72,41 @@ void Grid::start_block(GridBlock& block, std::size_t slot) {
     block.warps.back().absent |= 1u << i % kWarp;
 }
 
-// Clusters are neighbours along x, and blocks start in order.
+std::uint32_t Grid::cluster_size() const {
+  const Dim3& cluster = launch_.shape.cluster;
+  return cluster[0] * cluster[1] * cluster[2];
+}
+
+// Blocks start cluster by cluster.
+simt::Index Grid::block_index(std::uint64_t number) const {
+  const Dim3 &grid = launch_.shape.grid, &cluster = launch_.shape.cluster;
+  const simt::Index within = index_of(cluster, number % cluster_size());
+  const simt::Index of =
+      index_of({grid[0] / cluster[0], grid[1] / cluster[1], grid[2] / cluster[2]}, number / cluster_size());
+  return {of.x * cluster[0] + within.x, of.y * cluster[1] + within.y, of.z * cluster[2] + within.z};
+}
+
 void Grid::join_cluster(GridBlock& block) {
-  const std::uint32_t size = launch_.shape.cluster[0];
-  const auto rank = static_cast<std::uint32_t>(block.number % size);
-  if (rank == 0)
-    cluster_ = std::make_shared<simt::Cluster>(simt::Cluster{.size = size, .threads = size * block_threads_});
-  cluster_->shared[rank] = block.shared->data();
+  const std::uint32_t size = cluster_size();
+  const auto rank = block.number % size;
+  if (rank == 0) {
+    cluster_ = std::make_shared<GridCluster>();
+    cluster_->view = {.size = size, .threads = size * block_threads_};
+  }
+  cluster_->blocks[rank] = &block;
   block.cluster = cluster_;
 }
 
 void Grid::prepare_thread(GridBlock& block, std::uint32_t position) {
   GridThread& thread = block.threads[position];
   thread.view = {.thread = index_of(launch_.shape.block, position),
-                 .block = index_of(launch_.shape.grid, block.number),
+                 .block = block_index(block.number),
                  .block_dim = index_of(launch_.shape.block),
                  .grid_dim = index_of(launch_.shape.grid),
                  .lane = position % kWarp,
                  .dynamic_shared = block.shared->data(),
-                 .cluster_rank = static_cast<unsigned>(block.number % launch_.shape.cluster[0])};
+                 .cluster_rank = static_cast<unsigned>(block.number % cluster_size())};
+  thread.products = {};
   thread.block = &block;
   thread.warp = &block.warps[position / kWarp];
   if (thread.view.lane == 0) thread.warp->lanes = &thread;
@@ -120,18 +138,18 @@ void Grid::schedule() {
       if (options_.seed != 0) std::swap(blocks_[turn], blocks_[turn + random() % (blocks_.size() - turn)]);
       ran |= take_turn(*blocks_[turn]);
     }
-    if (error_.empty() && !ran && !predecessor_ended_) {
-      end_predecessor();
-      continue;
-    }
-    if (error_.empty() && !ran) error_ = "deadlock, no thread can go on" + waiting_threads();
+    const bool idle = !ran || idle_dispatches_ > kIdleBeforeDelivery;
+    if (error_.empty() && !(idle && (deliver() || end_predecessor())) && !ran)
+      error_ = "deadlock, no thread can go on" + waiting_threads();
     if (!error_.empty()) return;
     retire_ended();
   }
 }
 
-// The launch in front ends as late as it can: once no thread of this one gets any further without that.
-void Grid::end_predecessor() {
+// The launch in front ends as late as it can: once no thread of this one gets any further without that. False if it
+// has ended before.
+bool Grid::end_predecessor() {
+  if (predecessor_ended_) return false;
   predecessor_ended_ = true;
   launch_.hide_memory(false);
   for (const auto& block : blocks_) {
@@ -139,6 +157,7 @@ void Grid::end_predecessor() {
       if (thread.state == ThreadState::predecessor) make_ready(thread);
     }
   }
+  return true;
 }
 
 // Whether any thread ran.
@@ -273,7 +292,22 @@ const simt::Runtime* Grid::runtime() {
       .arrive = call<&Grid::arrive, int, int>,
       .wait = call<&Grid::wait, const unsigned*, unsigned, bool>,
       .await_predecessor = call<&Grid::await_predecessor>,
+      .allow_dependents = call<&Grid::allow_dependents>,
+      .may_read = call<&Grid::may_read>,
       .cluster = call<&Grid::cluster>,
+      .mbarrier_init = call<&Grid::mbarrier_init, unsigned, unsigned>,
+      .mbarrier_expect = call<&Grid::mbarrier_expect, unsigned, unsigned>,
+      .mbarrier_arrive = call<&Grid::mbarrier_arrive, unsigned>,
+      .mbarrier_wait = call<&Grid::mbarrier_wait, unsigned, unsigned>,
+      .bulk_copy = call<&Grid::bulk_copy, const simt::BulkCopy*>,
+      .check_map = call<&Grid::check_map, const void*, int>,
+      .store_async = call<&Grid::store_async, unsigned, unsigned, const void*, unsigned>,
+      .make_copies = call<&Grid::make_copies, unsigned>,
+      .await_copies = call<&Grid::await_copies>,
+      .multiply_begin = call<&Grid::multiply_begin>,
+      .multiply = call<&Grid::multiply, const simt::Multiply*>,
+      .multiply_commit = call<&Grid::multiply_commit>,
+      .multiply_wait = call<&Grid::multiply_wait, unsigned>,
       .yield = call<&Grid::yield>,
       .step = call<&Grid::step, bool>,
       .fail = call<&Grid::fail, const char*>};
@@ -287,7 +321,11 @@ void Grid::await_predecessor() {
   leave();
 }
 
-simt::Cluster* Grid::cluster() { return running_->block->cluster.get(); }
+void Grid::allow_dependents() { allowed_dependents_early_ |= !predecessor_ended_; }
+
+bool Grid::may_read() { return predecessor_ended_; }
+
+simt::Cluster* Grid::cluster() { return &running_->block->cluster->view; }
 
 void Grid::yield() {
   running_->what = "runs, and lets others run";

@@ -137,8 +137,9 @@ void Grid::end_thread() {
     if ((other.mask & thread.bit()) != 0)
       fail("ends where " + name_of(other) + " waits for it in " + other.what);
   }
+  if (!thread.products.sums.empty()) fail("ends before it has waited for its wgmma");
   thread.state = ThreadState::ended;
-  --thread.block->alive;
+  if (--thread.block->alive == 0) end_block(*thread.block);
   GridBarrier& whole = thread.block->barriers[0];
   if (whole.expected == 0) complete_barrier(*thread.block, whole);
   idle_dispatches_ = 0;

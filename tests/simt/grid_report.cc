@@ -58,6 +58,13 @@ std::string Grid::waits_for(const GridThread& thread) const {
       return "wait in " + std::string(thread.what) + " (barrier " + std::to_string(thread.barrier) + ", " +
              std::to_string(barrier.arrived) + " have arrived)";
     }
+    case ThreadState::mbarrier: {
+      const GridMbarrier& barrier = thread.block->mbarriers.at(thread.mbarrier);
+      return "wait for parity " + std::to_string(thread.parity) + " of the mbarrier at byte " +
+             std::to_string(thread.mbarrier) + " of shared memory, in phase " +
+             std::to_string(barrier.phase) + ", which lacks " + std::to_string(barrier.pending) + " of " +
+             std::to_string(barrier.expected) + " arrivals and " + std::to_string(barrier.bytes) + " bytes";
+    }
     case ThreadState::predecessor:
       return "wait for the launch in front to end";
     case ThreadState::polling:

@@ -27,6 +27,7 @@ class GuardedMemory {
   // Whether the address is in here or in the pages around.
   bool is_near(const void* address) const;
   void allow_writing(bool allow);
+  bool is_writable() const { return writable_; }
   // Whether any access faults, until it is shown again.
   void hide(bool hidden);
 

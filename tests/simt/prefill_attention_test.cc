@@ -20,11 +20,6 @@ using namespace moetune::testing;
 
 namespace {
 
-bool is_near(double got, double right, double error) {
-  if (std::isnan(right) || std::isinf(right)) return got == right || (std::isnan(got) && std::isnan(right));
-  return std::abs(got - right) <= error * (1 + std::abs(right));
-}
-
 const std::vector<std::string> kPrefills = {
     "batch=1,q_heads=2,kv_heads=1,head_dim=64,seqlen_q=1,seqlen_kv=1",
     "batch=1,q_heads=1,kv_heads=1,head_dim=64,seqlen_q=70,seqlen_kv=70,lse=natural",

@@ -9,6 +9,7 @@
 #include "tests/simt/grid.h"
 #include "tests/simt/guarded_memory.h"
 #include "tests/simt/simt_module.h"
+#include "tests/simt/tensor_box.h"
 
 namespace moetune::testing {
 namespace {
@@ -49,11 +50,14 @@ void check_shape(const Launch& launch) {
   if (launch.dynamic_shared > kMostShared)
     throw SimtError(launch.entry.text() + ": " + std::to_string(launch.dynamic_shared) +
                     " bytes of shared memory");
-  if (launch.cluster[1] * launch.cluster[2] != 1)
-    throw SimtError(launch.entry.text() + ": clusters are supported along x alone");
-  if (launch.cluster[0] > simt::Cluster::kMostBlocks || launch.grid[0] % launch.cluster[0] != 0)
-    throw SimtError(launch.entry.text() + ": clusters of " + std::to_string(launch.cluster[0]) +
-                    " blocks in a grid of " + std::to_string(launch.grid[0]));
+  if (launch.cluster[0] * launch.cluster[1] * launch.cluster[2] > simt::Cluster::kMostBlocks)
+    throw SimtError(launch.entry.text() + ": clusters of more than " +
+                    std::to_string(simt::Cluster::kMostBlocks) + " blocks");
+  for (std::size_t d = 0; d < 3; ++d) {
+    if (launch.grid[d] % launch.cluster[d] != 0)
+      throw SimtError(launch.entry.text() + ": clusters of " + std::to_string(launch.cluster[d]) +
+                      " blocks in a grid of " + std::to_string(launch.grid[d]));
+  }
   if (launch.grid[0] == 0 || launch.grid[1] == 0 || launch.grid[2] == 0)
     throw SimtError(launch.entry.text() + ": an empty grid");
 }
@@ -73,6 +77,7 @@ struct SimtDevice::State {
     std::int32_t i32;
     std::int64_t i64;
     float f32;
+    simt::TensorMap map;
   };
 
   State(CompileUnit compiled, SimtOptions chosen)
@@ -91,6 +96,7 @@ struct SimtDevice::State {
   FiberStacks stacks;
   std::set<std::string> entries;
   Memory scratch, buffers;
+  bool inputs_are_there = false;  // once the launch in front could begin
 };
 
 void SimtDevice::State::make_scratch(const LaunchPlan& plan) {
@@ -178,7 +184,9 @@ std::vector<SimtDevice::State::Slot> SimtDevice::State::slots_of(const Launch& l
       expect('f', 4);
       slots[i].f32 = *f32;
     } else {
-      throw SimtError(where + "tensor maps are not supported");
+      const TensorMap& map = std::get<TensorMap>(argument.value);
+      expect('m', sizeof(simt::TensorMap));
+      slots[i].map = encode_for_simt(map, address(map.buffer, map.offset));
     }
   }
   return slots;
@@ -196,11 +204,13 @@ void SimtDevice::State::launch(const Launch& launch, const simt::Module& module)
   };
   const auto hide_memory = [this](bool hidden) {
     for (Memory* memory : {&buffers, &scratch}) {
-      for (auto& [name, bytes] : *memory) bytes.hide(hidden);
+      for (auto& [name, bytes] : *memory) bytes.hide(hidden && (bytes.is_writable() || !inputs_are_there));
     }
   };
   const GridLaunch grid{module, &entry, arguments.data(), launch, describe_any, hide_memory};
-  Grid(grid, options, stacks).run();
+  Grid run(grid, options, stacks);
+  run.run();
+  inputs_are_there = !run.allowed_dependents_early();
 }
 
 SimtDevice::SimtDevice(CompileUnit unit, SimtOptions options)
@@ -216,6 +226,7 @@ void SimtDevice::run(const LaunchPlan& plan, const SimtBuffers& buffers) {
   state.entries = std::move(entries);
   state.make_scratch(plan);
   state.fill_buffers(buffers);
+  state.inputs_are_there = false;
   for (std::uint32_t i = 0; i <= plan.launches.size(); ++i) {
     const bool is_last = i == plan.launches.size();
     for (const Memset& memset : plan.memsets) {

@@ -7,10 +7,15 @@
 // accesses outside of buffers and shared memory, deadlocks, collectives of different kinds or whose lanes have
 // ended, __trap, arguments that do not fit the kernel's parameters.
 //
-// Not supported: tensor maps, clusters, copies by bulk engine, wgmma, `extern __shared__` (dynamic_shared() of
-// templates/common/shared_memory.cuh instead), memory order weaker than sequential, speed. Launches run one after the
-// other. A programmatic dependent one comes as far as it can before the one in front counts as ended: reported are
-// accesses to buffers and scratch before that, and blocks that end without waiting for it.
+// Bulk and tensor copies land as late as they can, and the results of wgmma appear when they are waited for: until then
+// NaN is there, so that a missing wait shows. Reported are also mbarriers that count wrong or that nobody initialized,
+// copies that never land in time, and what wgmma still reads or writes when it is changed.
+//
+// Not supported: `extern __shared__` (dynamic_shared() of templates/common/shared_memory.cuh instead), mbarriers in
+// static shared memory, memory order weaker than sequential (so that missing fences do not show), speed. Launches run
+// one after the other. A programmatic dependent one comes as far as it can before the one in front counts as ended.
+// Reported are blocks that end without waiting for it, and accesses to scratch and buffers before that; inputs may be
+// read if the one in front had waited for its own before it let this one begin.
 //
 // Stricter than CUDA: a collective's mask names no lane that has ended or was never there. What a lane takes from one
 // outside of the mask is garbage. What lies before a buffer in its first page, or less than 16 bytes past its end, can

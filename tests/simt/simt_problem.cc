@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 
@@ -44,19 +45,50 @@ HostTensors SimtProblem::reference(Reference which) const {
 
 HostTensors SimtProblem::on_cpu() const { return kernel.reference_on_cpu(problem, call, tensors().inputs()); }
 
-std::vector<Config> SimtProblem::sample(std::size_t count, Rules rules) const {
+std::vector<Config> SimtProblem::sample(std::size_t count, Rules rules,
+                                        const std::function<bool(const Config&)>& wanted) const {
   const LegalSpace space =
       shared_space(kernel.name()).enumerate(expression_environment(problem, limits), rules);
   REQUIRE(space.size() >= count);
   std::vector<Config> chosen;
-  for (std::size_t i = 1; i <= count; ++i)
-    chosen.push_back(space.config(i * 0x9E3779B97F4A7C15u % space.size()));
+  for (std::size_t i = 1; chosen.size() < count; ++i) {
+    REQUIRE(i < 100'000);
+    Config config = space.config(i * 0x9E3779B97F4A7C15u % space.size());
+    if (!wanted || wanted(config)) chosen.push_back(std::move(config));
+  }
   return chosen;
+}
+
+Config SimtProblem::config(const std::string& base, const std::string& changes) const {
+  std::string text;
+  for (std::size_t at = 0; at < base.size();) {
+    const std::size_t end = std::min(base.find(',', at), base.size());
+    const std::string name = base.substr(at, base.find('=', at) + 1 - at);
+    const std::size_t changed = ("," + changes).find("," + name);
+    const std::string setting = changed == std::string::npos
+                                    ? base.substr(at, end - at)
+                                    : changes.substr(changed, changes.find(',', changed) - changed);
+    text += (text.empty() ? "" : ",") + setting;
+    at = end + 1;
+  }
+  return shared_space(kernel.name()).parse_config(text, nullptr);
 }
 
 std::size_t simt_sample(std::size_t default_value) {
   const char* const text = std::getenv("MOETUNE_SIMT_SAMPLE");
   return text != nullptr ? static_cast<std::size_t>(std::atoi(text)) : default_value;
+}
+
+bool is_near(double got, double right, double error) {
+  if (std::isnan(right) || std::isinf(right)) return got == right || (std::isnan(got) && std::isnan(right));
+  return std::abs(got - right) <= error * (1 + std::abs(right));
+}
+
+IsRight rounded_attention(const Problem& problem) {
+  const double rounding = problem.is("dtype", "fp16") ? 0x1p-9 : 0x1p-6;
+  return [rounding](const std::string& name, double got, double right) {
+    return is_near(got, right, name == "o" ? rounding : 1e-4);
+  };
 }
 
 bool is_same(const std::string&, double got, double right) {

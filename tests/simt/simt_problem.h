@@ -27,8 +27,11 @@ struct SimtProblem {
   // In float64, of the problem's own inputs: `edit` does not reach them.
   HostTensors on_cpu() const;
 
-  // Spread over the configurations that hold to `rules`.
-  std::vector<Config> sample(std::size_t count, Rules rules) const;
+  // `base`, "name=value,...", but for the settings that `changes` has.
+  Config config(const std::string& base, const std::string& changes) const;
+  // Spread over the configurations that hold to `rules`, and to `wanted` if it is given.
+  std::vector<Config> sample(std::size_t count, Rules rules,
+                             const std::function<bool(const Config&)>& wanted = {}) const;
 
   const Kernel& kernel;
   Problem problem;
@@ -47,6 +50,10 @@ std::size_t simt_sample(std::size_t default_value);
 
 // Whether a value of the named output is right.
 using IsRight = std::function<bool(const std::string& output, double got, double right)>;
+// Off by at most `error`, relative to the value if that is more than 1; the same infinity, or NaN both.
+bool is_near(double got, double right, double error);
+// Outputs of attention: `o` as its type rounds it, the others nearly exact.
+IsRight rounded_attention(const Problem& problem);
 // The same value, or NaN both.
 bool is_same(const std::string& output, double got, double right);
 

@@ -114,6 +114,7 @@ template <typename T>
 constexpr Parameter parameter_of() {
   if (std::is_pointer_v<T>) return {'p', sizeof(T)};
   if (std::is_integral_v<T>) return {'i', sizeof(T)};
+  if (std::is_same_v<T, TensorMap>) return {'m', sizeof(T)};
   return {std::is_floating_point_v<T> ? 'f' : '?', sizeof(T)};
 }
 

@@ -12,8 +12,43 @@ struct Index {
 struct PendingCopy {
   const void* source;  // null: zeros
   unsigned destination, group;
+  bool arrives;  // no copy: once those before it are made, the mbarrier at `destination` counts an arrival
   PendingCopy* next;
 };
+
+// A copy by the bulk engine into shared memory, counted by an mbarrier.
+struct BulkCopy {
+  unsigned destination, barrier;  // shared addresses, in each of the blocks
+  const void* source;             // the bytes, or the tensor map
+  unsigned bytes;                 // without a tensor map
+  int rank;                       // of the tensor; 0: without a tensor map
+  int at[5];                      // where the box begins, innermost first
+  unsigned blocks;                // of the cluster, a bit each; 0: this block
+};
+
+// A wgmma of M 64 as one lane issues it.
+struct Multiply {
+  char element;  // b(f16), h(alf) or e(4m3)
+  bool add, transposed_a, transposed_b;
+  unsigned columns;
+  float* sum;               // columns / 2 values
+  const unsigned* a_words;  // A in registers: 4 of them; null: in shared memory
+  unsigned long long a, b;  // matrix descriptors
+};
+
+// A tensor map as the emulator encodes it, in 128 bytes like the driver's.
+struct alignas(64) TensorMap {
+  static constexpr unsigned kMark = 0x50616d54;
+
+  const unsigned char* base;
+  unsigned long long dims[5];     // elements, innermost first
+  unsigned long long strides[4];  // bytes, of dims 1..
+  unsigned box[5];
+  unsigned mark;
+  unsigned char rank, element_bytes;
+  unsigned char swizzle_bytes;  // 32, 64 or 128; 0: none
+};
+static_assert(sizeof(TensorMap) == 128);
 
 // A thread as it sees itself.
 struct Thread {
@@ -31,7 +66,6 @@ struct Cluster {
   static constexpr unsigned kMostBlocks = 16;
 
   unsigned size, threads, arrivals;
-  unsigned char* shared[kMostBlocks];  // by rank
 };
 
 // What the lanes of a warp gave to a collective. Valid until this thread's next call.
@@ -56,14 +90,36 @@ struct Runtime {
   void (*wait)(const unsigned* address, unsigned value, bool reaches);
   // Waits until the launch in front has ended, where this one may begin before.
   void (*await_predecessor)();
+  void (*allow_dependents)();  // lets the next launch begin
+  bool (*may_read)();          // whether the launch in front has ended: global memory holds what it wrote
   Cluster* (*cluster)();
+
+  // mbarriers, by shared address; one to arrive at may be another block's of the cluster.
+  void (*mbarrier_init)(unsigned address, unsigned arrivals);
+  void (*mbarrier_expect)(unsigned address, unsigned bytes);
+  void (*mbarrier_arrive)(unsigned address);
+  void (*mbarrier_wait)(unsigned address, unsigned parity);
+
+  // Copies that land later, the bytes at their destination poisoned until then.
+  void (*bulk_copy)(const BulkCopy* copy);
+  void (*check_map)(const void* map, int rank);  // rank 0: any
+  void (*store_async)(unsigned address, unsigned barrier, const void* words, unsigned bytes);
+  void (*make_copies)(unsigned group);  // the pending ones of this thread before the group
+  void (*await_copies)();               // this thread has pending copies, the last of them an arrival
+
+  // Products that appear when they are waited for, the sums poisoned until then.
+  void (*multiply_begin)();
+  void (*multiply)(const Multiply* one);
+  void (*multiply_commit)();
+  void (*multiply_wait)(unsigned pending);  // groups that may go on
+
   void (*yield)();                    // lets the others run
   void (*step)(bool changed);         // maybe: after a look at what other threads change, or a change of it
   void (*fail)(const char* message);  // ends the run; does not return
 };
 
 struct Parameter {
-  char kind;  // p(ointer), i(nteger), f(loat) or ? for what a plan cannot pass
+  char kind;  // p(ointer), i(nteger), f(loat), m(ap of a tensor) or ? for what a plan cannot pass
   unsigned size;
 };
 

@@ -1,5 +1,6 @@
-// Stands in for templates/common/cluster.cuh on the CPU: the barrier; of the stores nothing. Its arrivals are counted,
-// and a thread waits until all of the cluster's threads have arrived as often as it has.
+// Stands in for templates/common/cluster.cuh on the CPU. The barrier's arrivals are counted, and a thread waits until
+// all of the cluster's threads have arrived as often as it has. A shared address of another block has its rank, from 1,
+// in bits 24 to 28.
 #pragma once
 
 #include "templates/common/types.cuh"
@@ -17,14 +18,17 @@ __device__ __forceinline__ void cluster_wait() {
 }
 
 __device__ __forceinline__ u32 cluster_address(u32 address, u32 rank) {
-  simt::runtime->fail("cluster_address is not supported");
-  return address;
+  if (address >> 24 != 0)
+    simt::runtime->fail("cluster_address of what is no address of dynamic shared memory");
+  if (rank >= cluster_size())
+    simt::runtime->fail("cluster_address in a block that the cluster does not have");
+  return address | (rank + 1) << 24;
 }
 
 __device__ __forceinline__ void cluster_store(u32 address, u32 barrier, float4 value) {
-  simt::runtime->fail("cluster_store is not supported");
+  simt::runtime->store_async(address, barrier, &value, sizeof value);
 }
 
 __device__ __forceinline__ void cluster_store(u32 address, u32 barrier, float value) {
-  simt::runtime->fail("cluster_store is not supported");
+  simt::runtime->store_async(address, barrier, &value, sizeof value);
 }

@@ -1,5 +1,6 @@
 // Stands in for templates/common/cp_async.cuh on the CPU. Every other copy is made at once, the rest when this thread
-// waits for its group: so both a buffer that is filled too early and one that is read without waiting show.
+// waits for its group, or for an arrival behind them when no thread gets any further without: so both a buffer that is
+// filled too early and one that is read without waiting show.
 #pragma once
 
 #include "templates/common/types.cuh"
@@ -11,13 +12,12 @@ inline void make_copy(u32 destination, const void* source) {
       source == nullptr ? make_uint4(0, 0, 0, 0) : *static_cast<const uint4*>(source);
 }
 
-inline void make_copies_before(u32 group) {
-  while (current->oldest_copy != nullptr && static_cast<int>(current->oldest_copy->group - group) < 0) {
-    PendingCopy* const copy = current->oldest_copy;
-    make_copy(copy->destination, copy->source);
-    current->oldest_copy = copy->next;
-    __builtin_free(copy);
-  }
+inline void defer(const void* source, u32 destination, bool arrives) {
+  const Thread* const thread = current;
+  auto* const copy = static_cast<PendingCopy*>(__builtin_malloc(sizeof(PendingCopy)));
+  *copy = {source, destination, thread->copy_group, arrives, nullptr};
+  (thread->oldest_copy == nullptr ? thread->oldest_copy : thread->newest_copy->next) = copy;
+  thread->newest_copy = copy;
 }
 
 }  // namespace simt
@@ -28,21 +28,18 @@ __device__ __forceinline__ void cp_async_16(u32 destination, const void* source,
   if (destination % 16 != 0 || reinterpret_cast<u64>(source) % 16 != 0)
     simt::runtime->fail("cp_async_16: an address is not aligned to 16 bytes");
   const void* const from = valid ? source : nullptr;
-  const simt::Thread* const thread = simt::current;
-  if ((destination / 16 + thread->lane) % 2 == 0) return simt::make_copy(destination, from);
-  auto* const copy = static_cast<simt::PendingCopy*>(__builtin_malloc(sizeof(simt::PendingCopy)));
-  *copy = {from, destination, thread->copy_group, nullptr};
-  (thread->oldest_copy == nullptr ? thread->oldest_copy : thread->newest_copy->next) = copy;
-  thread->newest_copy = copy;
+  if ((destination / 16 + simt::current->lane) % 2 == 0) return simt::make_copy(destination, from);
+  simt::defer(from, destination, false);
 }
 
 __device__ __forceinline__ void cp_async_commit() { ++simt::current->copy_group; }
 
 template <int kPending>
 __device__ __forceinline__ void cp_async_wait() {
-  simt::make_copies_before(simt::current->copy_group - kPending);
+  simt::runtime->make_copies(simt::current->copy_group - kPending);
 }
 
 __device__ __forceinline__ void cp_async_arrive(u32 barrier) {
-  simt::runtime->fail("cp_async_arrive is not supported");
+  simt::defer(nullptr, barrier, true);
+  simt::runtime->await_copies();
 }

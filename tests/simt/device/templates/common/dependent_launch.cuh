@@ -1,8 +1,9 @@
 // Stands in for templates/common/dependent_launch.cuh on the CPU, where a plan's launches run one after the other, and
-// one that may begin early comes as far as it can before the one in front counts as ended.
+// one that may begin early comes as far as it can before the one in front counts as ended. If that one has waited for
+// its own before it allowed this, the plan's inputs can be read at once.
 #pragma once
 
-__device__ __forceinline__ void allow_dependent_launch() {}
+__device__ __forceinline__ void allow_dependent_launch() { simt::runtime->allow_dependents(); }
 
 __device__ __forceinline__ void wait_for_predecessor() { simt::runtime->await_predecessor(); }
 

@@ -1,0 +1,54 @@
+// Stands in for templates/common/wgmma.cuh on the CPU: the same descriptors, decoded by the emulator, which multiplies.
+#pragma once
+
+#include "templates/common/types.cuh"
+
+#define wgmma_forget ptx_wgmma_forget
+#define wgmma_begin ptx_wgmma_begin
+#define wgmma_finish ptx_wgmma_finish
+#define wgmma_hold ptx_wgmma_hold
+#define wgmma ptx_wgmma
+#define wgmma_64 ptx_wgmma_64
+#include_next "templates/common/wgmma.cuh"
+#undef wgmma_forget
+#undef wgmma_begin
+#undef wgmma_finish
+#undef wgmma_hold
+#undef wgmma
+#undef wgmma_64
+
+namespace simt {
+
+template <typename Element>
+constexpr char kElementLetter = kIsE4m3<Element>   ? 'e'
+                                : kIsBf16<Element> ? 'b'
+                                                   : 'h';
+
+}  // namespace simt
+
+__device__ __forceinline__ u32 wgmma_forget(u32 address) { return address; }
+
+__device__ __forceinline__ void wgmma_begin() { simt::runtime->multiply_begin(); }
+
+__device__ __forceinline__ void wgmma_finish() {
+  simt::runtime->multiply_commit();
+  simt::runtime->multiply_wait(0);
+}
+
+template <int kCount>
+__device__ __forceinline__ void wgmma_hold(float (*sum)[4]) {}
+
+template <typename Element, int kColumns, bool kTransposedA, bool kTransposedB>
+__device__ __forceinline__ void wgmma(float (*sum)[4], u64 a, u64 b, bool add) {
+  static_assert(kColumns >= 8 && kColumns <= 256 && (kColumns & (kColumns - 1)) == 0);
+  static_assert(!kIsE4m3<Element> || (kColumns >= 64 && !kTransposedA && !kTransposedB));
+  const simt::Multiply one = {
+      simt::kElementLetter<Element>, add, kTransposedA, kTransposedB, kColumns, sum[0], nullptr, a, b};
+  simt::runtime->multiply(&one);
+}
+
+template <typename Element>
+__device__ __forceinline__ void wgmma_64(float (*sum)[4], const u32 (&a)[4], u64 b) {
+  const simt::Multiply one = {simt::kElementLetter<Element>, true, false, true, 64, sum[0], a, 0, b};
+  simt::runtime->multiply(&one);
+}

@@ -1,0 +1,96 @@
+// prefill_attention's wgmma body on the CPU against the answers in float64: its schedules, clusters and overlaps.
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/simt/simt_problem.h"
+
+using namespace moetune;
+using namespace moetune::testing;
+
+namespace {
+
+// What a configuration leaves out is as here.
+const std::string kWarpgroupBase =
+    "body=wgmma,warpgroups=1,tile=64,stages=2,query_stages=1,packed=0,overlap=1,ping_pong=0,lag=8,poly=0,trim=0,"
+    "schedule=grid,cluster=1,section=0,splits=1";
+
+struct WgmmaCase {
+  std::string problem;
+  std::vector<std::string> configs;
+};
+
+void check_wgmma(const std::vector<WgmmaCase>& cases) {
+  std::uint64_t schedule = 0;
+  for (const WgmmaCase& one : cases) {
+    CAPTURE(one.problem);
+    const SimtProblem prefill("prefill_attention", one.problem, 3);
+    const HostTensors right = prefill.on_cpu();
+    for (const std::string& changes : one.configs) {
+      CAPTURE(changes);
+      check_outputs(prefill.run(prefill.config(kWarpgroupBase, changes), schedule++), right,
+                    rounded_attention(prefill.problem));
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("simt: the wgmma body of prefill_attention, on a grid and with tiles in every order") {
+  if (no_simt()) return;
+  check_wgmma(
+      {{"batch=1,q_heads=2,kv_heads=1,head_dim=64,seqlen_q=1,seqlen_kv=1", {""}},
+       {"batch=2,q_heads=4,kv_heads=2,head_dim=64,seqlen_q=100,seqlen_kv=200,lengths=ragged,lse=natural",
+        {"overlap=0", "warpgroups=2,ping_pong=1,schedule=dynamic,query_stages=2",
+         "schedule=static,query_stages=2,stages=3,section=1,lag=0,poly=2", "tile=128,trim=1,splits=2",
+         "packed=1,splits=2"}},
+       {"batch=2,q_heads=3,kv_heads=1,head_dim=128,seqlen_q=150,seqlen_kv=150,causal=0,dtype=fp16,sinks=learned",
+        {"warpgroups=3,tile=80,ping_pong=1", "schedule=dynamic,tile=176,overlap=0,stages=1"}},
+       {"batch=3,q_heads=2,kv_heads=1,head_dim=64,seqlen_q=90,seqlen_kv=260,lengths=ragged,page=16,window=50,"
+        "layout=hnd",
+        {"tile=112,schedule=static", "packed=1,warpgroups=2,tile=64,schedule=dynamic"}},
+       {"batch=1,q_heads=1,kv_heads=1,head_dim=256,seqlen_q=70,seqlen_kv=130,page=128",
+        {"stages=2,tile=64"}}});
+}
+
+TEST_CASE("simt: clusters of prefill_attention's wgmma body bring each other tiles") {
+  if (no_simt()) return;
+  check_wgmma(
+      {{"batch=2,q_heads=4,kv_heads=2,head_dim=64,seqlen_q=70,seqlen_kv=200,lengths=ragged,lse=natural",
+        {"cluster=2", "cluster=2,schedule=static,query_stages=2,warpgroups=2,ping_pong=1,tile=128",
+         "cluster=2,splits=2"}},
+       {"batch=2,q_heads=2,kv_heads=1,head_dim=128,seqlen_q=40,seqlen_kv=150,lengths=ragged,page=16,window=60",
+        {"cluster=2,stages=3,tile=96", "cluster=2,schedule=static,tile=64"}},
+       {"batch=2,q_heads=4,kv_heads=1,head_dim=64,seqlen_q=70,seqlen_kv=150,kv_dtype=e4m3,kv_scale=head",
+        {"cluster=2", "cluster=2,schedule=static,query_stages=2"}}});
+}
+
+TEST_CASE("simt: the wgmma body of prefill_attention widens e4m3") {
+  if (no_simt()) return;
+  check_wgmma(
+      {{"batch=2,q_heads=4,kv_heads=2,head_dim=64,seqlen_q=100,seqlen_kv=170,lengths=ragged,lse=natural,kv_dtype=e4m3,"
+        "kv_scale=head",
+        {"warpgroups=2,ping_pong=1,schedule=dynamic,query_stages=2", "splits=2"}},
+       {"batch=2,q_heads=2,kv_heads=1,head_dim=128,seqlen_q=30,seqlen_kv=150,lengths=ragged,page=16,dtype=fp16,"
+        "kv_dtype=e4m3,window=70",
+        {"tile=96", "packed=1,schedule=static,overlap=0"}}});
+}
+
+TEST_CASE("simt: configurations of prefill_attention's wgmma body spread over the space") {
+  if (no_simt()) return;
+  std::uint64_t schedule = 5;
+  for (
+      const char* const text :
+      {"batch=2,q_heads=4,kv_heads=2,head_dim=64,seqlen_q=80,seqlen_kv=180,lengths=ragged,page=64,lse=natural",
+       "batch=2,q_heads=2,kv_heads=1,head_dim=128,seqlen_q=130,seqlen_kv=190,lengths=ragged,sinks=learned"}) {
+    CAPTURE(text);
+    const SimtProblem prefill("prefill_attention", text, 3);
+    const HostTensors right = prefill.on_cpu();
+    const auto is_wgmma = [](const Config& config) { return config.is("body", "wgmma"); };
+    for (const Config& config : prefill.sample(simt_sample(2), Rules::must, is_wgmma)) {
+      CAPTURE(config.text());
+      check_outputs(prefill.run(config, schedule++), right, rounded_attention(prefill.problem));
+    }
+  }
+}
