@@ -30,6 +30,19 @@ __device__ __forceinline__ u32 load_relaxed(const u32* address) {
   return *const_cast<const volatile u32*>(address);
 }
 
+// Past L1, and never moved before a wait for the kernel that wrote it, as an intrinsic may be.
+__device__ __forceinline__ float load_past_l1(const float* from) {
+  float value;
+  asm volatile("ld.global.cg.f32 %0, [%1];" : "=f"(value) : "l"(from) : "memory");
+  return value;
+}
+
+__device__ __forceinline__ float2 load_past_l1(const float2* from) {
+  float2 value;
+  asm volatile("ld.global.cg.v2.f32 {%0, %1}, [%2];" : "=f"(value.x), "=f"(value.y) : "l"(from) : "memory");
+  return value;
+}
+
 __device__ __forceinline__ void store_release(u32* address, u32 value) {
   asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(address), "r"(value) : "memory");
 }

@@ -19,6 +19,12 @@ __device__ __forceinline__ void settle(u32 value) {
       : "memory");
 }
 
+// Keeps what is computed from a loaded value from being waited for earlier than here.
+__device__ __forceinline__ int needed_now(int value) {
+  asm volatile("" : "+r"(value));
+  return value;
+}
+
 __device__ __forceinline__ u32 word_of(u64 value) { return u32(value) ^ u32(value >> 32); }
 __device__ __forceinline__ u32 word_of(const void* pointer) {
   return word_of(reinterpret_cast<u64>(pointer));

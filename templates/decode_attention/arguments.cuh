@@ -2,6 +2,7 @@
 #pragma once
 
 #include "templates/common/kv_scales.cuh"
+#include "templates/common/settle.cuh"
 #include "templates/decode_attention/shape.cuh"
 #include "templates/decode_attention/spans.cuh"
 
@@ -184,12 +185,6 @@ struct Work {
 // Tiles a block asks for before it knows the length: contiguous KV has `capacity` tokens of every sequence.
 __device__ __forceinline__ int early_tiles(const Work& work, int capacity) {
   return kPage == 0 && kWindow == 0 ? min_of(kStages, work.tiles_within(capacity)) : 0;
-}
-
-// Keeps what is computed from a loaded value from being waited for earlier than here.
-__device__ __forceinline__ int needed_now(int value) {
-  asm volatile("" : "+r"(value));
-  return value;
 }
 
 // The tokens of a sub-tile that count, relative to its first: query i sees [first + i, end + i).

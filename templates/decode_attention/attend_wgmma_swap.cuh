@@ -3,6 +3,7 @@
 // need it.
 #pragma once
 
+#include "templates/common/shared_memory.cuh"
 #include "templates/common/wgmma.cuh"
 #include "templates/decode_attention/column_softmax.cuh"
 #include "templates/decode_attention/query_wgmma.cuh"
@@ -15,10 +16,10 @@ static_assert(kBoxTokens % 64 == 0 && kWorkerTokens % 64 == 0, "64 tokens lie to
 class Exchange {
  public:
   __device__ __forceinline__ Exchange() {
-    extern __shared__ __align__(1024) u8 dynamic_shared[];
+    u8* const shared = dynamic_shared();
     const int worker = threadIdx.x / kWorkerThreads;
-    probabilities_ = dynamic_shared + kScratchOffset + worker * 2 * kBytes;
-    values_ = reinterpret_cast<float*>(dynamic_shared + kScratchOffset + kWorkers * 2 * kBytes) +
+    probabilities_ = shared + kScratchOffset + worker * 2 * kBytes;
+    values_ = reinterpret_cast<float*>(shared + kScratchOffset + kWorkers * 2 * kBytes) +
               worker * kWorkerWarps * kColumns;
   }
 

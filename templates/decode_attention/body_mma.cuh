@@ -8,6 +8,7 @@
 
 #include "templates/common/cp_async.cuh"
 #include "templates/common/l2_policy.cuh"
+#include "templates/common/shared_memory.cuh"
 #include "templates/decode_attention/merge.cuh"
 #include "templates/decode_attention/tail.cuh"
 
@@ -186,7 +187,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
                      i64 o_token_stride, i64 o_head_stride, i64 k_block_stride, i64 k_head_stride,
                      i64 k_token_stride, i64 v_block_stride, i64 v_head_stride, i64 v_token_stride,
                      i64 page_table_stride, int capacity, float scale_log2, int evict_first) {
-  extern __shared__ __align__(1024) u8 shared[];
+  u8* const shared = dynamic_shared();
   Work work;
   const Inbox inbox(shared);
   if (inbox.exists()) inbox.open(work);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "templates/common/l2_policy.cuh"
+#include "templates/common/shared_memory.cuh"
 #include "templates/decode_attention/merge.cuh"
 #include "templates/decode_attention/prefetch.cuh"
 
@@ -65,7 +66,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
                      i64 q_token_stride, i64 q_head_stride, i64 o_sequence_stride, i64 o_token_stride,
                      i64 o_head_stride, i64 page_table_stride, int capacity, float scale_log2,
                      int evict_first, int tiles_before_wait) {
-  extern __shared__ __align__(1024) u8 shared[];
+  u8* const shared = dynamic_shared();
   Work work;
   const Inbox inbox(shared);
   if (inbox.exists()) inbox.open(work);

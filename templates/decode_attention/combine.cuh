@@ -3,6 +3,7 @@
 
 #include "templates/common/barrier.cuh"
 #include "templates/common/dependent_launch.cuh"
+#include "templates/common/global_sync.cuh"
 #include "templates/common/reduce.cuh"
 #include "templates/decode_attention/arguments.cuh"
 
@@ -27,19 +28,6 @@ struct CombinedRow {
   }
 };
 
-// Past L1, and never moved before a wait for the kernel that wrote it, as an intrinsic may be.
-__device__ __forceinline__ float load_partial(const float* from) {
-  float value;
-  asm volatile("ld.global.cg.f32 %0, [%1];" : "=f"(value) : "l"(from) : "memory");
-  return value;
-}
-
-__device__ __forceinline__ float2 load_partial(const float2* from) {
-  float2 value;
-  asm volatile("ld.global.cg.v2.f32 {%0, %1}, [%2];" : "=f"(value.x), "=f"(value.y) : "l"(from) : "memory");
-  return value;
-}
-
 // Sums splits first, first + step, ... of one row. All loads of a batch are under way before the first is
 // used.
 template <int kBatch>
@@ -55,11 +43,11 @@ __device__ __forceinline__ CombinedRow combine_splits(const float* partial_o, co
       const int split = begin + i * step;
       if (split >= splits) continue;
       const i64 part = where.at(split);
-      lse[i] = load_partial(partial_lse + part);
+      lse[i] = load_past_l1(partial_lse + part);
       const float2* source = reinterpret_cast<const float2*>(lane_o + part * kHeadDim);
 #pragma unroll
       for (int pair = 0; pair < kLaneDims / 2; ++pair) {
-        const float2 loaded = load_partial(source + pair);
+        const float2 loaded = load_past_l1(source + pair);
         values[i][2 * pair] = loaded.x;
         values[i][2 * pair + 1] = loaded.y;
       }

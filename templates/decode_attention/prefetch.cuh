@@ -7,14 +7,8 @@
 // the wrong tiles are asked for, and a page that does not exist lies outside the tensor map.
 #pragma once
 
+#include "templates/common/dependent_launch.cuh"
 #include "templates/decode_attention/ring.cuh"
-
-// What another kernel may be about to change.
-__device__ __forceinline__ i32 read_hint(const i32* from) {
-  i32 value;
-  asm volatile("ld.relaxed.gpu.global.s32 %0, [%1];" : "=r"(value) : "l"(from) : "memory");
-  return value;
-}
 
 // The first `tiles` tiles of the block, by a producer warp.
 __device__ __forceinline__ void prefetch_tiles(const Producer& producer, const TensorMap& k_map,

@@ -7,6 +7,11 @@ __device__ __forceinline__ void allow_dependent_launch() { simt::runtime->allow_
 
 __device__ __forceinline__ void wait_for_predecessor() { simt::runtime->await_predecessor(); }
 
+// Before the launch in front has ended, whatever.
+__device__ __forceinline__ int read_hint(const int* from) {
+  return simt::runtime->may_read() ? *from : 0x5eed'5eed;
+}
+
 template <typename Parameter>
 __device__ __forceinline__ void read_one_early(Parameter parameter) {}
 

@@ -16,6 +16,10 @@ __device__ __forceinline__ u64 load_acquire(const u64* address) {
 
 __device__ __forceinline__ u32 load_relaxed(const u32* address) { return load_acquire(address); }
 
+__device__ __forceinline__ float load_past_l1(const float* from) { return *from; }
+
+__device__ __forceinline__ float2 load_past_l1(const float2* from) { return *from; }
+
 __device__ __forceinline__ void store_release(u32* address, u32 value) {
   *address = value;
   simt::runtime->step(true);

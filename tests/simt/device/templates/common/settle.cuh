@@ -5,6 +5,8 @@
 
 __device__ __forceinline__ void settle(u32 value) {}
 
+__device__ __forceinline__ int needed_now(int value) { return value; }
+
 __device__ __forceinline__ u32 word_of(u64 value) { return u32(value) ^ u32(value >> 32); }
 __device__ __forceinline__ u32 word_of(const void* pointer) {
   return word_of(reinterpret_cast<u64>(pointer));
