@@ -94,6 +94,29 @@ enum {
   MOETUNE_MOE_COMBINE_PLACES = 1   /* rows that there are */
 };
 
+/* moe_experts' slots (docs/moe_experts.md). Values of a row lie side by side; rows of x, out and weights may lie apart. */
+enum {
+  MOETUNE_MOE_EXPERTS_X = 0,         /* bf16 or fp16 [tokens, hidden] */
+  MOETUNE_MOE_EXPERTS_SORTED = 1,    /* i32 [places], as the router writes it */
+  MOETUNE_MOE_EXPERTS_OFFSETS = 2,   /* i32 [experts + 1], likewise */
+  MOETUNE_MOE_EXPERTS_INVERSE = 3,   /* i32 [tokens, top_k], likewise */
+  MOETUNE_MOE_EXPERTS_WEIGHTS = 4,   /* f32 [tokens, top_k] */
+  MOETUNE_MOE_EXPERTS_W_GATE_UP = 5, /* [experts, 2 * intermediate, hidden], gate's rows before up's; as X */
+  MOETUNE_MOE_EXPERTS_W_DOWN = 6,    /* [experts, hidden, intermediate] */
+  MOETUNE_MOE_EXPERTS_OUT = 7        /* [tokens, hidden] */
+};
+
+/* moe_experts' call. */
+enum {
+  MOETUNE_MOE_EXPERTS_X_ROW = 0,     /* elements from a token's row of x to the next token's */
+  MOETUNE_MOE_EXPERTS_PLACES = 1,    /* entries of sorted */
+  MOETUNE_MOE_EXPERTS_OUT_ROW = 2,   /* elements from a token's row of out to the next token's */
+  MOETUNE_MOE_EXPERTS_UP_ROW = 3,    /* elements from a row of w_gate_up to the next */
+  MOETUNE_MOE_EXPERTS_UP_EXPERT = 4, /* elements from an expert's w_gate_up to the next expert's */
+  MOETUNE_MOE_EXPERTS_DOWN_ROW = 5,  /* likewise of w_down */
+  MOETUNE_MOE_EXPERTS_DOWN_EXPERT = 6
+};
+
 /* prefill_attention's slots. Offsets are prefix sums: sequence i has the rows from offsets[i] to offsets[i + 1]. */
 enum {
   MOETUNE_PREFILL_Q = 0, /* [tokens, heads, head_dim]: the new tokens of all sequences */

@@ -12,14 +12,15 @@ const Kernel& decode_attention();
 const Kernel& decode_kernel();
 const Kernel& moe_combine();
 const Kernel& moe_dispatch();
+const Kernel& moe_experts();
 const Kernel& prefill_attention();
 const Kernel& router();
 const Kernel& tensor_ceiling();
 
 const std::vector<const Kernel*>& all_kernels() {
   static const std::vector<const Kernel*> kernels = {
-      &decode_attention(),  &decode_kernel(), &moe_combine(),   &moe_dispatch(),
-      &prefill_attention(), &router(),        &tensor_ceiling()};
+      &decode_attention(), &decode_kernel(),     &moe_combine(), &moe_dispatch(),
+      &moe_experts(),      &prefill_attention(), &router(),      &tensor_ceiling()};
   return kernels;
 }
 

@@ -27,8 +27,8 @@ class MoeCombine final : public MoeKernel {
   MoeCombine()
       : MoeKernel("moe_combine", "each token's output as the weighted sum of its experts' rows, in fp32",
                   {"hidden", "top_k"},
-                  {"out_row", "elements from a token's row of the output to the next token's"},
-                  {"places", "rows that are read from"}) {}
+                  {{"out_row", "elements from a token's row of the output to the next token's"},
+                   {"places", "rows that are read from"}}) {}
 
   const ProblemSchema& schema() const override {
     static const ProblemSchema schema = moe_schema();

@@ -12,8 +12,8 @@ class MoeDispatch final : public MoeKernel {
       : MoeKernel("moe_dispatch",
                   "the rows of tokens in the order of their experts, in bf16 or in e4m3 with scales",
                   {"hidden", "top_k", "out", "scale", "scale_layout", "padding"},
-                  {"x_row", "elements from a token's row of x to the next token's"},
-                  {"places", "rows that are written"}) {}
+                  {{"x_row", "elements from a token's row of x to the next token's"},
+                   {"places", "rows that are written"}}) {}
 
   const ProblemSchema& schema() const override { return moe_dispatch_schema(); }
   void check(const Problem& problem) const override { check_moe_dispatch(problem); }

@@ -7,11 +7,11 @@
 namespace moetune {
 
 MoeKernel::MoeKernel(std::string name, std::string summary, std::vector<std::string> compiled_in,
-                     CallField row, CallField places)
+                     std::vector<CallField> integers)
     : name_(std::move(name)),
       summary_(std::move(summary)),
       compiled_in_(std::move(compiled_in)),
-      call_{.integers = {std::move(row), std::move(places)}, .reals = {}} {}
+      call_{.integers = std::move(integers), .reals = {}} {}
 
 const std::vector<Preset>& MoeKernel::presets() const {
   static const std::vector<Preset> presets = moe_presets();

@@ -16,9 +16,49 @@ constexpr std::int64_t kVectorElements = 8;                  // 16 bytes of bf16
   throw BadInput(kernel + ": " + rule);
 }
 
-Preset moe_preset(const char* name, const char* doc, const char* hidden, const char* experts,
-                  const char* top_k) {
-  return {name, doc, {{"hidden", hidden}, {"experts", experts}, {"top_k", top_k}}};
+// A model, or the part of it that one GPU has. `intermediate` is nullptr where moe_experts lacks the activation, and
+// `moved` is false for parts, whose rows moe_dispatch and moe_combine move as the whole model's.
+struct MoeModel {
+  const char* name;
+  const char* doc;
+  const char* hidden;
+  const char* experts;
+  const char* top_k;
+  const char* intermediate;
+  bool moved;
+  const char* capacity;  // nullptr for all
+
+  Preset preset(bool multiplied) const {
+    Preset preset{name, doc, {{"hidden", hidden}, {"experts", experts}, {"top_k", top_k}}};
+    if (multiplied) preset.dims.emplace_back("intermediate", intermediate);
+    if (capacity != nullptr) preset.dims.emplace_back("capacity", capacity);
+    return preset;
+  }
+};
+
+// With experts spread over 8 GPUs a token has one of its 8 on a GPU on average: an eighth of the slots.
+constexpr MoeModel kMoeModels[] = {
+    {"gpt-oss-20b", "gpt-oss-20b", "2880", "32", "4", nullptr, true, nullptr},
+    {"gpt-oss-120b", "gpt-oss-120b", "2880", "128", "4", nullptr, true, nullptr},
+    {"qwen3-30b-a3b", "Qwen3-30B-A3B", "2048", "128", "8", "768", true, nullptr},
+    {"qwen3-235b-a22b", "Qwen3-235B-A22B", "4096", "128", "8", "1536", true, nullptr},
+    {"deepseek-v3", "DeepSeek-V3 and R1", "7168", "256", "8", nullptr, true, nullptr},
+    {"deepseek-v3-tp8", "DeepSeek-V3 and R1, an eighth of every expert", "7168", "256", "8", "256", false,
+     nullptr},
+    {"deepseek-v3-ep8", "DeepSeek-V3 and R1, an eighth of the experts", "7168", "32", "8", "2048", false,
+     "13"},
+    {"glm-4.5-air", "GLM-4.5-Air", "4096", "128", "8", "1408", false, nullptr},
+    {"kimi-k2", "Kimi-K2", "7168", "384", "8", nullptr, true, nullptr},
+    {"kimi-k2-tp8", "Kimi-K2, an eighth of every expert", "7168", "384", "8", "256", false, nullptr},
+    {"mixtral-8x7b", "Mixtral 8x7B", "4096", "8", "2", "14336", true, nullptr},
+};
+
+std::vector<Preset> presets_of(bool multiplied) {
+  std::vector<Preset> presets;
+  for (const MoeModel& model : kMoeModels) {
+    if (multiplied ? model.intermediate != nullptr : model.moved) presets.push_back(model.preset(multiplied));
+  }
+  return presets;
 }
 
 }  // namespace
@@ -53,15 +93,8 @@ ProblemSchema moe_schema() {
   };
 }
 
-std::vector<Preset> moe_presets() {
-  return {moe_preset("gpt-oss-20b", "gpt-oss-20b", "2880", "32", "4"),
-          moe_preset("gpt-oss-120b", "gpt-oss-120b", "2880", "128", "4"),
-          moe_preset("qwen3-30b-a3b", "Qwen3-30B-A3B", "2048", "128", "8"),
-          moe_preset("qwen3-235b-a22b", "Qwen3-235B-A22B", "4096", "128", "8"),
-          moe_preset("deepseek-v3", "DeepSeek-V3 and R1", "7168", "256", "8"),
-          moe_preset("kimi-k2", "Kimi-K2", "7168", "384", "8"),
-          moe_preset("mixtral-8x7b", "Mixtral 8x7B", "4096", "8", "2")};
-}
+std::vector<Preset> moe_presets() { return presets_of(false); }
+std::vector<Preset> moe_experts_presets() { return presets_of(true); }
 
 void check_moe(const std::string& kernel, const Problem& problem) {
   const MoeShape shape(problem);

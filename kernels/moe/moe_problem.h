@@ -1,4 +1,4 @@
-// Problems of moe_dispatch and moe_combine: how many rows of which length, the routing that test inputs are made of,
+// Problems of moe_dispatch, moe_experts and moe_combine: how many rows of which length, the routing that test inputs are made of,
 // the models, and how threads share the rows.
 //
 // Plain values and pure functions; thread-safe.
@@ -27,12 +27,14 @@ struct MoeShape {
   std::string skew;
 };
 
-// The fields of a call, in their order: elements from a token's row to the next's, and the number of places.
+// The first fields of a call, in their order: elements from a token's row to the next's, and the number of places.
 enum MoeCallInteger { kMoeRow, kMoePlaces };
 
 // tokens, hidden, experts, top_k, align, capacity and skew.
 ProblemSchema moe_schema();
 std::vector<Preset> moe_presets();
+// Models whose experts are SwiGLU without biases, with their `intermediate`; some as one of several GPUs has them.
+std::vector<Preset> moe_experts_presets();
 // Throws BadInput, whose message begins with the kernel's name.
 void check_moe(const std::string& kernel, const Problem& problem);
 // The same of a number of places, and of the elements from one token's row to the next's.

@@ -1,6 +1,7 @@
 #include "kernels/moe/routing.h"
 
 #include <algorithm>
+#include <cmath>
 #include <random>
 
 #include "base/integers.h"
@@ -90,6 +91,23 @@ std::vector<std::int32_t> draw_experts(const RoutingSizes& sizes, std::string_vi
     }
   }
   return ids;
+}
+
+double expected_experts(const RoutingSizes& sizes, std::string_view skew) {
+  const auto experts = static_cast<double>(sizes.experts), top_k = static_cast<double>(sizes.top_k);
+  const auto tokens = static_cast<double>(sizes.tokens);
+  const auto evenly = [&](double among, double chosen) {
+    return among <= chosen ? among : among * (1 - std::pow(1 - chosen / among, tokens));
+  };
+  if (skew == "one") return 1 + evenly(experts - 1, top_k - 1);
+  if (skew != "zipf") return evenly(experts, top_k);
+  const std::vector<double> sums = routing_shares(sizes.experts, skew);
+  double expected = 0, before = 0;
+  for (const double sum : sums) {
+    expected += 1 - std::pow(1 - (sum - before) / sums.back(), tokens * top_k);
+    before = sum;
+  }
+  return std::max(expected, std::min(experts, top_k));
 }
 
 }  // namespace moetune

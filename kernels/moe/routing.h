@@ -44,4 +44,8 @@ RoutingPlan plan_routing(const RoutingSizes& sizes, std::span<const std::int32_t
 // (every token has expert 0). The same for the same arguments, on every machine.
 std::vector<std::int32_t> draw_experts(const RoutingSizes& sizes, std::string_view skew, std::uint64_t seed);
 
+// How many of the experts such a draw chooses, on average. Of "zipf" an estimate from below: a token's choices are
+// counted as if it could choose an expert twice.
+double expected_experts(const RoutingSizes& sizes, std::string_view skew);
+
 }  // namespace moetune

@@ -37,7 +37,11 @@ std::vector<Sample> samples() {
            {{"q", {4, 64}}, {"o", {4, 64}}, {"k", {2, 64}}, {"v", {2, 64}}, {"lse", {4}}}},
           {"router", "tokens=8,experts=32,top_k=4", "", {{"logits", {32}}}},
           {"moe_dispatch", "tokens=8,experts=32,top_k=4,hidden=256", "", {{"x", {256}}, {"rows", {256}}}},
-          {"moe_combine", "tokens=8,experts=32,top_k=4,hidden=256", "", {{"rows", {256}}, {"out", {256}}}}};
+          {"moe_combine", "tokens=8,experts=32,top_k=4,hidden=256", "", {{"rows", {256}}, {"out", {256}}}},
+          {"moe_experts",
+           "tokens=8,experts=8,top_k=2,hidden=64,intermediate=32",
+           "",
+           {{"x", {64}}, {"w_gate_up", {64, 64}}, {"w_down", {64, 32}}, {"out", {64}}}}};
 }
 
 // A family that was opened, and a call of it that succeeds.
@@ -97,18 +101,11 @@ class Decisions {
   }
 
   std::string text() {
-    static const char* const kUsual[] = {"decode_attention",
-                                         "prefill_attention",
-                                         "router",
-                                         "moe_dispatch",
-                                         "moe_combine",
-                                         kFamily,
-                                         "",
-                                         "layout=tokens_first",
-                                         "scale=0.5",
-                                         "decode_kernel",
-                                         "0123456789abcdef0123456789abcdef",
-                                         "/nonexistent/file"};
+    static const char* const kUsual[] = {
+        "decode_attention",    "prefill_attention", "router",        "moe_dispatch",
+        "moe_combine",         "moe_experts",       kFamily,         "",
+        "layout=tokens_first", "scale=0.5",         "decode_kernel", "0123456789abcdef0123456789abcdef",
+        "/nonexistent/file"};
     std::string text = kUsual[byte() % std::size(kUsual)];
     for (int i = byte() % 4; i > 0; --i) {
       const std::size_t at = byte() % (text.size() + 1);

@@ -44,6 +44,7 @@ constexpr const char* kPrompts = "batch=2,q_heads=8,kv_heads=2,seqlen_q=40,seqle
 constexpr const char* kManyPrompts = "batch=5,q_heads=32,kv_heads=8,seqlen_q=40,seqlen_kv=200,page=16";
 constexpr const char* kRouting = "tokens=300,experts=64,top_k=6,dtype=bf16";
 constexpr const char* kRows = "tokens=64,hidden=512,top_k=2,experts=16";
+constexpr const char* kExperts = "tokens=64,hidden=512,intermediate=256,top_k=2,experts=16";
 
 const std::vector<Operator>& operators() {
   static const std::vector<Operator> all = {
@@ -79,6 +80,7 @@ const std::vector<Operator>& operators() {
        [](const Config& config) { return config.is("schedule", "barrier") && config.number("warps") == 8; }},
       {"moe_dispatch", "moe_dispatch", kRows, false, [](const Config&) { return true; }},
       {"moe_combine", "moe_combine", kRows, false, [](const Config&) { return true; }},
+      {"moe_experts", "moe_experts", kExperts, false, [](const Config&) { return true; }},
   };
   return all;
 }

@@ -260,7 +260,7 @@ TEST_CASE("two configurations are one compile unit if they differ in launch para
 }
 
 TEST_CASE("as many experts as are published have a default and configurations on every architecture") {
-  for (const char* name : {"router", "moe_dispatch", "moe_combine"}) {
+  for (const char* name : {"router", "moe_dispatch", "moe_combine", "moe_experts"}) {
     const Kernel& kernel = find_kernel(name);
     const Space space = space_of(kernel);
     for (const char* experts : {"experts=1024,top_k=32", "experts=896,top_k=22", "experts=768,top_k=12"}) {

@@ -154,6 +154,7 @@ constexpr Typical kTypical[] = {
     {"prefill_attention", nullptr, "q_heads=8,kv_heads=2,seqlen_q=1024,seqlen_kv=1024,head_dim=64", 6},
     {"moe_dispatch", "deepseek-v3", "tokens=4096,out=e4m3", 3},
     {"moe_combine", "deepseek-v3", "tokens=4096", 3},
+    {"moe_experts", "qwen3-30b-a3b", "tokens=4096", 4},
 };
 
 // Two legal configurations that differ in one parameter and are launched alike, so that only their code can differ.

@@ -1,0 +1,152 @@
+// moe_experts: the experts' products of a mixture-of-experts layer, from a token's row to its output
+// (docs/moe_experts.md).
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/moe/moe_experts_family.h"
+#include "kernels/moe/moe_experts_plan.h"
+#include "kernels/moe/moe_kernel.h"
+
+namespace moetune {
+namespace {
+
+// Matrices of so many rows, `row` elements apart, of each of the experts; what lies between is poisoned.
+Buffer expert_matrices(const char* name, DType dtype, std::int64_t experts, std::int64_t rows,
+                       std::int64_t columns, std::int64_t row, std::int64_t expert) {
+  Buffer buffer{.name = name,
+                .dtype = dtype,
+                .elements = (experts - 1) * expert + (rows - 1) * row + columns,
+                .rotates = true};
+  buffer.fill = {.kind = Fill::Kind::normal, .scale = 1 / std::sqrt(static_cast<float>(columns))};
+  for (std::int64_t e = 0; e < experts; ++e) {
+    const std::int64_t begin = e * expert, last = begin + (rows - 1) * row + columns;
+    for (std::int64_t r = 0; row > columns && r + 1 < rows; ++r)
+      buffer.fill.poison.push_back({begin + r * row + columns, row - columns});
+    if (e + 1 < experts && last < begin + expert) buffer.fill.poison.push_back({last, begin + expert - last});
+  }
+  return buffer;
+}
+
+class MoeExperts final : public MoeKernel {
+ public:
+  MoeExperts()
+      : MoeKernel("moe_experts",
+                  "the experts' products: gate and up with SwiGLU, down, and the sum over a token's experts",
+                  {"hidden", "experts", "top_k", "intermediate", "dtype"},
+                  {{"x_row", "elements from a token's row of x to the next token's"},
+                   {"places", "places of sorted"},
+                   {"out_row", "elements from a token's row of the output to the next token's"},
+                   {"up_row", "elements from a row of w_gate_up to the next"},
+                   {"up_expert", "elements from an expert's w_gate_up to the next expert's"},
+                   {"down_row", "elements from a row of w_down to the next"},
+                   {"down_expert", "elements from an expert's w_down to the next expert's"}}) {}
+
+  const ProblemSchema& schema() const override { return moe_experts_schema(); }
+  const std::vector<Preset>& presets() const override {
+    static const std::vector<Preset> presets = moe_experts_presets();
+    return presets;
+  }
+  void check(const Problem& problem) const override { check_moe_experts(problem); }
+
+  Call default_call(const Problem& problem) const override {
+    const MoeExpertsShape shape(problem);
+    Call call = MoeKernel::default_call(problem);
+    call.integers[kExpertsOutRow] = call.integers[kExpertsUpRow] = shape.hidden;
+    call.integers[kExpertsUpExpert] = 2 * shape.intermediate * shape.hidden;
+    call.integers[kExpertsDownRow] = shape.intermediate;
+    call.integers[kExpertsDownExpert] = shape.intermediate * shape.hidden;
+    return call;
+  }
+
+  void check_call(const Problem& problem, const Call& call) const override {
+    check_moe_experts_call(MoeExpertsShape(problem), call);
+  }
+
+  std::unique_ptr<const FamilyInterface> family_interface(const Problem& problem) const override {
+    return moe_experts_family(MoeExpertsShape(problem));
+  }
+
+  std::vector<Buffer> buffers(const Problem& problem, const Call& call, std::uint64_t seed) const override {
+    const MoeExpertsShape shape(problem);
+    const auto& of = call.integers;
+    const std::int64_t places = of[kMoePlaces];
+    RoutingPlan routing = shape.routing(places, seed);
+    Buffer x{.name = "x",
+             .dtype = shape.dtype,
+             .elements = (shape.tokens - 1) * of[kMoeRow] + shape.hidden,
+             .rotates = true,
+             .fresh = true};
+    x.fill.kind = Fill::Kind::normal;
+    for (std::int64_t token = 0; token + 1 < shape.tokens && of[kMoeRow] > shape.hidden; ++token)
+      x.fill.poison.push_back({token * of[kMoeRow] + shape.hidden, of[kMoeRow] - shape.hidden});
+    Buffer sorted{.name = "sorted", .dtype = DType::i32, .elements = places, .fresh = true};
+    sorted.fill = {.kind = Fill::Kind::integers, .integers = std::move(routing.sorted)};
+    // In another order the same places belong to other experts, as in a model's next layer or step.
+    Buffer offsets{.name = "offsets",
+                   .dtype = DType::i32,
+                   .elements = shape.experts() + 1,
+                   .fresh = true,
+                   .sequences = shape.experts(),
+                   .offsets = true};
+    offsets.fill = {.kind = Fill::Kind::integers, .integers = std::move(routing.offsets)};
+    Buffer inverse{.name = "inverse", .dtype = DType::i32, .elements = shape.slots()};
+    inverse.fill = {.kind = Fill::Kind::integers, .integers = std::move(routing.inverse)};
+    Buffer weights{.name = "weights", .elements = shape.slots()};
+    const float share = 1 / static_cast<float>(shape.top_k);
+    weights.fill = {.kind = Fill::Kind::columns, .scale = share / 4, .shifts = {share}};
+    Buffer out{.name = "out",
+               .dtype = shape.dtype,
+               .elements = (shape.tokens - 1) * of[kExpertsOutRow] + shape.hidden,
+               .role = Role::output};
+    out.check = OutputCheck::within({.dissimilarity = 1e-4, .baseline_factor = 2.0});
+    return {std::move(x),
+            std::move(sorted),
+            std::move(offsets),
+            std::move(inverse),
+            std::move(weights),
+            expert_matrices("w_gate_up", shape.dtype, shape.experts(), 2 * shape.intermediate, shape.hidden,
+                            of[kExpertsUpRow], of[kExpertsUpExpert]),
+            expert_matrices("w_down", shape.dtype, shape.experts(), shape.hidden, shape.intermediate,
+                            of[kExpertsDownRow], of[kExpertsDownExpert]),
+            std::move(out)};
+  }
+
+  std::unique_ptr<const Launcher> launcher(const Config& config, const Problem& problem,
+                                           const DeviceLimits& limits) const override {
+    return moe_experts_launcher(config, MoeExpertsShape(problem), limits);
+  }
+
+  Plan reference(Reference which, const Problem& problem, const Call& call,
+                 const DeviceLimits&) const override {
+    return moe_experts_reference_plan(which, MoeExpertsShape(problem), call);
+  }
+
+  HostTensors reference_on_cpu(const Problem& problem, const Call& call,
+                               const HostTensors& inputs) const override {
+    return experts_on_cpu(MoeExpertsShape(problem), call, inputs);
+  }
+
+  // Weights of the experts that the routing is expected to choose; what lies between the launches stays in L2, or need
+  // not be there.
+  Cost cost(const Problem& problem) const override {
+    const MoeExpertsShape shape(problem);
+    const auto hidden = static_cast<double>(shape.hidden), tokens = static_cast<double>(shape.tokens);
+    const auto slots =
+        static_cast<double>(std::min(shape.slots(), shape.experts() * shape.sizes.slots_of_expert()));
+    const double matrices = 3 * hidden * static_cast<double>(shape.intermediate);
+    Cost cost{.read_bytes = 2 * (tokens * hidden + expected_experts(shape.sizes, shape.skew) * matrices) +
+                            12 * static_cast<double>(shape.slots()),
+              .written_bytes = 2 * tokens * hidden};
+    (shape.dtype == DType::bf16 ? cost.flops.bf16 : cost.flops.fp16) = 2 * slots * matrices;
+    return cost;
+  }
+};
+
+}  // namespace
+
+const Kernel& moe_experts() {
+  static const MoeExperts kernel;
+  return kernel;
+}
+
+}  // namespace moetune

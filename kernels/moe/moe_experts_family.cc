@@ -1,0 +1,87 @@
+#include "kernels/moe/moe_experts_family.h"
+
+#include "kernels/moe/tokens_family.h"
+
+namespace moetune {
+namespace {
+
+// The order is part of the C interface (include/moetune_kernels.h).
+enum ExpertsSlot {
+  kExpertsX,
+  kExpertsSorted,
+  kExpertsOffsets,
+  kExpertsInverse,
+  kExpertsWeights,
+  kExpertsGateUp,
+  kExpertsDown,
+  kExpertsOut
+};
+
+class MoeExpertsFamily final : public TokensFamily {
+ public:
+  explicit MoeExpertsFamily(const MoeExpertsShape& shape)
+      : TokensFamily("moe_experts", check_moe_experts,
+                     {{"x", shape.dtype, Role::input, true, 16},
+                      {"sorted", DType::i32, Role::input, true, 4},
+                      {"offsets", DType::i32, Role::input, true, 4},
+                      {"inverse", DType::i32, Role::input, true, 4},
+                      {"weights", DType::f32, Role::input, true, 4},
+                      {"w_gate_up", shape.dtype, Role::input, true, 16},
+                      {"w_down", shape.dtype, Role::input, true, 16},
+                      {"out", shape.dtype, Role::output, true, 16}}),
+        shape_(shape) {}
+
+  void check_call(const Extents&, const Call& call) const override { check_moe_experts_call(shape_, call); }
+
+  void bind(std::span<const TensorView* const> tensors, std::string_view options, Extents& extents,
+            Call& call) const override {
+    if (!options.empty()) refuse("unknown option '" + std::string(options) + "'; there are none");
+    const TensorView& x = matrix(tensors, kExpertsX, "tokens", shape_.hidden);
+    const TensorView& out = matrix(tensors, kExpertsOut, "tokens", shape_.hidden);
+    const TensorView& sorted = require_tensor(this->tensors(), tensors, kExpertsSorted);
+    if (sorted.shape.size() != 1) refuse("tensor 'sorted' must be [places]");
+    const std::int64_t tokens = x.shape[0], places = sorted.shape[0];
+    check({tokens});
+    if (out.shape[0] != tokens)
+      refuse("tensor 'out' has " + std::to_string(out.shape[0]) + " rows; it must have " +
+             std::to_string(tokens));
+    Call made;
+    made.integers[kMoeRow] = tokens > 1 ? x.strides[0] : shape_.hidden;
+    made.integers[kMoePlaces] = places;
+    made.integers[kExpertsOutRow] = tokens > 1 ? out.strides[0] : shape_.hidden;
+    bind_matrices(tensors, kExpertsGateUp, 2 * shape_.intermediate, shape_.hidden, made, kExpertsUpRow);
+    bind_matrices(tensors, kExpertsDown, shape_.hidden, shape_.intermediate, made, kExpertsDownRow);
+    check_moe_experts_call(shape_, made);
+    require(tensors, kExpertsSorted, places);
+    require(tensors, kExpertsOffsets, shape_.experts() + 1);
+    require(tensors, kExpertsInverse, tokens * shape_.top_k);
+    require(tensors, kExpertsWeights, tokens * shape_.top_k);
+    extents = {tokens};
+    call = made;
+  }
+
+ private:
+  // Weights [experts, rows, columns], whose strides are `field` of the call and the next.
+  void bind_matrices(std::span<const TensorView* const> tensors, std::size_t slot, std::int64_t rows,
+                     std::int64_t columns, Call& call, std::size_t field) const {
+    const TensorView& all = require_tensor(this->tensors(), tensors, slot);
+    const bool fits = all.shape.size() == 3 && all.shape[0] == shape_.experts() && all.shape[1] == rows &&
+                      all.shape[2] == columns && all.strides[2] == 1;
+    if (!fits)
+      refuse("tensor '" + this->tensors()[slot].name.text() + "' must be [" +
+             std::to_string(shape_.experts()) + ", " + std::to_string(rows) + ", " + std::to_string(columns) +
+             "], the values of a row side by side");
+    call.integers[field] = all.strides[1];
+    call.integers[field + 1] = all.strides[0];
+  }
+
+  MoeExpertsShape shape_;
+};
+
+}  // namespace
+
+std::unique_ptr<const FamilyInterface> moe_experts_family(const MoeExpertsShape& shape) {
+  return std::make_unique<MoeExpertsFamily>(shape);
+}
+
+}  // namespace moetune

@@ -1,0 +1,55 @@
+// The two grouped products of a configuration: sizes, stages in shared memory, and what both bodies are given.
+//
+// Rows and weights come to shared memory in chunks of 64 values of K: rows of 128 bytes, in the 128-byte swizzle.
+//
+// Macros beside those of shape.cuh: ROWS and UP_COLUMNS or DOWN_COLUMNS (of a tile), DEPTH (values of K in a stage),
+// UP_STAGES, DOWN_STAGES, WARPS (that multiply), RESIDENTS (blocks of an SM), STREAM (1: weights that one tile of rows
+// reads leave L2 first), SHARED_UP and SHARED_DOWN (bytes, as the plan computes them).
+#pragma once
+
+#include "templates/moe_experts/shape.cuh"
+
+constexpr int kRows = ROWS, kChunkValues = 64, kChunkRowBytes = 128, kChunks = DEPTH / kChunkValues;
+static_assert(DEPTH % kChunkValues == 0 && kRows % 16 == 0, "whole chunks, and strips of 16 rows");
+
+// between[place] = gate(x) * up(x) of the place's token.
+struct Up {
+  static constexpr bool kGathers = true;  // rows lie wherever their tokens do
+  static constexpr int kMatrices = 2;     // gate and up: columns n and n + INTERMEDIATE of the weights
+  static constexpr int kColumns = UP_COLUMNS, kStages = UP_STAGES, kDepth = kHidden, kWidth = kIntermediate;
+  static constexpr int kSharedBytes = SHARED_UP;
+};
+
+// products[place] = down(between[place]).
+struct Down {
+  static constexpr bool kGathers = false;
+  static constexpr int kMatrices = 1;
+  static constexpr int kColumns = DOWN_COLUMNS, kStages = DOWN_STAGES, kDepth = kIntermediate,
+                       kWidth = kHidden;
+  static constexpr int kSharedBytes = SHARED_DOWN;
+};
+
+// Shared memory: stages of rows and then weights, barriers, and the list of tiles.
+template <typename Product>
+struct Stages {
+  static constexpr int kRowChunkBytes = kRows * kChunkRowBytes;
+  static constexpr int kWeightChunkBytes = Product::kMatrices * Product::kColumns * kChunkRowBytes;
+  static constexpr int kWeightsOffset = kChunks * kRowChunkBytes;
+  static constexpr int kBytes = kWeightsOffset + kChunks * kWeightChunkBytes;
+  static constexpr int kSteps = ceil_div(Product::kDepth, DEPTH);  // of K
+  static constexpr int kColumnTiles = ceil_div(Product::kWidth, Product::kColumns);
+  static constexpr bool kWholeSteps = Product::kDepth % DEPTH == 0;
+  static constexpr int kBarriersOffset = Product::kStages * kBytes, kTilesOffset = kBarriersOffset + 128;
+  static_assert(kBytes % 1024 == 0 && Product::kStages >= 2 && Product::kStages <= 8, "stages");
+};
+
+// Device memory that a product reads and writes. Strides count elements.
+struct Operands {
+  const Element* rows;  // x or `between`
+  i64 row_stride;
+  const int* sorted;       // [places]: slots
+  const Element* weights;  // [experts, kMatrices * kWidth, kDepth]
+  i64 weight_row, weight_expert;
+  Element* out;  // [places, kWidth]
+  int tokens;
+};

@@ -1,0 +1,66 @@
+// Rows of a product on their way to memory. Lanes hold sums as mma.sync m16n8 leaves them, and as wgmma does: of strip
+// row lane / 4, and of the one 8 below, columns 2 * (lane % 4) and the next of every 8.
+#pragma once
+
+#include "templates/moe_experts/product.cuh"
+
+// Lane c of each four gets, of the words of all four, those at index c, in the order of lanes.
+__device__ __forceinline__ void exchange_in_quad(u32 (&words)[4]) {
+  const bool odd = threadIdx.x & 1, upper = threadIdx.x & 2;
+  const auto swap = [](u32& low, u32& high, bool gives_low, int distance) {
+    const u32 got = __shfl_xor_sync(kWholeWarp, gives_low ? low : high, distance);
+    low = gives_low ? got : low;
+    high = gives_low ? high : got;
+  };
+  swap(words[0], words[1], odd, 1);
+  swap(words[2], words[3], odd, 1);
+  swap(words[0], words[2], upper, 2);
+  swap(words[1], words[3], upper, 2);
+}
+
+// Stores a row's 8 * kBlocks columns from `to` on, of which `columns` exist. All lanes of a warp call it, four of which
+// have a row: words[j] are this lane's two columns of block j.
+template <int kBlocks>
+__device__ __forceinline__ void store_row(Element* to, const u32 (&words)[kBlocks], int columns,
+                                          bool is_row) {
+  const int quad = threadIdx.x % 4;
+  if constexpr (kBlocks % 4 == 0) {
+#pragma unroll
+    for (int j = 0; j < kBlocks; j += 4) {
+      u32 four[4] = {words[j], words[j + 1], words[j + 2], words[j + 3]};
+      exchange_in_quad(four);
+      const int column = 8 * (j + quad);
+      if (is_row && column < columns)
+        *reinterpret_cast<uint4*>(to + column) = make_uint4(four[0], four[1], four[2], four[3]);
+    }
+  } else {
+#pragma unroll
+    for (int j = 0; j < kBlocks; ++j) {
+      if (is_row && 8 * j < columns) *reinterpret_cast<u32*>(to + 8 * j + 2 * quad) = words[j];
+    }
+  }
+}
+
+// Stores a strip of 16 rows: `first_row` of the tile, columns from `first_column` of the weights on. With two matrices
+// the sums of gate come before those of up.
+template <typename Product, int kBlocks>
+__device__ __forceinline__ void store_strip(const float (*sums)[4], Element* out, int place, int rows,
+                                            int first_row, int first_column) {
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int row = first_row + static_cast<int>(threadIdx.x) % kWarpSize / 4 + 8 * half;
+    u32 words[kBlocks];
+#pragma unroll
+    for (int j = 0; j < kBlocks; ++j) {
+      const float low = sums[j][2 * half], high = sums[j][2 * half + 1];
+      if constexpr (Product::kMatrices == 2) {
+        const float* const up = sums[kBlocks + j] + 2 * half;
+        words[j] = Element::pack(gated(low, up[0]), gated(high, up[1]));
+      } else {
+        words[j] = Element::pack(low, high);
+      }
+    }
+    store_row<kBlocks>(out + static_cast<i64>(place + row) * Product::kWidth + first_column, words,
+                       Product::kWidth - first_column, row < rows);
+  }
+}
