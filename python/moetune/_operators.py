@@ -86,6 +86,10 @@ def _sums(rows: torch.Tensor, inverse: torch.Tensor, *_: Any) -> torch.Tensor:
     return rows.new_empty((inverse.shape[0], rows.shape[1]), dtype=torch.bfloat16)
 
 
+def _like_x(x: torch.Tensor, *_: Any) -> torch.Tensor:
+    return x.new_empty(x.shape)
+
+
 class _Overload(NamedTuple):
     number: int  # the library's
     schema: str
@@ -104,6 +108,7 @@ _MAKES: dict[str, Callable[..., Any]] = {
     "moe_dispatch": _rows,
     "moe_dispatch_e4m3": _rows_and_scales,
     "moe_combine": _sums,
+    "moe_experts": _like_x,
 }
 
 

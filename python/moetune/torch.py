@@ -6,6 +6,7 @@
     ids, weights, counts, offsets, sorted, inverse, block_experts = torch.ops.moetune.route(logits, top_k)
     rows = torch.ops.moetune.moe_dispatch(x, sorted, inverse)
     out = torch.ops.moetune.moe_combine(experts(rows), inverse, weights)
+    out = torch.ops.moetune.moe_experts(x, sorted, offsets, inverse, weights, w_gate_up, w_down)  # all of the layer
 
 route_weights gives ids and weights alone, moe_dispatch_e4m3 rows in e4m3 and their scales. route_rows, route_ends and
 route_masked are route for other grouped GEMMs, route_ranks is what a dispatch to other GPUs takes. They work eagerly,
@@ -30,8 +31,8 @@ from moetune import _operators
 from moetune._serving import prepare, runtime, use
 
 __all__ = ["EndRouting", "MaskedRouting", "RankRouting", "Routing", "RowRouting", "decode_attention", "moe_combine",
-           "moe_dispatch", "moe_dispatch_e4m3", "prefill_attention", "prepare", "route", "route_ends", "route_masked",
-           "route_ranks", "route_rows", "route_weights", "runtime", "use"]
+           "moe_dispatch", "moe_dispatch_e4m3", "moe_experts", "prefill_attention", "prepare", "route", "route_ends",
+           "route_masked", "route_ranks", "route_rows", "route_weights", "runtime", "use"]
 
 
 class Routing(NamedTuple):
@@ -270,4 +271,21 @@ def moe_combine(rows: torch.Tensor, inverse: torch.Tensor, weights: torch.Tensor
         made: torch.Tensor = _call(operator.default, rows, inverse, weights)
         return made
     _call(operator.out, rows, inverse, weights, out=out)
+    return out
+
+
+def moe_experts(x: torch.Tensor, sorted: torch.Tensor, offsets: torch.Tensor, inverse: torch.Tensor,
+                weights: torch.Tensor, w_gate_up: torch.Tensor, w_down: torch.Tensor, *,
+                out: Optional[torch.Tensor] = None) -> torch.Tensor:
+    """[tokens, hidden] like x: the sum over a token's experts of weight * down(silu(gate(x)) * up(x)).
+
+    x bf16 or fp16; sorted, offsets, inverse and weights as route returns them; w_gate_up [experts, 2 * intermediate,
+    hidden], the rows of gate before those of up; w_down [experts, hidden, intermediate].
+    """
+    operator = torch.ops.moetune.moe_experts
+    given = x, sorted, offsets, inverse, weights, w_gate_up, w_down
+    if out is None:
+        made: torch.Tensor = _call(operator.default, *given)
+        return made
+    _call(operator.out, *given, out=out)
     return out

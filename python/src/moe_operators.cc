@@ -102,6 +102,70 @@ class CombineOperator final : public TokensOperator {
   }
 };
 
+struct ExpertsFacts {
+  int64_t hidden, intermediate, experts, top_k, is_bf16;
+};
+
+class ExpertsOperator final : public TokensOperator {
+ public:
+  const char* name() const override { return "moe_experts"; }
+  const char* kernel() const override { return "moe_experts"; }
+  size_t tensor_count() const override { return MOETUNE_MOE_EXPERTS_OUT + 1; }
+  int tokens_slot() const override { return MOETUNE_MOE_EXPERTS_X; }
+
+  FamilyKey key(const Given& given) const override {
+    const DLTensor& x = matrix(given, MOETUNE_MOE_EXPERTS_X, "x", "[tokens, hidden]");
+    const DLTensor& inverse = matrix(given, MOETUNE_MOE_EXPERTS_INVERSE, "inverse", "[tokens, top_k]");
+    const DLTensor& sorted = tensor(given, MOETUNE_MOE_EXPERTS_SORTED, "sorted");
+    const DLTensor& down = tensor(given, MOETUNE_MOE_EXPERTS_W_DOWN, "w_down");
+    if (sorted.ndim != 1)
+      refuse("'sorted' has " + std::to_string(sorted.ndim) + " dimensions; it must be [places]");
+    if (down.ndim != 3)
+      refuse("'w_down' has " + std::to_string(down.ndim) +
+             " dimensions; it must be [experts, hidden, intermediate]");
+    const DLDataType type = x.dtype;
+    if (number_of(type) != number_of(kBf16) && number_of(type) != number_of(kF16))
+      refuse("'x' is " + type_text(type) + "; it must be bf16 or fp16");
+    require_side_by_side(x, "x");
+    const int64_t tokens = x.shape[0], hidden = x.shape[1], experts = down.shape[0], top_k = inverse.shape[1],
+                  intermediate = down.shape[2];
+    require(given, {MOETUNE_MOE_EXPERTS_SORTED, "sorted", kI32, 1, {sorted.shape[0]}});
+    require(given, {MOETUNE_MOE_EXPERTS_OFFSETS, "offsets", kI32, 1, {experts + 1}});
+    require(given, {MOETUNE_MOE_EXPERTS_INVERSE, "inverse", kI32, 2, {tokens, top_k}});
+    require(given, {MOETUNE_MOE_EXPERTS_WEIGHTS, "weights", kF32, 2, {tokens, top_k}});
+    require(given,
+            {MOETUNE_MOE_EXPERTS_W_GATE_UP, "w_gate_up", type, 3, {experts, 2 * intermediate, hidden}, true});
+    require(given, {MOETUNE_MOE_EXPERTS_W_DOWN, "w_down", type, 3, {experts, hidden, intermediate}, true});
+    FamilyKey key{.of = this, .device = x.device.device_id};
+    key.set(ExpertsFacts{.hidden = hidden,
+                         .intermediate = intermediate,
+                         .experts = experts,
+                         .top_k = top_k,
+                         .is_bf16 = number_of(type) == number_of(kBf16)});
+    check_outputs(given, key);
+    return key;
+  }
+
+  std::string specialization(const FamilyKey& key) const override {
+    const auto facts = key.as<ExpertsFacts>();
+    return "hidden=" + std::to_string(facts.hidden) + pair("experts", facts.experts) +
+           pair("top_k", facts.top_k) + pair("intermediate", facts.intermediate) +
+           ",dtype=" + (facts.is_bf16 != 0 ? "bf16" : "fp16");
+  }
+
+  TensorShapes outputs(const Given& given, const FamilyKey& key) const override {
+    const auto facts = key.as<ExpertsFacts>();
+    TensorShapes made;
+    made.add({MOETUNE_MOE_EXPERTS_OUT,
+              "out",
+              facts.is_bf16 != 0 ? kBf16 : kF16,
+              2,
+              {given.tensors[MOETUNE_MOE_EXPERTS_X]->shape[0], facts.hidden},
+              true});
+    return made;
+  }
+};
+
 }  // namespace
 
 const Operator& dispatch_operator() {
@@ -116,6 +180,11 @@ const Operator& dispatch_e4m3_operator() {
 
 const Operator& combine_operator() {
   static const CombineOperator made;
+  return made;
+}
+
+const Operator& experts_operator() {
+  static const ExpertsOperator made;
   return made;
 }
 

@@ -46,5 +46,6 @@ const Operator& route_operator(Routed routed);
 const Operator& dispatch_operator();
 const Operator& dispatch_e4m3_operator();  // with scales
 const Operator& combine_operator();
+const Operator& experts_operator();
 
 }  // namespace moetune::python

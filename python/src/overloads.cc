@@ -121,6 +121,17 @@ std::vector<Schemas> move_schemas() {
             {"weights", kTensor, MOETUNE_MOE_COMBINE_WEIGHTS}},
            {{"out", kTensor, MOETUNE_MOE_COMBINE_OUT}},
            {},
+           {}},
+          {experts_operator(),
+           {{"x", kTensor, MOETUNE_MOE_EXPERTS_X},
+            {"sorted", kTensor, MOETUNE_MOE_EXPERTS_SORTED},
+            {"offsets", kTensor, MOETUNE_MOE_EXPERTS_OFFSETS},
+            {"inverse", kTensor, MOETUNE_MOE_EXPERTS_INVERSE},
+            {"weights", kTensor, MOETUNE_MOE_EXPERTS_WEIGHTS},
+            {"w_gate_up", kTensor, MOETUNE_MOE_EXPERTS_W_GATE_UP},
+            {"w_down", kTensor, MOETUNE_MOE_EXPERTS_W_DOWN}},
+           {{"out", kTensor, MOETUNE_MOE_EXPERTS_OUT}},
+           {},
            {}}};
 }
 

@@ -97,7 +97,10 @@ void attend_new_tokens(const Kernel& kernel, const Parameters& parameters);
 bool has_reference(const std::string& name);
 std::size_t reference_parameters(const std::string& name);
 void run_reference(const Kernel& kernel, const Parameters& parameters);
-// Of the image of such a kernel's module, "moetune fake cubin of experts=8,top_k=2\n"; "" for others.
+// moe_experts as its mma body is launched; 0 for names of no such launch.
+std::size_t experts_parameters(const std::string& name);
+void run_experts(const Kernel& kernel, const Parameters& parameters);
+// Of the image of such kernels' modules, "moetune fake cubin of experts=8,top_k=2\n"; "" for others.
 std::string specialization_of(const char* image);
 
 // The candidates that copy integers, or add to a buffer that they also read: see README.md.

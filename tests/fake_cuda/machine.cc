@@ -83,6 +83,7 @@ Kernel Kernel::named(const std::string& entry) {
   if (known != kParameters.end()) kernel.parameters = known->second;
   if (kernel.base == "prefill_attention") kernel.parameters = prefill_parameters("");
   if (has_reference(kernel.base)) kernel.parameters = reference_parameters(kernel.base);
+  if (const std::size_t count = experts_parameters(kernel.base); count > 0) kernel.parameters = count;
   return kernel;
 }
 
@@ -132,6 +133,8 @@ void Machine::run(const Kernel& kernel, const Parameters& parameters, const Grid
     attend_new_tokens(kernel, parameters);
   } else if (has_reference(kernel.base)) {
     run_reference(kernel, parameters);
+  } else if (experts_parameters(kernel.base) > 0) {
+    run_experts(kernel, parameters);
   } else if (kernel.base == "router_place" || kernel.base.ends_with("_attention_combine")) {
     clock_us += 10;  // the first launch has done it all
   } else if (kernel.base.starts_with("decode_kernel")) {

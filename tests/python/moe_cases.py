@@ -1,4 +1,4 @@
-"""Calls of route, moe_dispatch and moe_combine, and what they should return."""
+"""Calls of route, moe_dispatch, moe_combine and moe_experts, and what they should return."""
 
 import functools
 from typing import Any, Callable, TypeVar
@@ -88,3 +88,23 @@ class Rows:
 
     def combined(self) -> Any:
         return plain.combined(self.rows, self.inverse, self.weights)
+
+
+class Experts(Rows):
+    """The same routing, and weights of the experts."""
+
+    def __init__(self, tokens: int = 64, intermediate: int = 40) -> None:
+        super().__init__(tokens)
+        generator = torch.Generator().manual_seed(6)
+        self.offsets = Case(tokens).right()[3].to(DEVICE)
+
+        def normal(*shape: int) -> Any:
+            return (torch.randn(*shape, generator=generator) / shape[-1] ** 0.5).bfloat16().to(DEVICE)
+
+        self.gate_up, self.down = normal(16, 2 * intermediate, HIDDEN), normal(16, HIDDEN, intermediate)
+
+    def arguments(self) -> tuple[Any, ...]:
+        return self.x, self.sorted, self.offsets, self.inverse, self.weights, self.gate_up, self.down
+
+    def right(self) -> Any:
+        return plain.experts_of(*self.arguments())

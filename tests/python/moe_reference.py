@@ -1,4 +1,4 @@
-"""route, moe_dispatch and moe_combine in plain PyTorch, and inputs for them."""
+"""route, moe_dispatch, moe_combine and moe_experts in plain PyTorch, and inputs for them."""
 
 from typing import Any, Optional
 
@@ -70,6 +70,16 @@ def combined(rows: Any, inverse: Any, weights: Any) -> Any:
     """In float32."""
     kept = torch.where(inverse >= 0, weights, torch.zeros_like(weights))
     return (rows[inverse.clamp(min=0).long()].float() * kept[..., None]).sum(1)
+
+
+def experts_of(x: Any, sorted_: Any, offsets: Any, inverse: Any, weights: Any, gate_up: Any, down: Any) -> Any:
+    """What moe_experts returns, in float32."""
+    rows = dispatched(x, sorted_, inverse.shape[1]).float()
+    products = torch.zeros_like(rows)
+    for expert, (begin, end) in enumerate(zip(offsets.tolist(), offsets.tolist()[1:])):
+        gate, up = (rows[begin:end] @ gate_up[expert].float().T).chunk(2, dim=-1)
+        products[begin:end] = (torch.nn.functional.silu(gate) * up) @ down[expert].float().T
+    return combined(products, inverse, weights)
 
 
 def row_experts_of(counts: Any, offsets: Any, places: int) -> Any:

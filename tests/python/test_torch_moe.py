@@ -1,4 +1,4 @@
-"""moe_dispatch and moe_combine of moetune.torch, and all its MoE operators under torch.compile and in graphs."""
+"""The MoE operators of moetune.torch behind the router, and all its MoE operators under torch.compile and in graphs."""
 
 import contextlib
 import io
@@ -8,7 +8,7 @@ import runpy
 import unittest
 from typing import Any
 
-from moe_cases import HIDDEN, Case, Rows, if_tuned
+from moe_cases import HIDDEN, Case, Experts, Rows, if_tuned
 from torch_support import DEVICE, NO_GPU, REASON, VERBOSITY, backends, largest_error, why_no_inductor
 
 if not REASON:
@@ -61,6 +61,30 @@ class RowsTest(unittest.TestCase):
             self.assertFalse(wide[:, :HIDDEN].any())
 
     @if_tuned
+    def test_experts(self) -> None:
+        for tokens in (64, 50):
+            inputs = Experts(tokens)
+            made = operators.moe_experts(*inputs.arguments())
+            self.assertEqual((made.shape, made.dtype), ((tokens, HIDDEN), torch.bfloat16))
+            self.assertLess(largest_error(made, inputs.right()), 0.02)
+            wide = torch.zeros(tokens, 2 * HIDDEN, dtype=torch.bfloat16, device=DEVICE)
+            operators.moe_experts(*inputs.arguments(), out=wide[:, HIDDEN:])
+            self.assertTrue(torch.equal(wide[:, HIDDEN:], made))
+            self.assertFalse(wide[:, :HIDDEN].any())
+
+    @if_tuned
+    def test_experts_whose_rows_lie_apart(self) -> None:
+        inputs = Experts()
+        right = operators.moe_experts(*inputs.arguments())
+        for name in ("x", "gate_up", "down"):
+            tensor = getattr(inputs, name)
+            wide = torch.full((*tensor.shape[:-1], tensor.shape[-1] + 8), float("nan"), dtype=tensor.dtype,
+                              device=DEVICE)
+            wide[..., :-8] = tensor
+            setattr(inputs, name, wide[..., :-8])
+        self.assertTrue(torch.equal(operators.moe_experts(*inputs.arguments()), right))
+
+    @if_tuned
     def test_there_and_back(self) -> None:
         case, inputs = Case(), Rows()
         routing = operators.route(case.logits, 2)
@@ -81,6 +105,9 @@ class RowsTest(unittest.TestCase):
         sorted_, inverse = (torch.empty(*shape, dtype=torch.int32, device=DEVICE) for shape in ((0,), (0, 2)))
         self.assertEqual(operators.moe_dispatch(x, sorted_, inverse).shape, (0, HIDDEN))
         self.assertEqual(operators.moe_combine(x, inverse, inverse.float()).shape, (0, HIDDEN))
+        experts = Experts()
+        given = x, sorted_, experts.offsets, inverse, inverse.float(), experts.gate_up, experts.down
+        self.assertEqual(operators.moe_experts(*given).shape, (0, HIDDEN))
         self.assertEqual(operators.moe_dispatch_e4m3(x, sorted_, inverse)[1].shape, (0, 2))
         places = torch.full((128,), -1, dtype=torch.int32, device=DEVICE)  # such as route_masked makes on an idle rank
         rows = operators.moe_dispatch(x, places, inverse)
@@ -120,6 +147,8 @@ class CompiledTest(unittest.TestCase):
                 (ops.moe_dispatch.default, moved, {}),
                 (ops.moe_dispatch.out, moved, {"rows": inputs.dispatched()}),
                 (ops.moe_dispatch_e4m3.default, moved, {"scale_layout": "column"}),
+                (ops.moe_experts.default, Experts().arguments(), {}),
+                (ops.moe_experts.out, Experts().arguments(), {"out": torch.empty_like(inputs.x)}),
                 (ops.moe_combine.default, summed, {}),
                 (ops.moe_combine.out, summed, {"out": torch.empty_like(inputs.x)})):
             with self.subTest(overload=str(overload)):

@@ -9,7 +9,7 @@ import unittest
 from typing import Any, Callable, Iterator
 
 import moetune
-from moe_cases import Case, Rows, if_tuned
+from moe_cases import Case, Experts, Rows, if_tuned
 from test_torch import SCALE, Inputs
 from test_torch_prefill import Sequences
 from torch_support import DEVICE, REASON, VERBOSITY, backends
@@ -40,6 +40,8 @@ calls = {
     "moe_dispatch": lambda: operators.moe_dispatch(row, ints, ints[:, None]),
     "moe_dispatch_e4m3": lambda: operators.moe_dispatch_e4m3(row, ints, ints[:, None]),
     "moe_combine": lambda: operators.moe_combine(row, ints[:, None], ints[:, None].float()),
+    "moe_experts": lambda: operators.moe_experts(row, ints, ints, ints[:, None], row[:, :1].float(), row[None],
+                                                 row[None]),
     "route.out": lambda: operators.route_weights(row, 2, out=(ints, row)),
 }
 shown = {}
@@ -129,8 +131,8 @@ def bad_routes() -> Iterator[tuple[str, Call]]:
 
 
 def bad_moves() -> Iterator[tuple[str, Call]]:
-    """Likewise of moe_dispatch, moe_dispatch_e4m3 and moe_combine."""
-    rows = Rows()
+    """Likewise of moe_dispatch, moe_dispatch_e4m3, moe_combine and moe_experts."""
+    rows, right = Rows(), Experts().arguments()
 
     def dispatch(x: Any = rows.x, sorted: Any = rows.sorted, inverse: Any = rows.inverse, **options: Any) -> Call:
         overload = ops.moe_dispatch.out if "rows" in options else ops.moe_dispatch.default
@@ -139,6 +141,21 @@ def bad_moves() -> Iterator[tuple[str, Call]]:
     def combine(inverse: Any = rows.inverse, weights: Any = rows.weights, **options: Any) -> Call:
         return (ops.moe_combine.out if options else ops.moe_combine.default), (rows.rows, inverse, weights), options
 
+    def experts(place: int, replaced: Any, **options: Any) -> Call:
+        given = (*right[:place], replaced, *right[place + 1:])
+        return (ops.moe_experts.out if options else ops.moe_experts.default), given, options
+
+    yield "moe_experts: 'x' is fp32; it must be bf16 or fp16", experts(0, right[0].float())
+    yield "moe_experts: 'sorted' has 2 dimensions; it must be .places.", experts(1, right[1][None])
+    yield "moe_experts: 'offsets' is .16.; it must be .17.", experts(2, right[2][1:])
+    yield "moe_experts: 'inverse' is .63, 2.; it must be .64, 2.", experts(3, right[3][:63])
+    yield "moe_experts: 'weights' is bf16; it must be fp32", experts(4, right[4].bfloat16())
+    yield "moe_experts: 'w_gate_up' is .16, 79, 256.; it must be .16, 80, 256.", experts(5, right[5][:, 1:])
+    yield "moe_experts: 'w_gate_up' is fp16; it must be bf16", experts(5, right[5].half())
+    yield "moe_experts: 'w_down' has 2 dimensions", experts(6, right[6][0])
+    yield "moe_experts: the elements of the last dimension of 'w_down' must lie side by side", experts(
+        6, right[6].transpose(1, 2).contiguous().transpose(1, 2))
+    yield "moe_experts: 'out' is .63, 256.; it must be .64, 256.", experts(0, right[0], out=right[0][:63])
     yield "moe_dispatch: 'x' has 1 dimensions", dispatch(rows.x[0])
     yield "moe_dispatch: 'x' is fp32; it must be bf16", dispatch(rows.x.float())
     yield "dispatch: the elements of the last dimension of 'x' must lie side by side", dispatch(rows.x.T.contiguous().T)
@@ -258,6 +275,8 @@ class ArgumentsTest(unittest.TestCase):
              lambda: operators.moe_dispatch(rows.x[:, :128], *moved)),
             (search + "moe_dispatch --problem tokens=64,hidden=256,top_k=2,out=e4m3,scale=token,scale_layout=row,"
              "padding=none$", lambda: operators.moe_dispatch_e4m3(rows.x, *moved, scale="token", padding="none")),
+            (search + "moe_experts --problem tokens=64,hidden=256,experts=16,top_k=2,intermediate=48,dtype=bf16$",
+             lambda: operators.moe_experts(*Experts(intermediate=48).arguments())),
             (search + "moe_combine --problem tokens=64,hidden=128,top_k=2$",
              lambda: operators.moe_combine(rows.rows[:, :128].contiguous(), rows.inverse, rows.weights)))
         for sentence, work in calls:
@@ -367,6 +386,7 @@ class GradientTest(unittest.TestCase):
             "moe_dispatch": (moved, {}),
             "moe_dispatch_e4m3": (moved, {}),
             "moe_combine": ((rows.rows, rows.inverse, rows.weights), {}),
+            "moe_experts": (Experts().arguments(), {}),
         }
         for name in _operators._OVERLOADS:
             operator, _, kind = name.partition(".")
@@ -390,7 +410,8 @@ class GradientTest(unittest.TestCase):
                     overload(*some, **others)
                 seen.add(f"{overload} {name}")
         for one in ("decode_attention.default q", "prefill_attention.lse k", "route.default bias",
-                    "route_ranks.out logits", "moe_combine.out out", "moe_dispatch_e4m3.default x"):
+                    "route_ranks.out logits", "moe_combine.out out", "moe_dispatch_e4m3.default x",
+                    "moe_experts.default w_down"):
             self.assertIn(f"moetune.{one}", seen)
 
     @if_tuned
