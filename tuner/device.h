@@ -72,7 +72,7 @@ struct DuelPolicy {
   // A sample's least duration: starting a graph and an event before it take some 6 us, which a sample counts.
   double sample_us = 3000;
   double settling_s = 1.5;  // that it may take longer because clocks do not settle
-  bool proves = false;  // each candidate afterwards, as MeasurePolicy::prove_below_us does
+  bool proves = false;      // each candidate afterwards, as MeasurePolicy::prove_below_us does
 };
 
 // The reading of a canary, a kernel of fixed work on a GPU that should be this process's alone

@@ -44,7 +44,9 @@ TEST_CASE("~ is home, and a later line overrides an earlier one") {
 
 TEST_CASE("a byte order mark before the first setting is no part of its name") {
   Tool tool;
-  configure(tool, "\xef\xbb\xbf" "cache = ~/marked.db\r\n");
+  configure(tool,
+            "\xef\xbb\xbf"
+            "cache = ~/marked.db\r\n");
   CHECK(contains(tool.run({"cache", "ls"}).out, tool.path("marked.db").string()));
 }
 
