@@ -156,9 +156,11 @@ std::string JsonPlace::shown() const {
   return " (got " + shortened(text, kLongestShown) + ")";
 }
 
-void JsonPlace::fail(const std::string& what) const {
-  throw BadInput(file_->file() + ":" + std::to_string(file_->line_of(pointer_)) + ": " + name() + " " + what);
+std::string JsonPlace::where() const {
+  return file_->file() + ":" + std::to_string(file_->line_of(pointer_)) + ": " + name();
 }
+
+void JsonPlace::fail(const std::string& what) const { throw BadInput(where() + " " + what); }
 
 std::optional<JsonPlace> JsonPlace::find(const std::string& key) const {
   if (!value_->is_object()) fail("must be an object" + shown());

@@ -39,6 +39,7 @@ class JsonPlace {
   std::string text() const;
   bool boolean() const;
 
+  std::string where() const;  // "w.json:7: workloads[2].weight"
   // `what` goes on after the key: "must be a number".
   [[noreturn]] void fail(const std::string& what) const;
   std::string shown() const;  // " (got -1)", to end such a sentence

@@ -27,6 +27,7 @@ constexpr Described kVariables[] = {
     {"MOETUNE_NVRTC", "the NVRTC library to compile with (libnvrtc.so.13), or its folder"},
     {"CUDA_HOME, CUDA_PATH", "a CUDA toolkit, whose NVRTC is taken"},
     {"MOETUNE_DATA_DIR", "a folder with templates/, spaces/ and recordings, instead of those in the binary"},
+    {"MOETUNE_KERNELS", "folders with kernels of your own, with colons between them: docs/new_kernel.md"},
     {"XDG_CACHE_HOME, HOME",
      "where the cache lies: $XDG_CACHE_HOME/moetune/moetune.db, else ~/.cache/moetune/"},
     {"XDG_CONFIG_HOME",
@@ -104,6 +105,7 @@ int run_parsed(Command& command, const OptionTable& options, Output& output) {
 
 int run_command(const std::string& name, const std::vector<std::string>& arguments, Output& output) {
   const std::unique_ptr<Command> command = find_command(name);
+  use_kernel_folders(arguments);
   OptionTable options;
   CommonOptions common;
   declare_all(*command, options, common);
@@ -147,6 +149,7 @@ int dispatch(const std::vector<std::string>& arguments, Output& output) {
     return kDone;
   }
   if (words[0] == "__complete") {
+    use_kernel_folders(words);
     output.result() << completions({words.begin() + 1, words.end()});
     return kDone;
   }

@@ -117,7 +117,7 @@ void print(const CompileResult& result, const Output& output) {
               {1, 2, 3, 4, 5, 6, 7});
   const auto extent = [](const Dim3& size) { return format("%u×%u×%u", size[0], size[1], size[2]); };
   for (const Launch& launch : result.plan.launches) {
-    const auto found = result.build.entries.find(launch.entry.text());
+    const auto found = find_entry(result.build.entries, launch.entry.view());
     if (found == result.build.entries.end()) continue;
     const EntryFacts& facts = found->second;
     table.add({found->first, std::to_string(facts.registers),

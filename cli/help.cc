@@ -2,7 +2,11 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstdlib>
+#include <filesystem>
 
+#include "base/environment.h"
+#include "base/error.h"
 #include "cli/options.h"
 #include "cli/text.h"
 #include "kernels/registry.h"
@@ -39,6 +43,9 @@ bool has_dimensions(const OptionTable& table) {
 
 void declare_all(Command& command, OptionTable& table, CommonOptions& common) {
   command.declare(table);
+  table.text("kernels", "FOLDER", common.kernels,
+             "a folder with kernels of your own, NAME/kernel.json; may be repeated");
+  table.without_setting({"kernels"});
   table.flag("json", common.json, "one JSON document on stdout, and on stderr warnings and errors alone");
   table.flag("quiet", common.quiet, "on stderr warnings and errors alone");
   table.flag("wide", common.wide, "do not fit tables to the terminal; problems in full");
@@ -46,6 +53,34 @@ void declare_all(Command& command, OptionTable& table, CommonOptions& common) {
              "colours: auto (on a terminal), always or never");
   table.flag("no-config", common.no_config, "do not read ~/.config/moetune/config");
   table.flag("help", common.help, "this text");
+  table.drop_hidden_dimensions();
+}
+
+void use_kernel_folders(const std::vector<std::string>& arguments) {
+  namespace fs = std::filesystem;
+  constexpr std::string_view kOption = "--kernels";
+  std::vector<std::string> folders;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const std::string& word = arguments[i];
+    if (word == kOption && i + 1 < arguments.size()) folders.push_back(arguments[++i]);
+    if (word.starts_with(kOption) && word.substr(kOption.size()).starts_with("="))
+      folders.push_back(word.substr(kOption.size() + 1));
+  }
+  std::error_code ignored;
+  for (const std::string& folder : folders) {
+    if (folder.find(':') != std::string::npos)
+      throw BadInput("--kernels: a folder's name must not hold a colon ('" + folder + "')");
+    if (!fs::is_directory(folder, ignored)) throw BadInput("--kernels: there is no folder '" + folder + "'");
+  }
+  if (const char* const others = environment_variable("MOETUNE_KERNELS")) folders.emplace_back(others);
+  fs::directory_iterator here("kernels", ignored);
+  const bool holds_kernels = std::any_of(fs::begin(here), fs::end(here), [&](const fs::directory_entry& one) {
+    return fs::exists(one.path() / "kernel.json", ignored);
+  });
+  if (holds_kernels) folders.emplace_back("kernels");
+  std::string all;
+  for (const std::string& folder : folders) all += (all.empty() ? "" : ":") + folder;
+  if (!all.empty()) setenv("MOETUNE_KERNELS", all.c_str(), 1);
 }
 
 std::span<const Described> exit_codes() { return kExitCodes; }

@@ -18,7 +18,13 @@ namespace moetune {
 struct CommonOptions {
   bool json = false, wide = false, quiet = false, help = false, no_config = false;
   std::string color = "auto";
+  std::string kernels;  // read before all else: see use_kernel_folders()
 };
+
+// Makes the kernels of the folders known that the arguments name by --kernels, and of ./kernels if it holds some, beside
+// those of MOETUNE_KERNELS. Call it before anybody asks for a kernel, while there is one thread. Throws BadInput for what
+// is no folder.
+void use_kernel_folders(const std::vector<std::string>& arguments);
 
 // A command's own options, then those that every command has.
 void declare_all(Command& command, OptionTable& table, CommonOptions& common);

@@ -124,7 +124,12 @@ int KernelsCommand::run(Output& output, std::stop_token) {
   }
   output.result() << table.text("", output.columns())
                   << "\n`moetune kernels KERNEL` shows dimensions, presets and parameters.\n";
-  output.document({{"kernels", kernels}});
+  Document broken = Document::array();
+  for (const BrokenKernel& one : broken_kernels()) {
+    output.warn("moetune: " + one.folder + " is left out: " + one.reason);
+    broken.push_back({{"folder", one.folder}, {"reason", one.reason}});
+  }
+  output.document({{"kernels", kernels}, {"broken", broken}});
   return kDone;
 }
 

@@ -184,6 +184,14 @@ void OptionTable::without_setting(std::initializer_list<std::string_view> option
   for (const std::string_view option : options) find(option).takes_setting = false;
 }
 
+void OptionTable::drop_hidden_dimensions() {
+  std::set<std::string> names;
+  for (const Option& option : options_)
+    if (!option.is_dimension) names.insert(option.name);
+  std::erase_if(options_,
+                [&](const Option& option) { return option.is_dimension && names.contains(option.name); });
+}
+
 void OptionTable::choices(std::string_view option, std::vector<std::string> values) {
   find(option).choices = std::move(values);
 }

@@ -75,6 +75,8 @@ class OptionTable {
   // Options that leave no room for the user's setting of `option`, which in turn leaves none for theirs.
   void at_odds(std::string_view option, std::initializer_list<std::string_view> others);
   void choices(std::string_view option, std::vector<std::string> values);
+  // Forgets dimensions that have the name of another option.
+  void drop_hidden_dimensions();
   // Options that are no matter of the user's configuration.
   void without_setting(std::initializer_list<std::string_view> options);
   // The user's setting of an option goes to another variable.

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "jobs/session/device_choice.h"
 #include "jobs/session/kernel_files.h"
+#include "kernels/entry_name.h"
 #include "kernels/kernel_space.h"
 #include "kernels/registry.h"
 #include "tuner/compile/compiler.h"
@@ -67,7 +68,7 @@ Document compile_document(const CompileResult& result) {
       {"seconds", result.build.seconds},
       {"entries", Document::array()}};
   for (const Launch& launch : result.plan.launches) {
-    const auto facts = result.build.entries.find(launch.entry.text());
+    const auto facts = find_entry(result.build.entries, launch.entry.view());
     if (facts == result.build.entries.end()) continue;
     document["entries"].push_back({{"entry", facts->first},
                                    {"registers", facts->second.registers},

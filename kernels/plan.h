@@ -23,6 +23,7 @@ namespace moetune {
 struct CompileUnit {
   std::string source;  // "templates/decode_attention/decode_attention.cu"
   std::vector<std::pair<std::string, std::string>> defines;  // in a fixed order: it is part of the digest
+  std::vector<std::string> instances;  // of templates, to be compiled: "gemm<float, 64>"
   bool operator==(const CompileUnit&) const = default;
 };
 
@@ -66,7 +67,7 @@ using Dim3 = std::array<std::uint32_t, 3>;
 
 // How a kernel is launched, without its arguments.
 struct LaunchShape {
-  Name entry;  // extern "C" name
+  Name entry;  // the function's name, which may be C++ (kernels/entry_name.h)
   Dim3 grid{1, 1, 1};
   Dim3 block{1, 1, 1};
   Dim3 cluster{1, 1, 1};

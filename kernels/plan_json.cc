@@ -181,6 +181,8 @@ Plan plan_from_json(const Json& json) {
   json.at("source").get_to(plan.unit.source);
   for (const Json& define : list_of(json, "defines"))
     plan.unit.defines.emplace_back(define.at(0), define.at(1));
+  if (json.contains("instances"))
+    for (const Json& instance : list_of(json, "instances")) plan.unit.instances.push_back(instance);
   const Json &scratch = list_of(json, "scratch"), &memsets = list_of(json, "memsets"),
              &launches = list_of(json, "launches");
   if (scratch.size() > plan.scratch.capacity() || memsets.size() > plan.memsets.capacity() ||
@@ -208,6 +210,7 @@ void to_json(Json& json, const Plan& plan) {
   json = {{"version", kVersion},           {"source", plan.unit.source},
           {"defines", std::move(defines)}, {"scratch", std::move(scratch)},
           {"memsets", std::move(memsets)}, {"launches", std::move(launches)}};
+  if (!plan.unit.instances.empty()) json["instances"] = plan.unit.instances;
 }
 
 void from_json(const Json& json, Plan& plan) {

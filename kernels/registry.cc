@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "base/environment.h"
 #include "base/error.h"
 #include "base/suggest.h"
 
@@ -17,12 +18,32 @@ const Kernel& prefill_attention();
 const Kernel& router();
 const Kernel& tensor_ceiling();
 
-const std::vector<const Kernel*>& all_kernels() {
+static const std::vector<const Kernel*>& built_in_kernels() {
   static const std::vector<const Kernel*> kernels = {
       &decode_attention(), &decode_kernel(),     &moe_combine(), &moe_dispatch(),
       &moe_experts(),      &prefill_attention(), &router(),      &tensor_ceiling()};
   return kernels;
 }
+
+static const DescribedKernels& described_kernels() {
+  static const DescribedKernels kernels = [] {
+    std::vector<std::string> taken;
+    for (const Kernel* kernel : built_in_kernels()) taken.push_back(kernel->name());
+    return load_described_kernels(environment_variable("MOETUNE_KERNELS"), taken);
+  }();
+  return kernels;
+}
+
+const std::vector<const Kernel*>& all_kernels() {
+  static const std::vector<const Kernel*> kernels = [] {
+    std::vector<const Kernel*> all = built_in_kernels();
+    for (const auto& kernel : described_kernels().kernels) all.push_back(kernel.get());
+    return all;
+  }();
+  return kernels;
+}
+
+const std::vector<BrokenKernel>& broken_kernels() { return described_kernels().broken; }
 
 const Kernel* known_kernel(std::string_view name) {
   for (const Kernel* kernel : all_kernels()) {
@@ -32,6 +53,8 @@ const Kernel* known_kernel(std::string_view name) {
 }
 
 const Kernel& find_kernel(std::string_view name) {
+  for (const BrokenKernel& broken : broken_kernels())
+    if (broken.name == name) throw BadInput(broken.reason);
   if (const Kernel* kernel = known_kernel(name)) return *kernel;
   std::vector<std::string> names;
   for (const Kernel* kernel : all_kernels()) names.push_back(kernel->name());

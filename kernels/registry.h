@@ -1,21 +1,26 @@
-// Every kernel there is, by name.
+// Every kernel there is, by name: those that are built in, and the user's own (kernels/described/folders.h). The variable
+// MOETUNE_KERNELS is read at the first call. Thread-safe.
 #pragma once
 
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "kernels/described/folders.h"
 #include "kernels/kernel.h"
 
 namespace moetune {
 
-// In a fixed order; the references stay valid for the life of the process.
+// The built-in ones in a fixed order, then the user's by name; the references stay valid for the life of the process.
 const std::vector<const Kernel*>& all_kernels();
 
 // Null for an unknown name.
 const Kernel* known_kernel(std::string_view name);
 
-// Throws BadInput for an unknown name, suggesting the nearest.
+// The user's folders that are no kernels, in the order in which they were found.
+const std::vector<BrokenKernel>& broken_kernels();
+
+// Throws BadInput for an unknown name, suggesting the nearest, and for one of a broken folder, with the reason.
 const Kernel& find_kernel(std::string_view name);
 
 // The problem by what differs from the kernel's default, or from a preset if that is shorter:

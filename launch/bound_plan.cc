@@ -35,8 +35,9 @@ struct ScalarBits {
 
 LoadedCubin::LoadedCubin(const LaunchPlan& plan, std::span<const std::uint8_t> cubin)
     : module_(cuda::load_module(cubin)) {
+  const std::set<std::string> mangled = cuda::mangled_in(cubin);
   for (const Launch& launch : plan.launches) {
-    functions_.push_back(cuda::find_function(module_, launch.entry.text()));
+    functions_.push_back(cuda::find_function(module_, launch.entry.text(), mangled));
     cuda::permit(functions_.back(), launch);
   }
 }

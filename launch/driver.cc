@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernels/entry_name.h"
 #include "launch/driver_symbols.h"
 
 namespace moetune::cuda {
@@ -167,10 +168,18 @@ Module load_module(std::span<const std::uint8_t> cubin) {
   return Module(module);
 }
 
-Function find_function(const Module& module, const std::string& entry) {
+std::set<std::string> mangled_in(std::span<const std::uint8_t> cubin) {
+  return mangled_symbols({reinterpret_cast<const char*>(cubin.data()), cubin.size()});
+}
+
+Function find_function(const Module& module, const std::string& entry, const std::set<std::string>& mangled) {
   CUfunction function = nullptr;
-  check(cu.cuModuleGetFunction(&function, static_cast<CUmodule>(module.get()), entry.c_str()),
-        "cuModuleGetFunction(" + entry + ")");
+  const auto raw_module = static_cast<CUmodule>(module.get());
+  CUresult result = cu.cuModuleGetFunction(&function, raw_module, entry.c_str());
+  if (const auto found = find_mangled(mangled, entry);
+      result == CUDA_ERROR_NOT_FOUND && found != mangled.end())
+    result = cu.cuModuleGetFunction(&function, raw_module, found->c_str());
+  check(result, "cuModuleGetFunction(" + entry + ")");
   return function;
 }
 

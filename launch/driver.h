@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <set>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -181,7 +182,10 @@ void record(const Event& event, const Stream& stream);
 double elapsed_us(const Event& begin, const Event& end);  // both must have happened
 
 Module load_module(std::span<const std::uint8_t> cubin);
-Function find_function(const Module& module, const std::string& entry);
+// The entry of that name, or else the one of `mangled` that it stands for (kernels/entry_name.h): a cubin's own.
+Function find_function(const Module& module, const std::string& entry,
+                       const std::set<std::string>& mangled = {});
+std::set<std::string> mangled_in(std::span<const std::uint8_t> cubin);
 // Permits what the launch will ask of the function: dynamic shared memory past 48 KiB, clusters past 8.
 void permit(Function function, const LaunchShape& launch);
 // Permits whatever the device can do, for a function whose launches are not known yet.

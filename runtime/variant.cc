@@ -8,7 +8,10 @@
 namespace moetune {
 
 Variant::Variant(std::string cubin_digest, CompileUnit compiled, std::span<const std::uint8_t> cubin)
-    : digest_(std::move(cubin_digest)), unit_(std::move(compiled)), module_(cuda::load_module(cubin)) {}
+    : digest_(std::move(cubin_digest)),
+      unit_(std::move(compiled)),
+      module_(cuda::load_module(cubin)),
+      mangled_(cuda::mangled_in(cubin)) {}
 
 void Variant::add_entries(const LaunchPlan& plan, const DeviceLimits& limits) {
   for (const Launch& launch : plan.launches) {
@@ -18,7 +21,7 @@ void Variant::add_entries(const LaunchPlan& plan, const DeviceLimits& limits) {
       continue;
     if (count == kMaxEntries) throw std::logic_error("a variant has more entries than fit");
     const std::string entry = launch.entry.text();
-    const cuda::Function function = cuda::find_function(module_, entry);
+    const cuda::Function function = cuda::find_function(module_, entry, mangled_);
     cuda::permit_all(function, entry, limits);
     entries_[count] = {launch.entry, function};
     count_.store(count + 1, std::memory_order_release);

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -40,6 +41,7 @@ class Variant {
   std::string digest_;
   CompileUnit unit_;
   cuda::Module module_;
+  std::set<std::string> mangled_;  // names of C++ functions in the cubin
   std::array<Entry, kMaxEntries> entries_;
   std::atomic<std::size_t> count_{0};  // those below it are there and stay
 };

@@ -208,9 +208,8 @@ class Parser {
 
   Slot resolve(std::string_view word, std::size_t position) {
     const std::size_t dot = word.find('.');
+    if (const std::optional<Slot> slot = vocabulary_.find(word)) return *slot;
     if (dot == std::string_view::npos) {
-      const std::optional<Slot> slot = vocabulary_.find(word);
-      if (slot) return *slot;
       std::vector<std::string> known;
       for (const std::string& known_name : vocabulary_.names()) {
         if (known_name.find('.') == std::string::npos) known.push_back(known_name);

@@ -45,7 +45,10 @@ class Reader {
 
   void read(const json& document) {
     const JsonObject top(document, space_.file, "");
-    top.allow_only({"kernel", "doc", "parameters", "let", "constraints", "bases", "defaults"});
+    // A described kernel's space lies in its own file, whose other keys have a reader of their own.
+    const bool is_described = top.has("launches");
+    if (!is_described)
+      top.allow_only({"kernel", "doc", "parameters", "let", "constraints", "bases", "defaults"});
     space_.kernel = top.string("kernel");
     if (!is_identifier(space_.kernel)) top.fail("kernel", "'" + space_.kernel + "' is not a name");
     read_parameters(top);
@@ -54,7 +57,7 @@ class Reader {
     read_kept(top);
     read_constraints(top);
     read_defaults(top, space_);
-    check_lets_are_used();
+    if (!is_described) check_lets_are_used();
   }
 
  private:

@@ -1,6 +1,9 @@
 #include "jobs/session/kernel_files.h"
 
+#include <nlohmann/json.hpp>
+
 #include "base/digest.h"
+#include "base/json.h"
 #include "base/resources.h"
 #include "tuner/compile/sources.h"
 
@@ -11,6 +14,13 @@ std::string kernel_source_digest(const std::string& kernel) {
     const bool own = path == "templates/" + kernel + ".cu" || path.starts_with("templates/" + kernel + "/");
     const bool reference = path.ends_with("/reference.cu");
     if (own && !reference && path.ends_with(".cu")) builder.add(path).add(source_digest(path));
+  }
+  if (const auto description = find_resource("templates/" + kernel + "/kernel.json")) {
+    // The launches and macros of a described kernel are as much part of it as its source.
+    nlohmann::json json = parse_json(*description, kernel);
+    for (const char* key : {"doc", "presets", "parameters", "constraints", "bases", "defaults", "cost"})
+      json.erase(key);
+    builder.add(json.dump());
   }
   return builder.finish();
 }

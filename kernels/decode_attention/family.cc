@@ -16,7 +16,7 @@ namespace moetune {
 namespace {
 
 // The order is part of the C interface (include/moetune_kernels.h).
-enum Slot { kQ, kK, kV, kPageTable, kLengths, kO, kLse, kSinks, kKScale, kVScale, kSlots };
+enum OwnTensor { kQ, kK, kV, kPageTable, kLengths, kO, kLse, kSinks, kKScale, kVScale, kSlots };
 
 [[noreturn]] void refuse_family(const std::string& rule) { throw BadInput("decode_attention: " + rule); }
 
@@ -46,7 +46,7 @@ std::int64_t ragged_rows(std::int64_t rows, std::int64_t filled) {
 class DecodeFamily final : public FamilyInterface {
  public:
   explicit DecodeFamily(const DecodeShape& shape) : shape_(shape) {
-    const auto set = [&](Slot slot, const char* name, DType type, Role role, bool present,
+    const auto set = [&](OwnTensor slot, const char* name, DType type, Role role, bool present,
                          std::int64_t alignment) {
       slots_[slot] = {name, type, role, present, alignment};
     };
@@ -143,22 +143,23 @@ class DecodeFamily final : public FamilyInterface {
             Call& call) const override;
 
  private:
-  void require_size(Slot slot, const char* what, std::int64_t size, std::int64_t wanted) const;
-  RowStrides rows(Slot slot, const TensorView& view, std::int64_t batch, std::int64_t heads) const;
-  KvStrides keys(Slot slot, const TensorView& view, bool heads_first, std::int64_t tokens) const;
+  void require_size(OwnTensor slot, const char* what, std::int64_t size, std::int64_t wanted) const;
+  RowStrides rows(OwnTensor slot, const TensorView& view, std::int64_t batch, std::int64_t heads) const;
+  KvStrides keys(OwnTensor slot, const TensorView& view, bool heads_first, std::int64_t tokens) const;
 
   DecodeShape shape_;
   std::array<TensorSlot, kSlots> slots_;
 };
 
-void DecodeFamily::require_size(Slot slot, const char* what, std::int64_t size, std::int64_t wanted) const {
+void DecodeFamily::require_size(OwnTensor slot, const char* what, std::int64_t size,
+                                std::int64_t wanted) const {
   if (size == wanted) return;
   refuse_family("tensor '" + slots_[slot].name.text() + "' has " + size_text(size) + " " + what +
                 "; it must have " + size_text(wanted));
 }
 
 // [batch, q_len, heads, head_dim], or without q_len if that is 1.
-RowStrides DecodeFamily::rows(Slot slot, const TensorView& view, std::int64_t batch,
+RowStrides DecodeFamily::rows(OwnTensor slot, const TensorView& view, std::int64_t batch,
                               std::int64_t heads) const {
   const std::size_t rank = view.shape.size();
   if (rank != 4 && !(rank == 3 && shape_.q_len == 1)) {
@@ -177,7 +178,8 @@ RowStrides DecodeFamily::rows(Slot slot, const TensorView& view, std::int64_t ba
   return {batch > 1 ? view.strides[0] : shape_.q_len * token, token, head};
 }
 
-KvStrides DecodeFamily::keys(Slot slot, const TensorView& view, bool heads_first, std::int64_t tokens) const {
+KvStrides DecodeFamily::keys(OwnTensor slot, const TensorView& view, bool heads_first,
+                             std::int64_t tokens) const {
   const std::size_t head = heads_first ? 1 : 2, token = heads_first ? 2 : 1;
   if (view.strides[3] != 1)
     refuse_family("the elements of a head of '" + slots_[slot].name.text() + "' must lie side by side");
@@ -195,8 +197,10 @@ void DecodeFamily::bind(std::span<const TensorView* const> tensors, std::string_
   const AttentionOptions read =
       read_attention_options(CallRules("decode_attention"), options,
                              {shape_.heads_first, 1 / std::sqrt(static_cast<double>(shape_.head_dim))});
-  const auto tensor = [&](Slot slot) -> const TensorView& { return require_tensor(slots_, tensors, slot); };
-  const auto contiguous = [&](Slot slot, std::int64_t elements) {
+  const auto tensor = [&](OwnTensor slot) -> const TensorView& {
+    return require_tensor(slots_, tensors, slot);
+  };
+  const auto contiguous = [&](OwnTensor slot, std::int64_t elements) {
     require_contiguous(slots_[slot], tensor(slot), elements);
   };
   const TensorView &q = tensor(kQ), &k = tensor(kK), &v = tensor(kV);
@@ -239,7 +243,7 @@ void DecodeFamily::bind(std::span<const TensorView* const> tensors, std::string_
   contiguous(kLengths, batch);
   if (shape_.lse) contiguous(kLse, batch * shape_.q_len * heads * shape_.group());
   if (shape_.sinks) contiguous(kSinks, heads * shape_.group());
-  for (const Slot slot : {kKScale, kVScale}) {
+  for (const OwnTensor slot : {kKScale, kVScale}) {
     if (shape_.narrow) contiguous(slot, shape_.head_scales ? heads : 1);
   }
   extents = {batch, heads, made.capacity};

@@ -67,6 +67,7 @@ Message load(const Json& request) {
 Message compile(const Json& request, const Message& message) {
   NvrtcJob job;
   request.at("options").get_to(job.options);
+  request.at("instances").get_to(job.instances);
   job.time_limit = std::chrono::milliseconds(request.at("limit_ms").get<std::int64_t>());
   for (std::size_t i = 0; i < message.blobs.size(); ++i) {
     const Bytes& text = message.blobs[i];
@@ -120,8 +121,11 @@ Message compile_request(const NvrtcJob& job) {
     paths.push_back(source.path);
     message.blobs.push_back(bytes_of(source.text));
   }
-  message.header = text_of(
-      {{"op", "compile"}, {"paths", paths}, {"options", job.options}, {"limit_ms", job.time_limit.count()}});
+  message.header = text_of({{"op", "compile"},
+                            {"paths", paths},
+                            {"options", job.options},
+                            {"instances", job.instances},
+                            {"limit_ms", job.time_limit.count()}});
   return message;
 }
 

@@ -8,7 +8,9 @@
 
 #include "base/digest.h"
 #include "base/error.h"
+#include "base/suggest.h"
 #include "tuner/compile/cubin_state.h"
+#include "tuner/compile/nvrtc_search.h"
 
 namespace moetune {
 namespace {
@@ -56,6 +58,23 @@ std::string first_error(std::string_view log, const std::string& otherwise) {
   return first.empty() ? otherwise : std::string(first);
 }
 
+// "; the source has no entry 'gemmm', only gemm, add_up" if an instance is of a template that is not there.
+std::string missing_entries(const std::vector<std::string>& instances, const std::vector<SourceFile>& files) {
+  std::vector<std::string> names;
+  for (const SourceFile& file : files) {
+    for (std::string& name : global_functions(file.text)) names.push_back(std::move(name));
+  }
+  std::string missing;
+  for (const std::string& instance : instances) {
+    const std::string whole = instance.substr(0, instance.find('<'));
+    const std::size_t scope = whole.rfind(':');
+    const std::string name = whole.substr(scope == std::string::npos ? 0 : scope + 1);
+    if (std::find(names.begin(), names.end(), name) == names.end())
+      missing += "; " + unknown_name("entry", name, names);
+  }
+  return missing;
+}
+
 }  // namespace
 
 struct Compiler::Impl {
@@ -74,13 +93,17 @@ struct Compiler::Impl {
     return files;
   }
 
-  std::vector<std::string> nvrtc_options(const CompileUnit& unit) const {
+  std::vector<std::string> nvrtc_options(const CompileUnit& unit) {
     std::vector<std::string> all = {"--gpu-architecture=" + options.architecture, "--std=c++17",
                                     "--ptxas-options=-v"};
     // A compile time that came out of a cache in ~/.nv would be no compile time; moetune's own cache is the
     // one that shows what it holds.
     if (processes->facts().has_disk_cache) all.emplace_back("--no-cache");
     for (const auto& [name, value] : unit.defines) all.push_back("--define-macro=" + name + "=" + value);
+    if (includes_toolkit(*sources_of(unit.source))) {
+      if (const std::string folder = toolkit_headers(); !folder.empty())
+        all.push_back("--include-path=" + folder);
+    }
     return all;
   }
 
@@ -88,6 +111,7 @@ struct Compiler::Impl {
     DigestBuilder builder;
     builder.add(toolchain).add(kAccepted);
     for (const std::string& option : nvrtc_options(unit)) builder.add(option);
+    for (const std::string& instance : unit.instances) builder.add("instance").add(instance);
     for (const SourceFile& file : *sources_of(unit.source)) builder.add(file.path).add(file.text);
     return builder.finish();
   }
@@ -111,8 +135,9 @@ std::string Compiler::digest(const CompileUnit& unit) const { return impl_->dige
 
 Build Compiler::compile(const CompileUnit& unit, const std::stop_token& stop) const {
   const Clock::time_point begin = Clock::now();
-  NvrtcResult result = impl_->processes->compile(
-      {*impl_->sources_of(unit.source), impl_->nvrtc_options(unit), impl_->options.time_limit}, stop);
+  NvrtcResult result = impl_->processes->compile({*impl_->sources_of(unit.source), impl_->nvrtc_options(unit),
+                                                  unit.instances, impl_->options.time_limit},
+                                                 stop);
 
   using Status = NvrtcResult::Status;
   Build build;
@@ -130,6 +155,7 @@ Build Compiler::compile(const CompileUnit& unit, const std::stop_token& stop) co
   } else {
     const bool ended = result.status == Status::timed_out || result.status == Status::died;
     build.message = ended ? result.error : first_error(build.log, result.error);
+    if (!ended) build.message += missing_entries(unit.instances, *impl_->sources_of(unit.source));
   }
   return build;
 }

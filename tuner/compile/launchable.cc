@@ -1,5 +1,7 @@
 #include "tuner/compile/launchable.h"
 
+#include "kernels/entry_name.h"
+
 namespace moetune {
 namespace {
 
@@ -39,6 +41,12 @@ std::string why_shape(const Launch& launch, const DeviceLimits& limits) {
   return "";
 }
 
+std::string why_missing(const Launch& launch, const Build& build) {
+  std::string names;
+  for (const auto& [name, facts] : build.entries) names += (names.empty() ? "" : ", ") + name;
+  return launch.entry.text() + ": no such entry in the build, which has " + (names.empty() ? "none" : names);
+}
+
 std::string why_resources(const Launch& launch, const EntryFacts& facts, const DeviceLimits& limits) {
   const std::int64_t shared = facts.static_shared + launch.dynamic_shared;
   if (shared > limits.shared_per_block) {
@@ -62,8 +70,8 @@ std::int64_t allocated_registers(std::int64_t threads, int registers) {
 
 std::string why_unlaunchable(const Plan& plan, const Build& build, const DeviceLimits& limits) {
   for (const Launch& launch : plan.launches) {
-    const auto facts = build.entries.find(launch.entry.text());
-    if (facts == build.entries.end()) return launch.entry.text() + ": no such entry in the build";
+    const auto facts = find_entry(build.entries, launch.entry.view());
+    if (facts == build.entries.end()) return why_missing(launch, build);
     std::string reason = why_shape(launch, limits);
     if (reason.empty()) reason = why_resources(launch, facts->second, limits);
     if (!reason.empty()) return launch.entry.text() + ": " + reason;
@@ -73,7 +81,7 @@ std::string why_unlaunchable(const Plan& plan, const Build& build, const DeviceL
 
 std::string why_spilling(const Plan& plan, const Build& build, int limit_bytes) {
   for (const Launch& launch : plan.launches) {
-    const auto facts = build.entries.find(launch.entry.text());
+    const auto facts = find_entry(build.entries, launch.entry.view());
     if (facts == build.entries.end()) continue;
     const std::int64_t spills =
         std::int64_t{facts->second.spill_store_bytes} + facts->second.spill_load_bytes;
@@ -87,7 +95,7 @@ std::string why_spilling(const Plan& plan, const Build& build, int limit_bytes) 
 
 std::string why_serialized(const Plan& plan, const Build& build) {
   for (const Launch& launch : plan.launches) {
-    const auto facts = build.entries.find(launch.entry.text());
+    const auto facts = find_entry(build.entries, launch.entry.view());
     if (facts == build.entries.end() || facts->second.serialized.empty()) continue;
     return launch.entry.text() + ": ptxas serialized wgmma due to " + facts->second.serialized;
   }

@@ -22,6 +22,7 @@ struct Functions {
   decltype(&::nvrtcGetSupportedArchs) get_supported_archs = nullptr;
   decltype(&::nvrtcCreateProgram) create_program = nullptr;
   decltype(&::nvrtcDestroyProgram) destroy_program = nullptr;
+  decltype(&::nvrtcAddNameExpression) add_name_expression = nullptr;
   decltype(&::nvrtcCompileProgram) compile_program = nullptr;
   decltype(&::nvrtcGetPTXSize) get_ptx_size = nullptr;
   decltype(&::nvrtcGetPTX) get_ptx = nullptr;
@@ -49,6 +50,7 @@ std::string resolve_all(void* library, Functions& functions) {
   required("nvrtcGetSupportedArchs", functions.get_supported_archs);
   required("nvrtcCreateProgram", functions.create_program);
   required("nvrtcDestroyProgram", functions.destroy_program);
+  required("nvrtcAddNameExpression", functions.add_name_expression);
   required("nvrtcCompileProgram", functions.compile_program);
   required("nvrtcGetPTXSize", functions.get_ptx_size);
   required("nvrtcGetPTX", functions.get_ptx);
@@ -180,6 +182,7 @@ NvrtcResult run_nvrtc(const Functions& nvrtc, const NvrtcJob& job) {
                                           static_cast<int>(names.size()), texts.data(), names.data());
   if (code == NVRTC_SUCCESS) {
     if (nvrtc.set_flow_callback != nullptr) nvrtc.set_flow_callback(program, past_deadline, &deadline);
+    for (const std::string& instance : job.instances) nvrtc.add_name_expression(program, instance.c_str());
     code = nvrtc.compile_program(program, static_cast<int>(options.size()), options.data());
   }
   result.status = status_of(code);

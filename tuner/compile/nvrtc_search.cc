@@ -107,6 +107,16 @@ std::vector<fs::path> nvrtc_libraries_in(const fs::path& folder) {
   return libraries;
 }
 
+std::string toolkit_headers() {
+  for (const char* const place :
+       {environment_variable("CUDA_HOME"), environment_variable("CUDA_PATH"), "/usr/local/cuda"}) {
+    if (place == nullptr) continue;
+    const fs::path folder = fs::path(place) / "include";
+    if (std::error_code ignored; fs::is_regular_file(folder / "cuda_fp16.h", ignored)) return folder.string();
+  }
+  return "";
+}
+
 NvrtcSearch NvrtcSearch::of_process() {
   NvrtcSearch search;
   const auto variable = [](const char* name) -> fs::path {

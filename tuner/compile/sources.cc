@@ -1,7 +1,9 @@
 #include "tuner/compile/sources.h"
 
 #include <algorithm>
+#include <cctype>
 #include <map>
+#include <regex>
 #include <utility>
 
 #include "base/digest.h"
@@ -86,7 +88,7 @@ std::string_view skip_between(std::string_view text) {
 
 // NVRTC opens whatever file an include names: absolute ones, in angle brackets, of a macro. The scan knows neither
 // strings nor comments and so sees more than the preprocessor: nothing can hide an include from it.
-void require_own_includes(const std::string& path, std::string_view text) {
+void require_own_includes(const std::string& path, std::string_view text, bool may_use_toolkit = false) {
   const std::string code = without_line_splices(text);
   for (const std::string_view asking : {"__has_include", "__has_embed"}) {
     if (code.find(asking) != std::string::npos) refuse_include(path, asking);
@@ -99,6 +101,8 @@ void require_own_includes(const std::string& path, std::string_view text) {
     if (!opens) continue;
     const std::string_view name =
         word.starts_with("include") ? skip_between(word.substr(7)) : std::string_view();
+    if (may_use_toolkit && name.starts_with('<') && !leaves_folder(name.substr(1, name.find('>') - 1)))
+      continue;
     const std::size_t end = name.starts_with('"') ? name.find_first_of("\"\n", 1) : std::string_view::npos;
     if (end == std::string_view::npos || name[end] == '\n') refuse_include(path, all.substr(i));
     if (leaves_folder(name.substr(1, end - 1)))
@@ -107,7 +111,74 @@ void require_own_includes(const std::string& path, std::string_view text) {
   }
 }
 
+// The text without comments, without literals that are no include's, and without what stands in `#if 0`.
+std::string active_text(std::string_view text) {
+  static const std::regex directive(R"(^\s*#\s*(if|ifdef|ifndef|elif|else|endif|include)\b\s*(.*?)\s*$)");
+  const std::string code = without_comments(without_line_splices(text));
+  std::string active;
+  int skipped = 0;  // depth below the `#if 0` that is skipped
+  for (std::size_t begin = 0, end = 0; begin < code.size(); begin = end + 1) {
+    end = std::min(code.find('\n', begin), code.size());
+    const std::string line = code.substr(begin, std::min<std::size_t>(end - begin, 4096));
+    std::smatch found;
+    const bool is_directive = line.find('#') != std::string::npos && std::regex_match(line, found, directive);
+    const std::string word = is_directive ? found[1].str() : "";
+    if (skipped > 0) {
+      if (word.starts_with("if")) ++skipped;
+      if (word == "endif" || (skipped == 1 && word.starts_with("el"))) --skipped;
+      continue;
+    }
+    if (word == "if" && found[2] == "0") {
+      skipped = 1;
+    } else {
+      const bool keeps_literals = word == "include";
+      for (std::size_t i = begin; i < end; ++i) {
+        if (code[i] == '"' && !keeps_literals) {
+          for (++i; i < end && code[i] != '"'; ++i) i += code[i] == '\\';
+        } else {
+          active += code[i];
+        }
+      }
+    }
+    active += '\n';
+  }
+  return active;
+}
+
 }  // namespace
+
+bool includes_toolkit(const std::vector<SourceFile>& files) {
+  static const std::regex angled(R"((^|\n)\s*#\s*include\s*<)");
+  return is_added_file(files.front().path) &&
+         std::any_of(files.begin(), files.end(), [](const SourceFile& file) {
+           return file.text.find('<') != std::string::npos &&
+                  std::regex_search(active_text(file.text), angled);
+         });
+}
+
+std::vector<std::string> global_functions(std::string_view text) {
+  const std::string code = active_text(text);
+  std::vector<std::string> names;
+  for (std::size_t at = code.find("__global__"); at != std::string::npos;
+       at = code.find("__global__", at + 1)) {
+    // The name stands in front of the first parenthesis that is no attribute's.
+    std::size_t open = code.find('(', at);
+    std::string name;
+    while (open != std::string::npos) {
+      std::size_t last = open;
+      while (last > at && std::isspace(static_cast<unsigned char>(code[last - 1]))) --last;
+      std::size_t first = last;
+      while (first > at &&
+             (std::isalnum(static_cast<unsigned char>(code[first - 1])) || code[first - 1] == '_'))
+        --first;
+      name = code.substr(first, last - first);
+      if (!name.starts_with("__")) break;
+      open = code.find('(', code.find(')', open));
+    }
+    if (open != std::string::npos && !name.empty()) names.push_back(name);
+  }
+  return names;
+}
 
 std::vector<std::string> quoted_includes(std::string_view text) {
   const std::string code = without_comments(text);
@@ -123,22 +194,36 @@ std::vector<std::string> quoted_includes(std::string_view text) {
 }
 
 std::vector<SourceFile> collect_sources(const std::string& path, const SourceReader& reader) {
-  const auto read = [&](const std::string& name) { return reader ? reader(name) : find_resource(name); };
+  const bool own = !reader && is_added_file(path);
+  const std::string folder = path.substr(0, path.rfind('/') + 1);
+  const auto read = [&](const std::string& name) {
+    if (reader) return reader(name);
+    if (std::optional<std::string> beside = own && name != path ? find_resource(folder + name) : std::nullopt)
+      return beside;
+    return find_resource(name);
+  };
+  const auto scan = [&](const std::string& name, const std::string& text) {
+    if (!own) {
+      require_own_includes(name, text);
+      return quoted_includes(text);
+    }
+    const std::string active = active_text(text);
+    require_own_includes(name, active, true);
+    return quoted_includes(active);
+  };
   std::optional<std::string> main_text = read(path);
   if (!main_text && !reader) main_text = read_resource(path);  // throws, saying where it looked
   if (!main_text) throw BrokenEnvironment("no template '" + path + "'");
 
-  require_own_includes(path, *main_text);
   std::map<std::string, std::string> headers;
-  std::vector<std::string> to_scan = quoted_includes(*main_text);
+  std::vector<std::string> to_scan = scan(path, *main_text);
   while (!to_scan.empty()) {
     const std::string name = std::move(to_scan.back());
     to_scan.pop_back();
     if (name == path || headers.contains(name)) continue;
     std::optional<std::string> text = read(name);
     if (!text) continue;
-    require_own_includes(name, *text);
-    for (std::string& include : quoted_includes(*text)) to_scan.push_back(std::move(include));
+    for (std::string& include : scan(name, *text)) to_scan.push_back(std::move(include));
     headers.emplace(name, *std::move(text));
   }
 

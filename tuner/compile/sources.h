@@ -3,6 +3,9 @@
 // Headers are included by their path from the top of the source tree ("templates/common/mma.cuh"), the same
 // name in every file. The scan is textual: an #include counts even in a branch that the preprocessor skips,
 // so a digest covers every file a build could depend on. Pure functions; as thread-safe as the reader given.
+//
+// A user's own source (is_added_file) may also include files of its folder, by their names there, and a CUDA toolkit's
+// headers in angle brackets. It is read as its owner's: comments, strings and what stands in `#if 0` are no includes.
 #pragma once
 
 #include <functional>
@@ -30,6 +33,12 @@ std::vector<std::string> quoted_includes(std::string_view text);
 // itself is missing, and BadInput for an include that could reach another file: by an absolute name, through
 // "..", in angle brackets, of a macro, __has_include.
 std::vector<SourceFile> collect_sources(const std::string& path, const SourceReader& reader = {});
+
+// Whether the source, one of a user's own, includes headers in angle brackets.
+bool includes_toolkit(const std::vector<SourceFile>& files);
+
+// The functions that are marked __global__ in a text, in order of appearance: what its entries may be.
+std::vector<std::string> global_functions(std::string_view text);
 
 // Digest of a source file and, transitively, every file it includes: the template's part of a workload's
 // `source_digest`.

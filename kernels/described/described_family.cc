@@ -1,0 +1,147 @@
+#include "kernels/described/described_family.h"
+
+#include <charconv>
+
+#include "base/error.h"
+
+namespace moetune {
+namespace {
+
+class DescribedFamily final : public FamilyInterface {
+ public:
+  DescribedFamily(std::shared_ptr<const Description> description, const Problem& problem)
+      : description_(std::move(description)),
+        formulas_(*description_, description_->of_problem, nullptr, problem.dims, DeviceLimits()) {
+    for (const DescribedTensor& tensor : description_->tensors) {
+      slots_.push_back({Name(tensor.name), type_of(tensor.type, problem.dims), tensor.role});
+      auto& places = extent_places_.emplace_back();
+      for (const Formula size : tensor.shape) places.push_back(extent_of(size));
+    }
+    for (const Dimension& dimension : description_->schema)
+      if (free_position(*description_, dimension.name)) free_.push_back(&dimension);
+  }
+
+  std::span<const TensorSlot> tensors() const override { return slots_; }
+
+  void check(const Extents& extents) const override {
+    if (extents.size() != free_.size()) refuse("takes " + std::to_string(free_.size()) + " free dimensions");
+    for (std::size_t i = 0; i < free_.size(); ++i) {
+      if (extents[i] >= free_[i]->minimum && extents[i] <= free_[i]->maximum) continue;
+      refuse(free_[i]->name + "=" + std::to_string(extents[i]) + " is out of range (from " +
+             std::to_string(free_[i]->minimum) + " to " + std::to_string(free_[i]->maximum) + ")");
+    }
+    BoundFormulas::Values values(formulas_, extents, {});
+    for (const DescribedRule& rule : description_->rules)
+      if (!values.holds(rule.rule)) refuse(rule.why);
+  }
+
+  void check_call(const Extents&, const Call&) const override {}
+
+  TablePoint table_point(const Extents& extents, std::int64_t) const override {
+    TablePoint point;
+    for (std::size_t i = 0; i < extents.size() && i < decltype(point.position)::capacity(); ++i)
+      point.position.push_back(extents[i]);
+    return point;
+  }
+
+  TablePoint table_point_of(const Problem& problem) const override {
+    Extents extents;
+    for (const Dimension* const dimension : free_) extents.push_back(problem[dimension->name]);
+    return table_point(extents, 0);
+  }
+
+  Extents extents_at(const TablePoint& point, const Extents& like) const override {
+    Extents extents = like;
+    for (std::size_t i = 0; i < extents.size() && i < point.position.size(); ++i)
+      extents[i] = point.position[i];
+    return extents;
+  }
+
+  std::vector<std::string> varying_dimensions() const override { return description_->free_dimensions; }
+
+  void bind(std::span<const TensorView* const> tensors, std::string_view options, Extents& extents,
+            Call& call) const override {
+    call = description_->default_call;
+    extents.clear();
+    for (std::size_t i = 0; i < free_.size(); ++i) extents.push_back(kNotGiven);
+    if (!options.empty()) read_options(options, extents, call);
+    for (std::size_t slot = 0; slot < slots_.size(); ++slot)
+      read_extents(slot, require_tensor(slots_, tensors, slot), extents);
+    for (std::size_t i = 0; i < free_.size(); ++i)
+      if (extents[i] == kNotGiven)
+        refuse("no tensor's shape says '" + free_[i]->name + "': give it as an option, " + free_[i]->name +
+               "=...");
+    check(extents);
+    BoundFormulas::Values values(formulas_, extents, {});
+    for (std::size_t slot = 0; slot < slots_.size(); ++slot) check_shape(slot, *tensors[slot], values);
+  }
+
+ private:
+  static constexpr std::int64_t kNotGiven = -1;
+
+  [[noreturn]] void refuse(const std::string& rule) const {
+    throw BadInput(description_->name + ": " + rule);
+  }
+
+  // The free dimension that a size is, by itself.
+  std::optional<std::size_t> extent_of(Formula size) const {
+    const std::string& text = description_->formulas[size].text();
+    return free_position(*description_,
+                         text.starts_with("problem.") ? std::string_view(text).substr(8) : text);
+  }
+
+  void read_options(std::string_view options, Extents& extents, Call& call) const {
+    for (const auto& [name, text] : split_assignment(options, "the options")) {
+      double value = 0;
+      const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+      if (error != std::errc() || end != text.data() + text.size())
+        refuse(name + "=" + text + " is no number");
+      const auto position = free_position(*description_, name);
+      if (!position) {
+        set_field(call, description_->call, name, value);
+      } else if (value >= 0 && value < 0x1p53 &&
+                 value == static_cast<double>(static_cast<std::int64_t>(value))) {
+        extents[*position] = static_cast<std::int64_t>(value);
+      } else {
+        refuse(name + "=" + text + " is no size");
+      }
+    }
+  }
+
+  void read_extents(std::size_t slot, const TensorView& tensor, Extents& extents) const {
+    const auto& places = extent_places_[slot];
+    if (tensor.shape.size() != places.size())
+      refuse("tensor '" + slots_[slot].name.text() + "' is " + shape_text(tensor) + "; it must have " +
+             std::to_string(places.size()) + " dimensions");
+    for (std::size_t d = 0; d < places.size(); ++d)
+      if (places[d] && extents[*places[d]] == kNotGiven) extents[*places[d]] = tensor.shape[d];
+  }
+
+  void check_shape(std::size_t slot, const TensorView& tensor, const BoundFormulas::Values& values) const {
+    const std::vector<Formula>& shape = description_->tensors[slot].shape;
+    std::int64_t elements = 1;
+    for (std::size_t d = 0; d < shape.size(); ++d) {
+      const std::int64_t size = values.raw(shape[d]);
+      if (tensor.shape[d] != size)
+        refuse("tensor '" + slots_[slot].name.text() + "' is " + shape_text(tensor) + "; its dimension " +
+               std::to_string(d) + " must be " + std::to_string(size));
+      elements *= size;
+    }
+    require_contiguous(slots_[slot], tensor, elements);
+  }
+
+  std::shared_ptr<const Description> description_;
+  BoundFormulas formulas_;
+  std::vector<TensorSlot> slots_;
+  std::vector<std::vector<std::optional<std::size_t>>> extent_places_;
+  std::vector<const Dimension*> free_;  // in the order of Extents
+};
+
+}  // namespace
+
+std::unique_ptr<const FamilyInterface> described_family(std::shared_ptr<const Description> description,
+                                                        const Problem& problem) {
+  return std::make_unique<DescribedFamily>(std::move(description), problem);
+}
+
+}  // namespace moetune

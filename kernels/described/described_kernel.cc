@@ -1,0 +1,166 @@
+#include "kernels/described/described_kernel.h"
+
+#include <cmath>
+#include <stdexcept>
+
+#include "base/error.h"
+#include "kernels/described/described_family.h"
+#include "kernels/described/described_plan.h"
+
+namespace moetune {
+namespace {
+
+constexpr std::int64_t kMostElements = std::int64_t{1} << 40, kMostValues = 1 << 20;
+
+class DescribedKernel final : public Kernel {
+ public:
+  explicit DescribedKernel(Description description)
+      : description_(std::make_shared<const Description>(std::move(description))) {
+    // Binds everything once, so that a name in place of a number is found now.
+    const Problem problem = parse_problem(name(), schema(), nullptr, "");
+    Config config;
+    for (const Parameter& parameter : description_->space.parameters)
+      config.set(parameter.name, parameter.values.front());
+    const DeviceLimits limits = limits_of_architecture("sm_90a");
+    launcher(config, problem, limits);
+    reference(Reference::exact, problem, {}, limits);
+    values_of(problem);
+  }
+
+  const std::string& name() const override { return description_->name; }
+  const std::string& summary() const override { return description_->summary; }
+  const ProblemSchema& schema() const override { return description_->schema; }
+  const std::vector<Preset>& presets() const override { return description_->presets; }
+  const std::vector<std::string>& free_dimensions() const override { return description_->free_dimensions; }
+  const CallSchema& call_schema() const override { return description_->call; }
+  Call default_call(const Problem&) const override { return description_->default_call; }
+
+  void check(const Problem& problem) const override {
+    const Bound bound = values_of(problem);
+    for (const DescribedRule& rule : description_->rules)
+      if (!value_of(bound, rule.rule, INT64_MIN + 1, INT64_MAX)) throw BadInput(name() + ": " + rule.why);
+    try {
+      check_buffers(buffers(problem, description_->default_call, 0));
+    } catch (const std::logic_error& error) {
+      throw BadInput(name() + ": " + error.what());
+    }
+  }
+
+  std::vector<Buffer> buffers(const Problem& problem, const Call&, std::uint64_t) const override {
+    const Bound bound = values_of(problem);
+    std::vector<Buffer> buffers;
+    for (const bool written : {false, true}) {
+      for (const DescribedTensor& tensor : description_->tensors)
+        if ((tensor.role != Role::input) == written) buffers.push_back(buffer_of(tensor, problem, bound));
+    }
+    return buffers;
+  }
+
+  std::unique_ptr<const FamilyInterface> family_interface(const Problem& problem) const override {
+    return described_family(description_, problem);
+  }
+
+  std::unique_ptr<const Launcher> launcher(const Config& config, const Problem& problem,
+                                           const DeviceLimits& limits) const override {
+    return described_launcher(description_, &config, problem, limits);
+  }
+
+  Plan reference(Reference which, const Problem& problem, const Call& call,
+                 const DeviceLimits& limits) const override {
+    const auto& config = description_->reference_config;
+    const auto made = described_launcher(description_, config ? &*config : nullptr, problem, limits,
+                                         which == Reference::exact);
+    Plan plan;
+    plan.unit = made->unit();
+    made->plan(extents_of(problem), call, plan);
+    return plan;
+  }
+
+  HostTensors reference_on_cpu(const Problem&, const Call&, const HostTensors&) const override {
+    throw std::logic_error(name() + " is a described kernel: it has no answer on the CPU");
+  }
+
+  Cost cost(const Problem& problem) const override {
+    const Bound bound = values_of(problem);
+    Cost cost;
+    for (const Buffer& buffer : buffers(problem, description_->default_call, 0)) {
+      if (buffer.is_read()) cost.read_bytes += static_cast<double>(buffer.bytes());
+      if (buffer.is_written()) cost.written_bytes += static_cast<double>(buffer.bytes());
+    }
+    const DescribedCost& described = description_->cost;
+    const auto number = [&](Formula formula) {
+      return static_cast<double>(value_of(bound, formula, 0, INT64_MAX));
+    };
+    if (described.read_bytes) cost.read_bytes = number(*described.read_bytes);
+    if (described.written_bytes) cost.written_bytes = number(*described.written_bytes);
+    for (const auto& [type, count] : described.flops) {
+      const DType of = type_of(type, problem.dims);
+      (of == DType::bf16   ? cost.flops.bf16
+       : of == DType::f16  ? cost.flops.fp16
+       : of == DType::e4m3 ? cost.flops.e4m3
+                           : cost.flops.fp32) += number(count);
+    }
+    const bool cold = std::ranges::any_of(description_->tensors, &DescribedTensor::cold);
+    cost.inputs = cold ? Inputs::cold : Inputs::warm;
+    return cost;
+  }
+
+ private:
+  // What a problem makes of shapes, fills, checks, rules and costs.
+  struct Bound {
+    std::unique_ptr<const BoundFormulas> formulas;
+    Extents extents;
+  };
+
+  Bound values_of(const Problem& problem) const {
+    return {std::make_unique<BoundFormulas>(*description_, description_->of_problem, nullptr, problem.dims,
+                                            DeviceLimits()),
+            extents_of(problem)};
+  }
+
+  std::int64_t value_of(const Bound& bound, Formula formula, std::int64_t least, std::int64_t most) const {
+    const std::int64_t value = BoundFormulas::Values(*bound.formulas, bound.extents, {}).raw(formula);
+    if (value != kUndefined && value >= least && value <= most) return value;
+    const Expression& expression = description_->formulas[formula];
+    throw BadInput(
+        expression.where() + ": \"" + expression.text() + "\" is " +
+        (value == kUndefined ? std::string("undefined (") + kWhyUndefined + ")" : std::to_string(value)) +
+        "; it must be from " + std::to_string(least) + " to " + std::to_string(most));
+  }
+
+  Buffer buffer_of(const DescribedTensor& tensor, const Problem& problem, const Bound& bound) const {
+    Buffer buffer{.name = tensor.name,
+                  .dtype = type_of(tensor.type, problem.dims),
+                  .elements = 1,
+                  .role = tensor.role,
+                  .rotates = tensor.cold,
+                  .fresh = tensor.fresh};
+    for (const Formula size : tensor.shape) {
+      if (__builtin_mul_overflow(buffer.elements, value_of(bound, size, 1, kMostElements),
+                                 &buffer.elements) ||
+          buffer.elements > kMostElements)
+        throw BadInput(name() + ": tensor '" + tensor.name + "' has more than 2^40 elements");
+    }
+    buffer.fill.kind = tensor.fill;
+    buffer.fill.scale = tensor.scale;
+    if (tensor.values) buffer.fill.values = value_of(bound, *tensor.values, 1, kMostValues);
+    if (tensor.role == Role::input) return buffer;
+    buffer.check = {tensor.check, tensor.tolerance, "", 0};
+    if (tensor.segments) buffer.check.segment_length = value_of(bound, *tensor.segments, 1, kMostElements);
+    if (tensor.terms)
+      buffer.check.tolerance.terms = static_cast<double>(value_of(bound, *tensor.terms, 1, INT64_MAX));
+    // The terms whose rounding may leave such an error (summation_error of the worker's validator).
+    if (tensor.error) buffer.check.tolerance.terms = std::pow(*tensor.error * 0x1p23, 2);
+    return buffer;
+  }
+
+  std::shared_ptr<const Description> description_;
+};
+
+}  // namespace
+
+std::unique_ptr<const Kernel> described_kernel(Description description) {
+  return std::make_unique<DescribedKernel>(std::move(description));
+}
+
+}  // namespace moetune

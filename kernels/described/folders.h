@@ -1,0 +1,27 @@
+// The user's own kernels: each is a folder NAME with kernel.json, in one of the folders that the environment variable
+// MOETUNE_KERNELS names, with colons between them. A folder that holds a kernel.json itself counts as one kernel.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kernels/kernel.h"
+
+namespace moetune {
+
+// A folder that is no kernel, and why.
+struct BrokenKernel {
+  std::string name, folder, reason;
+};
+
+struct DescribedKernels {
+  std::vector<std::unique_ptr<const Kernel>> kernels;  // by name
+  std::vector<BrokenKernel> broken;
+};
+
+// Reads them all, and adds their files to the resources (base/resources.h). A folder whose kernel has a name in `taken`,
+// or of a kernel that was found earlier, is broken. Throws nothing for what is wrong with a folder.
+DescribedKernels load_described_kernels(const char* folders, const std::vector<std::string>& taken);
+
+}  // namespace moetune

@@ -1,0 +1,229 @@
+#include "kernels/described/described_kernel.h"
+
+#include <doctest/doctest.h>
+
+#include <bit>
+
+#include "base/error.h"
+#include "search/space.h"
+#include "tests/kernels/described/examples.h"
+
+using namespace moetune;
+using namespace moetune::testing;
+using Json = nlohmann::json;
+
+namespace {
+
+const DeviceLimits& own_limits() {
+  static const DeviceLimits limits = limits_of_architecture("sm_90a");
+  return limits;
+}
+
+Config own_config(const std::string& example, const std::string& text) {
+  return Space::parse(example_text(example), example).parse_config(text);
+}
+
+Plan softmax_plan(const char* problem, const char* config) {
+  const auto kernel = example("softmax");
+  return kernel->plan(own_config("softmax", config), own_problem(*kernel, problem), own_limits());
+}
+
+}  // namespace
+
+TEST_CASE("softmax launches a block a row, with shared memory for what it keeps") {
+  const Plan kept = softmax_plan("rows=77,columns=1000", "THREADS=128,VECTOR=4,KEEP=1");
+  CHECK(kept.unit.source == "templates/softmax/softmax.cu");
+  CHECK(kept.unit.defines ==
+        std::vector<std::pair<std::string, std::string>>{{"THREADS", "128"}, {"VECTOR", "4"}, {"KEEP", "1"}});
+  CHECK(kept.unit.instances.empty());
+  REQUIRE(kept.launches.size() == 1);
+  CHECK(kept.launches[0].entry == Name("softmax"));
+  CHECK(kept.launches[0].grid == Dim3{77, 1, 1});
+  CHECK(kept.launches[0].block == Dim3{128, 1, 1});
+  CHECK(kept.launches[0].dynamic_shared == 4000);
+  REQUIRE(kept.launches[0].arguments.size() == 3);
+  CHECK(kept.launches[0].arguments[0] == Argument{"x", Pointer{"x"}});
+  CHECK(kept.launches[0].arguments[2].value == decltype(Argument::value)(std::int32_t{1000}));
+  CHECK(softmax_plan("rows=77,columns=1000", "THREADS=128,VECTOR=4,KEEP=0").launches[0].dynamic_shared == 0);
+}
+
+TEST_CASE("a described problem has families, buffers, checks, references and a cost like any other") {
+  const auto kernel = example("softmax");
+  const Problem problem = own_problem(*kernel, "rows=77,columns=1000");
+  CHECK(kernel->specialization(problem).text() == "columns=1000");
+  CHECK(kernel->problem_of(kernel->specialization(problem), kernel->extents_of(problem)) == problem);
+  const std::vector<Buffer> buffers = kernel->buffers(problem, 1);
+  REQUIRE(buffers.size() == 2);
+  CHECK(buffers[0].name == "x");
+  CHECK(buffers[0].rotates);
+  CHECK(buffers[0].elements == 77000);
+  CHECK(buffers[0].fill.kind == Fill::Kind::normal);
+  CHECK(buffers[1].role == Role::output);
+  CHECK(buffers[1].check.tolerance.terms == 1000);
+  CHECK(buffers[1].check.tolerance.dissimilarity == 1e-5);
+  const Plan exact = kernel->reference(Reference::exact, problem, own_limits());
+  CHECK(exact.unit.source == "templates/softmax/reference.cu");
+  CHECK(exact.unit.defines.back() == std::pair<std::string, std::string>{"EXACT", "1"});
+  CHECK(exact.launches[0].grid[0] == 2);
+  CHECK(kernel->reference(Reference::baseline, problem, own_limits()).unit.defines.back().second == "0");
+  const Cost cost = kernel->cost(problem);
+  CHECK(cost.read_bytes == 4 * 77000);
+  CHECK(cost.written_bytes == 4 * 77000);
+  CHECK(cost.flops.fp32 == 5 * 77000);
+  CHECK_THROWS_AS(kernel->reference_on_cpu(problem, {}), std::logic_error);
+}
+
+TEST_CASE("matmul's plans have a template's instance, scratch and a second launch where there are parts") {
+  const auto kernel = example("matmul");
+  const Problem problem = own_problem(*kernel, "m=100,n=200,k=512,dtype=f16");
+  const auto plan_of = [&](int splits) {
+    return kernel->plan(
+        own_config("matmul", "warps_m=2,warps_n=1,tiles_m=1,tiles_n=2,splits=" + std::to_string(splits)),
+        problem, own_limits());
+  };
+  const Plan whole = plan_of(1), parted = plan_of(4);
+  CHECK(whole.unit.instances == std::vector<std::string>{"gemm<T, warps_m, warps_n, tiles_m, tiles_n>"});
+  CHECK(whole.unit.defines.front() == std::pair<std::string, std::string>{"T", "__half"});
+  CHECK(whole.scratch.empty());
+  REQUIRE(whole.launches.size() == 1);
+  CHECK(whole.launches[0].entry == Name("gemm"));
+  CHECK(whole.launches[0].grid == Dim3{7, 4, 1});
+  CHECK(whole.launches[0].arguments[3].value == decltype(Argument::value)(Pointer{}));  // there are no parts
+  CHECK(whole.launches[0].arguments[8].value == decltype(Argument::value)(1.0f));
+  REQUIRE(parted.launches.size() == 2);
+  REQUIRE(parted.scratch.size() == 1);
+  CHECK(parted.scratch[0].bytes == 4 * 4 * 100 * 200);
+  CHECK(parted.launches[0].grid == Dim3{7, 4, 4});
+  CHECK(parted.launches[0].arguments[7].value == decltype(Argument::value)(std::int32_t{8}));
+  CHECK(parted.launches[1].grid[0] == 79);
+  CHECK(parted.launches[1].arguments[3].value == decltype(Argument::value)(std::int64_t{20000}));
+  CHECK(kernel->reference(Reference::exact, problem, own_limits()).unit.instances ==
+        std::vector<std::string>{"matmul_reference<T>"});
+
+  Call call = kernel->default_call(problem);
+  set_field(call, kernel->call_schema(), "alpha", 0.5);
+  const Plan halved = kernel->plan(own_config("matmul", "warps_m=1,warps_n=1,tiles_m=1,tiles_n=1,splits=1"),
+                                   problem, call, own_limits());
+  CHECK(halved.launches[0].arguments[8].value == decltype(Argument::value)(0.5f));
+  CHECK_THROWS_WITH_AS(own_problem(*kernel, "k=100"), doctest::Contains("k must be a multiple of 16"),
+                       BadInput);
+}
+
+TEST_CASE("arguments of every kind, memsets, tensor maps and values that are out of range") {
+  Json json = Json::parse(example_text("vector_add"));
+  json["call"] = Json::parse(
+      R"([{"name": "stride", "type": "i64", "default": 7}, {"name": "beta", "type": "f32", "default": 0.25}])");
+  json["scratch"] =
+      Json::parse(R"([{"name": "counters", "bytes": "elements > 1 ? 64 : 0", "zeroed": true}])");
+  json["problem"][0]["range"] = {1, 1000000000000};
+  json["launches"] = Json::parse(R"([
+    {"memset": "c", "value": 255}, {"memset": "counters", "bytes": 32, "when": "elements > 1"},
+    {"entry": "own::run", "grid": ["n", 2], "block": [32, 2, 1], "cluster": 2, "dependent": true, "arguments": [
+      {"u8": 200}, {"i16": "-5"}, {"u32": 4294967295}, {"i64": "n * call.stride"}, {"f64": 0.5}, {"f32": "call.beta"}, {"f32": "n"},
+      {"pointer": "a", "offset": "4 * elements"}, "counters",
+      {"map": "b", "dims": [64, "n / 64"], "box": [32, "elements"], "swizzle": "b64", "offset": 16}]},
+    {"memset": "a", "bytes": 4}])");
+  const auto kernel = own_kernel(json);
+  const auto plan_of = [&](int elements, const char* problem) {
+    const Config config = {{"block_size_x", Value::integer(64)}, {"elements", Value::integer(elements)}};
+    return kernel->plan(config, own_problem(*kernel, problem), own_limits());
+  };
+  const Plan plan = plan_of(2, "n=640");
+  REQUIRE(plan.memsets.size() == 3);
+  CHECK(plan.memsets[0] == Memset{"c", 0, 2560, 255, 0});
+  CHECK(plan.memsets[1] == Memset{"counters", 0, 32, 0, 0});
+  CHECK(plan.memsets[2] == Memset{"a", 0, 4, 0, 1});
+  const Launch& launch = plan.launches[0];
+  CHECK(launch.entry == Name("own::run"));
+  CHECK(launch.programmatic_dependent);
+  CHECK(launch.cluster == Dim3{2, 1, 1});
+  CHECK(launch.block == Dim3{32, 2, 1});
+  using Value = decltype(Argument::value);
+  CHECK(launch.arguments[0].value == Value(std::int32_t{200}));
+  CHECK(launch.arguments[1].value == Value(std::int32_t{-5}));
+  CHECK(launch.arguments[2].value == Value(std::int32_t{-1}));
+  CHECK(launch.arguments[3].value == Value(std::int64_t{4480}));
+  CHECK(launch.arguments[4].value == Value(std::bit_cast<std::int64_t>(0.5)));
+  CHECK(launch.arguments[5].value == Value(0.25f));
+  CHECK(launch.arguments[6].value == Value(640.0f));
+  CHECK(launch.arguments[7].value == Value(Pointer{"a", 8}));
+  CHECK(launch.arguments[8].value == Value(Pointer{"counters"}));
+  const TensorMap& map = std::get<TensorMap>(launch.arguments[9].value);
+  CHECK(map.dims == decltype(map.dims){64, 10});
+  CHECK(map.strides == decltype(map.strides){256});
+  CHECK(map.box == decltype(map.box){32, 2});
+  CHECK(map.swizzle == TensorMap::Swizzle::b64);
+
+  const Plan alone = plan_of(1, "n=64");
+  CHECK(alone.scratch.empty());
+  CHECK(alone.launches[0].arguments[8].value == Value(Pointer{}));
+  // A grid beyond 32 bits cannot be said, so that the plan is one that nothing launches.
+  CHECK(plan_of(1, "n=1000000000000").launches[0].grid == Dim3{0, 0, 0});
+}
+
+TEST_CASE("a family reads its extents from the shapes of tensors, and the call from options") {
+  const auto kernel = example("matmul");
+  const auto family = kernel->family_interface(own_problem(*kernel, "m=1,n=64,k=32"));
+  REQUIRE(family->tensors().size() == 3);
+  const auto view = [](DType type, std::int64_t rows, std::int64_t columns) {
+    return TensorView{type, {rows, columns}, {columns, 1}};
+  };
+  const TensorView a = view(DType::bf16, 9, 32), b = view(DType::bf16, 64, 32), c = view(DType::f32, 9, 64);
+  const TensorView* const tensors[] = {&a, &b, &c};
+  Extents extents;
+  Call call;
+  family->bind(tensors, "alpha=2.5", extents, call);
+  CHECK(extents == Extents{9});
+  CHECK(call.reals[0] == 2.5);
+  family->bind(tensors, "", extents, call);
+  CHECK(call.reals[0] == 1.0);
+  CHECK(family->table_point(extents, 0).position[0] == 9);
+  CHECK(family->extents_at(family->table_point({5}, 0), extents) == Extents{5});
+
+  const auto refused = [&](const TensorView& other, const char* options, const char* said) {
+    const TensorView* const changed[] = {&other, &b, &c};
+    CHECK_THROWS_WITH_AS(family->bind(changed, options, extents, call), doctest::Contains(said), BadInput);
+  };
+  refused(view(DType::bf16, 9, 48), "", "tensor 'a' is [9, 48]; its dimension 1 must be 32");
+  refused(view(DType::f16, 9, 32), "", "it must be bf16");
+  refused(view(DType::bf16, 8, 32), "", "tensor 'c' is [9, 64]; its dimension 0 must be 8");
+  refused(TensorView{DType::bf16, {9, 32}, {64, 1}}, "", "is not contiguous");
+  refused(TensorView{DType::bf16, {288}, {1}}, "", "it must have 2 dimensions");
+  refused(view(DType::bf16, 70000, 32), "", "m=70000 is out of range");
+  refused(a, "beta=1", "did you mean 'alpha'?");
+  refused(a, "alpha=x", "is no number");
+}
+
+TEST_CASE("fills and checks arrive in the buffers, and what a type cannot hold is bad input") {
+  Json json = Json::parse(example_text("vector_add"));
+  json["tensors"] = Json::parse(R"([
+    {"name": "i", "dtype": "i32", "shape": ["n"], "fill": {"integers": "n"}, "cold": false},
+    {"name": "p", "dtype": "i32", "shape": ["n"], "fill": "permutation"},
+    {"name": "u", "dtype": "f32", "shape": ["n", 2], "fill": {"uniform": 3}, "fresh": true},
+    {"name": "k", "dtype": "f32", "shape": [4], "fill": {"constant": 0.5}},
+    {"name": "s", "dtype": "f32", "shape": ["n"], "role": "inout", "fill": "zeros", "check": {"error": 0.001}},
+    {"name": "o", "dtype": "i32", "shape": ["n"], "role": "output", "check": {"sets_of": "n"}}])");
+  json["launches"][0]["arguments"] = Json::parse(R"(["i", "p", "u", "k", "s", "o"])");
+  const auto kernel = own_kernel(json);
+  const std::vector<Buffer> buffers = kernel->buffers(own_problem(*kernel, "n=100"), 1);
+  REQUIRE(buffers.size() == 6);
+  CHECK(buffers[0].fill.kind == Fill::Kind::zipf);
+  CHECK(buffers[0].fill.values == 100);
+  CHECK(buffers[0].fill.scale == 0);
+  CHECK_FALSE(buffers[0].rotates);
+  CHECK(buffers[1].fill.kind == Fill::Kind::permutation);
+  CHECK(buffers[2].elements == 200);
+  CHECK(buffers[2].fill.scale == 3);
+  CHECK(buffers[2].fresh);
+  CHECK(buffers[3].fill.scale == 0.5);
+  CHECK(buffers[4].role == Role::in_out);
+  // The share of the largest value that summation_error makes of it.
+  CHECK(std::sqrt(buffers[4].check.tolerance.terms) * 0x1p-23 == doctest::Approx(0.001));
+  CHECK(buffers[5].check.segment_length == 100);
+  CHECK_THROWS_WITH_AS(own_problem(*kernel, "n=2000000"),
+                       doctest::Contains("\"n\" is 2000000; it must be from 1 to 1048576"), BadInput);
+
+  json["tensors"][0]["dtype"] = "u8";
+  CHECK_THROWS_WITH_AS(own_problem(*own_kernel(json), "n=300"),
+                       doctest::Contains("holds integers that u8 cannot"), BadInput);
+}

@@ -1,0 +1,192 @@
+#include "kernels/described/description.h"
+
+#include <doctest/doctest.h>
+
+#include "base/error.h"
+#include "tests/kernels/described/examples.h"
+
+using namespace moetune;
+using namespace moetune::testing;
+using Json = nlohmann::json;
+
+namespace {
+
+// The example with one change, a JSON patch; "" if it is sound, else what is said of it.
+std::string fault_of(const std::string& name, const std::string& patch) {
+  try {
+    own_kernel(Json::parse(example_text(name)).patch(Json::parse(patch)));
+    return "";
+  } catch (const BadInput& error) {
+    return error.what();
+  }
+}
+
+}  // namespace
+
+TEST_CASE("the examples are sound, and no longer than they should be") {
+  for (const auto& [name, most] :
+       {std::pair("vector_add", 15), std::pair("softmax", 25), std::pair("matmul", 40)}) {
+    CAPTURE(name);
+    CHECK(fault_of(name, "[]") == "");
+    const std::string text = example_text(name);
+    CHECK(std::count(text.begin(), text.end(), '\n') <= most);
+  }
+}
+
+TEST_CASE(
+    "each fault of a description is one sentence that names the file, the key and what would be right") {
+  struct Fault {
+    const char *example, *patch, *said;
+  };
+  const Fault faults[] = {
+      {"vector_add", R"([{"op":"remove","path":"/launches"}])", "lacks the key 'launches'"},
+      {"vector_add", R"([{"op":"remove","path":"/reference"}])", "lacks the key 'reference'"},
+      {"vector_add", R"([{"op":"remove","path":"/parameters"}])", "parameters: this key is missing"},
+      {"vector_add", R"([{"op":"add","path":"/lunches","value":1}])", "did you mean 'launches'?"},
+      {"vector_add", R"([{"op":"replace","path":"/source","value":"../x.cu"}])",
+       "source must be a .cu file in the kernel's folder"},
+      {"vector_add", R"([{"op":"replace","path":"/source","value":"/etc/x.cu"}])",
+       "source must be a .cu file in the kernel's folder"},
+      {"vector_add", R"([{"op":"replace","path":"/problem/0/name","value":"a b"}])",
+       "problem[0].name must be a name of letters"},
+      {"vector_add", R"([{"op":"replace","path":"/problem/0/default","value":0}])",
+       "problem[0].default must be an integer from 1 to 1000000000 (got 0)"},
+      {"vector_add", R"([{"op":"replace","path":"/problem/0/range","value":[5,1]}])",
+       "problem[0].range[1] must be an integer from 5 to"},
+      {"vector_add", R"([{"op":"replace","path":"/tensors/1/name","value":"c"}])",
+       "tensors[1].name stands here for the second time"},
+      {"vector_add", R"([{"op":"replace","path":"/tensors/1/dtype","value":"f64"}])",
+       "tensors[1].dtype must be a type or problem.NAME: unknown"},
+      {"vector_add", R"([{"op":"replace","path":"/tensors/1/dtype","value":"problem.n"}])",
+       "tensors[1].dtype must be a type, or a dimension with choices"},
+      {"vector_add", R"([{"op":"replace","path":"/tensors/1/shape/0","value":"m"}])", "unknown name 'm'"},
+      {"vector_add", R"([{"op":"replace","path":"/tensors/1/shape/0","value":"problem.m"}])",
+       "unknown dimension 'm'"},
+      {"vector_add", R"([{"op":"replace","path":"/tensors/1/shape/0","value":"block_size_x"}])",
+       "the parameter 'block_size_x' has no value here"},
+      {"vector_add", R"([{"op":"replace","path":"/tensors/1/shape/0","value":"device.sm_count"}])",
+       "'device.sm_count' has no value here"},
+      {"vector_add", R"([{"op":"add","path":"/tensors/1/check","value":"exact"}])",
+       "tensors[1].check is for what is written"},
+      {"vector_add", R"([{"op":"add","path":"/tensors/0/fill","value":"zeros"}])",
+       "an output begins poisoned"},
+      {"vector_add", R"([{"op":"replace","path":"/tensors/1/dtype","value":"i32"}])",
+       "lacks the key 'fill', which integers need"},
+      {"vector_add", R"([{"op":"add","path":"/tensors/1/fill","value":"constant"}])",
+       "tensors[1].fill must be zeros, permutation,"},
+      {"vector_add",
+       R"([{"op":"remove","path":"/tensors/0/role"},{"op":"remove","path":"/tensors/0/check"}])",
+       "tensors must hold an output"},
+      {"vector_add", R"([{"op":"remove","path":"/tensors/0/check"}])", "leaves open how far 'c' may be off"},
+      {"vector_add", R"([{"op":"replace","path":"/tensors/0/dtype","value":"bf16"}])",
+       "judges 'c', whose type has less than 32 bits"},
+      {"vector_add", R"([{"op":"replace","path":"/launches/0/entry","value":"a-b"}])",
+       "launches[0].entry must be a function's name"},
+      {"vector_add", R"([{"op":"replace","path":"/launches/0/entry","value":"f<\"x\">"}])",
+       "must have types and numbers between < and >"},
+      {"vector_add", R"([{"op":"replace","path":"/launches/0/grid","value":"ceil_div(n, 0"}])",
+       "launches[0].grid: expected ')'"},
+      {"vector_add", R"([{"op":"replace","path":"/launches/0/grid","value":[1,1,1,1]}])",
+       "has more than 3 elements"},
+      {"vector_add", R"([{"op":"replace","path":"/launches/0/grid","value":[]}])",
+       "launches[0].grid is empty"},
+      {"vector_add", R"([{"op":"replace","path":"/launches/0/arguments/0","value":"d"}])",
+       "names no tensor and no scratch: unknown buffer 'd'"},
+      {"vector_add", R"([{"op":"replace","path":"/launches/0/arguments/3","value":{"i33":"n"}}])",
+       "must be a buffer's name, or an object with"},
+      {"vector_add", R"([{"op":"replace","path":"/launches/0/arguments/3","value":{"i32":"call.n"}}])",
+       "unknown name 'call.'"},
+      {"vector_add", R"([{"op":"replace","path":"/launches/0/arguments/3","value":{"f32":1e39}}])",
+       "must be a number of at most 1e38"},
+      {"vector_add", R"([{"op":"replace","path":"/reference/config","value":"block_size_x=128"}])",
+       "reference.config lacks a value for 'elements'"},
+      {"vector_add", R"([{"op":"replace","path":"/reference/config","value":"block_size_x=1,elements=1"}])",
+       "reference.config is no configuration: unknown value"},
+      {"vector_add", R"([{"op":"add","path":"/macros","value":{"n":1,"elements":2}}])",
+       "has the name of another macro"},
+      {"vector_add", R"([{"op":"add","path":"/macros","value":{"N":"n"}}])", "the dimension 'n' is free"},
+      {"vector_add",
+       R"([{"op":"add","path":"/macros","value":{"E":"elements"}},{"op":"add","path":"/parameters/1/at","value":"launch"}])",
+       "the parameter 'elements' belongs to a launch"},
+      {"vector_add",
+       R"([{"op":"add","path":"/constraints","value":[{"expr":"problem.m > elements","why":"x"}]}])",
+       "unknown dimension 'm'"},
+      {"softmax", R"([{"op":"replace","path":"/launches/0/arguments/2","value":{"i32":"device.sms"}}])",
+       "unknown name 'device.sms'"},
+      {"softmax", R"([{"op":"replace","path":"/reference/launches/0/grid","value":"THREADS"}])",
+       "the parameter 'THREADS' has no value here"},
+      {"softmax", R"([{"op":"replace","path":"/reference/launches/0/grid","value":"shared_bytes"}])",
+       "the parameter 'KEEP' has no value here"},
+      {"softmax", R"([{"op":"replace","path":"/reference/baseline","value":"yes"}])",
+       "reference.baseline must be true or false"},
+      {"matmul", R"([{"op":"replace","path":"/problem/3/choices","value":["bf16","half"]}])",
+       "must name a dimension whose choices are types"},
+      {"matmul", R"([{"op":"replace","path":"/problem/3/choices","value":["bf16","i32"]}])",
+       "all integers or none"},
+      {"matmul", R"([{"op":"replace","path":"/launches/1/when","value":"problem.dtype"}])",
+       "launches[1].when"},
+      {"matmul", R"([{"op":"replace","path":"/launches/1/entry","value":"gemm<T, 1, 1, 1, 1>"}])",
+       "is another instance of a template that is launched"},
+      {"matmul", R"([{"op":"replace","path":"/call/0/type","value":"f16"}])",
+       "call[0].type must be f32 or i64"},
+      {"matmul", R"([{"op":"replace","path":"/rules/0/expr","value":"call.alpha > 1"}])",
+       "unknown name 'call.'"},
+      {"matmul", R"([{"op":"replace","path":"/cost/flops","value":{"f16x":"1"}}])", "unknown"},
+      {"matmul", R"([{"op":"replace","path":"/reference/launches/0/arguments/2","value":"parts"}])",
+       "takes the scratch 'parts', which it does not have"},
+  };
+  for (const Fault& fault : faults) {
+    CAPTURE(fault.patch);
+    const std::string said = fault_of(fault.example, fault.patch);
+    CHECK_MESSAGE(said.find(fault.said) != std::string::npos, said);
+    CHECK(said.find("own/kernel.json") == 0);
+    CHECK(said.find('\n') == std::string::npos);
+  }
+}
+
+TEST_CASE("a kernel is named as its folder is") {
+  CHECK_THROWS_WITH_AS(read_description(example_text("softmax"), "x/kernel.json", "x"),
+                       doctest::Contains("kernel must be 'x', as the folder is named"), BadInput);
+}
+
+TEST_CASE("hostile sizes are refused: the file, its depth, lists, names, expressions and lets") {
+  const auto refused = [](const std::string& text, const char* said) {
+    CHECK_THROWS_WITH_AS(read_description(text, "own/kernel.json", "vector_add"), doctest::Contains(said),
+                         BadInput);
+  };
+  const Json sound = Json::parse(example_text("vector_add"));
+  refused(std::string(kMaxDescription + 1, ' '), "is larger than 1 MiB");
+  refused(std::string(100000, '['), "levels");
+  refused("{\"kernel\": 1, \"kernel\": 2}", "kernel");
+  const auto with = [&](const char* path, const Json& value) {
+    Json changed = sound;
+    changed[Json::json_pointer(path)] = value;
+    return changed.dump();
+  };
+  refused(with("/problem/0/name", std::string(32, 'n')), "at most 31 of them");
+  refused(with("/launches/0/entry", std::string(300, 'e')), "is longer than 256 characters");
+  refused(with("/launches/0/grid", std::string(5000, '1')), "longer than 4096");
+  refused(with("/launches/0/grid", std::string(100, '(') + "1" + std::string(100, ')')),
+          "nested more than 64 deep");
+  refused(with("/launches/0/arguments", Json(41, Json("a"))), "has more than 40 elements");
+  refused(with("/launches", Json(5, sound["launches"][0])), "is one launch too many: at most 4");
+  refused(with("/tensors", Json(17, sound["tensors"][1])), "has more than 16 elements");
+  Json dimensions = Json::array();
+  for (int i = 0; i < 5; ++i)
+    dimensions.push_back(
+        {{"name", "n" + std::string(static_cast<std::size_t>(i), 'n')}, {"default", 1}, {"free", true}});
+  refused(with("/problem", dimensions), "at most 4 dimensions are free");
+
+  // Each let doubles the one before: the value overflows, and nothing else happens.
+  Json bomb = sound;
+  bomb["let"]["l00"] = "problem.n";
+  for (int i = 1; i < 90; ++i) {
+    const auto name = [](int n) { return "l" + std::to_string(n / 10) + std::to_string(n % 10); };
+    bomb["let"][name(i)] = name(i - 1) + " * " + name(i - 1);
+  }
+  bomb["launches"][0]["grid"] = "l89";
+  const auto kernel = own_kernel(bomb);
+  const Config config = {{"block_size_x", Value::integer(128)}, {"elements", Value::integer(1)}};
+  const Plan plan = kernel->plan(config, own_problem(*kernel, ""), limits_of_architecture("sm_90a"));
+  CHECK(plan.launches[0].grid == Dim3{0, 0, 0});  // which is no candidate
+}
