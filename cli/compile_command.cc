@@ -11,6 +11,7 @@
 #include "cli/options.h"
 #include "cli/text.h"
 #include "jobs/compile_job.h"
+#include "kernels/entry_name.h"
 
 namespace moetune {
 namespace {

@@ -2,7 +2,11 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/json.h"
+#include "base/json_fields.h"
+#include "base/regular_file.h"
 #include "base/resources.h"
+#include "kernels/described/described_kernel.h"
 #include "kernels/kernel_space.h"
 #include "kernels/registry.h"
 #include "replay/compressed_file.h"
@@ -14,6 +18,7 @@
 #include "search/space_file.h"
 #include "tests/fuzz/mutator.h"
 #include "tests/fuzz/target.h"
+#include "tests/paths.h"
 #include "tests/replay/sample_recording.h"
 
 namespace moetune::fuzz {
@@ -125,7 +130,71 @@ class ProblemTarget : public MutantTarget {
   }
 };
 
+// kernel.json of a user's kernel, and what it makes of its default problem. Half of the inputs are JSON in which values
+// have changed places.
+class DescriptionTarget : public MutantTarget {
+ public:
+  DescriptionTarget(const std::vector<std::string>& seeds, const std::vector<std::string>& words)
+      : MutantTarget(Mutator(seeds, words)) {
+    for (const std::string& seed : seeds) seeds_.push_back(nlohmann::json::parse(seed).flatten());
+    for (const nlohmann::json& seed : seeds_)
+      for (const auto& [path, value] : seed.items()) values_.push_back(value);
+    for (const std::string& word : words) values_.push_back(word);
+    for (const char* odd :
+         {"0", "-1", "1e300", "9223372036854775807", "null", "true", "[]", "{}", "[[1]]", "\"\""})
+      values_.push_back(nlohmann::json::parse(odd));
+  }
+
+  std::string make(Random& random) override {
+    if (random.below(2) == 0) return MutantTarget::make(random);
+    const nlohmann::json& flat = seeds_[random.below(seeds_.size())];
+    nlohmann::json json = flat.unflatten();
+    for (std::uint64_t changes = 1 + random.below(3); changes > 0; --changes) {
+      const auto place = std::next(flat.begin(), static_cast<std::ptrdiff_t>(random.below(flat.size())));
+      const nlohmann::json::json_pointer pointer(place.key());
+      if (json.contains(pointer)) json[pointer] = values_[random.below(values_.size())];
+    }
+    return json.dump();
+  }
+
+  void run(const std::string& input) override {
+    const nlohmann::json json = parse_json_or_discard(input);
+    const auto kernel =
+        described_kernel(read_description(input, "fuzz/kernel.json", text_field(json, "kernel")));
+    const Problem problem = parse_problem(kernel->name(), kernel->schema(), nullptr, "");
+    kernel->check(problem);
+    kernel->cost(problem);
+    const DeviceLimits limits = limits_of_architecture("sm_90a");
+    kernel->reference(Reference::exact, problem, limits);
+    Config config;
+    for (const Parameter& parameter : read_space_file(input, "fuzz").parameters)
+      config.set(parameter.name, parameter.values.back());
+    const Plan plan = kernel->plan(config, problem, limits);
+    if (nlohmann::json(nlohmann::json(plan).get<Plan>()) != nlohmann::json(plan))
+      throw Finding("a plan reads differently from what it writes");
+    const auto family = kernel->family_interface(problem);
+    family->check(kernel->extents_of(problem));
+    family->table_point_of(problem);
+  }
+
+ private:
+  std::vector<nlohmann::json> seeds_;  // flattened: value by path
+  std::vector<nlohmann::json> values_;
+};
+
 }  // namespace
+
+std::unique_ptr<Target> descriptions_target(const Folder&) {
+  std::vector<std::string> seeds;
+  for (const char* name : {"vector_add", "softmax", "matmul"})
+    seeds.push_back(read_regular_file(paths::source("examples/kernels/") + name + "/kernel.json", 1 << 20));
+  return std::make_unique<DescriptionTarget>(
+      std::move(seeds), std::vector<std::string>{"problem.", "device.", "call.alpha", "when",
+                                                 "memset",   "map",     "let",        "launch",
+                                                 " ? ",      " / 0",    " * ",        "((",
+                                                 "f64",      "choices", "free",       "9223372036854775807",
+                                                 "-1",       "macros",  "[[",         "{"});
+}
 
 std::unique_ptr<Target> recordings_target(const Folder&) {
   const std::string text = format_recording(sample_recording()),

@@ -190,7 +190,7 @@ TEST_CASE("a family reads its extents from the shapes of tensors, and the call f
   refused(TensorView{DType::bf16, {9, 32}, {64, 1}}, "", "is not contiguous");
   refused(TensorView{DType::bf16, {288}, {1}}, "", "it must have 2 dimensions");
   refused(view(DType::bf16, 70000, 32), "", "m=70000 is out of range");
-  refused(a, "beta=1", "did you mean 'alpha'?");
+  refused(a, "beta=1", "unknown field of a call 'beta'; known: alpha");
   refused(a, "alpha=x", "is no number");
 }
 

@@ -156,7 +156,7 @@ TEST_CASE("hostile sizes are refused: the file, its depth, lists, names, express
   };
   const Json sound = Json::parse(example_text("vector_add"));
   refused(std::string(kMaxDescription + 1, ' '), "is larger than 1 MiB");
-  refused(std::string(100000, '['), "levels");
+  refused(std::string(100000, '['), "nested more than 64 deep");
   refused("{\"kernel\": 1, \"kernel\": 2}", "kernel");
   const auto with = [&](const char* path, const Json& value) {
     Json changed = sound;
