@@ -136,7 +136,7 @@ std::string Compiler::digest(const CompileUnit& unit) const { return impl_->dige
 Build Compiler::compile(const CompileUnit& unit, const std::stop_token& stop) const {
   const Clock::time_point begin = Clock::now();
   NvrtcResult result = impl_->processes->compile({*impl_->sources_of(unit.source), impl_->nvrtc_options(unit),
-                                                  unit.instances, impl_->options.time_limit},
+                                                  impl_->options.time_limit, unit.instances},
                                                  stop);
 
   using Status = NvrtcResult::Status;

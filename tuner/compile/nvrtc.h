@@ -19,8 +19,8 @@ namespace moetune {
 struct NvrtcJob {
   std::vector<SourceFile> sources;  // the program first, then its headers by the names they are included by
   std::vector<std::string> options;
-  std::vector<std::string> instances;  // of templates
   std::chrono::milliseconds time_limit{60'000};
+  std::vector<std::string> instances = {};  // of templates
 };
 
 struct NvrtcResult {
