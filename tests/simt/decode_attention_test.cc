@@ -86,6 +86,11 @@ TEST_CASE("simt: persistent grids of decode_attention come through their spans")
        {"batch=4,context=150,q_heads=2,kv_heads=1,head_dim=128,lengths=ragged,page=16,sinks=learned,window=60",
         {kPersistent + "combine=kernel,tile=16,warps=1",
          "math=swap,query=shared," + kPersistent + "combine=last_cta,producers=2"}},
+       {"batch=24,context=60,q_heads=2,kv_heads=2,head_dim=64,lengths=ragged",  // many segments a block
+        {kPersistent + "combine=last_cta,tile=32,warps=1",
+         kPersistent + "combine=kernel,tile=32,warps=1,producers=2",
+         kPersistent + "combine=last_cta,tile=16,warps=1,producers=2",
+         kPersistent + "combine=kernel,tile=16,warps=1"}},
        {"batch=3,context=140,q_heads=8,kv_heads=1,head_dim=64,lengths=full,q_len=2,page=64",
         {kWgmma64 + kPersistent + "combine=last_cta", kWgmmaSwap + kPersistent + "combine=kernel"}}});
 }

@@ -170,8 +170,9 @@ bool Grid::take_turn(GridBlock& block) {
   });
   for (GridThread* thread : block.yielded) make_ready(*thread);
   block.yielded.clear();
-  // Shuffled, blocks meet in the middle of their work.
-  std::uint64_t left = options_.seed == 0 ? ~std::uint64_t{0} : 1 + random() % (2 * block_threads_);
+  // Shuffled, blocks meet in the middle of their work; and some are at its end before others have begun.
+  const bool has_limit = options_.seed != 0 && random() % 4 != 0;
+  std::uint64_t left = has_limit ? 1 + random() % (2 * block_threads_) : ~std::uint64_t{0};
   bool ran = false;
   for (GridThread* thread; left > 0 && (thread = next_ready(block)) != nullptr; --left) {
     place_static_shared(block);
@@ -331,6 +332,11 @@ void Grid::yield() {
   running_->what = "runs, and lets others run";
   running_->block->yielded.push_back(running_);
   leave();
+}
+
+// Maybe: to others of its block alone, so that the block may come far in one turn.
+void Grid::give_way() {
+  if (options_.seed != 0 && (random() & 3) == 0) pause();
 }
 
 // A thread that spins on an atomic must let others run, now and then.

@@ -1,8 +1,8 @@
 // One launch on the CPU: the fibers of the blocks that are alive, their turns, and what they wait for.
 //
 // Blocks take turns, and within its turn a block runs until none of its threads can. A thread gives way only in a
-// call of simt::Runtime. What the copy engine brings lands once no thread can go on without it (with a seed some of it
-// at once), and its place is poisoned until then. Not thread-safe; one runs at a time.
+// call of simt::Runtime. What the copy engine brings lands once no thread can go on without it (by the seed, up to all
+// of it at once), and its place is poisoned until then. Not thread-safe; one runs at a time.
 #pragma once
 
 #include <array>
@@ -211,6 +211,7 @@ class Grid {
   void dispatch(GridThread& thread);
   void leave();  // the running thread gives way to the scheduler
   void pause();  // the same, and is ready at once
+  void give_way();
   GridThread* next_ready(GridBlock& block);
   void make_ready(GridThread& thread);
   void start_block(GridBlock& block, std::size_t slot);

@@ -211,7 +211,6 @@ TEST_CASE("simt: offsets may be anything: nothing is read or written outside of 
   }
 }
 
-// wgmma itself runs on GPUs alone.
 TEST_CASE(
     "simt: a tile of e4m3 lands as fp16 in the order of the 128-byte swizzle, zeros in rows that no query sees") {
   if (no_simt()) return;

@@ -62,7 +62,7 @@ TEST_CASE("simt: clusters of prefill_attention's wgmma body bring each other til
          "cluster=2,splits=2"}},
        {"batch=2,q_heads=2,kv_heads=1,head_dim=128,seqlen_q=40,seqlen_kv=150,lengths=ragged,page=16,window=60",
         {"cluster=2,stages=3,tile=96", "cluster=2,schedule=static,tile=64"}},
-       {"batch=2,q_heads=4,kv_heads=1,head_dim=64,seqlen_q=70,seqlen_kv=150,kv_dtype=e4m3,kv_scale=head",
+       {"batch=2,q_heads=4,kv_heads=1,head_dim=64,seqlen_q=70,seqlen_kv=330,kv_dtype=e4m3,kv_scale=head",
         {"cluster=2", "cluster=2,schedule=static,query_stages=2"}}});
 }
 
@@ -72,8 +72,8 @@ TEST_CASE("simt: the wgmma body of prefill_attention widens e4m3") {
       {{"batch=2,q_heads=4,kv_heads=2,head_dim=64,seqlen_q=100,seqlen_kv=170,lengths=ragged,lse=natural,kv_dtype=e4m3,"
         "kv_scale=head",
         {"warpgroups=2,ping_pong=1,schedule=dynamic,query_stages=2", "splits=2"}},
-       {"batch=2,q_heads=2,kv_heads=1,head_dim=128,seqlen_q=30,seqlen_kv=150,lengths=ragged,page=16,dtype=fp16,"
-        "kv_dtype=e4m3,window=70",
+       {"batch=2,q_heads=2,kv_heads=1,head_dim=128,seqlen_q=30,seqlen_kv=350,lengths=ragged,page=16,dtype=fp16,"
+        "kv_dtype=e4m3,window=300",
         {"tile=96", "packed=1,schedule=static,overlap=0"}}});
 }
 

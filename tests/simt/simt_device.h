@@ -45,7 +45,8 @@ class SimtError : public std::runtime_error {
 
 struct SimtOptions {
   // 0: threads and blocks take turns in their order. Else this shuffles them, and threads also give way at
-  // atomics and global_sync calls, differently for every seed: a race shows under some of them.
+  // atomics and global_sync calls, differently for every seed: a race shows under some of them. `seed % 4` of three
+  // bulk copies land at once.
   std::uint64_t seed = 0;
   // Blocks alive at once, as on a small GPU. 0: all that have at most 16384 threads together.
   std::uint32_t resident_blocks = 0;
