@@ -94,7 +94,8 @@ enum {
   MOETUNE_MOE_COMBINE_PLACES = 1   /* rows that there are */
 };
 
-/* moe_experts' slots (docs/moe_experts.md). Values of a row lie side by side; rows of x, out and weights may lie apart. */
+/* moe_experts' slots (docs/moe_experts.md). Values of a row lie side by side; rows of x, out and the weights may lie
+ * apart. */
 enum {
   MOETUNE_MOE_EXPERTS_X = 0,         /* bf16 or fp16 [tokens, hidden] */
   MOETUNE_MOE_EXPERTS_SORTED = 1,    /* i32 [places], as the router writes it */

@@ -1,5 +1,5 @@
-// Problems of moe_dispatch, moe_experts and moe_combine: how many rows of which length, the routing that test inputs are made of,
-// the models, and how threads share the rows.
+// Problems of moe_dispatch, moe_experts and moe_combine: how many rows of which length, the routing that test inputs
+// are made of, the models, and how threads share the rows.
 //
 // Plain values and pure functions; thread-safe.
 #pragma once
