@@ -53,6 +53,7 @@ class Loader {
   __device__ __forceinline__ void load_queries(const Work& work) {
     const int stage = query_.stage;
     mbarrier_wait(pipeline_.queries_empty(stage), query_.parity ^ 1);
+    __syncwarp();  // as in WorkSlot::put
     query_.advance();
     if (!leads()) return;
     const u32 barrier = pipeline_.queries_landed(stage);

@@ -119,6 +119,7 @@ class WorkSlot {
   // The loading warp calls it.
   __device__ __forceinline__ void put(const Work& work) {
     mbarrier_wait(pipeline_.work_empty(), parity_ ^ 1);
+    __syncwarp();  // a lane behind the others could miss the phase, which the first one's arrival lets go on
     if (threadIdx.x % kWarpSize == 0) {
       *slot_ = work;
       mbarrier_arrive(pipeline_.work_full());
