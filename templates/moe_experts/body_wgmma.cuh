@@ -109,6 +109,7 @@ class Loader {
   __device__ __forceinline__ void load_weights(const Tile& tile, int step) {
     const int stage = place_.stage;
     mbarrier_wait(ring_.empty(stage), place_.parity ^ 1);
+    __syncwarp();  // a lane behind the others could miss the phase, which the first one's request lets go on
     place_.advance();
     if (!leads()) return;
     const u32 full = ring_.full(stage);
