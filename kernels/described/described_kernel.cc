@@ -106,7 +106,7 @@ class DescribedKernel final : public Kernel {
   }
 
  private:
-  // What a problem makes of shapes, fills, checks, rules and costs.
+  // Shapes, fills, checks, rules and costs of one problem.
   struct Bound {
     std::unique_ptr<const BoundFormulas> formulas;
     Extents extents;

@@ -146,7 +146,7 @@ Description read_description(std::string text, const std::string& file, const st
 inline constexpr std::size_t kMaxDescription = std::size_t{1} << 20;  // bytes of kernel.json
 inline constexpr std::size_t kMaxDescribedNames = 1024;               // of all kinds, in expressions
 
-// What CUDA calls a type.
+// The CUDA name of a type.
 std::string_view cuda_type(DType type);
 // The tensor's type in a problem.
 DType type_of(const TypeChoice& choice, const Assignment& problem);

@@ -69,10 +69,12 @@ TEST_CASE("the stem rule: a kernel's name has templates and a space that parses"
 TEST_CASE("the stem rule, read backwards: every template folder and space belongs to a kernel") {
   std::set<std::string> stems = kernel_names();
   for (const std::string& path : moetune::list_resources("spaces/")) {
+    if (!moetune::find_embedded(path)) continue;  // other tests add some
     CHECK_MESSAGE(stems.contains(path.substr(7, path.size() - 7 - std::string(".json").size())), path);
   }
   stems.insert("common");
   for (const std::string& path : moetune::list_resources("templates/")) {
+    if (!moetune::find_embedded(path)) continue;
     CHECK_MESSAGE(stems.contains(path.substr(10, path.find('/', 10) - 10)), path);
   }
 }

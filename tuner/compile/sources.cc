@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cctype>
 #include <map>
-#include <regex>
 #include <utility>
 
 #include "base/digest.h"
@@ -111,33 +110,36 @@ void require_own_includes(const std::string& path, std::string_view text, bool m
   }
 }
 
+// "if" and "0" of "# if 0"; two empty texts of a line that is no directive.
+std::pair<std::string_view, std::string_view> directive_of(std::string_view line) {
+  line = skip_blanks(line);
+  if (!line.starts_with('#')) return {};
+  line = skip_blanks(line.substr(1));
+  const std::size_t end = std::min(line.find_first_not_of("abcdefghijklmnopqrstuvwxyz"), line.size());
+  const std::string_view rest = skip_blanks(line.substr(end));
+  return {line.substr(0, end), rest.substr(0, rest.find_last_not_of(" \t\r") + 1)};
+}
+
 // The text without comments, without literals that are no include's, and without what stands in `#if 0`.
 std::string active_text(std::string_view text) {
-  static const std::regex directive(R"(^\s*#\s*(if|ifdef|ifndef|elif|else|endif|include)\b\s*(.*?)\s*$)");
   const std::string code = without_comments(without_line_splices(text));
   std::string active;
-  int skipped = 0;  // depth below the `#if 0` that is skipped
+  int skipped = 0;  // how deep a line lies in what is skipped
   for (std::size_t begin = 0, end = 0; begin < code.size(); begin = end + 1) {
     end = std::min(code.find('\n', begin), code.size());
-    const std::string line = code.substr(begin, std::min<std::size_t>(end - begin, 4096));
-    std::smatch found;
-    const bool is_directive = line.find('#') != std::string::npos && std::regex_match(line, found, directive);
-    const std::string word = is_directive ? found[1].str() : "";
+    const std::string_view line = std::string_view(code).substr(begin, end - begin);
+    const auto [word, condition] = directive_of(line);
     if (skipped > 0) {
       if (word.starts_with("if")) ++skipped;
       if (word == "endif" || (skipped == 1 && word.starts_with("el"))) --skipped;
       continue;
     }
-    if (word == "if" && found[2] == "0") {
-      skipped = 1;
-    } else {
-      const bool keeps_literals = word == "include";
-      for (std::size_t i = begin; i < end; ++i) {
-        if (code[i] == '"' && !keeps_literals) {
-          for (++i; i < end && code[i] != '"'; ++i) i += code[i] == '\\';
-        } else {
-          active += code[i];
-        }
+    if (word == "if" && condition == "0") skipped = 1;
+    for (std::size_t i = 0; i < line.size(); ++i) {
+      if (line[i] != '"' || word == "include") {
+        active += line[i];
+      } else {
+        for (++i; i < line.size() && line[i] != '"'; ++i) i += line[i] == '\\';
       }
     }
     active += '\n';
@@ -148,12 +150,16 @@ std::string active_text(std::string_view text) {
 }  // namespace
 
 bool includes_toolkit(const std::vector<SourceFile>& files) {
-  static const std::regex angled(R"((^|\n)\s*#\s*include\s*<)");
-  return is_added_file(files.front().path) &&
-         std::any_of(files.begin(), files.end(), [](const SourceFile& file) {
-           return file.text.find('<') != std::string::npos &&
-                  std::regex_search(active_text(file.text), angled);
-         });
+  if (!is_added_file(files.front().path)) return false;
+  for (const SourceFile& file : files) {
+    const std::string code = active_text(file.text);
+    for (std::size_t begin = 0, end = 0; begin < code.size(); begin = end + 1) {
+      end = std::min(code.find('\n', begin), code.size());
+      const auto [word, name] = directive_of(std::string_view(code).substr(begin, end - begin));
+      if (word == "include" && name.starts_with('<')) return true;
+    }
+  }
+  return false;
 }
 
 std::vector<std::string> global_functions(std::string_view text) {
