@@ -21,9 +21,9 @@ struct CommonOptions {
   std::string kernels;  // read before all else: see use_kernel_folders()
 };
 
-// Makes the kernels of the folders known that the arguments name by --kernels, and of ./kernels if it holds some, beside
-// those of MOETUNE_KERNELS. Call it before anybody asks for a kernel, while there is one thread. Throws BadInput for what
-// is no folder.
+// Makes the kernels of the folders known that the arguments name by --kernels, and of ./kernels if it holds some,
+// beside those of MOETUNE_KERNELS. Call it before anybody asks for a kernel, while there is one thread. Throws BadInput
+// for what is no folder.
 void use_kernel_folders(const std::vector<std::string>& arguments);
 
 // A command's own options, then those that every command has.

@@ -189,7 +189,8 @@ class LaunchReader {
     if (members.size() != 1 ||
         std::find(kScalars.begin(), kScalars.end(), members[0].first) == kScalars.end())
       place.fail(
-          "must be a buffer's name, or an object with pointer, map, or one of i8, u8, i16, u16, i32, u32, i64, u64, f32 and f64" +
+          "must be a buffer's name, or an object with pointer, map, or one of i8, u8, i16, u16, i32, u32, i64, u64, "
+          "f32 and f64" +
           place.shown());
     read_scalar(members[0].first, members[0].second, argument);
     return argument;

@@ -20,8 +20,8 @@ struct DescribedKernels {
   std::vector<BrokenKernel> broken;
 };
 
-// Reads them all, and adds their files to the resources (base/resources.h). A folder whose kernel has a name in `taken`,
-// or of a kernel that was found earlier, is broken. Throws nothing for what is wrong with a folder.
+// Reads them all, and adds their files to the resources (base/resources.h). A folder whose kernel has a name in
+// `taken`, or of a kernel that was found earlier, is broken. Throws nothing for what is wrong with a folder.
 DescribedKernels load_described_kernels(const char* folders, const std::vector<std::string>& taken);
 
 }  // namespace moetune

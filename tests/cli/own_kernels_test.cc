@@ -165,7 +165,9 @@ TEST_CASE("an own kernel is searched, judged, stored, verified and reported like
   // Its source and its launches are part of what was tuned.
   CHECK(run({"cache", "ls"})["workloads"][0]["stale"].empty());
   tool.write("own/twice/entry.cuh", R"(#define ENTRY(name) \
-  extern "C" __global__ void name(const float* x, float* y, long long n) { y[threadIdx.x] = x[threadIdx.x] + x[threadIdx.x]; }
+  extern "C" __global__ void name(const float* x, float* y, long long n) { \
+    y[threadIdx.x] = x[threadIdx.x] + x[threadIdx.x];                      \
+  }
 )");
   CHECK(run({"cache", "ls"})["workloads"][0]["stale"].dump() != "[]");
 }

@@ -1,5 +1,5 @@
-// c = alpha a b^T: a warp sums tiles of 16x16 with the tensor cores, a block takes warps_m x warps_n warps. Each z of the
-// grid takes a part of k; with several parts add_up() sums them.
+// c = alpha a b^T: a warp sums tiles of 16x16 with the tensor cores, a block takes warps_m x warps_n warps. Each z of
+// the grid takes a part of k; with several parts add_up() sums them.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <mma.h>

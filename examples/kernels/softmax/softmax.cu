@@ -1,7 +1,7 @@
 // y = softmax(x) over each row: a block takes a row, and reads it once (KEEP) or twice.
 //
-// Parameters: THREADS of a block; VECTOR, the floats that a thread reads at once; KEEP (1: the row stays in shared memory
-// between the passes).
+// Parameters: THREADS of a block; VECTOR, the floats that a thread reads at once; KEEP (1: the row stays in shared
+// memory between the passes).
 #include "templates/common/reduce.cuh"
 #include "templates/common/types.cuh"
 
