@@ -1,0 +1,61 @@
+// moe_experts' wgmma body on the CPU against the exact reference: how warpgroups share a tile, rings that go round from
+// tile to tile, and steps and columns that are no whole ones.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "tests/simt/simt_problem.h"
+
+using namespace moetune;
+using namespace moetune::testing;
+
+namespace {
+
+// What a configuration leaves out is as here.
+const std::string kExpertsBase =
+    "body=wgmma,rows=64,warps=4,depth=64,up_columns=32,up_stages=4,down_columns=64,down_stages=4,residents=1,"
+    "weights=keep,schedule=grid";
+
+struct ExpertsCase {
+  std::string problem;
+  std::vector<std::string> configs;
+};
+
+void check_experts(const std::vector<ExpertsCase>& cases) {
+  std::uint64_t schedule = 0;
+  for (const ExpertsCase& one : cases) {
+    CAPTURE(one.problem);
+    const SimtProblem experts("moe_experts", one.problem, 2);
+    const HostTensors right = experts.reference(Reference::exact);
+    const double error = experts.problem.is("dtype", "fp16") ? 0.003 : 0.02;
+    for (const std::string& changes : one.configs) {
+      CAPTURE(changes);
+      check_outputs(experts.run(experts.config(kExpertsBase, changes), schedule++), right,
+                    [&](const std::string&, double got, double value) {
+                      return (std::isnan(got) && std::isnan(value)) ||
+                             std::abs(got - value) <= error * (1 + std::abs(value));
+                    });
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("simt: the wgmma body of moe_experts, with every way to share a tile") {
+  if (no_simt()) return;
+  check_experts({{"tokens=9,hidden=136,intermediate=88,experts=8,top_k=2,align=4,dtype=fp16",
+                  {"", "warps=8,up_columns=64,down_columns=128,weights=stream", "up_columns=96,down_columns=96"}},
+                 {"tokens=70,hidden=200,intermediate=72,experts=8,top_k=2,align=1,skew=one",
+                  {"rows=128,warps=8", "rows=128,up_stages=3", "rows=256,warps=8,down_stages=2"}}});
+}
+
+TEST_CASE("simt: the wgmma body of moe_experts, with blocks that take tiles in turn and few or many stages") {
+  if (no_simt()) return;
+  check_experts({{"tokens=1,hidden=264,intermediate=200,experts=8,top_k=3,align=1",
+                  {"up_stages=2,down_stages=2,schedule=persistent", "up_stages=8,down_stages=8,schedule=persistent",
+                   "depth=128,up_stages=2,down_stages=3"}},
+                 {"tokens=80,hidden=328,intermediate=136,experts=8,top_k=2,align=16,skew=zipf,capacity=150",
+                  {"up_stages=3,down_stages=2,schedule=persistent", "depth=128,schedule=persistent,residents=2"}}});
+}
