@@ -45,17 +45,19 @@ void check_experts(const std::vector<ExpertsCase>& cases) {
 
 TEST_CASE("simt: the wgmma body of moe_experts, with every way to share a tile") {
   if (no_simt()) return;
-  check_experts({{"tokens=9,hidden=136,intermediate=88,experts=8,top_k=2,align=4,dtype=fp16",
-                  {"", "warps=8,up_columns=64,down_columns=128,weights=stream", "up_columns=96,down_columns=96"}},
-                 {"tokens=70,hidden=200,intermediate=72,experts=8,top_k=2,align=1,skew=one",
-                  {"rows=128,warps=8", "rows=128,up_stages=3", "rows=256,warps=8,down_stages=2"}}});
+  check_experts(
+      {{"tokens=9,hidden=136,intermediate=88,experts=8,top_k=2,align=4,dtype=fp16",
+        {"", "warps=8,up_columns=64,down_columns=128,weights=stream", "up_columns=96,down_columns=96"}},
+       {"tokens=70,hidden=200,intermediate=72,experts=8,top_k=2,align=1,skew=one",
+        {"rows=128,warps=8", "rows=128,up_stages=3", "rows=256,warps=8,down_stages=2"}}});
 }
 
 TEST_CASE("simt: the wgmma body of moe_experts, with blocks that take tiles in turn and few or many stages") {
   if (no_simt()) return;
-  check_experts({{"tokens=1,hidden=264,intermediate=200,experts=8,top_k=3,align=1",
-                  {"up_stages=2,down_stages=2,schedule=persistent", "up_stages=8,down_stages=8,schedule=persistent",
-                   "depth=128,up_stages=2,down_stages=3"}},
-                 {"tokens=80,hidden=328,intermediate=136,experts=8,top_k=2,align=16,skew=zipf,capacity=150",
-                  {"up_stages=3,down_stages=2,schedule=persistent", "depth=128,schedule=persistent,residents=2"}}});
+  check_experts(
+      {{"tokens=1,hidden=264,intermediate=200,experts=8,top_k=3,align=1",
+        {"up_stages=2,down_stages=2,schedule=persistent", "up_stages=8,down_stages=8,schedule=persistent",
+         "depth=128,up_stages=2,down_stages=3"}},
+       {"tokens=80,hidden=328,intermediate=136,experts=8,top_k=2,align=16,skew=zipf,capacity=150",
+        {"up_stages=3,down_stages=2,schedule=persistent", "depth=128,schedule=persistent,residents=2"}}});
 }

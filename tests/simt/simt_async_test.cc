@@ -172,8 +172,7 @@ TEST_CASE("simt: bulk copies land where they are waited for, and each mistake wi
         says(bulk(kMisaligned, seed), "a bulk copy at byte 8 of shared memory, which is no multiple of 16"));
     CHECK(says(bulk(kPastShared, seed), "a bulk copy to byte 2560 of dynamic shared memory, which has 2056"));
     CHECK(says(bulk(kOtherBlock, seed), "in a block that the cluster does not have"));
-    CHECK(
-        says(bulk(kEarly, seed, true), "before it has waited for the launch in front"));
+    CHECK(says(bulk(kEarly, seed, true), "before it has waited for the launch in front"));
   }
   CHECK(bulk(kNoWait, 0).out == Bytes(512, 0xff));
   CHECK(says(bulk(kNeverLands, 0), "sent to byte 0 of shared memory has not landed"));
