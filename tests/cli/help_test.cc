@@ -163,6 +163,7 @@ TEST_CASE("the environment has a help of its own, and a page that has every vari
 
 TEST_CASE("pages name only options that commands have") {
   Tool tool;
+  tool.set_environment("MOETUNE_KERNELS", std::filesystem::path(paths::source("examples/kernels")).string());
   std::map<std::string, std::string> helps;
   for (const std::string& command : kCommands) helps[command] = tool.run({command, "--help"}).out;
   std::vector<std::filesystem::path> pages = {paths::source("README.md"), paths::source("CONTRIBUTING.md")};

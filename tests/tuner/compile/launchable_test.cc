@@ -89,5 +89,5 @@ TEST_CASE("a kernel whose wgmma ptxas serialized is not worth a measurement, and
 TEST_CASE("every launch of a plan is looked at, and an entry that was not built is said") {
   Case c;
   c.plan.launches.push_back({{.entry = "combine"}, {}});
-  CHECK(c.why() == "combine: no such entry in the build");
+  CHECK(c.why() == "combine: no such entry in the build, which has k");
 }
