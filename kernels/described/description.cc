@@ -7,6 +7,7 @@
 #include "base/located_json.h"
 #include "base/suggest.h"
 #include "kernels/described/description_reader.h"
+#include "kernels/family_interface.h"
 
 namespace moetune {
 namespace {
