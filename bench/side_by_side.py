@@ -1,17 +1,20 @@
 """What the benches beside peers share: moetune's commands, and times of PyTorch calls in CUDA graphs.
 
 Both are timed by replays of graphs between two events; the median counts. To start a graph takes some microseconds more,
-which a graph of few launches shows, so that peers get graphs as long as moetune's own.
+which a graph of few launches shows, so that peers get graphs as long as moetune's own; and the same load comes before,
+until power and clocks have settled.
 """
 import json
 import math
 import statistics
 import subprocess
 import sys
+import time
 
 REPLAYS = 15
 GRAPH_US = 3000  # as kDuelSampleUs in tuner/worker/benchmark.cc, and kLeadCycles
 LEAD_CYCLES = 120_000
+SETTLE_S = 0.6  # a sustained load meets the power limit within this
 
 
 class Moetune:
@@ -66,8 +69,8 @@ def import_torch(program):
     return torch
 
 
-def graph_time(torch, calls, lead):
-    """Microseconds of one of `calls`, all of them captured in one graph."""
+def graph_time(torch, calls, lead, settle_s=0):
+    """Microseconds of one of `calls`, all of them captured in one graph, after that much of the same load."""
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):
         for call in calls:
@@ -77,6 +80,10 @@ def graph_time(torch, calls, lead):
         with torch.cuda.graph(graph, stream=stream):
             for call in calls:
                 call()
+        until = time.monotonic() + settle_s
+        while time.monotonic() < until:
+            graph.replay()
+            stream.synchronize()
         times = []
         for _ in range(REPLAYS):
             begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
@@ -93,4 +100,4 @@ def graph_time(torch, calls, lead):
 def long_graph_time(torch, calls):
     """The same of a graph as long as moetune's own."""
     one = graph_time(torch, calls, lead=False)
-    return graph_time(torch, math.ceil(GRAPH_US / (one * len(calls))) * calls, lead=True), one
+    return graph_time(torch, math.ceil(GRAPH_US / (one * len(calls))) * calls, lead=True, settle_s=SETTLE_S), one

@@ -10,7 +10,10 @@ namespace {
 constexpr std::int64_t kExpertsReferenceThreads = 256;
 constexpr std::int64_t kExpertsCombineThreads = 256, kCombineValues = 8;  // templates/moe_experts/combine.cuh
 constexpr std::int64_t kChunk = 64;             // values that the 128-byte swizzle keeps together
+constexpr std::int64_t kSwizzledRows = 8;
 constexpr std::int64_t kExpertsBarriers = 128;  // bytes: templates/moe_experts/product.cuh
+constexpr std::int64_t kExpertsTickets = 128;
+constexpr std::int64_t kFirstReady = 32;  // counters: templates/moe_experts/tickets.cuh
 constexpr std::int64_t kExpertsWarp = 32;
 
 using Defines = std::vector<std::pair<std::string, std::string>>;
@@ -39,7 +42,9 @@ struct ExpertsProduct {
 // A configuration by name, with what follows from it for one family.
 struct ExpertsChoice {
   ExpertsChoice(const Config& config, const MoeExpertsShape& shape)
-      : wgmma(config.is("body", "wgmma")),
+      : wgmma(!config.is("body", "mma")),
+        swapped(config.is("body", "swapped")),
+        fused(config.number("launches") == 2),
         persistent(config.is("schedule", "persistent")),
         rows(config.number("rows")),
         depth(config.number("depth")),
@@ -61,24 +66,26 @@ struct ExpertsChoice {
 
   std::int64_t shared_bytes(const ExpertsProduct& product) const {
     return product.stages * depth * 2 * (rows + product.matrices * product.columns) + kExpertsBarriers +
-           list_bytes;
+           (fused ? kExpertsTickets : 0) + list_bytes;
   }
 
-  // Blocks for whatever routing fills no more than the places. An expert's last tile of rows may be nearly empty.
-  std::int64_t blocks(const ExpertsProduct& product, const MoeExpertsShape& shape, std::int64_t places,
-                      const DeviceLimits& limits) const {
+  // Tiles of rows for whatever routing fills no more than the places: an expert's last may be nearly empty.
+  std::int64_t row_tiles(const MoeExpertsShape& shape, std::int64_t places) const {
     const std::int64_t filled = std::min(shape.experts(), std::min(shape.slots(), places));
-    const std::int64_t tiles = (places + filled * (rows - 1)) / rows * product.column_tiles();
+    return (places + filled * (rows - 1)) / rows;
+  }
+
+  std::int64_t blocks(std::int64_t tiles, const DeviceLimits& limits) const {
     return persistent ? std::min(tiles, residents * limits.sm_count) : tiles;
   }
 
   // Columns of one tensor copy of weights: those of a warpgroup.
   std::int64_t own_columns(const ExpertsProduct& product) const {
     const std::int64_t groups = warps / 4;
-    return product.columns / (groups / std::min(groups, rows / 64));
+    return product.columns / (swapped ? groups : groups / std::min(groups, rows / 64));
   }
 
-  bool wgmma, persistent;
+  bool wgmma, swapped, fused, persistent;
   std::int64_t rows, depth, warps, residents;
   ExpertsProduct up, down;
   std::int64_t list_bytes;
@@ -96,14 +103,16 @@ CompileUnit experts_unit(const ExpertsChoice& choice, const Config& config, cons
                                     {"DOWN_STAGES", "down_stages"},
                                     {"RESIDENTS", "residents"}})
     unit.defines.emplace_back(macro, config.at(name).text());
+  unit.defines.emplace_back("SWAPPED", choice.swapped ? "1" : "0");
+  unit.defines.emplace_back("FUSED", choice.fused ? "1" : "0");
   unit.defines.emplace_back("STREAM", config.is("weights", "stream") ? "1" : "0");
   unit.defines.emplace_back("SHARED_UP", std::to_string(choice.shared_bytes(choice.up)));
   unit.defines.emplace_back("SHARED_DOWN", std::to_string(choice.shared_bytes(choice.down)));
   return unit;
 }
 
-// Weights as [expert][matrix][column][K]: a box is a chunk of K of a warpgroup's columns, those of each matrix behind
-// each other, in the order that the 128-byte swizzle wants.
+// Weights as [expert][eight columns][matrix][column][K]: a box is a chunk of K of a warpgroup's columns, eight of each
+// matrix in turn, in the order that the 128-byte swizzle wants.
 TensorMap weight_map(const char* buffer, DType dtype, const ExpertsProduct& product, std::int64_t own_columns,
                      std::int64_t experts, std::int64_t row, std::int64_t expert) {
   const auto count = [](std::int64_t value) { return static_cast<std::uint64_t>(value); };
@@ -112,13 +121,15 @@ TensorMap weight_map(const char* buffer, DType dtype, const ExpertsProduct& prod
   map.buffer = buffer;
   map.dtype = dtype;
   map.swizzle = TensorMap::Swizzle::b128;
-  map.dims = {count(product.depth), count(product.width), count(product.matrices), count(experts), 1};
-  map.strides = {bytes(row), bytes(product.width * row), bytes(expert), bytes(expert)};
-  map.box = {to_unsigned(kChunk), to_unsigned(own_columns), to_unsigned(product.matrices), 1, 1};
+  map.dims = {count(product.depth), count(kSwizzledRows), count(product.matrices),
+              count(product.width / kSwizzledRows), count(experts)};
+  map.strides = {bytes(row), bytes(product.width * row), bytes(kSwizzledRows * row), bytes(expert)};
+  map.box = {to_unsigned(kChunk), to_unsigned(kSwizzledRows), to_unsigned(product.matrices),
+             to_unsigned(own_columns / kSwizzledRows), 1};
   return map;
 }
 
-// `between` as [place][value]: a box is a chunk of a quarter of a tile's rows.
+// `between` as [place][value]: a box is a chunk of a quarter of a tile's rows, or of eight.
 TensorMap between_map(const ExpertsChoice& choice, const MoeExpertsShape& shape, std::int64_t places) {
   const auto size = static_cast<std::uint64_t>(2 * shape.intermediate);
   TensorMap map;
@@ -127,86 +138,142 @@ TensorMap between_map(const ExpertsChoice& choice, const MoeExpertsShape& shape,
   map.swizzle = TensorMap::Swizzle::b128;
   map.dims = {static_cast<std::uint64_t>(shape.intermediate), static_cast<std::uint64_t>(places), 1, 1, 1};
   map.strides = {size, size, size, size};
-  map.box = {to_unsigned(kChunk), to_unsigned(choice.rows / 4), 1, 1, 1};
+  map.box = {to_unsigned(kChunk), to_unsigned(std::max(choice.rows / 4, kSwizzledRows)), 1, 1, 1};
   return map;
 }
 
-void shape_product(Launch& launch, const ExpertsChoice& choice, const ExpertsProduct& product,
-                   const MoeExpertsShape& shape, const Call& call, const DeviceLimits& limits) {
-  launch.grid[0] = to_unsigned(choice.blocks(product, shape, call.integers[kMoePlaces], limits));
-  launch.block[0] = to_unsigned(kExpertsWarp * (choice.warps + product.extra_warps));
-  launch.dynamic_shared = to_unsigned(choice.shared_bytes(product));
-  launch.programmatic_dependent = limits.compute_capability >= 90;
-}
+// Writes the launches of a call.
+class ExpertsLaunches {
+ public:
+  ExpertsLaunches(const ExpertsChoice& choice, const MoeExpertsShape& shape, const Call& call,
+                  const DeviceLimits& limits, LaunchPlan& plan)
+      : choice_(choice),
+        shape_(shape),
+        call_(call),
+        limits_(limits),
+        plan_(plan),
+        places_(call.integers[kMoePlaces]),
+        row_tiles_(choice.row_tiles(shape, places_)) {}
 
-// The weights of a product: through the copy engine, or an address and strides.
-void add_weights(Launch& launch, const char* buffer, const ExpertsChoice& choice,
-                 const ExpertsProduct& product, const MoeExpertsShape& shape, std::int64_t row,
-                 std::int64_t expert) {
-  if (choice.wgmma) {
-    launch.arguments.push_back(
-        {"weights", weight_map(buffer, shape.dtype, product, choice.own_columns(product), shape.experts(),
-                               row, expert)});
-  } else {
-    launch.arguments.push_back({"weights", Pointer{buffer}});
-    launch.arguments.push_back({"weight_row", row});
-    launch.arguments.push_back({"weight_expert", expert});
+  void write() {
+    plan_.scratch.push_back({"between", 2 * places_ * shape_.intermediate});
+    plan_.scratch.push_back({"products", 2 * places_ * shape_.hidden});
+    if (choice_.fused) {
+      plan_.scratch.push_back({"counters", 4 * counters(), true});
+      write_both();
+    } else {
+      write_up();
+      write_down();
+    }
+    write_combine();
   }
-}
 
-void fill_up(Launch& launch, const ExpertsChoice& choice, const MoeExpertsShape& shape, const Call& call,
-             const DeviceLimits& limits) {
-  launch.entry = "moe_experts_up";
-  shape_product(launch, choice, choice.up, shape, call, limits);
-  const auto add = [&] {
-    add_weights(launch, "w_gate_up", choice, choice.up, shape, call.integers[kExpertsUpRow],
-                call.integers[kExpertsUpExpert]);
-  };
-  if (choice.wgmma) add();
-  launch.arguments.push_back({"x", Pointer{"x"}});
-  launch.arguments.push_back({"x_row", call.integers[kMoeRow]});
-  launch.arguments.push_back({"sorted", Pointer{"sorted"}});
-  launch.arguments.push_back({"offsets", Pointer{"offsets"}});
-  if (!choice.wgmma) add();
-  launch.arguments.push_back({"between", Pointer{"between"}});
-  launch.arguments.push_back({"tokens", to_int(shape.tokens)});
-  launch.arguments.push_back({"places", to_int(call.integers[kMoePlaces])});
-}
+ private:
+  std::int64_t counters() const { return choice_.fused ? kFirstReady + row_tiles_ : 0; }
 
-void fill_down(Launch& launch, const ExpertsChoice& choice, const MoeExpertsShape& shape, const Call& call,
-               const DeviceLimits& limits) {
-  launch.entry = "moe_experts_down";
-  shape_product(launch, choice, choice.down, shape, call, limits);
-  const auto add = [&] {
-    add_weights(launch, "w_down", choice, choice.down, shape, call.integers[kExpertsDownRow],
-                call.integers[kExpertsDownExpert]);
-  };
-  if (choice.wgmma) {
-    add();
-    launch.arguments.push_back({"rows", between_map(choice, shape, call.integers[kMoePlaces])});
-  } else {
+  Launch& begin(const char* entry, const ExpertsProduct& product, std::int64_t column_tiles) {
+    Launch& launch = plan_.launches.emplace_back();
+    launch.entry = entry;
+    launch.grid[0] = to_unsigned(choice_.blocks(row_tiles_ * column_tiles, limits_));
+    launch.block[0] = to_unsigned(kExpertsWarp * (choice_.warps + product.extra_warps));
+    launch.dynamic_shared = to_unsigned(choice_.shared_bytes(product));
+    launch.programmatic_dependent = limits_.compute_capability >= 90;
+    return launch;
+  }
+
+  // Through the copy engine, or an address and strides.
+  void add_up_weights(Launch& launch) const {
+    add_weights(launch, "w_gate_up", choice_.up, call_.integers[kExpertsUpRow],
+                call_.integers[kExpertsUpExpert]);
+  }
+  void add_down_weights(Launch& launch) const {
+    add_weights(launch, "w_down", choice_.down, call_.integers[kExpertsDownRow],
+                call_.integers[kExpertsDownExpert]);
+  }
+  void add_weights(Launch& launch, const char* buffer, const ExpertsProduct& product, std::int64_t row,
+                   std::int64_t expert) const {
+    if (choice_.wgmma) {
+      launch.arguments.push_back(
+          {buffer, weight_map(buffer, shape_.dtype, product, choice_.own_columns(product), shape_.experts(),
+                              row, expert)});
+    } else {
+      launch.arguments.push_back({buffer, Pointer{buffer}});
+      launch.arguments.push_back({"weight_row", row});
+      launch.arguments.push_back({"weight_expert", expert});
+    }
+  }
+
+  void add_rows(Launch& launch) const {
+    launch.arguments.push_back({"x", Pointer{"x"}});
+    launch.arguments.push_back({"x_row", call_.integers[kMoeRow]});
+    launch.arguments.push_back({"sorted", Pointer{"sorted"}});
+    launch.arguments.push_back({"offsets", Pointer{"offsets"}});
+  }
+  void add_sizes(Launch& launch) const {
+    launch.arguments.push_back({"tokens", to_int(shape_.tokens)});
+    launch.arguments.push_back({"places", to_int(places_)});
+  }
+
+  void write_up() {
+    Launch& launch = begin("moe_experts_up", choice_.up, choice_.up.column_tiles());
+    if (choice_.wgmma) add_up_weights(launch);
+    add_rows(launch);
+    if (!choice_.wgmma) add_up_weights(launch);
     launch.arguments.push_back({"between", Pointer{"between"}});
+    add_sizes(launch);
   }
-  launch.arguments.push_back({"offsets", Pointer{"offsets"}});
-  if (!choice.wgmma) add();
-  launch.arguments.push_back({"products", Pointer{"products"}});
-  launch.arguments.push_back({"places", to_int(call.integers[kMoePlaces])});
-}
 
-void fill_combine(Launch& launch, const MoeExpertsShape& shape, const Call& call,
-                  const DeviceLimits& limits) {
-  launch.entry = "moe_experts_combine";
-  launch.grid[0] =
-      to_unsigned(ceil_div(shape.tokens * (shape.hidden / kCombineValues), kExpertsCombineThreads));
-  launch.block[0] = to_unsigned(kExpertsCombineThreads);
-  launch.programmatic_dependent = limits.compute_capability >= 90;
-  launch.arguments = {{"products", Pointer{"products"}},
-                      {"inverse", Pointer{"inverse"}},
-                      {"weights", Pointer{"weights"}},
-                      {"out", Pointer{"out"}},
-                      {"out_row", call.integers[kExpertsOutRow]},
-                      {"tokens", to_int(shape.tokens)}};
-}
+  void write_down() {
+    Launch& launch = begin("moe_experts_down", choice_.down, choice_.down.column_tiles());
+    if (choice_.wgmma) {
+      add_down_weights(launch);
+      launch.arguments.push_back({"rows", between_map(choice_, shape_, places_)});
+    } else {
+      launch.arguments.push_back({"between", Pointer{"between"}});
+    }
+    launch.arguments.push_back({"offsets", Pointer{"offsets"}});
+    if (!choice_.wgmma) add_down_weights(launch);
+    launch.arguments.push_back({"products", Pointer{"products"}});
+    launch.arguments.push_back({"places", to_int(places_)});
+  }
+
+  void write_both() {
+    Launch& launch = begin("moe_experts_products", choice_.up,
+                           choice_.up.column_tiles() + choice_.down.column_tiles());
+    add_up_weights(launch);
+    add_down_weights(launch);
+    launch.arguments.push_back({"rows", between_map(choice_, shape_, places_)});
+    add_rows(launch);
+    launch.arguments.push_back({"between", Pointer{"between"}});
+    launch.arguments.push_back({"products", Pointer{"products"}});
+    launch.arguments.push_back({"counters", Pointer{"counters"}});
+    add_sizes(launch);
+  }
+
+  void write_combine() {
+    Launch& launch = plan_.launches.emplace_back();
+    launch.entry = "moe_experts_combine";
+    launch.grid[0] =
+        to_unsigned(ceil_div(shape_.tokens * (shape_.hidden / kCombineValues), kExpertsCombineThreads));
+    launch.block[0] = to_unsigned(kExpertsCombineThreads);
+    launch.programmatic_dependent = limits_.compute_capability >= 90;
+    launch.arguments = {{"products", Pointer{"products"}},
+                        {"inverse", Pointer{"inverse"}},
+                        {"weights", Pointer{"weights"}},
+                        {"out", Pointer{"out"}},
+                        {"out_row", call_.integers[kExpertsOutRow]},
+                        {"tokens", to_int(shape_.tokens)},
+                        {"counters", choice_.fused ? Pointer{"counters"} : Pointer{}},
+                        {"counter_count", to_int(counters())}};
+  }
+
+  const ExpertsChoice& choice_;
+  const MoeExpertsShape& shape_;
+  const Call& call_;
+  const DeviceLimits& limits_;
+  LaunchPlan& plan_;
+  std::int64_t places_, row_tiles_;
+};
 
 }  // namespace
 
@@ -215,13 +282,7 @@ std::unique_ptr<const Launcher> moe_experts_launcher(const Config& config, const
   const ExpertsChoice choice(config, of);
   return make_launcher(experts_unit(choice, config, of),
                        [=](const Extents& extents, const Call& call, LaunchPlan& plan) {
-                         const MoeExpertsShape shape = of.at(extents);
-                         const std::int64_t places = call.integers[kMoePlaces];
-                         plan.scratch.push_back({"between", 2 * places * shape.intermediate});
-                         plan.scratch.push_back({"products", 2 * places * shape.hidden});
-                         fill_up(plan.launches.emplace_back(), choice, shape, call, limits);
-                         fill_down(plan.launches.emplace_back(), choice, shape, call, limits);
-                         fill_combine(plan.launches.emplace_back(), shape, call, limits);
+                         ExpertsLaunches(choice, of.at(extents), call, limits, plan).write();
                        });
 }
 

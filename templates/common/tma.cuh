@@ -32,6 +32,11 @@ __device__ __forceinline__ void tma_prefetch_5d(const TensorMap& map, i32 c0, i3
                : "memory");
 }
 
+// Orders what this thread has seen of global memory before what it asks the copy engine to read there.
+__device__ __forceinline__ void fence_async_proxy_global() {
+  asm volatile("fence.proxy.async.global;" ::: "memory");
+}
+
 // Orders this thread's stores to shared memory before what the copy engine writes there later.
 __device__ __forceinline__ void fence_async_proxy() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");

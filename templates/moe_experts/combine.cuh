@@ -10,9 +10,12 @@ constexpr int kRowsAtOnce = min_of(kTopK, 8);
 
 extern "C" __global__ void __launch_bounds__(kCombineThreads)
     moe_experts_combine(const Element* products, const int* inverse, const float* weights, Element* out,
-                        i64 out_row, int tokens) {
+                        i64 out_row, int tokens, u32* counters, int counter_count) {
   allow_dependent_launch();
   wait_for_predecessor();
+  if (blockIdx.x == 0) {  // for the next launch
+    for (int i = threadIdx.x; i < counter_count; i += kCombineThreads) counters[i] = 0;
+  }
   constexpr int kVectors = kHidden / kVectorValues;
   const i64 index = static_cast<i64>(blockIdx.x) * kCombineThreads + threadIdx.x;
   const bool is_there = index < static_cast<i64>(tokens) * kVectors;

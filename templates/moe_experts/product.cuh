@@ -4,13 +4,15 @@
 //
 // Macros beside those of shape.cuh: ROWS and UP_COLUMNS or DOWN_COLUMNS (of a tile), DEPTH (values of K in a stage),
 // UP_STAGES, DOWN_STAGES, WARPS (that multiply), RESIDENTS (blocks of an SM), STREAM (1: weights that one tile of rows
-// reads leave L2 first), SHARED_UP and SHARED_DOWN (bytes, as the plan computes them).
+// reads leave L2 first), FUSED (1: one launch has both products), SHARED_UP and SHARED_DOWN (bytes, as the plan computes
+// them).
 #pragma once
 
 #include "templates/moe_experts/shape.cuh"
 
 constexpr int kRows = ROWS, kChunkValues = 64, kChunkRowBytes = 128, kChunks = DEPTH / kChunkValues;
-static_assert(DEPTH % kChunkValues == 0 && kRows % 16 == 0, "whole chunks, and strips of 16 rows");
+constexpr int kTicketBytes = FUSED ? 128 : 0;
+static_assert(DEPTH % kChunkValues == 0 && kRows % 8 == 0, "whole chunks, and rows of the swizzle");
 
 // between[place] = gate(x) * up(x) of the place's token.
 struct Up {
@@ -29,7 +31,7 @@ struct Down {
   static constexpr int kSharedBytes = SHARED_DOWN;
 };
 
-// Shared memory: stages of rows and then weights, barriers, and the list of tiles.
+// Shared memory: stages of rows and then weights, barriers, tickets, and the list of tiles.
 template <typename Product>
 struct Stages {
   static constexpr int kRowChunkBytes = kRows * kChunkRowBytes;
@@ -39,9 +41,13 @@ struct Stages {
   static constexpr int kSteps = ceil_div(Product::kDepth, DEPTH);  // of K
   static constexpr int kColumnTiles = ceil_div(Product::kWidth, Product::kColumns);
   static constexpr bool kWholeSteps = Product::kDepth % DEPTH == 0;
-  static constexpr int kBarriersOffset = Product::kStages * kBytes, kTilesOffset = kBarriersOffset + 128;
+  static constexpr int kBarriersOffset = Product::kStages * kBytes, kTicketsOffset = kBarriersOffset + 128;
+  static constexpr int kTilesOffset = kTicketsOffset + kTicketBytes;
   static_assert(kBytes % 1024 == 0 && Product::kStages >= 2 && Product::kStages <= 8, "stages");
 };
+
+static_assert(!FUSED || (Stages<Up>::kBytes == Stages<Down>::kBytes && Up::kStages == Down::kStages),
+              "both products go through the same stages");
 
 // Device memory that a product reads and writes. Strides count elements.
 struct Operands {

@@ -42,8 +42,8 @@ __device__ __forceinline__ void store_row(Element* to, const u32 (&words)[kBlock
 }
 
 // Stores a strip of 16 rows: `first_row` of the tile, columns from `first_column` of the weights on. With two matrices
-// the sums of gate come before those of up.
-template <typename Product, int kBlocks>
+// the sums of up come behind all of gate's, or take turns with them, eight columns of each.
+template <typename Product, int kBlocks, bool kInTurn>
 __device__ __forceinline__ void store_strip(const float (*sums)[4], Element* out, int place, int rows,
                                             int first_row, int first_column) {
 #pragma unroll
@@ -52,9 +52,10 @@ __device__ __forceinline__ void store_strip(const float (*sums)[4], Element* out
     u32 words[kBlocks];
 #pragma unroll
     for (int j = 0; j < kBlocks; ++j) {
-      const float low = sums[j][2 * half], high = sums[j][2 * half + 1];
+      const float* const own = sums[kInTurn ? Product::kMatrices * j : j] + 2 * half;
+      const float low = own[0], high = own[1];
       if constexpr (Product::kMatrices == 2) {
-        const float* const up = sums[kBlocks + j] + 2 * half;
+        const float* const up = sums[kInTurn ? 2 * j + 1 : kBlocks + j] + 2 * half;
         words[j] = Element::pack(gated(low, up[0]), gated(high, up[1]));
       } else {
         words[j] = Element::pack(low, high);

@@ -7,6 +7,7 @@
 #include "templates/moe_experts/product.cuh"
 
 struct Tile {
+  int row;  // among the rows of tiles of all experts
   int expert;
   int place;     // the first
   int rows;      // that there are of it
@@ -57,6 +58,11 @@ class TileList {
     __syncthreads();
   }
 
+  template <typename Product>
+  __device__ __forceinline__ int count() const {
+    return starts_[kExperts] * Stages<Product>::kColumnTiles;
+  }
+
   // For a whole warp. False behind the last tile.
   template <typename Product>
   __device__ __forceinline__ bool find(int index, Tile& tile) const {
@@ -68,6 +74,7 @@ class TileList {
     const int within = index - start * kColumnTiles;
     const int* const bounds = bounds_of() + tile.expert;
     tile.column = within / count * Product::kColumns;
+    tile.row = start + within % count;
     tile.place = bounds[0] + within % count * kRows;
     tile.rows = min_of(kRows, bounds[1] - tile.place);
     tile.is_only = count == 1;

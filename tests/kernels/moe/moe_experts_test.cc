@@ -236,7 +236,7 @@ TEST_CASE("moe_experts: a grid has a block for every tile that a routing could n
       shared_space("moe_experts")
           .parse_config(
               "body=wgmma,rows=64,warps=4,depth=64,up_columns=32,up_stages=4,down_columns=64,"
-              "down_stages=4,residents=2,weights=keep,schedule=grid",
+              "down_stages=4,residents=2,launches=3,weights=keep,schedule=grid",
               nullptr);
   const Plan plan = experts_kernel().plan(config, problem, limits);
   REQUIRE(plan.launches.size() == 3);

@@ -8,12 +8,14 @@
 #define tma_load_5d ptx_tma_load_5d
 #define tma_prefetch_5d ptx_tma_prefetch_5d
 #define fence_async_proxy ptx_fence_async_proxy
+#define fence_async_proxy_global ptx_fence_async_proxy_global
 #include_next "templates/common/tma.cuh"
 #undef TensorMap
 #undef tma_prefetch_descriptor
 #undef tma_load_5d
 #undef tma_prefetch_5d
 #undef fence_async_proxy
+#undef fence_async_proxy_global
 
 using TensorMap = simt::TensorMap;
 static_assert(sizeof(TensorMap) == sizeof(PtxTensorMap) && alignof(TensorMap) == alignof(PtxTensorMap));
@@ -34,3 +36,5 @@ __device__ __forceinline__ void tma_prefetch_5d(const TensorMap& map, i32 c0, i3
 }
 
 __device__ __forceinline__ void fence_async_proxy() {}
+
+__device__ __forceinline__ void fence_async_proxy_global() {}

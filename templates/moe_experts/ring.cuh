@@ -1,0 +1,244 @@
+// The stages of moe_experts for sm_90a, and the warps that fill them: one asks the copy engine for weights (and, of the
+// second product, for rows, which lie together), two more gather the first product's rows with cp.async.
+//
+// Barriers of a stage. `full` completes once its weights have landed, and its rows are written and fenced for the
+// asynchronous proxy by the threads that gathered them; `empty` once every multiplying warp has read it. The stages go
+// round without a stop from one tile to the next, in all roles alike: each finds the same tiles by itself.
+//
+// Macros beside those of product.cuh: SWAPPED (1: rows are the instruction's columns), FUSED (1: one launch has both
+// products, whose stages are alike).
+#pragma once
+
+#include "templates/common/cp_async.cuh"
+#include "templates/common/dependent_launch.cuh"
+#include "templates/common/l2_policy.cuh"
+#include "templates/common/mbarrier.cuh"
+#include "templates/common/shared_memory.cuh"
+#include "templates/common/tma.cuh"
+#include "templates/common/wgmma.cuh"
+#include "templates/moe_experts/tiles.cuh"
+
+constexpr int kGroups = WARPS / 4;                                       // warpgroups
+constexpr int kRowGroups = SWAPPED ? 1 : min_of(kGroups, kRows / 64);  // that share the rows; the others share the columns
+constexpr int kColumnGroups = kGroups / kRowGroups;
+constexpr int kBoxRows = max_of(kRows / 4, 8);  // of `between` that one tensor copy brings
+static_assert(WARPS % 4 == 0 && kRowGroups * kColumnGroups == kGroups, "whole warpgroups");
+
+// A block's warps: those that multiply come first.
+constexpr int kLoader = WARPS, kFirstGatherer = WARPS + 1, kGatherers = 2;
+constexpr int kGatherThreads = kGatherers * kWarpSize;
+
+template <typename Product>
+constexpr bool kHasGatherers = Product::kGathers || FUSED;
+template <typename Product>
+constexpr int kThreadsOf = kWarpSize*(WARPS + 1 + (kHasGatherers<Product> ? kGatherers : 0));
+
+// Columns of a warpgroup, and with those of the other matrix.
+template <typename Product>
+constexpr int kOwnColumns = Product::kColumns / kColumnGroups;
+template <typename Product>
+constexpr int kSumColumns = Product::kMatrices* kOwnColumns<Product>;
+
+// Index and phase parity in a ring of kCount slots.
+template <int kCount>
+struct Place {
+  int index = 0;
+  u32 parity = 0;
+
+  __device__ __forceinline__ void advance() {
+    if (++index < kCount) return;
+    index = 0;
+    parity ^= 1;
+  }
+};
+
+// Shared addresses.
+template <typename Product>
+struct Ring {
+  using Sizes = Stages<Product>;
+  u32 base;
+
+  __device__ __forceinline__ u32 rows(int stage) const { return base + stage * Sizes::kBytes; }
+  __device__ __forceinline__ u32 weights(int stage) const { return rows(stage) + Sizes::kWeightsOffset; }
+  __device__ __forceinline__ u32 full(int stage) const { return base + Sizes::kBarriersOffset + 8 * stage; }
+  __device__ __forceinline__ u32 empty(int stage) const { return full(stage + Product::kStages); }
+
+  // One thread calls it, before the block's first barrier.
+  __device__ __forceinline__ void init() const {
+    for (int stage = 0; stage < Product::kStages; ++stage) {
+      mbarrier_init(full(stage), 1 + (kHasGatherers<Product> ? kGatherThreads : 0));
+      mbarrier_init(empty(stage), WARPS);
+    }
+    mbarrier_init_fence();
+  }
+};
+
+// The loading warp. `place` is the block's present stage.
+template <typename Product>
+class Loader {
+  using Sizes = Stages<Product>;
+
+ public:
+  __device__ __forceinline__ Loader(const Ring<Product>& ring, const TensorMap& weights,
+                                    const TensorMap& rows, Place<Product::kStages>& place)
+      : ring_(ring), weights_(weights), rows_(rows), place_(place) {}
+
+  static __device__ __forceinline__ bool leads() { return threadIdx.x % kWarpSize == 0; }
+
+  // Everything of a tile.
+  __device__ __forceinline__ void load(const Tile& tile, int first_step = 0) {
+    for (int step = first_step; step < Sizes::kSteps; ++step) {
+      const int stage = place_.index;
+      load_weights(tile, step);
+      if constexpr (!Product::kGathers) load_rows(tile, step, stage);
+    }
+  }
+
+  // The same of a tile whose rows may not be there yet: weights as far as the stages go, and the rows that belong to
+  // them behind `wait`.
+  template <typename Wait>
+  __device__ __forceinline__ void load_behind(const Tile& tile, Wait wait) {
+    constexpr int kAhead = min_of(Product::kStages, Sizes::kSteps);
+    Place<Product::kStages> first = place_;
+    for (int step = 0; step < kAhead; ++step) load_weights(tile, step);
+    wait();
+    for (int step = 0; step < kAhead; ++step, first.advance()) load_rows(tile, step, first.index);
+    load(tile, kAhead);
+  }
+
+ private:
+  static __device__ __forceinline__ int boxes(const Tile& tile) {
+    return (tile.rows + kBoxRows - 1) / kBoxRows;
+  }
+
+  // Announces the bytes of the whole stage. Rows of the matrices come in turn, eight of each.
+  __device__ __forceinline__ void load_weights(const Tile& tile, int step) {
+    const int stage = place_.index;
+    mbarrier_wait(ring_.empty(stage), place_.parity ^ 1);
+    __syncwarp();  // a lane behind the others could miss the phase, which the first one's request lets go on
+    place_.advance();
+    if (!leads()) return;
+    const u32 full = ring_.full(stage);
+    const u32 row_bytes = Product::kGathers ? 0 : kChunks * boxes(tile) * kBoxRows * kChunkRowBytes;
+    mbarrier_arrive_expect(full, kChunks * Sizes::kWeightChunkBytes + row_bytes);
+    const u64 policy = l2_policy(STREAM && tile.is_only);
+#pragma unroll
+    for (int chunk = 0; chunk < kChunks; ++chunk) {
+#pragma unroll
+      for (int group = 0; group < kColumnGroups; ++group) {
+        tma_load_5d(ring_.weights(stage) + chunk * Sizes::kWeightChunkBytes +
+                        group * kSumColumns<Product> * kChunkRowBytes,
+                    weights_, full, policy, step * DEPTH + chunk * kChunkValues, 0, 0,
+                    (tile.column + group * kOwnColumns<Product>) / 8, tile.expert);
+      }
+    }
+  }
+
+  // What lies past the tile's rows belongs to others, and is not stored.
+  __device__ __forceinline__ void load_rows(const Tile& tile, int step, int stage) const {
+    if (!leads()) return;
+    const u64 policy = l2_policy(false);
+#pragma unroll
+    for (int chunk = 0; chunk < kChunks; ++chunk) {
+      for (int box = 0; box < boxes(tile); ++box) {
+        tma_load_5d(ring_.rows(stage) + chunk * Sizes::kRowChunkBytes + box * kBoxRows * kChunkRowBytes,
+                    rows_, ring_.full(stage), policy, step * DEPTH + chunk * kChunkValues,
+                    tile.place + box * kBoxRows, 0, 0, 0);
+      }
+    }
+  }
+
+  Ring<Product> ring_;
+  const TensorMap& weights_;
+  const TensorMap& rows_;
+  Place<Product::kStages>& place_;
+};
+
+// The warps that gather rows of x. A thread copies the same 16 bytes of every eighth row. It arrives for a step when it
+// has asked for some later ones: by then the copies have landed, and its fence waits for nothing.
+class Gatherer {
+  using Sizes = Stages<Up>;
+
+ public:
+  __device__ __forceinline__ Gatherer(const Ring<Up>& ring, const Operands& of) : of_(of) {
+    const int thread = static_cast<int>(threadIdx.x) - kFirstGatherer * kWarpSize;
+    unit_ = thread % 8;
+    row_ = thread / 8;
+    ring_.base = in_vector_register(ring.base);
+    target_ = row_ * kChunkRowBytes + ((unit_ ^ row_ % 8) << 4);
+  }
+
+  __device__ __forceinline__ void gather(const Tile& tile) {
+    find_rows(tile);
+#pragma unroll 1
+    for (int step = 0; step < Sizes::kSteps; ++step) {
+      mbarrier_wait(ring_.empty(asked_.index), asked_.parity ^ 1);
+      copy(step * DEPTH, ring_.rows(asked_.index) + target_);
+      cp_async_commit();
+      asked_.advance();
+      if (step < kLag) continue;
+      cp_async_wait<kLag>();
+      arrive();
+    }
+    cp_async_wait<0>();
+    for (int step = max_of(0, Sizes::kSteps - kLag); step < Sizes::kSteps; ++step) arrive();
+  }
+
+  // A tile of the second product, whose rows need no gathering.
+  __device__ __forceinline__ void pass() {
+#pragma unroll 1
+    for (int step = 0; step < Stages<Down>::kSteps; ++step) {
+      mbarrier_wait(ring_.empty(asked_.index), asked_.parity ^ 1);
+      asked_.advance();
+      arrive();
+    }
+  }
+
+ private:
+  static constexpr int kRowsAtOnce = kGatherThreads / 8, kCopies = kRows / kRowsAtOnce;
+  // Steps. A stage is empty when the next step is full: with stages - 1 of them neither would come.
+  static constexpr int kLag = max_of(Up::kStages / 2 - 1, min_of(1, Up::kStages - 2));
+  static_assert(kRowsAtOnce == 8 && kCopies <= 32,
+                "a row's place in the swizzle is the same for all of a thread's");
+
+  __device__ __forceinline__ void find_rows(const Tile& tile) {
+    present_ = 0;
+#pragma unroll
+    for (int i = 0; i < kCopies; ++i) {
+      const int row = row_ + i * kRowsAtOnce;
+      const int token = row < tile.rows ? token_of(of_.sorted[tile.place + row], of_.tokens) : -1;
+      rows_[i] = of_.rows + static_cast<i64>(max_of(token, 0)) * of_.row_stride + unit_ * 8;
+      present_ |= token < 0 ? 0u : 1u << i;
+    }
+  }
+
+  // Rows that do not exist are left as they are in shared memory: what follows from them is not stored.
+  __device__ __forceinline__ void copy(int k, u32 to) const {
+    const u64 policy = l2_policy(false);
+#pragma unroll
+    for (int chunk = 0; chunk < kChunks; ++chunk) {
+      const int column = k + chunk * kChunkValues;
+      const bool is_inside = Sizes::kWholeSteps || column + unit_ * 8 < Up::kDepth;
+#pragma unroll
+      for (int i = 0; i < kCopies; ++i) {
+        if (present_ >> i & 1)
+          cp_async_16(to + chunk * Sizes::kRowChunkBytes + i * kRowsAtOnce * kChunkRowBytes,
+                      rows_[i] + (is_inside ? column : 0), is_inside, policy);
+      }
+    }
+  }
+
+  __device__ __forceinline__ void arrive() {
+    fence_async_proxy();
+    mbarrier_arrive(ring_.full(arrived_.index));
+    arrived_.advance();
+  }
+
+  Operands of_;
+  Ring<Up> ring_;
+  Place<Up::kStages> asked_, arrived_;
+  int unit_, row_;
+  u32 target_, present_;
+  const Element* rows_[kCopies];
+};
+
