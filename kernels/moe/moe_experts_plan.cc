@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::int64_t kExpertsReferenceThreads = 256;
 constexpr std::int64_t kExpertsCombineThreads = 256, kCombineValues = 8;  // templates/moe_experts/combine.cuh
-constexpr std::int64_t kChunk = 64;             // values that the 128-byte swizzle keeps together
+constexpr std::int64_t kChunk = 64;  // values that the 128-byte swizzle keeps together
 constexpr std::int64_t kSwizzledRows = 8;
 constexpr std::int64_t kExpertsBarriers = 128;  // bytes: templates/moe_experts/product.cuh
 constexpr std::int64_t kExpertsTickets = 128;
@@ -238,8 +238,8 @@ class ExpertsLaunches {
   }
 
   void write_both() {
-    Launch& launch = begin("moe_experts_products", choice_.up,
-                           choice_.up.column_tiles() + choice_.down.column_tiles());
+    Launch& launch =
+        begin("moe_experts_products", choice_.up, choice_.up.column_tiles() + choice_.down.column_tiles());
     add_up_weights(launch);
     add_down_weights(launch);
     launch.arguments.push_back({"rows", between_map(choice_, shape_, places_)});

@@ -54,8 +54,8 @@ class MmaProduct {
     cp_async_wait<0>();
 #pragma unroll
     for (int strip = 0; strip < kStrips; ++strip)
-      store_strip<Product, kBlocks, false>(sums_[strip], of_.out, tile.place, tile.rows, first_row_ + 16 * strip,
-                                    tile.column + first_column_);
+      store_strip<Product, kBlocks, false>(sums_[strip], of_.out, tile.place, tile.rows,
+                                           first_row_ + 16 * strip, tile.column + first_column_);
   }
 
  private:

@@ -4,15 +4,15 @@
 //
 // Macros beside those of shape.cuh: ROWS and UP_COLUMNS or DOWN_COLUMNS (of a tile), DEPTH (values of K in a stage),
 // UP_STAGES, DOWN_STAGES, WARPS (that multiply), RESIDENTS (blocks of an SM), STREAM (1: weights that one tile of rows
-// reads leave L2 first), FUSED (1: one launch has both products), SHARED_UP and SHARED_DOWN (bytes, as the plan computes
-// them).
+// reads leave L2 first), SWAPPED (1: a tile's rows are the columns of instructions), FUSED (1: one launch has both
+// products), SHARED_UP and SHARED_DOWN (bytes, as the plan computes them).
 #pragma once
 
 #include "templates/moe_experts/shape.cuh"
 
 constexpr int kRows = ROWS, kChunkValues = 64, kChunkRowBytes = 128, kChunks = DEPTH / kChunkValues;
 constexpr int kTicketBytes = FUSED ? 128 : 0;
-static_assert(DEPTH % kChunkValues == 0 && kRows % 8 == 0, "whole chunks, and rows of the swizzle");
+static_assert(DEPTH % kChunkValues == 0 && kRows % 16 == 0, "whole chunks, and strips of 16 rows");
 
 // between[place] = gate(x) * up(x) of the place's token.
 struct Up {

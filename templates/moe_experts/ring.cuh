@@ -4,9 +4,6 @@
 // Barriers of a stage. `full` completes once its weights have landed, and its rows are written and fenced for the
 // asynchronous proxy by the threads that gathered them; `empty` once every multiplying warp has read it. The stages go
 // round without a stop from one tile to the next, in all roles alike: each finds the same tiles by itself.
-//
-// Macros beside those of product.cuh: SWAPPED (1: rows are the instruction's columns), FUSED (1: one launch has both
-// products, whose stages are alike).
 #pragma once
 
 #include "templates/common/cp_async.cuh"
@@ -18,8 +15,9 @@
 #include "templates/common/wgmma.cuh"
 #include "templates/moe_experts/tiles.cuh"
 
-constexpr int kGroups = WARPS / 4;                                       // warpgroups
-constexpr int kRowGroups = SWAPPED ? 1 : min_of(kGroups, kRows / 64);  // that share the rows; the others share the columns
+constexpr int kGroups = WARPS / 4;  // warpgroups
+constexpr int kRowGroups =
+    SWAPPED ? 1 : min_of(kGroups, kRows / 64);  // that share the rows; the others share the columns
 constexpr int kColumnGroups = kGroups / kRowGroups;
 constexpr int kBoxRows = max_of(kRows / 4, 8);  // of `between` that one tensor copy brings
 static_assert(WARPS % 4 == 0 && kRowGroups * kColumnGroups == kGroups, "whole warpgroups");
@@ -164,8 +162,9 @@ class Gatherer {
     const int thread = static_cast<int>(threadIdx.x) - kFirstGatherer * kWarpSize;
     unit_ = thread % 8;
     row_ = thread / 8;
-    ring_.base = in_vector_register(ring.base);
-    target_ = row_ * kChunkRowBytes + ((unit_ ^ row_ % 8) << 4);
+    ring_.base = ring.base;
+    first_target_ = in_vector_register(ring.rows(0)) + row_ * kChunkRowBytes + ((unit_ ^ row_ % 8) << 4);
+    target_ = first_target_;
   }
 
   __device__ __forceinline__ void gather(const Tile& tile) {
@@ -173,9 +172,9 @@ class Gatherer {
 #pragma unroll 1
     for (int step = 0; step < Sizes::kSteps; ++step) {
       mbarrier_wait(ring_.empty(asked_.index), asked_.parity ^ 1);
-      copy(step * DEPTH, ring_.rows(asked_.index) + target_);
+      copy(step * DEPTH);
       cp_async_commit();
-      asked_.advance();
+      advance();
       if (step < kLag) continue;
       cp_async_wait<kLag>();
       arrive();
@@ -189,7 +188,7 @@ class Gatherer {
 #pragma unroll 1
     for (int step = 0; step < Stages<Down>::kSteps; ++step) {
       mbarrier_wait(ring_.empty(asked_.index), asked_.parity ^ 1);
-      asked_.advance();
+      advance();
       arrive();
     }
   }
@@ -213,7 +212,7 @@ class Gatherer {
   }
 
   // Rows that do not exist are left as they are in shared memory: what follows from them is not stored.
-  __device__ __forceinline__ void copy(int k, u32 to) const {
+  __device__ __forceinline__ void copy(int k) const {
     const u64 policy = l2_policy(false);
 #pragma unroll
     for (int chunk = 0; chunk < kChunks; ++chunk) {
@@ -222,10 +221,16 @@ class Gatherer {
 #pragma unroll
       for (int i = 0; i < kCopies; ++i) {
         if (present_ >> i & 1)
-          cp_async_16(to + chunk * Sizes::kRowChunkBytes + i * kRowsAtOnce * kChunkRowBytes,
+          cp_async_16(target_ + chunk * Sizes::kRowChunkBytes + i * kRowsAtOnce * kChunkRowBytes,
                       rows_[i] + (is_inside ? column : 0), is_inside, policy);
       }
     }
+  }
+
+  // The address is kept, not computed from the stage: see in_vector_register.
+  __device__ __forceinline__ void advance() {
+    asked_.advance();
+    target_ = asked_.index == 0 ? first_target_ : target_ + Sizes::kBytes;
   }
 
   __device__ __forceinline__ void arrive() {
@@ -238,7 +243,6 @@ class Gatherer {
   Ring<Up> ring_;
   Place<Up::kStages> asked_, arrived_;
   int unit_, row_;
-  u32 target_, present_;
+  u32 first_target_, target_, present_;  // addresses in the first stage, and in the one that is asked for
   const Element* rows_[kCopies];
 };
-

@@ -1,4 +1,4 @@
-// What a warpgroup of moe_experts adds up for a tile, by wgmma over the stages of ring.cuh, and how it stores that. With
+// Sums of a warpgroup of moe_experts over a tile, by wgmma from the stages of ring.cuh, and how they are stored. With
 // two matrices, eight columns of gate are followed by the same eight of up.
 #pragma once
 
@@ -16,9 +16,6 @@ class PlainSums {
   static constexpr int kStrips = kRows / 64 / kRowGroups;
 
   __device__ __forceinline__ explicit PlainSums(int group) : first_row_(group % kRowGroups * kStrips * 64) {}
-
-  // Whether the warpgroup has any of a tile's rows.
-  __device__ __forceinline__ bool has(const Tile& tile) const { return first_row_ < tile.rows; }
 
   // Issues the instructions of a stage, which begins with these chunks.
   __device__ __forceinline__ void add(u32 rows_chunk, u32 weights_chunk) {
@@ -60,16 +57,14 @@ using SumsOf = PlainSums<Product>;
 
 #else
 
-// Columns of the weights are the instruction's rows, and a tile's rows its columns: as few as 8 are multiplied.
+// Columns of the weights are the instruction's rows, and a tile's rows its columns.
 template <typename Product>
 class SwappedSums {
  public:
   static constexpr int kParts = kSumColumns<Product> / 64;
-  static_assert(kSumColumns<Product> % 64 == 0 && kRows <= 64, "whole instructions");
+  static_assert(kSumColumns<Product> % 64 == 0, "whole instructions");
 
   __device__ __forceinline__ explicit SwappedSums(int) {}
-
-  __device__ __forceinline__ bool has(const Tile&) const { return true; }
 
   __device__ __forceinline__ void add(u32 rows_chunk, u32 weights_chunk) {
     const u64 rows = WgmmaMatrix::rows(rows_chunk), weights = WgmmaMatrix::rows(weights_chunk);
@@ -130,16 +125,16 @@ using SumsOf = SwappedSums<Product>;
 template <typename Product>
 class Multiplier {
  public:
-  __device__ __forceinline__ Multiplier(const Ring<Product>& ring, int group,
-                                        Place<Product::kStages>& place)
+  __device__ __forceinline__ Multiplier(const Ring<Product>& ring, int group, Place<Product::kStages>& place)
       : ring_(ring), place_(place), group_(group) {}
 
+  // Without any of the tile's rows the warpgroup leaves it to the others.
   __device__ __forceinline__ void multiply(const Tile& tile, Element* out) {
-    SumsOf<Product> sums(group_);  // here, so that a launch with both products does not keep those of both
-    if (!sums.has(tile)) {
+    if (group_ % kRowGroups * (kRows / kRowGroups) >= tile.rows) {
       pass();
       return;
     }
+    SumsOf<Product> sums(group_);  // here, so that a launch of both products does not keep those of both
     const int column_group = group_ / kRowGroups;
     int before = 0;  // the stage of the step before
 #pragma unroll 1

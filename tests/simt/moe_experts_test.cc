@@ -93,11 +93,12 @@ TEST_CASE("simt: moe_experts with the largest tiles of the mma body, run after r
   if (no_simt()) return;
   const SimtProblem one =
       multiplied("tokens=50,hidden=72,intermediate=72,experts=8,top_k=3,align=1,skew=one");
-  const Config config = shared_space("moe_experts")
-                            .parse_config(
-                                "body=mma,rows=128,warps=8,depth=64,up_columns=128,up_stages=2,"
-                                "down_columns=256,down_stages=2,residents=1,launches=3,weights=keep,schedule=persistent",
-                                nullptr);
+  const Config config =
+      shared_space("moe_experts")
+          .parse_config(
+              "body=mma,rows=128,warps=8,depth=64,up_columns=128,up_stages=2,"
+              "down_columns=256,down_stages=2,residents=1,launches=3,weights=keep,schedule=persistent",
+              nullptr);
   check_body(one, config, 5, one.reference(Reference::exact), 2);
 }
 

@@ -62,15 +62,14 @@ TEST_CASE("simt: the wgmma body of moe_experts, with blocks that take tiles in t
         {"up_stages=3,down_stages=2,schedule=persistent", "depth=128,schedule=persistent,residents=2"}}});
 }
 
-TEST_CASE("simt: the swapped body of moe_experts, of 8 to 64 rows") {
+TEST_CASE("simt: the swapped body of moe_experts, by 16 to 64 rows") {
   if (no_simt()) return;
-  check_experts(
-      {{"tokens=9,hidden=136,intermediate=88,experts=8,top_k=2,align=4,dtype=fp16",
-        {"body=swapped,rows=8", "body=swapped,rows=16,warps=8,up_columns=64,down_columns=128",
-         "body=swapped,rows=32,depth=128,up_columns=64"}},
-       {"tokens=70,hidden=200,intermediate=72,experts=8,top_k=2,align=1,skew=one",
-        {"body=swapped,rows=64,up_columns=96,down_columns=192,up_stages=2,down_stages=2",
-         "body=swapped,rows=8,schedule=persistent"}}});
+  check_experts({{"tokens=9,hidden=136,intermediate=88,experts=8,top_k=2,align=4,dtype=fp16",
+                  {"body=swapped,rows=16", "body=swapped,rows=64,warps=8,up_columns=64,down_columns=128",
+                   "body=swapped,rows=32,depth=128,up_columns=64"}},
+                 {"tokens=70,hidden=200,intermediate=72,experts=8,top_k=2,align=1,skew=one",
+                  {"body=swapped,rows=64,up_columns=96,down_columns=192,up_stages=2,down_stages=2",
+                   "body=swapped,rows=16,schedule=persistent"}}});
 }
 
 TEST_CASE("simt: both products of moe_experts in one launch") {
@@ -78,9 +77,9 @@ TEST_CASE("simt: both products of moe_experts in one launch") {
   check_experts(
       {{"tokens=1,hidden=8,intermediate=8,experts=8,top_k=1,align=1",
         {"body=swapped,rows=16,up_stages=2,down_stages=2,residents=3",
-         "body=swapped,rows=8,launches=2,schedule=persistent"}},
+         "body=swapped,rows=16,launches=2,schedule=persistent"}},
        {"tokens=1,hidden=264,intermediate=200,experts=8,top_k=3,align=1",
-        {"launches=2,schedule=persistent", "body=swapped,rows=8,depth=128,launches=2,schedule=persistent"}},
+        {"launches=2,schedule=persistent", "body=swapped,rows=16,depth=128,launches=2,schedule=persistent"}},
        {"tokens=80,hidden=200,intermediate=136,experts=8,top_k=2,align=16,skew=zipf,capacity=150",
         {"rows=128,warps=8,launches=2,schedule=persistent",
          "body=swapped,rows=16,up_stages=2,down_stages=2,launches=2,schedule=persistent,residents=2"}}});
