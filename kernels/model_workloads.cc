@@ -124,12 +124,14 @@ void note_experts(ModelPlan& plan, const ExpertLayers& experts, std::int64_t ran
   if (experts.zero_experts > 0)
     note("moe_dispatch and moe_combine move fewer rows than their workloads: " +
          std::to_string(experts.zero_experts) + " more experts give a token back as it is");
+  if (experts.intermediate == 0) note("moe_experts: " + experts.why_no_products);
   if (ranks <= 1) return;
   if (experts.experts % ranks != 0)
     throw BadField("ep", "expert parallel " + std::to_string(ranks) + " does not divide " +
                              std::to_string(experts.experts) + " experts");
-  note("moe_dispatch and moe_combine are those of all experts: how many rows one of " +
-       std::to_string(ranks) + " GPUs gets depends on how tokens are exchanged");
+  note(
+      "moe_dispatch and moe_combine are those of all experts, and moe_experts is left out: how many rows one of " +
+      std::to_string(ranks) + " GPUs gets depends on how tokens are exchanged");
 }
 
 void add_experts(ModelPlan& plan, const ModelFacts& model, const ServingShape& serving) {
@@ -156,6 +158,15 @@ void add_experts(ModelPlan& plan, const ModelFacts& model, const ServingShape& s
   entry("moe_dispatch", moved + (experts.sent_scale.empty() ? "" : ",out=e4m3,scale=" + experts.sent_scale),
         experts.layers);
   entry("moe_combine", moved, experts.layers);
+  if (experts.intermediate == 0 || serving.expert_parallel > 1) return;
+  const std::int64_t ranks = serving.tensor_parallel;
+  if (experts.intermediate % ranks != 0)
+    plan.notes.push_back("moe_experts: " + std::to_string(ranks) + " GPUs do not divide an expert's " +
+                         std::to_string(experts.intermediate) + " values");
+  else
+    entry("moe_experts",
+          moved + "," + with("intermediate", experts.intermediate / ranks) + ",dtype=" + model.dtype,
+          experts.layers);
 }
 
 }  // namespace

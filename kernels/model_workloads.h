@@ -32,7 +32,10 @@ struct ExpertLayers {
   std::int64_t groups = 1, groups_kept = 1;
   std::string logits;      // their dtype
   std::string sent_scale;  // of tokens sent as e4m3, as moe_dispatch names it; empty if they are sent as bf16
-  std::string why_sent_plain;        // why it is empty, if the model asks for other scales
+  std::string why_sent_plain;  // why it is empty, if the model asks for other scales
+  std::int64_t intermediate =
+      0;  // values of a token within an expert; 0 if moe_experts is not what it computes
+  std::string why_no_products;       // why it is 0
   std::int64_t layers = 0;           // 0: the model has none
   std::int64_t unrouted_layers = 0;  // of these: layers without a router
 };

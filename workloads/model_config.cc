@@ -82,7 +82,8 @@ class ConfigReader {
     read_context();
     const std::int64_t layers = count_model_layers(fields_);
     read_attention(layers);
-    config_.facts.experts = read_experts(root_, fields_, family_, config_.facts.dtype, layers, config_.notes);
+    config_.facts.experts =
+        read_experts(root_, fields_, {type_, family_}, config_.facts.dtype, layers, config_.notes);
     return std::move(config_);
   }
 
@@ -142,10 +143,7 @@ void ConfigReader::read_type() {
       std::any_of(type_.begin(), type_.end(), [](char c) { return c <= ' ' || c > '~'; }))
     type->fail("must be a word of at most " + std::to_string(kLongestType) + " bytes" + type->shown());
   if (type_.empty() && fields_.find("n_layers") && fields_.find("dim")) type_ = "mistral_params";
-  for (const std::string& name : {type_, type_ + "_text"})
-    if (family_ == nullptr) family_ = find_model_family(name);
-  if (family_ == nullptr && type_.ends_with("_text"))
-    family_ = find_model_family(type_.substr(0, type_.size() - 5));
+  family_ = find_model_family(type_);
   config_.facts.name = type_.empty() ? "model" : type_ == "mistral_params" ? "mistral" : type_;
   if (family_ != nullptr && !family_->beside.empty()) note(std::string(family_->beside));
   if (family_ == nullptr)

@@ -196,6 +196,27 @@ std::string sent_scale(const ModelFields& root, const ModelFields& fields) {
   return "";
 }
 
+// Values of a token within an expert, of experts that compute down(silu(gate(x)) * up(x)) on 16-bit weights.
+std::int64_t width_of_products(const ModelFields& root, const ModelFields& fields,
+                               const NamedFamily& family) {
+  if (family.row == nullptr) throw NotUnderstood{"what its experts compute is not known"};
+  const ExpertMath math = expert_math(family.type);
+  if (!math.why_other.empty()) throw NotUnderstood{std::string(math.why_other)};
+  for (const ModelFields* place : {&fields, &root}) {
+    for (const char* key : {"quantization_config", "quantization"})
+      if (place->find(key)) throw NotUnderstood{"quantized weights have no kernel"};
+  }
+  const std::optional<JsonPlace> activation = fields.find(Fact::activation);
+  if (!activation) throw NotUnderstood{"their activation is not said"};
+  const std::string name = activation->text();
+  if (name != "silu" && name != "swish")
+    throw NotUnderstood{"their activation has no kernel" + activation->shown()};
+  std::optional<std::int64_t> width = fields.number(Fact::expert_width, 1);
+  if (!width && math.has_width_of_all) width = fields.number(Fact::width, 1);
+  if (!width) throw NotUnderstood{"how wide an expert is, is not said"};
+  return *width;
+}
+
 // Why `read` leaves its part out; empty if it does not.
 template <typename Read>
 std::string why_left_out(Read read) {
@@ -241,7 +262,7 @@ bool read_counts(ExpertLayers& experts, const ModelFields& fields, std::vector<s
 
 }  // namespace
 
-ExpertLayers read_experts(const ModelFields& root, const ModelFields& fields, const ModelFamily* family,
+ExpertLayers read_experts(const ModelFields& root, const ModelFields& fields, const NamedFamily& family,
                           const std::string& dtype, std::int64_t layers, std::vector<std::string>& notes) {
   ExpertLayers experts;
   bool has_any = false;
@@ -259,10 +280,12 @@ ExpertLayers read_experts(const ModelFields& root, const ModelFields& fields, co
   if (!has_any || !why.empty()) return {};
   experts.why_unscored = why_left_out([&] {
     ExpertLayers scored = experts;
-    RoutingReader(fields, family).read(scored, dtype);
+    RoutingReader(fields, family.row).read(scored, dtype);
     experts = scored;
   });
   experts.why_sent_plain = why_left_out([&] { experts.sent_scale = sent_scale(root, fields); });
+  experts.why_no_products =
+      why_left_out([&] { experts.intermediate = width_of_products(root, fields, family); });
   return experts;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <string>
 
 namespace moetune {
 namespace {
@@ -128,6 +129,23 @@ constexpr auto kFamilies = std::to_array<ModelFamily>({
     {.types = "nllb-moe switch_transformers", .choice = "experts drop the tokens beyond their capacity"},
 });
 
+constexpr auto kExpertMath = std::to_array<ExpertMath>(
+    {{.types =
+          "mixtral arctic minicpm minimax minimax_text_01 minimax_m1 minimax_m2 granitemoe "
+          "granitemoeshared granitemoe_swa granitemoehybrid cohere2_moe flex_olmo hunyuan hunyuan_v1_moe jamba "
+          "olmoe phimoe",
+      .has_width_of_all = true},
+     {.types = "deepseek_v4 glm5_next_text hy_v4 hy_v4_vl_text step3p5",
+      .why_other = "gate and up are clamped"},
+     {.types = "gpt_oss openai_privacy_filter minimax_m3_vl_text",
+      .why_other = "gate and up are clamped, and joined in a way of their own"},
+     {.types = "inkling2_text inkling2_loop_text", .why_other = "gate and up have a soft bound"},
+     {.types = "aria_text aria_moe_lm", .why_other = "K of their weights does not come last"},
+     {.types = "llama4_text", .why_other = "tokens are weighted before their experts"},
+     {.types = "muse_spark_text", .why_other = "their outputs are normalized"},
+     {.types = "jetmoe", .why_other = "their sum has a bias"},
+     {.types = "longcat_flash", .why_other = "some of them give a token back"}});
+
 bool lists(std::string_view types, std::string_view type) {
   for (std::size_t at = types.find(type); at != std::string_view::npos; at = types.find(type, at + 1)) {
     const std::size_t end = at + type.size();
@@ -136,13 +154,26 @@ bool lists(std::string_view types, std::string_view type) {
   return false;
 }
 
+// The row of a model type, or of the language model of such a one, which may be named with "_text" or without.
+template <typename Rows>
+auto find_row(const Rows& rows, std::string_view type) -> decltype(rows.data()) {
+  if (type.empty() || type.find(' ') != std::string_view::npos) return nullptr;
+  const std::string text = std::string(type) + "_text";
+  const std::string_view whole = type.ends_with("_text") ? type.substr(0, type.size() - 5) : type;
+  for (const std::string_view name : {type, std::string_view(text), whole}) {
+    for (const auto& row : rows)
+      if (lists(row.types, name)) return &row;
+  }
+  return nullptr;
+}
+
 }  // namespace
 
-const ModelFamily* find_model_family(std::string_view type) {
-  if (type.empty() || type.find(' ') != std::string_view::npos) return nullptr;
-  const auto found = std::find_if(kFamilies.begin(), kFamilies.end(),
-                                  [&](const ModelFamily& family) { return lists(family.types, type); });
-  return found == kFamilies.end() ? nullptr : &*found;
+const ModelFamily* find_model_family(std::string_view type) { return find_row(kFamilies, type); }
+
+ExpertMath expert_math(std::string_view type) {
+  const ExpertMath* const found = find_row(kExpertMath, type);
+  return found == nullptr ? ExpertMath{} : *found;
 }
 
 }  // namespace moetune

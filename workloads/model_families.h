@@ -7,6 +7,13 @@
 
 namespace moetune {
 
+// How a family's experts compute, if not down(silu(gate(x)) * up(x)) with weights as nn.Linear has them.
+struct ExpertMath {
+  std::string_view types;
+  std::string_view why_other;     // empty: it is that
+  bool has_width_of_all = false;  // intermediate_size is theirs
+};
+
 // Whether a family does something: always or never, or if a field says so, which it may lack.
 enum class Does { never, always, unless_denied, if_said };
 
@@ -30,7 +37,10 @@ struct ModelFamily {
   std::int64_t interval = 0;
 };
 
-// nullptr if the family is not known.
+// By a value of model_type, or what it is without "_text" or with it. nullptr if the family is not known.
 const ModelFamily* find_model_family(std::string_view type);
+
+// That of a known family.
+ExpertMath expert_math(std::string_view type);
 
 }  // namespace moetune

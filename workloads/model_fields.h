@@ -35,6 +35,9 @@ enum class Fact {
   top_k,
   groups,
   groups_kept,
+  expert_width,  // values of a token within an expert
+  width,         // the same of a layer without experts, or of those of some families
+  activation,
   moved,  // values of a token where its experts take it, if not the hidden size
   scoring,
   logits,  // their type

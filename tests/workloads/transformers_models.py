@@ -1,5 +1,5 @@
 """The published defaults of every class of transformers that has experts, through `moetune workloads from-config`: the
-layers that it counts are those that the classes build.
+layers that it counts are those that the classes build, and so is the width of the experts that moe_experts serves.
 
 Run by ctest with MOETUNE_BINARY and MOETUNE_TRANSFORMERS, the folder where scripts/test puts transformers. The classes
 of configurations need no torch, those of models do: what the latter build stands in transformers_layers.json, beside
@@ -101,21 +101,39 @@ def built_layers(model):
     return {kind: len(layers[kind]) for kind in ("all", "window", "experts")}
 
 
+def built_width(model):
+    """Of experts that compute down(silu(gate(x)) * up(x)), with weights as nn.Linear has them; None of others."""
+    import inspect
+
+    for path, module in model.named_modules():
+        if not EXPERTS.search(type(module).__name__) or "shared" in path or OTHER_PARTS.search(path):
+            continue
+        shapes = {name: parameter.shape for name, parameter in module.named_parameters()}
+        activation = type(getattr(module, "act_fn", None)).__name__
+        if shapes.keys() != {"gate_up_proj", "down_proj"} or activation != "SiLUActivation":
+            return None
+        (_, both, hidden), (_, moved, width) = shapes["gate_up_proj"], shapes["down_proj"]
+        source = inspect.getsource(type(module))
+        is_usual = re.search(r"act_fn\(gate(\.float\(\))?\) \* up", source) and "clamp" not in source
+        return width if is_usual and both == 2 * width and hidden == moved else None
+
+
 def record():
     import transformers
 
-    made = {}
+    made, widths = {}, {}
     for name, config in types_with_experts():
         try:
-            made[name] = built_layers(build(config))
+            model = build(config)
+            made[name], widths[name] = built_layers(model), built_width(model)
         except Exception as error:
             print(f"{name}: {error!r}"[:200], file=sys.stderr)
             made[name] = None
-    return {"transformers": transformers.__version__, "layers": made}
+    return {"transformers": transformers.__version__, "layers": made, "widths": widths}
 
 
 def read_layers(tool, folder, name, config):
-    """What from-config makes of a configuration: layers by kind, and its notes."""
+    """What from-config makes of a configuration: layers by kind and the width of experts, and its notes."""
     directory = pathlib.Path(folder) / name
     directory.mkdir()
     (directory / "config.json").write_text(config.to_json_string(use_diff=False))
@@ -124,6 +142,8 @@ def read_layers(tool, folder, name, config):
     if ended.returncode not in (0, 1):
         return layers, f"exit code {ended.returncode}: {notes}"
     for entry in json.loads(ended.stdout)["workloads"]:
+        if entry["kernel"] == "moe_experts":
+            layers["width"] = int(re.search(r"intermediate=(\d+)", entry["problem"]).group(1))
         if entry["kernel"] == "decode_attention":
             layers["window" if "window=" in entry["problem"] else "all"] += entry.get("weight", 1)
         if entry["kernel"] == "moe_combine":
@@ -147,8 +167,12 @@ ATTENDING = ("all", "window", "latent", "named", "indexed_attention", "sparse_at
              "reference_sliding_attention", "cross_attention")
 
 
-def differences(name, config, built, layers, notes):
+def differences(name, config, built, width, layers, notes):
     found = [notes] if notes.startswith("exit code") else []
+    is_left_out = re.search(r"moe_experts: (their activation is not said|some of them give a token back|.*not the same)"
+                            r"|moe_experts of \d+ layers cannot be served", notes)
+    if layers["width"] != (width or 0) and not (layers["width"] == 0 and (is_left_out or not layers["experts"])):
+        found.append(f"experts of width {layers['width']}, and the class builds {width}")
     if layers["experts"] != built["experts"] and not re.search(r"no experts|experts a token gets is not said", notes):
         found.append(f"{layers['experts']:g} layers with experts, and the class builds {built['experts']}")
     attending = sum(layers[kind] for kind in ATTENDING)
@@ -183,8 +207,9 @@ def main():
     wrong = []
     if python := os.environ.get("TORCH_PYTHON"):
         again = json.loads(subprocess.run([python, "-B", __file__, "--build"], check=True, capture_output=True).stdout)
-        wrong += [f"{name}: the class builds {again['layers'].get(name)}, and the file says {built}"
-                  for name, built in known["layers"].items() if again["layers"].get(name) != built]
+        wrong += [f"{name}: the class builds {again[what].get(name)}, and the file says {built}"
+                  for what in ("layers", "widths") for name, built in known[what].items()
+                  if again[what].get(name) != built]
     checked = 0
     with tempfile.TemporaryDirectory(prefix="moetune-transformers-") as folder, \
             concurrent.futures.ThreadPoolExecutor() as pool:
@@ -196,7 +221,7 @@ def main():
             layers, notes = read[name].result()
             if (built := known["layers"].get(name)) is None:
                 continue
-            wrong += differences(name, config, built, layers, notes)
+            wrong += differences(name, config, built, known["widths"].get(name), layers, notes)
             checked += 1
     print("\n".join(wrong))
     print(f"{checked} classes with experts, {len(wrong)} differ")
