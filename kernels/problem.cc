@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/integers.h"
 #include "base/suggest.h"
 
 namespace moetune {
@@ -24,10 +25,13 @@ Value parse_integer(std::string_view kernel, const Dimension& dimension, std::st
   };
   std::int64_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error == std::errc::invalid_argument || end != text.data() + text.size()) refuse(" is not an integer");
-  if (error == std::errc::result_out_of_range || number < dimension.minimum || number > dimension.maximum)
+  const std::optional<std::int64_t> unit =
+      unit_of_suffix(text.substr(static_cast<std::size_t>(end - text.data())));
+  if (error == std::errc::invalid_argument || !unit) refuse(" is not an integer");
+  if (error == std::errc::result_out_of_range || number > dimension.maximum / *unit ||
+      number < dimension.minimum / *unit || number * *unit < dimension.minimum)
     refuse(" is out of range");
-  return Value::integer(number);
+  return Value::integer(number * *unit);
 }
 
 Value parse_choice(std::string_view kernel, const Dimension& dimension, std::string_view text) {

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "base/integers.h"
 
 namespace moetune {
 namespace {
@@ -26,12 +27,10 @@ std::optional<std::int64_t> parse_extent(std::string_view text) {
   std::int64_t number = 0;
   const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (failure != std::errc()) return std::nullopt;
-  const std::string_view suffix = text.substr(static_cast<std::size_t>(end - text.data()));
-  std::int64_t unit = 1;
-  if (suffix == "k" || suffix == "K") unit = 1024;
-  if (suffix == "m" || suffix == "M") unit = 1024 * 1024;
-  if (unit == 1 && !suffix.empty()) return std::nullopt;
-  return number >= 1 && number <= kLargest / unit ? std::optional(number * unit) : std::nullopt;
+  const std::optional<std::int64_t> unit =
+      unit_of_suffix(text.substr(static_cast<std::size_t>(end - text.data())));
+  if (!unit) return std::nullopt;
+  return number >= 1 && number <= kLargest / *unit ? std::optional(number * *unit) : std::nullopt;
 }
 
 std::int64_t geometric_middle(std::int64_t a, std::int64_t b) {

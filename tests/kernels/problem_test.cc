@@ -71,6 +71,22 @@ TEST_CASE("both ends of a range are in it") {
   CHECK_THROWS_AS(parse_problem("toy", kSchema, nullptr, "context=-1"), BadInput);
 }
 
+TEST_CASE("k and m stand for 1024 and its square, as in ranges") {
+  CHECK(parse_problem("toy", kSchema, nullptr, "batch=1k,context=2K").text() ==
+        "batch=1024,context=2048,dtype=bf16");
+  CHECK(parse_problem("toy", kSchema, nullptr, "context=0k")["context"] == 0);
+  for (const char* beyond : {"batch=2k", "batch=1m", "batch=0k", "batch=-1k", "batch=9223372036854775807k"}) {
+    CAPTURE(beyond);
+    CHECK_THROWS_WITH_AS(parse_problem("toy", kSchema, nullptr, beyond),
+                         doctest::Contains("is out of range (an integer from 1 to 1024)"), BadInput);
+  }
+  for (const char* odd : {"batch=1kk", "batch=k", "batch=1 k", "batch=1g"}) {
+    CAPTURE(odd);
+    CHECK_THROWS_WITH_AS(parse_problem("toy", kSchema, nullptr, odd), doctest::Contains("is not an integer"),
+                         BadInput);
+  }
+}
+
 TEST_CASE("a bad dimension says what would be right") {
   const auto fails_with = [](const char* text, const char* sentence) {
     CHECK_THROWS_WITH_AS(parse_problem("toy", kSchema, nullptr, text), sentence, BadInput);
