@@ -46,7 +46,7 @@ class MoeCombine final : public MoeKernel {
 
   std::vector<Buffer> buffers(const Problem& problem, const Call& call, std::uint64_t seed) const override {
     const MoeShape shape(problem);
-    const std::int64_t places = call.integers[kMoePlaces], row = call.integers[kMoeRow];
+    const std::int64_t places = call.integers[kMoePlaces];
     RoutingPlan routing = shape.routing(places, seed);
     Buffer rows{.name = "rows",
                 .dtype = DType::bf16,
@@ -54,18 +54,10 @@ class MoeCombine final : public MoeKernel {
                 .rotates = true,
                 .fresh = true};
     rows.fill = {.kind = Fill::Kind::normal, .poison = padding_of(routing, shape)};
-    Buffer inverse{.name = "inverse", .dtype = DType::i32, .elements = shape.slots()};
-    inverse.fill = {.kind = Fill::Kind::integers, .integers = std::move(routing.inverse)};
-    Buffer weights{.name = "weights", .elements = shape.slots()};
-    const float share = 1 / static_cast<float>(shape.top_k);
-    weights.fill = {.kind = Fill::Kind::columns, .scale = share / 4, .shifts = {share}};
-    Buffer out{.name = "out",
-               .dtype = DType::bf16,
-               .elements = (shape.tokens - 1) * row + shape.hidden,
-               .role = Role::output};
-    out.check = OutputCheck::within(
-        {.dissimilarity = 1e-5, .baseline_factor = 2.0, .terms = static_cast<double>(shape.top_k)});
-    return {std::move(rows), std::move(inverse), std::move(weights), std::move(out)};
+    return {
+        std::move(rows), moe_list("inverse", std::move(routing.inverse)), moe_weights(shape),
+        moe_out(shape, DType::bf16, call.integers[kMoeRow],
+                {.dissimilarity = 1e-5, .baseline_factor = 2.0, .terms = static_cast<double>(shape.top_k)})};
   }
 
   std::unique_ptr<const Launcher> launcher(const Config& config, const Problem& problem,

@@ -12,11 +12,10 @@ enum CombineSlot { kCombineRows, kCombineInverse, kCombineWeights, kCombineOut }
 class MoeCombineFamily final : public TokensFamily {
  public:
   explicit MoeCombineFamily(const MoeShape& shape)
-      : TokensFamily("moe_combine", [](const Problem& problem) { check_moe("moe_combine", problem); },
-                     {{"rows", DType::bf16, Role::input, true, 16},
-                      {"inverse", DType::i32, Role::input, true, 4},
-                      {"weights", DType::f32, Role::input, true, 4},
-                      {"out", DType::bf16, Role::output, true, 16}}),
+      : TokensFamily("moe_combine", {{"rows", DType::bf16, Role::input, true, 16},
+                                     {"inverse", DType::i32, Role::input, true, 4},
+                                     {"weights", DType::f32, Role::input, true, 4},
+                                     {"out", DType::bf16, Role::output, true, 16}}),
         shape_(shape) {}
 
   void check_call(const Extents&, const Call& call) const override { check_moe_combine_call(shape_, call); }

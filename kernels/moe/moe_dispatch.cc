@@ -28,26 +28,16 @@ class MoeDispatch final : public MoeKernel {
 
   std::vector<Buffer> buffers(const Problem& problem, const Call& call, std::uint64_t seed) const override {
     const MoeDispatchShape shape(problem);
-    const std::int64_t places = call.integers[kMoePlaces], row = call.integers[kMoeRow];
+    const std::int64_t places = call.integers[kMoePlaces];
     RoutingPlan routing = shape.routing(places, seed);
-    Buffer x{.name = "x",
-             .dtype = DType::bf16,
-             .elements = (shape.tokens - 1) * row + shape.hidden,
-             .rotates = true,
-             .fresh = true};
-    x.fill.kind = Fill::Kind::normal;
-    for (std::int64_t token = 0; token + 1 < shape.tokens && row > shape.hidden; ++token)
-      x.fill.poison.push_back({token * row + shape.hidden, row - shape.hidden});
-    Buffer sorted{.name = "sorted", .dtype = DType::i32, .elements = places};
-    sorted.fill = {.kind = Fill::Kind::integers, .integers = std::move(routing.sorted)};
-    Buffer inverse{.name = "inverse", .dtype = DType::i32, .elements = shape.slots()};
-    inverse.fill = {.kind = Fill::Kind::integers, .integers = std::move(routing.inverse)};
     Buffer rows{.name = "rows",
                 .dtype = shape.dtype(),
                 .elements = places * shape.hidden,
                 .role = Role::output,
                 .check = OutputCheck::exact()};
-    std::vector<Buffer> buffers = {std::move(x), std::move(sorted), std::move(inverse), std::move(rows)};
+    std::vector<Buffer> buffers = {moe_x(shape, DType::bf16, call.integers[kMoeRow]),
+                                   moe_list("sorted", std::move(routing.sorted)),
+                                   moe_list("inverse", std::move(routing.inverse)), std::move(rows)};
     if (shape.narrow())
       buffers.push_back({.name = "scales",
                          .elements = shape.scale_elements(places),

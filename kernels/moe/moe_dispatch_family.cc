@@ -11,12 +11,11 @@ enum DispatchSlot { kDispatchX, kDispatchSorted, kDispatchInverse, kDispatchRows
 class MoeDispatchFamily final : public TokensFamily {
  public:
   explicit MoeDispatchFamily(const MoeDispatchShape& shape)
-      : TokensFamily("moe_dispatch", check_moe_dispatch,
-                     {{"x", DType::bf16, Role::input, true, 16},
-                      {"sorted", DType::i32, Role::input, true, 4},
-                      {"inverse", DType::i32, Role::input, true, 4},
-                      {"rows", shape.dtype(), Role::output, true, 16},
-                      {"scales", DType::f32, Role::output, shape.narrow(), 4}}),
+      : TokensFamily("moe_dispatch", {{"x", DType::bf16, Role::input, true, 16},
+                                      {"sorted", DType::i32, Role::input, true, 4},
+                                      {"inverse", DType::i32, Role::input, true, 4},
+                                      {"rows", shape.dtype(), Role::output, true, 16},
+                                      {"scales", DType::f32, Role::output, shape.narrow(), 4}}),
         shape_(shape) {}
 
   void check_call(const Extents&, const Call& call) const override { check_moe_dispatch_call(shape_, call); }

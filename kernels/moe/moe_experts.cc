@@ -10,20 +10,10 @@
 namespace moetune {
 namespace {
 
-// Matrices of so many rows, `row` elements apart, of each of the experts; what lies between is poisoned.
-Buffer expert_matrices(const char* name, DType dtype, std::int64_t experts, std::int64_t rows,
-                       std::int64_t columns, std::int64_t row, std::int64_t expert) {
-  Buffer buffer{.name = name,
-                .dtype = dtype,
-                .elements = (experts - 1) * expert + (rows - 1) * row + columns,
-                .rotates = true};
-  buffer.fill = {.kind = Fill::Kind::normal, .scale = 1 / std::sqrt(static_cast<float>(columns))};
-  for (std::int64_t e = 0; e < experts; ++e) {
-    const std::int64_t begin = e * expert, last = begin + (rows - 1) * row + columns;
-    for (std::int64_t r = 0; row > columns && r + 1 < rows; ++r)
-      buffer.fill.poison.push_back({begin + r * row + columns, row - columns});
-    if (e + 1 < experts && last < begin + expert) buffer.fill.poison.push_back({last, begin + expert - last});
-  }
+// Weights of every expert. A product of them keeps the size of its row's values.
+Buffer expert_weights(const char* name, DType dtype, const MoeMatrices& matrices) {
+  Buffer buffer = matrices.buffer(name, dtype);
+  buffer.fill.scale = 1 / std::sqrt(static_cast<float>(matrices.columns));
   return buffer;
 }
 
@@ -69,46 +59,25 @@ class MoeExperts final : public MoeKernel {
   std::vector<Buffer> buffers(const Problem& problem, const Call& call, std::uint64_t seed) const override {
     const MoeExpertsShape shape(problem);
     const auto& of = call.integers;
-    const std::int64_t places = of[kMoePlaces];
-    RoutingPlan routing = shape.routing(places, seed);
-    Buffer x{.name = "x",
-             .dtype = shape.dtype,
-             .elements = (shape.tokens - 1) * of[kMoeRow] + shape.hidden,
-             .rotates = true,
-             .fresh = true};
-    x.fill.kind = Fill::Kind::normal;
-    for (std::int64_t token = 0; token + 1 < shape.tokens && of[kMoeRow] > shape.hidden; ++token)
-      x.fill.poison.push_back({token * of[kMoeRow] + shape.hidden, of[kMoeRow] - shape.hidden});
-    Buffer sorted{.name = "sorted", .dtype = DType::i32, .elements = places, .fresh = true};
-    sorted.fill = {.kind = Fill::Kind::integers, .integers = std::move(routing.sorted)};
+    RoutingPlan routing = shape.routing(of[kMoePlaces], seed);
+    Buffer sorted = moe_list("sorted", std::move(routing.sorted)),
+           offsets = moe_list("offsets", std::move(routing.offsets));
+    sorted.fresh = offsets.fresh = true;
     // In another order the same places belong to other experts, as in a model's next layer or step.
-    Buffer offsets{.name = "offsets",
-                   .dtype = DType::i32,
-                   .elements = shape.experts() + 1,
-                   .fresh = true,
-                   .sequences = shape.experts(),
-                   .offsets = true};
-    offsets.fill = {.kind = Fill::Kind::integers, .integers = std::move(routing.offsets)};
-    Buffer inverse{.name = "inverse", .dtype = DType::i32, .elements = shape.slots()};
-    inverse.fill = {.kind = Fill::Kind::integers, .integers = std::move(routing.inverse)};
-    Buffer weights{.name = "weights", .elements = shape.slots()};
-    const float share = 1 / static_cast<float>(shape.top_k);
-    weights.fill = {.kind = Fill::Kind::columns, .scale = share / 4, .shifts = {share}};
-    Buffer out{.name = "out",
-               .dtype = shape.dtype,
-               .elements = (shape.tokens - 1) * of[kExpertsOutRow] + shape.hidden,
-               .role = Role::output};
-    out.check = OutputCheck::within({.dissimilarity = 1e-4, .baseline_factor = 2.0});
-    return {std::move(x),
+    offsets.sequences = shape.experts();
+    offsets.offsets = true;
+    return {moe_x(shape, shape.dtype, of[kMoeRow]),
             std::move(sorted),
             std::move(offsets),
-            std::move(inverse),
-            std::move(weights),
-            expert_matrices("w_gate_up", shape.dtype, shape.experts(), 2 * shape.intermediate, shape.hidden,
-                            of[kExpertsUpRow], of[kExpertsUpExpert]),
-            expert_matrices("w_down", shape.dtype, shape.experts(), shape.hidden, shape.intermediate,
-                            of[kExpertsDownRow], of[kExpertsDownExpert]),
-            std::move(out)};
+            moe_list("inverse", std::move(routing.inverse)),
+            moe_weights(shape),
+            expert_weights("w_gate_up", shape.dtype,
+                           {shape.experts(), 2 * shape.intermediate, shape.hidden, of[kExpertsUpRow],
+                            of[kExpertsUpExpert]}),
+            expert_weights("w_down", shape.dtype,
+                           {shape.experts(), shape.hidden, shape.intermediate, of[kExpertsDownRow],
+                            of[kExpertsDownExpert]}),
+            moe_out(shape, shape.dtype, of[kExpertsOutRow], {.dissimilarity = 1e-4, .baseline_factor = 2.0})};
   }
 
   std::unique_ptr<const Launcher> launcher(const Config& config, const Problem& problem,

@@ -20,15 +20,14 @@ enum ExpertsSlot {
 class MoeExpertsFamily final : public TokensFamily {
  public:
   explicit MoeExpertsFamily(const MoeExpertsShape& shape)
-      : TokensFamily("moe_experts", check_moe_experts,
-                     {{"x", shape.dtype, Role::input, true, 16},
-                      {"sorted", DType::i32, Role::input, true, 4},
-                      {"offsets", DType::i32, Role::input, true, 4},
-                      {"inverse", DType::i32, Role::input, true, 4},
-                      {"weights", DType::f32, Role::input, true, 4},
-                      {"w_gate_up", shape.dtype, Role::input, true, 16},
-                      {"w_down", shape.dtype, Role::input, true, 16},
-                      {"out", shape.dtype, Role::output, true, 16}}),
+      : TokensFamily("moe_experts", {{"x", shape.dtype, Role::input, true, 16},
+                                     {"sorted", DType::i32, Role::input, true, 4},
+                                     {"offsets", DType::i32, Role::input, true, 4},
+                                     {"inverse", DType::i32, Role::input, true, 4},
+                                     {"weights", DType::f32, Role::input, true, 4},
+                                     {"w_gate_up", shape.dtype, Role::input, true, 16},
+                                     {"w_down", shape.dtype, Role::input, true, 16},
+                                     {"out", shape.dtype, Role::output, true, 16}}),
         shape_(shape) {}
 
   void check_call(const Extents&, const Call& call) const override { check_moe_experts_call(shape_, call); }

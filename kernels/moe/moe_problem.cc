@@ -1,6 +1,7 @@
 #include "kernels/moe/moe_problem.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/error.h"
 #include "base/integers.h"
@@ -116,6 +117,48 @@ void check_moe_row(const std::string& kernel, const char* name, std::int64_t row
   if (row < hidden || row > (std::int64_t{1} << 20) || row % kVectorElements != 0)
     refuse_moe(kernel, name + ("=" + std::to_string(row)) + " must be a multiple of 8 that holds " +
                            std::to_string(hidden) + " values");
+}
+
+Buffer MoeMatrices::buffer(const char* name, DType dtype) const {
+  Buffer buffer{.name = name,
+                .dtype = dtype,
+                .elements = (count - 1) * matrix + (rows - 1) * row + columns,
+                .rotates = true};
+  buffer.fill.kind = Fill::Kind::normal;
+  for (std::int64_t m = 0; m < count; ++m) {
+    const std::int64_t begin = m * matrix, last = begin + (rows - 1) * row + columns;
+    for (std::int64_t r = 0; row > columns && r + 1 < rows; ++r)
+      buffer.fill.poison.push_back({begin + r * row + columns, row - columns});
+    if (m + 1 < count && last < begin + matrix) buffer.fill.poison.push_back({last, begin + matrix - last});
+  }
+  return buffer;
+}
+
+Buffer moe_x(const MoeShape& shape, DType dtype, std::int64_t row) {
+  Buffer x = MoeMatrices{1, shape.tokens, shape.hidden, row, 0}.buffer("x", dtype);
+  x.fresh = true;
+  return x;
+}
+
+Buffer moe_list(const char* name, std::vector<std::int32_t> integers) {
+  Buffer list{.name = name, .dtype = DType::i32, .elements = static_cast<std::int64_t>(integers.size())};
+  list.fill = {.kind = Fill::Kind::integers, .integers = std::move(integers)};
+  return list;
+}
+
+Buffer moe_weights(const MoeShape& shape) {
+  Buffer weights{.name = "weights", .elements = shape.slots()};
+  const float share = 1 / static_cast<float>(shape.top_k);
+  weights.fill = {.kind = Fill::Kind::columns, .scale = share / 4, .shifts = {share}};
+  return weights;
+}
+
+Buffer moe_out(const MoeShape& shape, DType dtype, std::int64_t row, const Tolerance& tolerance) {
+  return {.name = "out",
+          .dtype = dtype,
+          .elements = (shape.tokens - 1) * row + shape.hidden,
+          .role = Role::output,
+          .check = OutputCheck::within(tolerance)};
 }
 
 MoeTeams::MoeTeams(const Config& config)

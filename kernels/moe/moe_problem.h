@@ -41,6 +41,20 @@ void check_moe(const std::string& kernel, const Problem& problem);
 void check_moe_places(const std::string& kernel, std::int64_t places);
 void check_moe_row(const std::string& kernel, const char* name, std::int64_t row, std::int64_t hidden);
 
+// Matrices of so many rows, `row` elements apart, in an input that rotates. What lies between is poisoned.
+struct MoeMatrices {
+  std::int64_t count, rows, columns, row, matrix;  // `matrix`: elements from one to the next
+
+  Buffer buffer(const char* name, DType dtype) const;
+};
+// The tokens' rows, `row` elements apart.
+Buffer moe_x(const MoeShape& shape, DType dtype, std::int64_t row);
+Buffer moe_list(const char* name, std::vector<std::int32_t> integers);
+// Shares of a token's experts, which add up to nearly one.
+Buffer moe_weights(const MoeShape& shape);
+// Rows of the output, `row` elements apart.
+Buffer moe_out(const MoeShape& shape, DType dtype, std::int64_t row, const Tolerance& tolerance);
+
 // Teams of threads that take rows in turn, and blocks that share a row's columns.
 struct MoeTeams {
   explicit MoeTeams(const Config& config);

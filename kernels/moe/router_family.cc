@@ -67,7 +67,7 @@ std::vector<TensorSlot> router_slots(const RouterShape& shape) {
 class RouterFamily final : public TokensFamily {
  public:
   explicit RouterFamily(const RouterShape& shape)
-      : TokensFamily("router", check_router, router_slots(shape)), shape_(shape) {}
+      : TokensFamily("router", router_slots(shape)), shape_(shape) {}
 
   void check_call(const Extents&, const Call& call) const override { check_router_call(shape_, call); }
 

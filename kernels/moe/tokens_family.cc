@@ -11,8 +11,8 @@ const std::vector<std::string>& tokens_alone() {
   return names;
 }
 
-TokensFamily::TokensFamily(std::string kernel, CheckProblem check_problem, std::vector<TensorSlot> slots)
-    : kernel_(std::move(kernel)), check_problem_(check_problem), slots_(std::move(slots)) {}
+TokensFamily::TokensFamily(std::string kernel, std::vector<TensorSlot> slots)
+    : kernel_(std::move(kernel)), slots_(std::move(slots)) {}
 
 void TokensFamily::check(const Extents& extents) const {
   if (extents.size() != 1) refuse("the extents are the number of tokens");

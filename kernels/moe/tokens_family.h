@@ -26,10 +26,8 @@ class TokensFamily : public FamilyInterface {
   std::vector<std::string> varying_dimensions() const final { return tokens_alone(); }
 
  protected:
-  using CheckProblem = void (*)(const Problem& problem);  // Kernel::check
-
   // `kernel` begins every message.
-  TokensFamily(std::string kernel, CheckProblem check_problem, std::vector<TensorSlot> slots);
+  TokensFamily(std::string kernel, std::vector<TensorSlot> slots);
 
   [[noreturn]] void refuse(const std::string& rule) const;
   // The caller's tensor [rows, columns], a row's values side by side; `rows` names them in messages.
@@ -40,7 +38,6 @@ class TokensFamily : public FamilyInterface {
 
  private:
   std::string kernel_;
-  CheckProblem check_problem_;
   std::vector<TensorSlot> slots_;
 };
 

@@ -2,21 +2,8 @@
 // row lane / 4, and of the one 8 below, columns 2 * (lane % 4) and the next of every 8.
 #pragma once
 
+#include "templates/common/quad.cuh"
 #include "templates/moe_experts/product.cuh"
-
-// Lane c of each four gets, of the words of all four, those at index c, in the order of lanes.
-__device__ __forceinline__ void exchange_in_quad(u32 (&words)[4]) {
-  const bool odd = threadIdx.x & 1, upper = threadIdx.x & 2;
-  const auto swap = [](u32& low, u32& high, bool gives_low, int distance) {
-    const u32 got = __shfl_xor_sync(kWholeWarp, gives_low ? low : high, distance);
-    low = gives_low ? got : low;
-    high = gives_low ? high : got;
-  };
-  swap(words[0], words[1], odd, 1);
-  swap(words[2], words[3], odd, 1);
-  swap(words[0], words[2], upper, 2);
-  swap(words[1], words[3], upper, 2);
-}
 
 // Stores a row's 8 * kBlocks columns from `to` on, of which `columns` exist. All lanes of a warp call it, four of which
 // have a row: words[j] are this lane's two columns of block j.
@@ -28,7 +15,7 @@ __device__ __forceinline__ void store_row(Element* to, const u32 (&words)[kBlock
 #pragma unroll
     for (int j = 0; j < kBlocks; j += 4) {
       u32 four[4] = {words[j], words[j + 1], words[j + 2], words[j + 3]};
-      exchange_in_quad(four);
+      transpose_quad(four);
       const int column = 8 * (j + quad);
       if (is_row && column < columns)
         *reinterpret_cast<uint4*>(to + column) = make_uint4(four[0], four[1], four[2], four[3]);

@@ -1,6 +1,7 @@
 // Rows of O and of lse on their way to memory.
 #pragma once
 
+#include "templates/common/quad.cuh"
 #include "templates/prefill_attention/attend.cuh"
 
 struct Outputs {
@@ -21,25 +22,6 @@ __device__ __forceinline__ void finish_row(Attention& attention, int half, bool 
                                            const Outputs& outputs, int head) {
   attention.finish(half, sink_joins, outputs.sinks, head);
   if constexpr (kNarrow) attention.scale_output(half, Scaling::at(outputs.v_scale, work.kv_head));
-}
-
-// Lane c of each four gets, of the words of all four, those at index c, in the order of lanes.
-__device__ __forceinline__ void transpose_quad(u32 (&words)[4]) {
-  const int lane = threadIdx.x;
-#pragma unroll
-  for (int bit = 1; bit <= 2; bit *= 2) {
-    const bool upper = lane & bit;
-#pragma unroll
-    for (int pair = 0; pair < 2; ++pair) {
-      const int low = bit == 1 ? 2 * pair : pair, high = low + bit;
-      const u32 got = __shfl_xor_sync(kWholeWarp, upper ? words[low] : words[high], bit);
-      if (upper) {
-        words[low] = got;
-      } else {
-        words[high] = got;
-      }
-    }
-  }
 }
 
 __device__ __forceinline__ void store(Attention& attention, const Work& work, const Outputs& outputs,
