@@ -73,11 +73,6 @@ class FamilyInterface {
   // The least extents at or past such a position, if the total is unknown; what the position leaves open is as in
   // `like`.
   virtual Extents extents_at(const TablePoint& point, const Extents& like) const = 0;
-  // Extents within `most` with at least as much work as any whose position, by some total, is this one or before it; it
-  // is none past last_point(most).
-  virtual Extents last_extents_at(const TablePoint& point, const Extents& most) const {
-    return extents_at(point, most);
-  }
   // A dimension of its problems that is no extent, but so many times one.
   struct Multiple {
     std::string name, of;

@@ -116,17 +116,6 @@ class DecodeFamily final : public FamilyInterface {
     const std::int64_t heads = std::min(like[1], rows);
     return {ceil_div(rows, heads), heads, point.position[1]};
   }
-  Extents last_extents_at(const TablePoint& point, const Extents& most) const override {
-    const bool is_past = told_apart(most[2]) <= point.position[1];
-    const std::int64_t context = is_past ? most[2] : point.position[1];
-    if (!point.ragged) {
-      const Extents first = extents_at(point, most);
-      return {first[0], first[1], context};
-    }
-    // Batches with fewer KV heads may have as many rows, so that this is rounded up.
-    const std::int64_t batch = ceil_div(kLeastFilled * point.position[0], most[1]);
-    return {std::clamp<std::int64_t>(batch, 1, most[0]), most[1], context};
-  }
 
   // With a window, contexts of two or more are as much work.
   std::int64_t told_apart(std::int64_t context) const {
