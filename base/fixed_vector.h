@@ -5,6 +5,7 @@
 #pragma once
 
 #include <algorithm>
+#include <compare>
 #include <cstddef>
 #include <initializer_list>
 #include <memory>
@@ -55,6 +56,9 @@ class FixedVector {
 
   bool operator==(const FixedVector& other) const {
     return std::equal(begin(), end(), other.begin(), other.end());
+  }
+  auto operator<=>(const FixedVector& other) const {
+    return std::lexicographical_compare_three_way(begin(), end(), other.begin(), other.end());
   }
 
  private:

@@ -55,11 +55,6 @@ bool PointHull::holds(const TablePoint& point) const {
   });
 }
 
-bool DispatchTable::Measured::operator==(const Measured& other) const {
-  return SamePoint()(point, other.point) && entry == other.entry && beat == other.beat &&
-         inherited == other.inherited && extents == other.extents;
-}
-
 std::size_t DispatchTable::PointHash::operator()(const TablePoint& point) const {
   std::uint64_t hash = point.ragged ? 1 : 0;
   for (const std::int64_t one : point.position) {
@@ -224,7 +219,7 @@ std::vector<CrossedCell> DispatchTable::cells_between(
   std::vector<std::int64_t> ends;  // of measured points, and before them
   for (const Measured& one : measured_) {
     const std::int64_t at = one.extents.empty() ? 0 : one.point.position.back();
-    if (at < first || at > to.back() || !SamePoint()(one.point, point_of(with_last(at)))) continue;
+    if (at < first || at > to.back() || one.point != point_of(with_last(at))) continue;
     ends.push_back(at - 1);
     ends.push_back(at);
   }

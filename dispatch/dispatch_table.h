@@ -81,7 +81,7 @@ class DispatchTable {
     std::optional<std::uint32_t> beat;
     bool inherited = false;  // of other hardware
     Extents extents;         // at which it was measured
-    bool operator==(const Measured& other) const;
+    bool operator==(const Measured&) const = default;
   };
 
   // `default_entries` by number: kNone if its cubin is not there. `defaults` must outlive the table.
@@ -119,11 +119,6 @@ class DispatchTable {
   struct PointHash {
     std::size_t operator()(const TablePoint& point) const;
   };
-  struct SamePoint {
-    bool operator()(const TablePoint& a, const TablePoint& b) const {
-      return a.ragged == b.ragged && a.position == b.position;
-    }
-  };
   // The winners of one kind of work.
   struct Plane {
     std::vector<NearestPoints> winners[2];  // of this hardware, and inherited: by the default that they beat
@@ -140,8 +135,8 @@ class DispatchTable {
   std::optional<Cell> constant_;
   std::vector<Measured> measured_;
   std::vector<std::uint32_t> default_entries_;
-  std::unordered_map<TablePoint, std::uint32_t, PointHash, SamePoint> at_points_;  // into measured_
-  Plane planes_[2];                                                                // even, ragged
+  std::unordered_map<TablePoint, std::uint32_t, PointHash> at_points_;  // into measured_
+  Plane planes_[2];                                                     // even, ragged
   bool has_winner_[2] = {};
   mutable ChoiceMemo memo_;
 };

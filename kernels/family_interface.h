@@ -48,6 +48,7 @@ struct TensorView {
 struct TablePoint {
   FixedVector<std::int64_t, 3> position;
   bool ragged = false;
+  auto operator<=>(const TablePoint&) const = default;
 };
 
 class FamilyInterface {

@@ -24,7 +24,7 @@ struct CompileUnit {
   std::string source;  // "templates/decode_attention/decode_attention.cu"
   std::vector<std::pair<std::string, std::string>> defines;  // in a fixed order: it is part of the digest
   std::vector<std::string> instances;  // of templates, to be compiled: "gemm<float, 64>"
-  bool operator==(const CompileUnit&) const = default;
+  auto operator<=>(const CompileUnit&) const = default;
 };
 
 struct Scratch {

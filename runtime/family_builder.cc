@@ -12,6 +12,8 @@
 namespace moetune {
 namespace {
 
+constexpr std::size_t kOwnProblems = 8;
+
 // The family's problem with the usual values of the free dimensions; `any` of the family if there is none.
 std::string usual_problem(const Kernel& kernel, const Problem& any) {
   Extents extents;
@@ -36,7 +38,9 @@ void rethrow_if_of_device(const std::runtime_error& error) {
 }
 
 FamilyBuilder::FamilyBuilder(Family& family, Layers& layers, std::vector<std::string>& warnings)
-    : family_(family), layers_(layers), warnings_(warnings), space_(shared_space(family.kernel().name())) {}
+    : family_(family), layers_(layers), warnings_(warnings), space_(shared_space(family.kernel().name())) {
+  for (Variant& variant : family.variants_) variants_.emplace(variant.digest(), &variant);
+}
 
 std::unique_ptr<const DispatchTable> FamilyBuilder::build() {
   const FamilyContext& context = family_.context_;
@@ -97,7 +101,7 @@ Problem FamilyBuilder::problem_of(const std::string& text) {
   if (is_own) return problem;
   if (kernel.specialization(problem).text() != family_.specialization())
     throw BadInput("its problem is of another family than it is stored for: " + text);
-  own_problems_.push_back(problem);
+  if (own_problems_.size() < kOwnProblems) own_problems_.push_back(problem);
   return problem;
 }
 
@@ -108,22 +112,24 @@ const FamilyBuilder::Launchable& FamilyBuilder::launchable(const std::string& co
   if (known.launcher) return known;
   known.config = space_.parse_config(config);
   known.launcher = family_.kernel().launcher(known.config, problem, family_.context_.device.limits);
+  known.unit = units_.try_emplace(known.launcher->unit(), units_.size()).first->second;
   return known;
 }
 
-std::shared_ptr<const Launcher> FamilyBuilder::matching_launcher(const std::string& config,
-                                                                 const std::string& interface,
-                                                                 const Problem& problem) {
-  const std::shared_ptr<const Launcher>& launcher = launchable(config, problem).launcher;
+const FamilyBuilder::Launchable& FamilyBuilder::matching(const std::string& config,
+                                                         const std::string& interface,
+                                                         const Problem& problem) {
+  const Launchable& found = launchable(config, problem);
+  const Launcher* const launcher = found.launcher.get();
   const Extents extents = launcher->plan_extents(family_.kernel().extents_of(problem));
-  std::vector<Extents>& matched = matched_[{launcher.get(), interface}];
-  if (std::ranges::find(matched, extents) != matched.end()) return launcher;
+  std::set<Extents>& matched = matched_[{launcher, interface}];
+  if (matched.contains(extents)) return found;
   LaunchPlan plan;
   launcher->plan(extents, Call{}, plan);
   if (interface_digest(launcher->unit(), plan) != interface)
     throw BadInput("its cubin takes other parameters than this version of moetune passes; tune it again");
-  matched.push_back(extents);
-  return launcher;
+  matched.insert(extents);
+  return found;
 }
 
 void FamilyBuilder::require_runnable(const Config& config, const Problem& problem) {
@@ -158,41 +164,34 @@ void FamilyBuilder::take(const StoredWinner& winner, std::size_t origin) {
 // A winner that is slower than the default serves nowhere; its cubin may still be a default's.
 void FamilyBuilder::take_winner(const StoredWinner& winner, std::size_t origin, const Problem& problem) {
   const FamilyWinner& record = winner.record;
-  auto launcher = matching_launcher(record.config, record.interface, problem);
-  Stored stored{origin, winner.layer, record.cubin_digest, launcher->unit()};
+  const Launchable& own = matching(record.config, record.interface, problem);
+  Stored stored{origin, winner.layer, record.cubin_digest, own.unit};
   const bool lost = record.default_time_us > 0 && record.time_us > record.default_time_us;
   const TablePoint point = family_.interface().table_point_of(problem);
-  std::vector<std::int64_t> place(point.position.begin(), point.position.end());
-  place.push_back(point.ragged);
-  if (lost || taken_.contains(place) || is_superseded(winner, origin, point)) {
+  if (lost || taken_.contains(point) || is_superseded(winner, origin, point)) {
     keep(std::move(stored));
     if (lost) measured_.push_back({.point = point, .extents = family_.kernel().extents_of(problem)});
     return;
   }
-  const Variant* const variant = load(stored, *launcher, problem);
+  const Variant* const variant = load(stored, *own.launcher, problem);
   keep(std::move(stored));
-  taken_.insert(std::move(place));
+  taken_.insert(point);
   ChoiceSource source{
       record.workload.key.problem, record.time_us,    record.default_time_us,     origins_[origin].text,
       origins_[origin].inherited,  record.stored_at,  layers_.path(winner.layer), std::nullopt,
       record.workload.key.timing,  record.provisional};
-  const auto same_place = [&](const DispatchTable::Measured& one) {
-    return one.point.ragged == point.ragged && one.point.position == point.position;
-  };
-  if (range_) {  // the search came later
-    const auto end = measured_.begin() + range_->cells;
-    const auto cell = std::find_if(measured_.begin(), end, same_place);
-    if (cell != end) {
-      measured_.erase(cell);
-      --range_->cells;
-    }
+  DispatchTable::Measured measured{
+      .point = point,
+      .entry = family_.entries_.add({variant, own.launcher, record.config, std::move(source)}),
+      .beat = beaten_default(record.time_us, record.default_time_us, record.default_config, problem),
+      .inherited = origins_[origin].inherited,
+      .extents = family_.kernel().extents_of(problem)};
+  const auto cell = cells_.find(point);
+  if (cell == cells_.end()) {
+    measured_.push_back(measured);
+  } else {  // the search came later
+    measured_[cell->second] = measured;
   }
-  measured_.push_back(
-      {.point = point,
-       .entry = family_.entries_.add({variant, std::move(launcher), record.config, std::move(source)}),
-       .beat = beaten_default(record.time_us, record.default_time_us, record.default_config, problem),
-       .inherited = origins_[origin].inherited,
-       .extents = family_.kernel().extents_of(problem)});
 }
 
 std::optional<std::uint32_t> FamilyBuilder::beaten_default(double time_us, double default_us,
@@ -208,48 +207,48 @@ void FamilyBuilder::take_default(const StoredWinner& winner, std::size_t origin,
   // Most winners of a family come with the same default.
   if (!stored_defaults_.emplace(winner.layer, record.default_config, record.default_cubin_digest).second)
     return;
-  Stored stored_default{origin, winner.layer, record.default_cubin_digest, {}};
-  stored_default.unit = matching_launcher(record.default_config, record.default_interface, problem)->unit();
-  keep(std::move(stored_default));
+  const std::size_t unit = matching(record.default_config, record.default_interface, problem).unit;
+  keep({origin, winner.layer, record.default_cubin_digest, unit});
 }
 
 // Many winners share a cubin, and every default is looked for among all of them.
 void FamilyBuilder::keep(Stored stored) {
-  const bool is_known = std::ranges::any_of(cubins_, [&](const Stored& known) {
-    return known.layer == stored.layer && known.digest == stored.digest && known.unit == stored.unit;
-  });
-  if (!is_known) cubins_.push_back(std::move(stored));
+  if (known_.emplace(stored.layer, stored.digest, stored.unit).second) cubins_.push_back(std::move(stored));
+}
+
+Variant& FamilyBuilder::variant_of(const Stored& stored, const CompileUnit& unit) {
+  const auto known = variants_.find(stored.digest);
+  if (known != variants_.end()) return *known->second;
+  Variant& made =
+      family_.variants_.emplace_back(stored.digest, unit, layers_.cubin(stored.layer, stored.digest));
+  variants_.emplace(stored.digest, &made);
+  return made;
 }
 
 const Variant* FamilyBuilder::load(const Stored& stored, const Launcher& launcher, const Problem& problem) {
-  const auto known = std::find_if(family_.variants_.begin(), family_.variants_.end(),
-                                  [&](const Variant& variant) { return variant.digest() == stored.digest; });
-  Variant& variant = known != family_.variants_.end()
-                         ? *known
-                         : family_.variants_.emplace_back(stored.digest, stored.unit,
-                                                          layers_.cubin(stored.layer, stored.digest));
+  Variant& variant = variant_of(stored, launcher.unit());
   const Extents extents = launcher.plan_extents(family_.kernel().extents_of(problem));
-  std::vector<Extents>& loaded = loaded_[{&variant, &launcher}];
-  if (std::ranges::find(loaded, extents) != loaded.end()) return &variant;
+  std::set<Extents>& loaded = loaded_[{&variant, &launcher}];
+  if (loaded.contains(extents)) return &variant;
   LaunchPlan plan;
   launcher.plan(extents, Call{}, plan);
   variant.add_entries(plan, family_.context_.device.limits);
-  loaded.push_back(extents);
+  loaded.insert(extents);
   return &variant;
 }
 
 std::optional<std::uint32_t> FamilyBuilder::add_config(const Config& config, const Problem& problem,
                                                        ChoiceSource source) {
   const std::string text = config.text();
-  const std::shared_ptr<const Launcher> launcher = launchable(text, problem).launcher;
+  const Launchable& own = launchable(text, problem);
   for (Stored& stored : cubins_) {
-    if (stored.broken || stored.unit != launcher->unit()) continue;
+    if (stored.broken || stored.unit != own.unit) continue;
     try {
-      const Variant* const variant = load(stored, *launcher, problem);
+      const Variant* const variant = load(stored, *own.launcher, problem);
       source.hardware = origins_[stored.origin].text;
       source.inherited = origins_[stored.origin].inherited;
       source.file = layers_.path(stored.layer);
-      return family_.entries_.add({variant, launcher, text, std::move(source)});
+      return family_.entries_.add({variant, own.launcher, text, std::move(source)});
     } catch (const std::runtime_error& error) {
       rethrow_if_of_device(error);
       stored.broken = true;

@@ -8,6 +8,7 @@
 #include <set>
 #include <string>
 #include <tuple>
+#include <unordered_map>
 #include <vector>
 
 #include "runtime/family.h"
@@ -38,14 +39,15 @@ class FamilyBuilder {
     std::size_t origin = 0;
     std::size_t layer = 0;
     std::string digest;
-    CompileUnit unit;
-    bool broken = false;  // it did not load
+    std::size_t unit = 0;  // its number (units_)
+    bool broken = false;   // it did not load
   };
 
   // A stored configuration, and its launcher, which serves all of the family.
   struct Launchable {
     Config config;
     std::shared_ptr<const Launcher> launcher;
+    std::size_t unit = 0;  // the number of its unit (units_)
   };
 
   // The range table in use.
@@ -54,7 +56,6 @@ class FamilyBuilder {
     Timing timing = Timing::overlapped;
     std::string stored_at;
     PointHull hull;
-    std::ptrdiff_t cells = 0;  // of it, the first ones of measured_
   };
 
   void choose_hardware();
@@ -62,7 +63,7 @@ class FamilyBuilder {
   // Takes in the first range table of the hardware that is sound, with all of its cells, or none of it.
   void take_range(std::size_t origin);
   bool take_range(const StoredRange& range, std::size_t origin);
-  const Stored& cubin_among(const std::vector<Stored>& cubins, const Launcher& launcher,
+  const Stored& cubin_among(const std::vector<Stored>& cubins, std::size_t unit,
                             const std::string& config) const;  // throws BadInput if there is none
   // Whether the range table replaces the winner: it was measured around that problem, on this hardware if the winner
   // was not, or else in the same file or one before it, later or closer to how a server launches.
@@ -80,10 +81,10 @@ class FamilyBuilder {
   Problem problem_of(const std::string& text);
   const Launchable& launchable(const std::string& config, const Problem& problem);
   // Throws BadInput if the moetune that stored the cubin passed its parameters in another way.
-  std::shared_ptr<const Launcher> matching_launcher(const std::string& config, const std::string& interface,
-                                                    const Problem& problem);
+  const Launchable& matching(const std::string& config, const std::string& interface, const Problem& problem);
   void keep(Stored stored);  // in cubins_, unless it is there
   const Variant* load(const Stored& stored, const Launcher& launcher, const Problem& problem);
+  Variant& variant_of(const Stored& stored, const CompileUnit& unit);
   void require_runnable(const Config& config, const Problem& problem);  // throws BadInput
   // By the first of the files' cubins that is compiled from the same unit and loads; nullopt if there is none.
   std::optional<std::uint32_t> add_config(const Config& config, const Problem& problem, ChoiceSource source);
@@ -98,15 +99,19 @@ class FamilyBuilder {
   const Space& space_;
   StoredFamily stored_;
   std::vector<Origin> origins_;                    // in order of precedence
-  std::vector<Problem> own_problems_;              // of the family, none alike
+  std::vector<Problem> own_problems_;              // some of the family, none alike
   std::map<std::string, Launchable> launchables_;  // by configuration
   // Extents (Launcher::plan_extents) at which a configuration's launches were found to be as a cubin of that interface
   // expects, and at which a variant has all their entries.
-  std::map<std::pair<const Launcher*, std::string>, std::vector<Extents>> matched_;
-  std::map<std::pair<const Variant*, const Launcher*>, std::vector<Extents>> loaded_;
+  std::map<std::pair<const Launcher*, std::string>, std::set<Extents>> matched_;
+  std::map<std::pair<const Variant*, const Launcher*>, std::set<Extents>> loaded_;
+  std::map<CompileUnit, std::size_t> units_;  // numbers, for quick comparisons
   std::vector<Stored> cubins_;
+  std::set<std::tuple<std::size_t, std::string, std::size_t>> known_;  // layers, digests and units of cubins_
+  std::unordered_map<std::string, Variant*> variants_;                 // the family's, by digest
   std::vector<DispatchTable::Measured> measured_;
-  std::set<std::vector<std::int64_t>> taken_;  // positions of measured_, and whether they are ragged
+  std::map<TablePoint, std::size_t> cells_;  // of the range table, in measured_
+  std::set<TablePoint> taken_;               // of winners
   std::set<std::tuple<std::size_t, std::string, std::string>>
       stored_defaults_;  // layers, configurations and digests of their cubins
   std::optional<TakenRange> range_;

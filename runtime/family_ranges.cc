@@ -34,17 +34,15 @@ bool FamilyBuilder::take_range(const StoredRange& range, std::size_t origin) {
     const RangeCell& cell = table.cells[i];
     const Problem& problem = sound.problems[i];
     if (i == 0) problem_of(cell.problem);  // of this family
-    const std::shared_ptr<const Launcher> launcher = launchable(cell.config, problem).launcher;
-    require_runnable(launchable(cell.config, problem).config, problem);
+    const Launchable& own = launchable(cell.config, problem);
+    require_runnable(own.config, problem);
     like = kernel.extents_of(problem);
     if (cubins.empty()) {
-      for (const FamilyRange::Variant& variant : range.record.variants) {
-        Stored stored{origin, range.layer, variant.cubin_digest, {}};
-        stored.unit = matching_launcher(variant.config, variant.interface, problem)->unit();
-        cubins.push_back(std::move(stored));
-      }
+      for (const FamilyRange::Variant& variant : range.record.variants)
+        cubins.push_back({origin, range.layer, variant.cubin_digest,
+                          matching(variant.config, variant.interface, problem).unit});
     }
-    const Variant* const variant = load(cubin_among(cubins, *launcher, cell.config), *launcher, problem);
+    const Variant* const variant = load(cubin_among(cubins, own.unit, cell.config), *own.launcher, problem);
     ChoiceSource source{cell.problem,
                         cell.time_us,
                         cell.default_us,
@@ -56,24 +54,25 @@ bool FamilyBuilder::take_range(const StoredRange& range, std::size_t origin) {
                         range.record.key.timing};
     const TablePoint point = family_.interface().table_point_of(problem);
     cells.push_back({.point = point,
-                     .entry = family_.entries_.add({variant, launcher, cell.config, std::move(source)}),
+                     .entry = family_.entries_.add({variant, own.launcher, cell.config, std::move(source)}),
                      .beat = beaten_default(cell.time_us, cell.default_us, cell.default_config, problem),
                      .inherited = origins_[origin].inherited,
                      .extents = like});
   }
   like_ = like;
   range_ = {origin, range.layer, range.record.key.timing, range.record.stored_at, {}};
-  for (const DispatchTable::Measured& cell : cells) range_->hull.add(cell.point);
-  range_->cells = static_cast<std::ptrdiff_t>(cells.size());
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    range_->hull.add(cells[i].point);
+    cells_.emplace(cells[i].point, i);
+  }
   measured_ = std::move(cells);
   for (Stored& stored : cubins) keep(std::move(stored));
   return true;
 }
 
-const FamilyBuilder::Stored& FamilyBuilder::cubin_among(const std::vector<Stored>& cubins,
-                                                        const Launcher& launcher,
+const FamilyBuilder::Stored& FamilyBuilder::cubin_among(const std::vector<Stored>& cubins, std::size_t unit,
                                                         const std::string& config) const {
-  const auto found = std::ranges::find(cubins, launcher.unit(), &Stored::unit);
+  const auto found = std::ranges::find(cubins, unit, &Stored::unit);
   if (found == cubins.end()) throw BadInput("it lacks the cubin of " + config);
   return *found;
 }
