@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/json_walk.h"
 #include "base/utf8.h"
 
 namespace moetune {
@@ -52,32 +53,21 @@ Extent extent_of(std::string_view text) {
   return extent;
 }
 
-// The first key that an object of a text that is JSON has twice, and where. The library's events have no places.
+// The first key that an object of a text that is JSON has twice, and where.
 struct RepeatedKey {
   std::string key;
   std::size_t at = 0;
 };
 
 std::optional<RepeatedKey> repeated_key(std::string_view text) {
-  struct Open {
-    bool is_object = false, key_next = false;
-    std::set<std::string> keys;
-  };
-  std::vector<Open> open;
-  for (std::size_t at = 0; at < text.size(); ++at) {
-    const char c = text[at];
-    if (c == '{' || c == '[') open.push_back({.is_object = c == '{', .key_next = c == '{'});
-    if ((c == '}' || c == ']') && !open.empty()) open.pop_back();
-    if (c == ',' && !open.empty()) open.back().key_next = open.back().is_object;
-    if (c != '"') continue;
-    const std::size_t begin = at;
-    for (++at; at < text.size() && text[at] != '"'; ++at) at += text[at] == '\\' ? 1 : 0;
-    if (open.empty() || !open.back().key_next) continue;
-    open.back().key_next = false;
-    auto key = json::parse(text.substr(begin, at + 1 - begin)).get<std::string>();
-    if (!open.back().keys.insert(key).second) return RepeatedKey{std::move(key), begin};
-  }
-  return std::nullopt;
+  std::optional<RepeatedKey> twice;
+  std::vector<std::set<std::string>> keys;  // of the objects that are open
+  walk_json(text, [&](const JsonPath& path, const JsonToken& token) {
+    keys.resize(path.size());
+    if (token.is_key && !keys.back().insert(path.back().key).second) twice = {path.back().key, token.at};
+    return !twice;
+  });
+  return twice;
 }
 
 // The first number that is too large for a double, of a text that is JSON up to there. The library names no place.
@@ -88,37 +78,20 @@ struct HugeNumber {
 };
 
 std::optional<HugeNumber> huge_number(std::string_view text) {
-  struct Open {
-    bool is_object = false, key_next = false;
-    std::string key;
-    std::size_t index = 0;
-  };
-  std::vector<Open> open;
-  for (std::size_t at = 0; at < text.size(); ++at) {
-    const char c = text[at];
-    if (c == '{' || c == '[') open.push_back({.is_object = c == '{', .key_next = c == '{'});
-    if ((c == '}' || c == ']') && !open.empty()) open.pop_back();
-    if (c == ',' && !open.empty()) open.back().key_next = open.back().is_object, ++open.back().index;
-    if (c == '"') {
-      const std::size_t begin = at;
-      for (++at; at < text.size() && text[at] != '"'; ++at) at += text[at] == '\\' ? 1 : 0;
-      if (open.empty() || !open.back().key_next) continue;
-      open.back().key_next = false;
-      open.back().key = json::parse(text.substr(begin, at + 1 - begin)).get<std::string>();
-    }
-    if (c != '-' && (c < '0' || c > '9')) continue;
-    const std::size_t end = std::min(text.size(), text.find_first_not_of("0123456789+-.eE", at));
-    const std::string number(text.substr(at, end - at));
-    if (std::isinf(std::strtod(number.c_str(), nullptr))) {
-      std::string name;
-      for (const Open& one : open)
-        name += one.is_object ? (name.empty() ? "" : ".") + shortened(one.key, kLongestKey)
-                              : "[" + std::to_string(one.index) + "]";
-      return HugeNumber{name.empty() ? "the document" : name, number, at};
-    }
-    at = end - 1;
-  }
-  return std::nullopt;
+  std::optional<HugeNumber> huge;
+  walk_json(text, [&](const JsonPath& path, const JsonToken& token) {
+    const char first = token.text.front();
+    if (first != '-' && (first < '0' || first > '9')) return true;
+    const std::string number(token.text);
+    if (!std::isinf(std::strtod(number.c_str(), nullptr))) return true;
+    std::string name;
+    for (const JsonStep& step : path)
+      name += step.is_object ? (name.empty() ? "" : ".") + shortened(step.key, kLongestKey)
+                             : "[" + std::to_string(step.index) + "]";
+    huge = {name.empty() ? "the document" : name, number, token.at};
+    return false;
+  });
+  return huge;
 }
 
 std::string at_line(std::string_view text, std::size_t at) {

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/json_walk.h"
 #include "base/regular_file.h"
 #include "base/suggest.h"
 #include "base/utf8.h"
@@ -15,83 +16,6 @@ namespace {
 constexpr std::size_t kLongestText = 4096;  // bytes of one string
 constexpr std::size_t kLongestShown = 60, kLongestShownKey = 100;
 constexpr double kMostWhole = 9007199254740992;  // a double holds each whole number up to 2^53
-
-// Walks a text that is known to be JSON.
-class JsonWalk {
- public:
-  explicit JsonWalk(std::string_view text) : text_(text) { skip_space(); }
-
-  std::size_t at() const { return at_; }
-
-  // Steps into the member or element that `token` names; false if there is none.
-  bool enter(const std::string& token) {
-    if (at_ >= text_.size()) return false;
-    if (text_[at_] == '{') return enter_member(token);
-    if (text_[at_] == '[') return enter_element(token);
-    return false;
-  }
-
- private:
-  void skip_space() {
-    while (at_ < text_.size() && std::string_view(" \t\r\n").find(text_[at_]) != std::string_view::npos)
-      ++at_;
-  }
-
-  void skip_string() {
-    for (++at_; at_ < text_.size() && text_[at_] != '"'; ++at_) at_ += text_[at_] == '\\' ? 1 : 0;
-    ++at_;
-  }
-
-  void skip_value() {
-    int depth = 0;
-    do {
-      skip_space();
-      if (at_ >= text_.size()) return;
-      const char c = text_[at_];
-      if (c == '"') {
-        skip_string();
-      } else {
-        depth += c == '{' || c == '[' ? 1 : c == '}' || c == ']' ? -1 : 0;
-        ++at_;
-        // A number or a word goes on.
-        if (depth == 0 && c != '}' && c != ']')
-          while (at_ < text_.size() &&
-                 std::string_view(",]} \t\r\n").find(text_[at_]) == std::string_view::npos)
-            ++at_;
-      }
-    } while (depth > 0);
-    skip_space();
-  }
-
-  bool enter_member(const std::string& token) {
-    for (++at_, skip_space(); at_ < text_.size() && text_[at_] == '"'; ++at_, skip_space()) {
-      const std::size_t begin = at_;
-      skip_string();
-      const nlohmann::json key = parse_json_or_discard(text_.substr(begin, at_ - begin));
-      skip_space();
-      ++at_;  // the colon
-      skip_space();
-      if (key.is_string() && key.get_ref<const std::string&>() == token) return true;
-      skip_value();
-    }
-    return false;
-  }
-
-  bool enter_element(const std::string& token) {
-    ++at_;
-    skip_space();
-    for (std::size_t index = 0; at_ < text_.size() && text_[at_] != ']'; ++index) {
-      if (std::to_string(index) == token) return true;
-      skip_value();
-      if (at_ < text_.size() && text_[at_] == ',') ++at_;
-      skip_space();
-    }
-    return false;
-  }
-
-  std::string_view text_;
-  std::size_t at_ = 0;
-};
 
 std::vector<std::string> tokens_of(nlohmann::json::json_pointer pointer) {
   std::vector<std::string> tokens;
@@ -129,12 +53,18 @@ LocatedJson LocatedJson::read(const std::filesystem::path& file, std::size_t mos
 }
 
 std::size_t LocatedJson::line_of(const nlohmann::json::json_pointer& pointer) const {
-  JsonWalk walk(text_);
-  std::size_t at = walk.at();
-  for (const std::string& token : tokens_of(pointer)) {
-    if (!walk.enter(token)) break;
-    at = walk.at();
-  }
+  const std::vector<std::string> tokens = tokens_of(pointer);
+  std::size_t at = 0;
+  walk_json(text_, [&](const JsonPath& path, const JsonToken& token) {
+    const bool is_around =
+        !token.is_key && path.size() <= tokens.size() &&
+        std::equal(path.begin(), path.end(), tokens.begin(),
+                   [](const JsonStep& step, const std::string& wanted) {
+                     return (step.is_object ? step.key : std::to_string(step.index)) == wanted;
+                   });
+    if (is_around) at = token.at;
+    return !is_around || path.size() < tokens.size();
+  });
   return 1 + static_cast<std::size_t>(
                  std::count(text_.begin(), text_.begin() + static_cast<std::ptrdiff_t>(at), '\n'));
 }
