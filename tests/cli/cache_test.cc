@@ -21,15 +21,6 @@ TEST_CASE("before anything is tuned, report and cache say how to start") {
   CHECK_FALSE(std::filesystem::exists(tool.path("xdg/moetune")));
 }
 
-TEST_CASE("the default cache follows XDG_CACHE_HOME") {
-  Tool tool;
-  const std::string recording = tool.write_recording();
-  const Json found =
-      document(tool.run({"search", "--device", "replay:" + recording, "--budget", "5", "--json"}));
-  CHECK(found["cache"] == tool.path("xdg/moetune/moetune.db").string());
-  CHECK(std::filesystem::exists(tool.path("xdg/moetune/moetune.db")));
-}
-
 TEST_CASE("report shows what a search found, and that it is a recording's") {
   Tool tool;
   const std::string recording = tool.write_recording();

@@ -130,27 +130,6 @@ TEST_CASE("a second search compiles nothing that the cache holds") {
   CHECK(again["time"]["compiling_s"].get<double>() == 0);
 }
 
-TEST_CASE("kill -9 while compiling loses no committed trial") {
-  Tool tool;
-  const std::string recording = write_decode_recording(tool);
-  const std::vector<std::string> command = {"search",     "decode_kernel", "--device", "replay:" + recording,
-                                            "--strategy", "random",        "--budget", "300",
-                                            "--verbose"};
-  const auto process = tool.start(command);
-  REQUIRE(process->says_lines(12));
-  process->send(SIGKILL);
-  const Ended killed = process->wait();
-  REQUIRE(killed.signal == SIGKILL);
-  std::size_t committed = 0;
-  for (std::size_t at = 0; (at = killed.err.find("  loader=", at)) != std::string::npos; ++at) ++committed;
-  REQUIRE(committed > 0);
-  CHECK(tool.run({"cache", "check"}).code == 0);
-  const Json resumed =
-      document(tool.run({"search", "decode_kernel", "--device", "replay:" + recording, "--strategy", "random",
-                         "--budget", std::to_string(committed), "--json"}));
-  CHECK(resumed["trials"]["resumed"] == committed);
-}
-
 TEST_CASE("kill -9 takes the compiler's processes with it, and the tool itself never loads NVRTC") {
   Tool tool;
   const std::string recording = write_decode_recording(tool);

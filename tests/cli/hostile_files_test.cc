@@ -32,18 +32,6 @@ std::string refusal(Tool& tool, const std::string& recording) {
 
 }  // namespace
 
-TEST_CASE("a pipe, a device and deep JSON are no recordings") {
-  Tool tool;
-  REQUIRE(::mkfifo(tool.path("pipe").c_str(), 0600) == 0);
-  CHECK(contains(refusal(tool, "pipe"), "pipe is not a regular file"));
-  fs::create_symlink("/dev/zero", tool.path("zeros"));
-  CHECK(contains(refusal(tool, "zeros"), "zeros is not a regular file"));
-  tool.write("deep", "{\"moetune_recording\":" + std::string(200'000, '[') + "\n{}");
-  CHECK(contains(refusal(tool, "deep"), "deep: the header: its JSON is nested more than 64 deep"));
-  tool.write("kt", "{\"tune_params_keys\":" + std::string(200'000, '['));
-  CHECK(contains(refusal(tool, "kt"), "kt: its JSON is nested more than 64 deep"));
-}
-
 TEST_CASE("every file that a user names is opened by kind: no pipe is waited for") {
   Tool tool;
   const std::string pipe = tool.path("pipe").string(), db = tool.path("c.db").string();
@@ -170,19 +158,6 @@ TEST_CASE("a pipe in the data folder is no space, and a broken recording there h
   CHECK(
       tool.run({"search", "--device", "replay:sound", "--budget", "4", "--no-cache", "--no-compile"}).code ==
       0);
-}
-
-TEST_CASE("control sequences in names are shown, not obeyed") {
-  Tool tool;
-  nlohmann::json file = nlohmann::json::parse(read_text(tool.write_recording(3)));
-  file["device_name"] = "GPU\x1b[2J\x1b]0;owned\x07";
-  tool.write("escapes.json", file.dump());
-  const Ended ended = tool.run(
-      {"search", "--device", "replay:" + tool.path("escapes.json").string(), "--budget", "9", "--no-cache"});
-  CHECK(ended.code == 0);
-  CHECK(contains(ended.out, "GPU\\x1b[2J\\x1b]0;owned\\x07"));
-  CHECK_FALSE(contains(ended.out + ended.err, "\x1b["));
-  CHECK_FALSE(contains(ended.out + ended.err, "\x07"));
 }
 
 TEST_CASE("no control character of a name reaches a terminal, a CSV file, JSON or a log") {

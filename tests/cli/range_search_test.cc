@@ -89,15 +89,6 @@ TEST_CASE("a range of one cubin says that so few do not keep its bound") {
   CHECK(contains(ended.out, "% in the worst cell (bound 0.25%, which so few cubins do not keep)"));
 }
 
-TEST_CASE("time that is up ends a range with a table") {
-  Tool tool;
-  const Ended ended = tool.run(over_command({"--time", "0.01s", "--json"}));
-  CHECK(ended.code == 0);
-  const Json found = document(ended);
-  CHECK(found["out_of_time"] == true);
-  CHECK_FALSE(found["cells"].empty());
-}
-
 TEST_CASE("what is no range, or has no cache, is refused by its option") {
   Tool tool;
   const auto refused = [&](const std::vector<std::string>& command) {

@@ -112,18 +112,6 @@ TEST_CASE("a SIGINT that was ignored already stays ignored") {
   CHECK(process->wait().code == 0);
 }
 
-TEST_CASE("--fresh forgets what was stored") {
-  Tool tool;
-  const std::string recording = tool.write_recording();
-  const std::vector<std::string> command = {"search",   "--device", "replay:" + recording,
-                                            "--budget", "50",       "--json"};
-  document(tool.run(command));
-  CHECK(document(tool.run(command))["trials"]["resumed"] == 50);
-  std::vector<std::string> fresh = command;
-  fresh.push_back("--fresh");
-  CHECK(document(tool.run(fresh))["trials"]["resumed"] == 0);
-}
-
 TEST_CASE("--fresh is refused, and forgets nothing, while another search of the workload goes on") {
   Tool tool;
   const std::string recording = tool.write_recording(kColumns);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <set>
 
 #include "tests/cli/tool.h"
 #include "tests/paths.h"
@@ -10,11 +9,6 @@
 using namespace moetune::testing;
 
 namespace {
-
-std::vector<std::string> with(std::vector<std::string> arguments, const std::vector<std::string>& more) {
-  arguments.insert(arguments.end(), more.begin(), more.end());
-  return arguments;
-}
 
 // Seconds of processor time of the processes that ended so far: a busy machine adds nothing to it.
 double children_seconds() {
@@ -90,44 +84,6 @@ TEST_CASE("a search of 200 trials on a recording is a matter of a second") {
       tool.run({"search", "--device", "replay:" + recording, "--budget", "200", "--no-cache", "--json"});
   CHECK(ended.code == 0);
   CHECK(children_seconds() - before < kLimit);
-}
-
-TEST_CASE("one seed gives identical trials, another seed others") {
-  Tool tool;
-  const std::string recording = tool.write_recording();
-  for (const std::string strategy : {"local", "random", "exhaustive"}) {
-    CAPTURE(strategy);
-    const std::vector<std::string> command = {
-        "search",     "--device", "replay:" + recording, "--budget",  "300",
-        "--strategy", strategy,   "--no-cache",          "--history", "--json"};
-    const Json first = document(tool.run(with(command, {"--seed", "7"})));
-    const Json again = document(tool.run(with(command, {"--seed", "7"})));
-    const Json other = document(tool.run(with(command, {"--seed", "8"})));
-    CHECK(first["history"].size() ==
-          first["trials"]["total"].get<std::size_t>() + first["trials"]["pruned"].get<std::size_t>());
-    CHECK(first["history"] == again["history"]);
-    CHECK(first["best"] == again["best"]);
-    if (strategy != "exhaustive") CHECK(first["history"] != other["history"]);
-  }
-}
-
-TEST_CASE("no configuration is tried twice") {
-  Tool tool;
-  const std::string recording = tool.write_recording();
-  const Json found = document(tool.run({"search", "--device", "replay:" + recording, "--budget", "1500",
-                                        "--no-cache", "--history", "--json"}));
-  std::set<std::string> configs;
-  for (const Json& trial : found["history"]) configs.insert(trial["config"]);
-  CHECK(configs.size() == found["history"].size());
-}
-
-TEST_CASE("a budget beyond the space ends when everything was tried") {
-  Tool tool;
-  const std::string recording = tool.write_recording(3);
-  const Json found = document(tool.run({"search", "--device", "replay:" + recording, "--budget", "100000",
-                                        "--strategy", "exhaustive", "--json"}));
-  CHECK(found["trials"]["total"] == 300);
-  CHECK(found["exhausted"] == true);
 }
 
 TEST_CASE("a recording of failures alone ends with exit code 1 and no best") {

@@ -64,8 +64,6 @@ TEST_CASE("a list of misses that is none, or that says more than one thing, is r
     CHECK(contains(ended.err, words));
   };
   refused("[]", "misses.json:1: the document must be an object");
-  refused("{", "parse error");
-  refused(R"({"moetune_misses": 2, "misses": []})", "misses.json:1: moetune_misses must be 1 (got 2)");
   refused(R"({"moetune_misses": 1, "misses": [{"kernel": "no_kernel", "problem": "", "count": 1}]})",
           "no_kernel");
   refused(

@@ -172,6 +172,7 @@ TEST_CASE("the document of a search holds what the result does") {
   CHECK(document["best"]["regret"].get<double>() >= 1);
   CHECK(document["best"]["roofline"].get<double>() > 0);
   CHECK(document["trials"]["total"] == result.tune.counts.total());
+  CHECK(document["exhausted"] == result.tune.exhausted);
   CHECK(document["compiled"] == false);
   CHECK(document["cache"].is_null());
   CHECK(document["device"]["uuid"].is_null());

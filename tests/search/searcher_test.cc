@@ -7,7 +7,6 @@
 #include <deque>
 #include <functional>
 #include <limits>
-#include <set>
 
 #include "base/error.h"
 #include "search/random.h"
@@ -105,18 +104,6 @@ TEST_CASE("every strategy asks each configuration of a random space exactly once
   }
 }
 
-TEST_CASE("every strategy exhausts a space in which everything fails") {
-  const LegalSpace space = grid(3, 6);
-  for (const StrategyInfo& strategy : strategies()) {
-    CAPTURE(strategy.name);
-    const auto searcher = make_searcher(strategy.name, space, 3);
-    const auto asked = drive(*searcher, 32, 1000, [](ConfigId id) {
-      return Observation{id, Outcome::crashed, 0};
-    });
-    CHECK(std::set(asked.begin(), asked.end()).size() == space.size());
-  }
-}
-
 TEST_CASE("every strategy is deterministic in its seed, and random ones differ between seeds") {
   const LegalSpace space = grid(4, 6);
   for (const StrategyInfo& strategy : strategies()) {
@@ -127,46 +114,6 @@ TEST_CASE("every strategy is deterministic in its seed, and random ones differ b
     };
     CHECK(trajectory(1) == trajectory(1));
     CHECK((trajectory(1) != trajectory(2)) == (strategy.name != "exhaustive"));
-  }
-}
-
-TEST_CASE("spaces of none and of one, and asks larger than the space, end cleanly") {
-  for (const StrategyInfo& strategy : strategies()) {
-    CAPTURE(strategy.name);
-    const LegalSpace empty(line(3).parameters(), {});
-    const auto none = make_searcher(strategy.name, empty, 1);
-    CHECK(none->ask(5).empty());
-    none->tell({0, Outcome::ok, 1});
-    CHECK(none->ask(5).empty());
-
-    const LegalSpace single = line(1);
-    const auto one = make_searcher(strategy.name, single, 1);
-    CHECK(one->ask(0).empty());
-    CHECK(one->ask(100) == std::vector<ConfigId>{0});
-    one->tell({0, Outcome::ok, 1});
-    CHECK(one->ask(1).empty());
-
-    const LegalSpace ten = line(10);
-    const auto asked = drive(*make_searcher(strategy.name, ten, 1), 100, 100, [](ConfigId id) {
-      return Observation{id, Outcome::ok, 1.0 + id};
-    });
-    CHECK(asked.size() == 10);
-  }
-}
-
-TEST_CASE("what was told is not asked again, and tells may repeat or come from outside the space") {
-  const LegalSpace space = line(50);
-  for (const StrategyInfo& strategy : strategies()) {
-    CAPTURE(strategy.name);
-    const auto searcher = make_searcher(strategy.name, space, 1);
-    for (const ConfigId id : {3u, 7u, 7u, 49u, 4000u}) searcher->tell({id, Outcome::ok, 1.0 + id});
-    const auto asked = drive(*searcher, 8, 100, [](ConfigId id) {
-      return Observation{id, Outcome::ok, 1.0 + id};
-    });
-    const std::set<ConfigId> ids(asked.begin(), asked.end());
-    CHECK(asked.size() == 47);
-    CHECK(ids.size() == 47);
-    for (const ConfigId told : {3u, 7u, 49u}) CHECK_FALSE(ids.contains(told));
   }
 }
 

@@ -135,6 +135,7 @@ TEST_CASE("time that is up ends a search with a table of what was measured") {
   request.time_s = 0.001;
   const RangeResult result = search_range(request, {});
   CHECK(result.out_of_time);
+  CHECK(range_document(request, result)["out_of_time"] == true);
   CHECK_FALSE(result.table.cells.empty());
   CHECK(result.table.certificate.shapes == 0);
   request.time_s = 0;
