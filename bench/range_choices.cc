@@ -24,6 +24,7 @@
 #include "kernels/registry.h"
 #include "ranges/range_table.h"
 #include "runtime/family_defaults.h"
+#include "soundness/stored_key.h"
 
 namespace {
 
@@ -39,15 +40,6 @@ struct HeldOut {
   std::map<std::string, double> known = {};  // times there, in the scale of the cell's duel
 };
 
-// The device limits of the hardware on which a table was made.
-DeviceLimits limits_of(const HardwareKey& hardware) {
-  DeviceLimits limits = limits_of_architecture(architecture_name(hardware.compute_capability));
-  limits.sm_count = hardware.sm_count;
-  limits.l2_bytes = hardware.l2_bytes;
-  limits.memory_bytes = hardware.memory_bytes;
-  return limits;
-}
-
 // A table's cells that met a default.
 std::vector<HeldOut> cells_of(const Cache& file, const FamilyRange& range, const RangeTable& table) {
   const Kernel& kernel = find_kernel(range.key.kernel);
@@ -59,7 +51,7 @@ std::vector<HeldOut> cells_of(const Cache& file, const FamilyRange& range, const
     const Problem problem = parse_problem(kernel.name(), kernel.schema(), nullptr, cell.problem);
     if (!defaults) {
       interface = kernel.family_interface(problem);
-      defaults.emplace(kernel, *interface, kernel.specialization(problem), limits_of(range.key.hardware),
+      defaults.emplace(kernel, *interface, kernel.specialization(problem), stored_limits(range.key.hardware),
                        kernel.extents_of(problem));
     }
     const std::optional<std::uint32_t> met = defaults->number_met(cell.default_config, problem);

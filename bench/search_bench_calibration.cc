@@ -46,21 +46,6 @@ Design standardized(const std::vector<LabeledSample>& samples, bool by_times) {
   return design;
 }
 
-// Solves `matrix` x = `right` for x. The matrix must be positive definite; only its lower triangle is read.
-Row solved(std::vector<double> matrix, const Row& right) {
-  factor_cholesky(matrix, kTerms);
-  Row x = right;
-  for (std::size_t i = 0; i < kTerms; ++i) {
-    for (std::size_t j = 0; j < i; ++j) x[i] -= matrix[i * kTerms + j] * x[j];
-    x[i] /= matrix[i * kTerms + i];
-  }
-  for (std::size_t i = kTerms; i-- > 0;) {
-    for (std::size_t j = i + 1; j < kTerms; ++j) x[i] -= matrix[j * kTerms + i] * x[j];
-    x[i] /= matrix[i * kTerms + i];
-  }
-  return x;
-}
-
 }  // namespace
 
 Calibration fit_calibration(const std::vector<LabeledSample>& samples, bool by_times) {
@@ -88,7 +73,8 @@ Calibration fit_calibration(const std::vector<LabeledSample>& samples, bool by_t
       }
     }
     curvature[0] += 1e-9;
-    const Row change = solved(curvature, gradient);
+    factor_cholesky(curvature, kTerms);
+    const std::vector<double> change = solve_factored(curvature, {gradient.begin(), gradient.end()});
     double largest = 0;
     for (std::size_t i = 0; i < kTerms; ++i) {
       slopes[i] -= change[i];

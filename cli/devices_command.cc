@@ -6,6 +6,7 @@
 #include "jobs/calibrate_job.h"
 #include "jobs/compile_job.h"
 #include "jobs/session/documents.h"
+#include "kernels/limits_json.h"
 #include "replay/shipped.h"
 #include "tuner/compile/compiler.h"
 #include "tuner/worker/cuda_device.h"
@@ -67,16 +68,8 @@ void print_gpu(const DeviceInfo& info, const Ceilings& ceilings, const Output& o
 }
 
 Document gpu_document(const DeviceInfo& info, const Ceilings& ceilings) {
-  const DeviceLimits& limits = info.limits;
   Document document = device_document(info);
-  document["compute_capability"] = limits.compute_capability;
-  document["sm_count"] = limits.sm_count;
-  document["shared_per_block"] = limits.shared_per_block;
-  document["shared_per_sm"] = limits.shared_per_sm;
-  document["registers_per_sm"] = limits.registers_per_sm;
-  document["threads_per_sm"] = limits.threads_per_sm;
-  document["l2_bytes"] = limits.l2_bytes;
-  document["memory_bytes"] = limits.memory_bytes;
+  document.update(Document(info.limits));
   document["sm_clock_khz"] = info.key.sm_clock_khz;
   document["memory_clock_khz"] = info.key.memory_clock_khz;
   document["foreign_processes"] = info.load ? Document(info.load->foreign_processes) : Document(nullptr);

@@ -151,12 +151,6 @@ std::optional<std::size_t> best_choice(const CellTimes& cell, const std::vector<
   return best;
 }
 
-double served_regret(const CellTimes& cell, const std::vector<std::size_t>& cubins) {
-  const double best = cell.best_us();
-  if (best == kNever) return 0;
-  return served_us(cell, cubins) / best - 1;
-}
-
 Cover choose_cubins(const std::vector<CellTimes>& cells, double bound, std::size_t limit) {
   return CoverSearch(cells, bound, limit).run();
 }

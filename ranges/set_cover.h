@@ -33,9 +33,6 @@ struct Cover {
 // default, so that the default serves.
 std::optional<std::size_t> best_choice(const CellTimes& cell, const std::vector<std::size_t>& cubins);
 
-// How much slower than the best the cell is served, 0 for not at all. A cell in which nothing runs has none.
-double served_regret(const CellTimes& cell, const std::vector<std::size_t>& cubins);
-
 // At most `limit` cubins. If no such set keeps `bound` everywhere: the one that loses least on the whole. Exact while
 // sets, smaller ones and first ones first, look at no more than kExactLooks cells in all, which takes half a second;
 // then the best so far, or what greedy choice found.

@@ -93,7 +93,6 @@ class Tensors {
   void use(InputSet set);
   // Fills them with values that nobody has an answer for, until use(); others for each number.
   void stir(std::uint64_t number);
-  InputSet in_use() const { return in_use_; }
 
   // Where inputs do not take turns, how many contents of them, each of another seed, are kept beside them since the
   // other set was first used; the last are that set's own, whose answer is known. 0 where they take turns.
