@@ -158,26 +158,6 @@ class DecodeKernel final : public Kernel {
     return plan;
   }
 
-  HostTensors reference_on_cpu(const Problem& problem, const Call&,
-                               const HostTensors& inputs) const override {
-    const Shape shape(problem);
-    const std::vector<double>& x = inputs.at("x");
-    std::vector<double> out(static_cast<std::size_t>(shape.output_elements()));
-    for (std::size_t i = 0; i < x.size(); ++i) {
-      const double y = double{kA} * x[i] + double{kB};
-      const std::size_t chunk = i / kChunk, begin = chunk * kChunk, within = i - begin;
-      if (shape.write == Write::all) out[i] = y;
-      if (shape.write == Write::none) out[chunk] += y;
-      if (shape.write == Write::eighth) out[chunk * kEighth + within % kEighth] += y;
-      if (shape.write == Write::eightfold) {
-        const std::size_t size = std::min<std::size_t>(kChunk, x.size() - begin);
-        for (std::size_t k = 0; k < kVersions; ++k)
-          out[kVersions * begin + k * size + within] = y + static_cast<double>(k) * double{kB};
-      }
-    }
-    return {{shape.output(), out}};
-  }
-
   Cost cost(const Problem& problem) const override {
     const Shape shape(problem);
     const auto passes = static_cast<double>(shape.passes), elements = static_cast<double>(shape.elements);

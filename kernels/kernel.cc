@@ -97,10 +97,6 @@ Plan Kernel::reference(Reference which, const Problem& problem, const DeviceLimi
   return reference(which, problem, default_call(problem), limits);
 }
 
-HostTensors Kernel::reference_on_cpu(const Problem& problem, const HostTensors& inputs) const {
-  return reference_on_cpu(problem, default_call(problem), inputs);
-}
-
 Assignment expression_environment(const Problem& problem, const DeviceLimits& limits) {
   Assignment environment;
   for (const auto& [name, value] : problem.dims) environment.set("problem." + name, value);

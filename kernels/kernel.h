@@ -116,12 +116,6 @@ class Kernel {
                          const DeviceLimits& limits) const = 0;
   Plan reference(Reference which, const Problem& problem, const DeviceLimits& limits) const;  // default call
 
-  // The right answer in float64 on the CPU, by output name. For tests: small problems only. Elements that no
-  // kernel writes, between the rows of a padded tensor, are NaN.
-  virtual HostTensors reference_on_cpu(const Problem& problem, const Call& call,
-                                       const HostTensors& inputs) const = 0;
-  HostTensors reference_on_cpu(const Problem& problem, const HostTensors& inputs) const;  // default call
-
   virtual Cost cost(const Problem& problem) const = 0;
 
   // A search prunes a configuration if a thread of it stores and loads more bytes of spilled registers than

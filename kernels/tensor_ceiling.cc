@@ -128,32 +128,6 @@ class TensorCeiling final : public Kernel {
     return plan;
   }
 
-  HostTensors reference_on_cpu(const Problem& problem, const Call&,
-                               const HostTensors& inputs) const override {
-    const Shape shape(problem);
-    const auto operand = [&](const char* name, std::int64_t row, std::int64_t k) {
-      return std::nearbyint(inputs.at(name)[static_cast<std::size_t>(row * kPeriod + k)]);
-    };
-    std::vector<double> of_sets;  // the sums of one tile of each set
-    for (std::int64_t set = 0; set < kSets; ++set) {
-      for (std::int64_t i = 0; i < kTileSums; ++i) {
-        double sum = 0;
-        for (std::int64_t column = i / kRows * kSumColumns; column < (i / kRows + 1) * kSumColumns;
-             ++column) {
-          for (std::int64_t k = 0; k < kPeriod; ++k)
-            sum += operand("a", set * kRows + i % kRows, k) * operand("b", column, k);
-        }
-        of_sets.push_back(sum * static_cast<double>(shape.periods));
-      }
-    }
-    std::vector<double> sums;
-    for (std::int64_t tile = 0; tile < shape.tiles; ++tile) {
-      const auto first = of_sets.begin() + tile % kSets * kTileSums;
-      sums.insert(sums.end(), first, first + kTileSums);
-    }
-    return {{"sums", sums}};
-  }
-
   Cost cost(const Problem& problem) const override {
     const Shape shape(problem);
     Cost cost{.read_bytes = 4.0 * (kSets * kRows + kColumns) * kPeriod,

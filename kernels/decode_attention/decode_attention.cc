@@ -1,11 +1,10 @@
 // decode_attention: the newest tokens of a sequence against its KV cache. The parts have files of their own
-// (decode_attention_problem, _call, _choice, _inputs, _plan, _reference).
+// (decode_attention_problem, _call, _choice, _inputs, _plan).
 #include "kernels/decode_attention/call.h"
 #include "kernels/decode_attention/family.h"
 #include "kernels/decode_attention/inputs.h"
 #include "kernels/decode_attention/plan.h"
 #include "kernels/decode_attention/problem.h"
-#include "kernels/decode_attention/reference.h"
 #include "kernels/kernel.h"
 #include "kernels/registry.h"
 
@@ -61,11 +60,6 @@ class DecodeAttention final : public Kernel {
   Plan reference(Reference which, const Problem& problem, const Call& call,
                  const DeviceLimits&) const override {
     return decode_attention_reference_plan(which, DecodeShape(problem), DecodeCall(call));
-  }
-
-  HostTensors reference_on_cpu(const Problem& problem, const Call& call,
-                               const HostTensors& inputs) const override {
-    return decode_attention_on_cpu(DecodeShape(problem), DecodeCall(call), inputs);
   }
 
   Cost cost(const Problem& problem) const override { return decode_attention_cost(DecodeShape(problem)); }

@@ -76,10 +76,6 @@ class DescribedKernel final : public Kernel {
     return plan;
   }
 
-  HostTensors reference_on_cpu(const Problem&, const Call&, const HostTensors&) const override {
-    throw std::logic_error(name() + " is a described kernel: it has no answer on the CPU");
-  }
-
   Cost cost(const Problem& problem) const override {
     const Bound bound = values_of(problem);
     Cost cost;

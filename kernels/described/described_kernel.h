@@ -1,6 +1,4 @@
 // A Kernel made of a description, which is all that it knows. As immutable and thread-safe as any.
-//
-// It has no answer on the CPU (reference_on_cpu throws std::logic_error): its reference is judged by whoever wrote it.
 #pragma once
 
 #include <memory>

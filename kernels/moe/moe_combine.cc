@@ -70,11 +70,6 @@ class MoeCombine final : public MoeKernel {
     return moe_combine_reference_plan(which, MoeShape(problem), call);
   }
 
-  HostTensors reference_on_cpu(const Problem& problem, const Call& call,
-                               const HostTensors& inputs) const override {
-    return combine_on_cpu(MoeShape(problem), call, inputs);
-  }
-
   // Rows of padding are not read; dropped slots, whose number depends on the routing, are counted.
   Cost cost(const Problem& problem) const override {
     const MoeShape shape(problem);

@@ -1,7 +1,5 @@
 #include "kernels/moe/moe_combine_plan.h"
 
-#include <limits>
-
 #include "base/integers.h"
 
 namespace moetune {
@@ -65,26 +63,6 @@ Plan moe_combine_reference_plan(Reference which, const MoeShape& shape, const Ca
   launch.block[0] = static_cast<std::uint32_t>(kCombineReferenceThreads);
   add_combine_arguments(launch, shape.tokens, call);
   return plan;
-}
-
-HostTensors combine_on_cpu(const MoeShape& shape, const Call& call, const HostTensors& inputs) {
-  const std::vector<double>&rows = inputs.at("rows"), &inverse = inputs.at("inverse"),
-        &weights = inputs.at("weights");
-  const std::int64_t row = call.integers[kMoeRow];
-  std::vector<double> out(static_cast<std::size_t>((shape.tokens - 1) * row + shape.hidden),
-                          std::numeric_limits<double>::quiet_NaN());
-  for (std::int64_t token = 0; token < shape.tokens; ++token) {
-    for (std::int64_t column = 0; column < shape.hidden; ++column) {
-      double sum = 0;
-      for (std::int64_t slot = token * shape.top_k; slot < (token + 1) * shape.top_k; ++slot) {
-        const auto at = static_cast<std::size_t>(slot);
-        const auto place = static_cast<std::int64_t>(inverse[at]);
-        if (place >= 0) sum += weights[at] * rows[static_cast<std::size_t>(place * shape.hidden + column)];
-      }
-      out[static_cast<std::size_t>(token * row + column)] = sum;
-    }
-  }
-  return {{"out", std::move(out)}};
 }
 
 }  // namespace moetune

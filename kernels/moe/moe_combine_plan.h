@@ -1,5 +1,4 @@
-// How a moe_combine configuration compiles and launches, its reference, and its answer in float64. Pure functions;
-// thread-safe.
+// How a moe_combine configuration compiles and launches, and its reference. Pure functions; thread-safe.
 #pragma once
 
 #include <memory>
@@ -14,7 +13,5 @@ void check_moe_combine_call(const MoeShape& shape, const Call& call);  // throws
 std::unique_ptr<const Launcher> moe_combine_launcher(const Config& config, const MoeShape& shape,
                                                      const DeviceLimits& limits);
 Plan moe_combine_reference_plan(Reference which, const MoeShape& shape, const Call& call);
-// Elements between the rows of the output are NaN.
-HostTensors combine_on_cpu(const MoeShape& shape, const Call& call, const HostTensors& inputs);
 
 }  // namespace moetune

@@ -56,11 +56,6 @@ class MoeDispatch final : public MoeKernel {
     return moe_dispatch_reference_plan(which, MoeDispatchShape(problem), call);
   }
 
-  HostTensors reference_on_cpu(const Problem& problem, const Call& call,
-                               const HostTensors& inputs) const override {
-    return dispatch_on_cpu(MoeDispatchShape(problem), call, inputs);
-  }
-
   // A token's row counts once however many experts it has. The smaller of the two permutations would do.
   Cost cost(const Problem& problem) const override {
     const MoeDispatchShape shape(problem);

@@ -1,17 +1,11 @@
 #include "kernels/moe/moe_dispatch_problem.h"
 
-#include <algorithm>
-#include <cmath>
-#include <limits>
-
 #include "base/error.h"
 
 namespace moetune {
 namespace {
 
 constexpr const char* kMoeScaleNames[] = {"none", "group", "token"};
-constexpr float kDispatchLargestE4m3 = 448,
-                kDispatchLeast = 0x1p-100f;  // templates/moe_dispatch/shape.cuh has both too
 
 }  // namespace
 
@@ -70,35 +64,5 @@ void check_moe_dispatch_call(const MoeDispatchShape& shape, const Call& call) {
 }
 
 const char* moe_scale_name(MoeDispatchShape::Scale scale) { return kMoeScaleNames[static_cast<int>(scale)]; }
-
-HostTensors dispatch_on_cpu(const MoeDispatchShape& shape, const Call& call, const HostTensors& inputs) {
-  const std::vector<double>&x = inputs.at("x"), &sorted = inputs.at("sorted");
-  const std::int64_t places = call.integers[kMoePlaces], x_row = call.integers[kMoeRow];
-  constexpr double kUnwritten = std::numeric_limits<double>::quiet_NaN();
-  std::vector<double> rows(static_cast<std::size_t>(places * shape.hidden),
-                           shape.zero_padding ? 0 : kUnwritten);
-  std::vector<double> scales(static_cast<std::size_t>(shape.scale_elements(places)),
-                             shape.zero_padding ? 1 : kUnwritten);
-  for (std::int64_t place = 0; place < places; ++place) {
-    const auto slot = static_cast<std::int64_t>(sorted[static_cast<std::size_t>(place)]);
-    if (slot < 0 || slot >= shape.slots()) continue;
-    const double* const from = x.data() + slot / shape.top_k * x_row;
-    double* const to = rows.data() + place * shape.hidden;
-    if (!shape.narrow()) std::copy_n(from, shape.hidden, to);
-    for (std::int64_t group = 0; shape.narrow() && group < shape.groups(); ++group) {
-      const std::int64_t first = group * shape.group(), end = std::min(first + shape.group(), shape.hidden);
-      float largest = 0;
-      for (std::int64_t c = first; c < end; ++c)
-        largest = std::max(largest, std::abs(static_cast<float>(from[c])));
-      const float scale = largest < kDispatchLeast ? 1 : largest / kDispatchLargestE4m3, inverse = 1 / scale;
-      for (std::int64_t c = first; c < end; ++c)
-        to[c] = round_to(DType::e4m3, static_cast<float>(from[c]) * inverse);
-      scales[static_cast<std::size_t>(shape.scale_index(place, group, places))] = scale;
-    }
-  }
-  HostTensors outputs = {{"rows", std::move(rows)}};
-  if (shape.narrow()) outputs["scales"] = std::move(scales);
-  return outputs;
-}
 
 }  // namespace moetune

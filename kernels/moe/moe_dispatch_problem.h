@@ -31,8 +31,4 @@ void check_moe_dispatch(const Problem& problem);                                
 void check_moe_dispatch_call(const MoeDispatchShape& shape, const Call& call);  // throws BadInput
 const char* moe_scale_name(MoeDispatchShape::Scale scale);
 
-// The outputs in float64 on the CPU; scales and products are rounded to f32, as on the GPU, so that values that lie
-// half-way between two e4m3 become the same. Elements that stay as they are, are NaN. Thread-safe.
-HostTensors dispatch_on_cpu(const MoeDispatchShape& shape, const Call& call, const HostTensors& inputs);
-
 }  // namespace moetune

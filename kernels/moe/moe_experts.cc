@@ -90,11 +90,6 @@ class MoeExperts final : public MoeKernel {
     return moe_experts_reference_plan(which, MoeExpertsShape(problem), call);
   }
 
-  HostTensors reference_on_cpu(const Problem& problem, const Call& call,
-                               const HostTensors& inputs) const override {
-    return experts_on_cpu(MoeExpertsShape(problem), call, inputs);
-  }
-
   // Weights of the experts that the routing is expected to choose; what lies between the launches stays in L2, or need
   // not be there.
   Cost cost(const Problem& problem) const override {

@@ -4,7 +4,6 @@
 
 #include "kernels/moe/router_family.h"
 #include "kernels/moe/router_plan.h"
-#include "kernels/moe/router_reference.h"
 #include "kernels/moe/tokens_family.h"
 
 namespace moetune {
@@ -104,11 +103,6 @@ class Router final : public Kernel {
 
   Plan reference(Reference, const Problem& problem, const Call& call, const DeviceLimits&) const override {
     return router_reference_plan(RouterShape(problem), call);
-  }
-
-  HostTensors reference_on_cpu(const Problem& problem, const Call& call,
-                               const HostTensors& inputs) const override {
-    return route_on_cpu(RouterShape(problem), call.integers[kLogitsRow], call.reals[kRouterScale], inputs);
   }
 
   Cost cost(const Problem& problem) const override {

@@ -1,12 +1,11 @@
 // prefill_attention: the new tokens of every sequence against its KV, new and cached. The parts have files of their
-// own (prefill_attention_problem, _call, _family, _inputs, _plan, _reference).
+// own (prefill_attention_problem, _call, _family, _inputs, _plan).
 #include "kernels/kernel.h"
 #include "kernels/prefill_attention/call.h"
 #include "kernels/prefill_attention/family.h"
 #include "kernels/prefill_attention/inputs.h"
 #include "kernels/prefill_attention/plan.h"
 #include "kernels/prefill_attention/problem.h"
-#include "kernels/prefill_attention/reference.h"
 #include "kernels/registry.h"
 
 namespace moetune {
@@ -60,11 +59,6 @@ class PrefillAttention final : public Kernel {
   Plan reference(Reference which, const Problem& problem, const Call& call,
                  const DeviceLimits&) const override {
     return prefill_attention_reference_plan(which, PrefillShape(problem), PrefillCall(call));
-  }
-
-  HostTensors reference_on_cpu(const Problem& problem, const Call& call,
-                               const HostTensors& inputs) const override {
-    return prefill_attention_on_cpu(PrefillShape(problem), PrefillCall(call), inputs);
   }
 
   Cost cost(const Problem& problem) const override { return prefill_attention_cost(PrefillShape(problem)); }

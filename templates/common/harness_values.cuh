@@ -32,7 +32,7 @@ __device__ float multiply(float a, float b) {
   return product;
 }
 
-// generate_element of kernels/buffer.cc; `factor` is the scale times the constant of the kind.
+// generate_element of tests/kernels/answers/host_values.cc; `factor` is the scale times the constant of the kind.
 __device__ float generate(u64 kind, float factor, u64 base, u64 index) {
   const u64 word = split_mix(base + index);
   if (kind == kNormal) {

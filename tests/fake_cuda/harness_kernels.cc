@@ -7,6 +7,7 @@
 
 #include "kernels/buffer.h"
 #include "tests/fake_cuda/fake_cuda.h"
+#include "tests/kernels/answers/host_values.h"
 #include "tuner/worker/host_compare.h"
 
 namespace fake_cuda {

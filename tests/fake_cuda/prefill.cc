@@ -4,9 +4,10 @@
 #include <cmath>
 #include <cstring>
 
-#include "kernels/prefill_attention/reference.h"
+#include "kernels/prefill_attention/call.h"
 #include "kernels/registry.h"
 #include "tests/fake_cuda/fake_cuda.h"
+#include "tests/kernels/answers/answers.h"
 
 namespace fake_cuda {
 namespace {
@@ -119,7 +120,8 @@ std::size_t prefill_parameters(const std::string& specialization) {
 void attend_new_tokens(const Kernel& kernel, const Parameters& parameters) {
   const Prefill prefill{parameters};
   if (kernel.specialization.empty()) return;  // an image that does not say what it was compiled for
-  const PrefillShape shape(prefill.problem(kernel.specialization));
+  const Problem problem = prefill.problem(kernel.specialization);
+  const PrefillShape shape(problem);
   const PrefillCall call = prefill.call(shape);
   const KvTensors kv = call.kv(shape);
   const std::int64_t columns =
@@ -136,7 +138,7 @@ void attend_new_tokens(const Kernel& kernel, const Parameters& parameters) {
     inputs["k_scale"] = prefill.loaded(kKScale, DType::f32, shape.kv_scales());
     inputs["v_scale"] = prefill.loaded(kVScale, DType::f32, shape.kv_scales());
   }
-  const HostTensors outputs = prefill_attention_on_cpu(shape, call, inputs);
+  const HostTensors outputs = prefill_attention_on_cpu(problem, call.call(), inputs);
   prefill.store(kO, shape.dtype, outputs.at("o"));
   if (shape.lse) prefill.store(kLse, DType::f32, outputs.at("lse"));
 }

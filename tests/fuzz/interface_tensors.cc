@@ -8,6 +8,8 @@
 #include <tuple>
 #include <utility>
 
+#include "tests/kernels/answers/host_values.h"
+
 namespace moetune::fuzz {
 namespace {
 

@@ -29,15 +29,6 @@ class CheatsKernel final : public PlantedBase {
     return cheats_plan(which == Reference::exact ? "" : "ROUNDS_INPUT", columns_of(problem["elements"]));
   }
 
-  HostTensors reference_on_cpu(const Problem& problem, const Call&,
-                               const HostTensors& inputs) const override {
-    std::vector<double> sums(static_cast<std::size_t>(kMatrixRows), 0);
-    const std::vector<double>& x = inputs.at("x");
-    const auto columns = static_cast<std::size_t>(columns_of(problem["elements"]));
-    for (std::size_t i = 0; i < x.size(); ++i) sums[i / columns] += x[i];
-    return {{"y", sums}};
-  }
-
   Cost cost(const Problem& problem) const override {
     return {.read_bytes = 4.0 * static_cast<double>(problem["elements"])};
   }

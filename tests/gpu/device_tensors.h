@@ -24,7 +24,7 @@ class DeviceTensors {
 
   void poison_outputs();
   // Against float64 on the CPU, with doctest.
-  void check_outputs(const Kernel& kernel, const FamilyMember& member) const;
+  void check_outputs(const FamilyMember& member) const;
 
   // The same call with outputs elsewhere: one behind the other from this address on, each at a multiple of 256 bytes.
   moetune_arguments arguments_at(cuda::Address outputs) const;

@@ -77,10 +77,6 @@ class LongLengths final : public Kernel {
                  const DeviceLimits& limits) const override {
     return of_.reference(which, problem, call, limits);
   }
-  HostTensors reference_on_cpu(const Problem& problem, const Call& call,
-                               const HostTensors& inputs) const override {
-    return of_.reference_on_cpu(problem, call, inputs);
-  }
   Cost cost(const Problem& problem) const override { return of_.cost(problem); }
 
  private:

@@ -12,6 +12,8 @@
 #include "tests/gpu/cheats.h"
 #include "tests/gpu/planted.h"
 #include "tests/gpu/planted_ids.h"
+#include "tests/kernels/answers/answers.h"
+#include "tests/kernels/answers/host_values.h"
 
 namespace moetune {
 namespace {
@@ -92,7 +94,7 @@ void check_exact_reference(const Kernel& kernel, const Problem& problem, const C
   for (std::size_t i = 0; i < buffers.size(); ++i) {
     if (buffers[i].is_read()) inputs[buffers[i].name] = host_values(buffers[i], seed, fill_stream(i, 0));
   }
-  for (const auto& [name, expected] : kernel.reference_on_cpu(problem, call, inputs)) {
+  for (const auto& [name, expected] : answer_on_cpu(problem, call, inputs)) {
     CAPTURE(name);
     const auto written = std::find_if(buffers.begin(), buffers.end(),
                                       [&](const Buffer& buffer) { return buffer.name == name; });

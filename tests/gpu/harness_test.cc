@@ -6,6 +6,7 @@
 #include "kernels/registry.h"
 #include "tests/gpu/gpu.h"
 #include "tests/gpu/planted.h"
+#include "tests/kernels/answers/host_values.h"
 
 namespace moetune {
 namespace {

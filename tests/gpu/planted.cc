@@ -77,12 +77,6 @@ class PlantedKernel final : public PlantedBase {
     return planted_plan(which == Reference::exact ? "EXACT" : "", problem["elements"], limits);
   }
 
-  HostTensors reference_on_cpu(const Problem&, const Call&, const HostTensors& inputs) const override {
-    HostTensors outputs = {{"y", inputs.at("x")}};
-    for (double& value : outputs["y"]) value *= 2;
-    return outputs;
-  }
-
   Cost cost(const Problem& problem) const override {
     const auto elements = static_cast<double>(problem["elements"]);
     return {.read_bytes = 4 * elements, .written_bytes = 2 * elements};

@@ -82,7 +82,7 @@ class Guest {
     }).enqueue(stream_);
   }
 
-  void check_outputs() const { tensors_.check_outputs(kernel_, member_); }
+  void check_outputs() const { tensors_.check_outputs(member_); }
 
  private:
   static FamilyMember member_of(const Kernel& kernel, const char* text) {
@@ -182,11 +182,11 @@ void serve_members(const char* kernel_name, std::span<const char* const> familie
       const auto launch = [&] { REQUIRE_OK(step.launch(stream.get())); };
       launch();
       launch();  // counters are left as they were
-      step.tensors().check_outputs(kernel, member);
+      step.tensors().check_outputs(member);
       step.tensors().poison_outputs();
       const cuda::Graph graph = cuda::capture(stream, launch);
       cuda::launch(graph, stream);
-      step.tensors().check_outputs(kernel, member);
+      step.tensors().check_outputs(member);
     }
   }
 }
@@ -250,7 +250,7 @@ TEST_CASE("a stream or a thread of another context is refused, and the server's 
     CHECK(std::string(moetune_last_error()).find("the stream is of another context") != std::string::npos);
     REQUIRE_OK(step.launch(stream.get()));
   }
-  step.tensors().check_outputs(kernel, member);
+  step.tensors().check_outputs(member);
 
   moetune_status there = MOETUNE_OK;
   std::string sentence;
@@ -263,7 +263,7 @@ TEST_CASE("a stream or a thread of another context is refused, and the server's 
   CHECK(sentence.find("the thread's current context is not") != std::string::npos);
   step.tensors().poison_outputs();
   REQUIRE_OK(step.launch(stream.get()));
-  step.tensors().check_outputs(kernel, member);
+  step.tensors().check_outputs(member);
 }
 
 TEST_CASE("kernels with counters take turns in one workspace, whose counters stay at zero") {

@@ -181,7 +181,7 @@ class Served {
     const Kernel& kernel = find_kernel(of_.kernel);
     const Problem problem = problem_of(of_);
     REQUIRE_DONE(launch(tensors_[0]->arguments(), workspace, bytes, stream));
-    tensors_[0]->check_outputs(kernel, {problem, kernel.default_call(problem)});
+    tensors_[0]->check_outputs({problem, kernel.default_call(problem)});
     const cuda::Memory outputs = cuda::allocate(output_bytes()), sums = cuda::allocate(8 * 2 * kInputs);
     cuda::set_bytes(sums.get(), 0, 8 * 2 * kInputs, stream);
     for (int call = 0; call < 2 * kInputs; ++call) {

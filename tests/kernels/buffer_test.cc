@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "tests/kernels/answers/host_values.h"
 
 using moetune::Buffer;
 using moetune::DType;

@@ -7,6 +7,8 @@
 #include "kernels/kernel.h"
 #include "kernels/registry.h"
 #include "search/space.h"
+#include "tests/kernels/answers/answers.h"
+#include "tests/kernels/answers/host_values.h"
 
 namespace moetune::decode_kernel_test {
 
@@ -36,8 +38,8 @@ HostTensors inputs_of(const Problem& problem) {
 TEST_CASE("decode_kernel on the CPU: y = a*x + b, and its sums over 1024 elements, the last chunk shorter") {
   const Problem all = problem_of("elements=2500,write=all"), none = problem_of("elements=2500,write=none");
   const HostTensors inputs = inputs_of(all);
-  const std::vector<double> y = kernel().reference_on_cpu(all, inputs).at("y");
-  const std::vector<double> sums = kernel().reference_on_cpu(none, inputs).at("sums");
+  const std::vector<double> y = answer_on_cpu(all, inputs).at("y");
+  const std::vector<double> sums = answer_on_cpu(none, inputs).at("sums");
   REQUIRE(y.size() == 2500);
   REQUIRE(sums.size() == 3);
   const std::vector<double>& x = inputs.at("x");
@@ -53,8 +55,8 @@ TEST_CASE("decode_kernel on the CPU: y = a*x + b, and its sums over 1024 element
 TEST_CASE("decode_kernel on the CPU: 128 sums a chunk, and eight versions of each chunk") {
   const Problem eighth = problem_of("elements=2100,write=eighth");
   const HostTensors inputs = inputs_of(eighth);
-  const std::vector<double> y = kernel().reference_on_cpu(problem_of("elements=2100"), inputs).at("y");
-  const std::vector<double> sums = kernel().reference_on_cpu(eighth, inputs).at("sums");
+  const std::vector<double> y = answer_on_cpu(problem_of("elements=2100"), inputs).at("y");
+  const std::vector<double> sums = answer_on_cpu(eighth, inputs).at("sums");
   REQUIRE(sums.size() == 2 * 128 + 52);
   double sum = 0;
   for (std::size_t k = 0; k < 8; ++k) sum += y[1024 + 128 * k + 5];
@@ -62,7 +64,7 @@ TEST_CASE("decode_kernel on the CPU: 128 sums a chunk, and eight versions of eac
   CHECK(sums[256 + 51] == doctest::Approx(y[2048 + 51]));
 
   const Problem eightfold = problem_of("elements=2100,write=eightfold");
-  const std::vector<double> versions = kernel().reference_on_cpu(eightfold, inputs).at("y");
+  const std::vector<double> versions = answer_on_cpu(eightfold, inputs).at("y");
   REQUIRE(versions.size() == 8 * 2100);
   CHECK(versions[8 * 1024 + 3 * 1024 + 7] == doctest::Approx(y[1024 + 7] + 3 * 0.25));
   CHECK(versions[8 * 2048 + 7 * 52 + 1] == doctest::Approx(y[2048 + 1] + 7 * 0.25));
@@ -88,7 +90,7 @@ TEST_CASE("several passes read an x that stays where it is") {
   CHECK(kernel().cost(warm).bytes() == 6 * kernel().cost(once).bytes());
   CHECK(kernel().cost(warm).flops.fp32 == 6 * kernel().cost(once).flops.fp32);
   const HostTensors inputs = inputs_of(once);
-  CHECK(kernel().reference_on_cpu(once, inputs) == kernel().reference_on_cpu(warm, inputs));
+  CHECK(answer_on_cpu(once, inputs) == answer_on_cpu(warm, inputs));
 }
 
 TEST_CASE("buffers and cost follow type and size") {

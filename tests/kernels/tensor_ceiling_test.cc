@@ -8,6 +8,8 @@
 #include "kernels/kernel.h"
 #include "kernels/registry.h"
 #include "search/space.h"
+#include "tests/kernels/answers/answers.h"
+#include "tests/kernels/answers/host_values.h"
 
 namespace moetune::tensor_ceiling_test {
 
@@ -39,7 +41,7 @@ TEST_CASE("tensor_ceiling's sums are exact in fp32 at any depth, with operands t
     double largest = 0;
     for (const double value : inputs.at("b")) largest = std::max(largest, std::abs(std::nearbyint(value)));
     CHECK(largest == 31);
-    const HostTensors outputs = kernel().reference_on_cpu(deepest, inputs);
+    const HostTensors outputs = answer_on_cpu(deepest, inputs);
     for (const double sum : outputs.at("sums")) {
       REQUIRE(std::abs(sum) < 1 << 24);
       REQUIRE(sum == std::nearbyint(sum));
@@ -53,7 +55,7 @@ TEST_CASE("tensor_ceiling's operands of e4m3 are random integers from -2 to 2") 
   double counts[5] = {};
   for (const double value : inputs.at("b")) ++counts[static_cast<int>(std::nearbyint(value)) + 2];
   for (const double count : counts) CHECK(count > 5000);  // of 32768
-  const std::vector<double> sums = kernel().reference_on_cpu(deepest, inputs).at("sums");
+  const std::vector<double> sums = answer_on_cpu(deepest, inputs).at("sums");
   REQUIRE(sums.size() == 4 * 256);
   for (const double sum : sums) {
     REQUIRE(std::abs(sum) < 1 << 24);
@@ -68,7 +70,7 @@ TEST_CASE(
     "tensor_ceiling on the CPU: a written sum is a row of `a` times 64 columns, as often as K repeats") {
   const Problem problem = problem_of("tiles=2,depth=384");
   const HostTensors inputs = inputs_of(problem);
-  const std::vector<double> sums = kernel().reference_on_cpu(problem, inputs).at("sums");
+  const std::vector<double> sums = answer_on_cpu(problem, inputs).at("sums");
   double expected = 0;  // row 5 of the odd tile over the columns from 128 to 191
   for (std::size_t k = 0; k < 128; ++k) {
     double column_sum = 0;

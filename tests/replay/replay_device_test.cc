@@ -25,7 +25,6 @@ class Axpy : public Kernel {
     return nullptr;
   }
   Plan reference(Reference, const Problem&, const Call&, const DeviceLimits&) const override { return {}; }
-  HostTensors reference_on_cpu(const Problem&, const Call&, const HostTensors&) const override { return {}; }
   Cost cost(const Problem&) const override { return {}; }
 
  private:

@@ -9,6 +9,7 @@
 
 #include "kernels/kernel_space.h"
 #include "kernels/moe/moe_dispatch_problem.h"
+#include "tests/kernels/answers/answers.h"
 #include "tests/simt/simt_problem.h"
 
 using namespace moetune;
@@ -155,7 +156,7 @@ TEST_CASE("simt: moe_dispatch brings rows into equal segments, some of them full
     HostTensors inputs = one.tensors().inputs();
     inputs["sorted"] = {plan.sorted.begin(), plan.sorted.end()};
     inputs["inverse"] = {plan.inverse.begin(), plan.inverse.end()};
-    const HostTensors right = one.kernel.reference_on_cpu(one.problem, one.call, inputs);
+    const HostTensors right = answer_on_cpu(one.problem, one.call, inputs);
     check_outputs(one.reference(Reference::exact), right);
     for (const Config& config : one.sample(2 * simt_sample(3), Rules::must)) {
       CAPTURE(config.text());

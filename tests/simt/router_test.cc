@@ -7,7 +7,7 @@
 #include <cstring>
 #include <limits>
 
-#include "kernels/moe/router_reference.h"
+#include "tests/kernels/answers/answers.h"
 #include "tests/simt/routed_problem.h"
 
 using namespace moetune;
@@ -122,8 +122,7 @@ TEST_CASE("simt: odd logits and biases count the same in float64, in the referen
     for (const auto& [name, ignored] : tensors.inputs())
       inputs[name] = widened(DType::f32, tensors.bytes(name));
     const HostTensors right = routed.reference(Reference::exact);
-    check_outputs(right, routed.kernel.reference_on_cpu(routed.problem, routed.call, inputs),
-                  is_right_routing);
+    check_outputs(right, answer_on_cpu(routed.problem, routed.call, inputs), is_right_routing);
     for (const Config& config : routed.sample(simt_sample(3), Rules::all)) {
       CAPTURE(config.text());
       check_outputs(routed.run(config, 9), right, is_right_routing);

@@ -7,6 +7,7 @@
 #include "base/resources.h"
 #include "kernels/registry.h"
 #include "search/space.h"
+#include "tests/kernels/answers/answers.h"
 #include "tests/simt/simt_tensors.h"
 
 using namespace moetune;
@@ -38,7 +39,7 @@ double error_of_plan(const Kernel& kernel, const Problem& problem, const Plan& p
   SimtDevice device(plan.unit, {.seed = seed});
   SimtTensors tensors(kernel.buffers(problem, 1), 1, exact);
   tensors.run(device, plan);
-  return largest_error(tensors.outputs(), kernel.reference_on_cpu(problem, tensors.inputs()));
+  return largest_error(tensors.outputs(), answer_on_cpu(problem, tensors.inputs()));
 }
 
 double error_of_reference(const Kernel& kernel, const std::string& text) {

@@ -8,6 +8,7 @@
 
 #include "kernels/kernel_space.h"
 #include "kernels/registry.h"
+#include "tests/kernels/answers/answers.h"
 
 namespace moetune::testing {
 
@@ -44,7 +45,7 @@ HostTensors SimtProblem::reference(Reference which) const {
   return run_plan(kernel.reference(which, problem, call, limits), 0, which == Reference::exact, 1);
 }
 
-HostTensors SimtProblem::on_cpu() const { return kernel.reference_on_cpu(problem, call, tensors().inputs()); }
+HostTensors SimtProblem::on_cpu() const { return answer_on_cpu(problem, call, tensors().inputs()); }
 
 std::vector<Config> SimtProblem::sample(std::size_t count, Rules rules,
                                         const std::function<bool(const Config&)>& wanted) const {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "tests/kernels/answers/host_values.h"
+
 namespace moetune::testing {
 namespace {
 

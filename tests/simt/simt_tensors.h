@@ -22,7 +22,7 @@ class SimtTensors {
   // Fills in_out buffers anew, poisons outputs (0xFF), and runs.
   void run(SimtDevice& device, const LaunchPlan& plan);
 
-  // Inputs (and in_out buffers as they were before), for Kernel::reference_on_cpu.
+  // Inputs (and in_out buffers as they were before), for answer_on_cpu.
   const HostTensors& inputs() const { return inputs_; }
   // What the last run wrote.
   HostTensors outputs() const;

@@ -69,12 +69,6 @@ Plan DoublingKernel::reference(Reference which, const Problem& problem, const Ca
   return doubling_plan(which == Reference::exact ? exact_ : baseline_, problem["elements"]);
 }
 
-HostTensors DoublingKernel::reference_on_cpu(const Problem&, const Call&, const HostTensors& inputs) const {
-  HostTensors outputs = {{"y", inputs.at("x")}};
-  for (double& value : outputs["y"]) value *= 2;
-  return outputs;
-}
-
 Cost DoublingKernel::cost(const Problem& problem) const {
   const double bytes = 4.0 * static_cast<double>(problem["elements"]);
   return {.read_bytes = bytes, .written_bytes = bytes};

@@ -28,8 +28,6 @@ class DoublingKernel : public Kernel {
                                            const DeviceLimits& limits) const override;
   Plan reference(Reference which, const Problem& problem, const Call& call,
                  const DeviceLimits& limits) const override;
-  HostTensors reference_on_cpu(const Problem& problem, const Call& call,
-                               const HostTensors& inputs) const override;
   Cost cost(const Problem& problem) const override;
 
   // What the parameter `entry` chooses from; empty: every configuration is "double".

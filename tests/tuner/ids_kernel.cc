@@ -45,10 +45,6 @@ Plan IdsKernel::reference(Reference, const Problem& problem, const Call&, const 
   return plan_of("", problem["elements"]);
 }
 
-HostTensors IdsKernel::reference_on_cpu(const Problem&, const Call&, const HostTensors& inputs) const {
-  return {{"to", inputs.at("from")}};
-}
-
 Cost IdsKernel::cost(const Problem& problem) const {
   return {8.0 * static_cast<double>(problem["elements"]), 0};
 }

@@ -26,8 +26,6 @@ class IdsKernel : public Kernel {
                                            const DeviceLimits& limits) const override;
   Plan reference(Reference which, const Problem& problem, const Call& call,
                  const DeviceLimits& limits) const override;
-  HostTensors reference_on_cpu(const Problem& problem, const Call& call,
-                               const HostTensors& inputs) const override;
   Cost cost(const Problem& problem) const override;
 
   // `bug` is what is appended to the entry's name.

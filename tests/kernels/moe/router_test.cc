@@ -8,7 +8,8 @@
 #include "base/integers.h"
 #include "include/moetune.h"
 #include "kernels/moe/router_problem.h"
-#include "kernels/moe/router_reference.h"
+#include "tests/kernels/answers/answers.h"
+#include "tests/kernels/answers/host_values.h"
 #include "tests/kernels/kernel_checks.h"
 
 namespace moetune::router_test {
@@ -40,7 +41,7 @@ HostTensors route(const std::string& text, const std::vector<std::vector<double>
   for (const std::vector<double>& row : rows)
     inputs["logits"].insert(inputs["logits"].end(), row.begin(), row.end());
   if (!bias.empty()) inputs["bias"] = bias;
-  return kernel().reference_on_cpu(problem, inputs);
+  return answer_on_cpu(problem, inputs);
 }
 
 using Values = std::vector<double>;
@@ -161,7 +162,7 @@ TEST_CASE("router: an expert map moves segments, and slots of experts elsewhere 
   HostTensors inputs = {{"expert_map", {-1, -1, 1, -1, 0, -1, 9, -1}}};
   for (const std::vector<double>& row : {row_of(8, {{2, 2}, {4, 1}}), row_of(8, {{6, 2}, {4, 1}})})
     inputs["logits"].insert(inputs["logits"].end(), row.begin(), row.end());
-  const HostTensors out = kernel().reference_on_cpu(problem, inputs);
+  const HostTensors out = answer_on_cpu(problem, inputs);
   CHECK(out.at("ids") == Values{2, 4, 6, 4});
   CHECK(out.at("counts") == Values{2, 1, 0, 0, 0, 0, 0, 0});
   CHECK(out.at("inverse") == Values{2, 0, -1, 1});
@@ -170,8 +171,7 @@ TEST_CASE("router: an expert map moves segments, and slots of experts elsewhere 
 
 TEST_CASE("router: tokens past the device's count get no expert, weight or place") {
   const Problem problem = problem_of("tokens=3,experts=8,top_k=1,align=1,count=device");
-  const HostTensors out =
-      kernel().reference_on_cpu(problem, {{"logits", Values(24, 1)}, {"token_count", {1}}});
+  const HostTensors out = answer_on_cpu(problem, {{"logits", Values(24, 1)}, {"token_count", {1}}});
   CHECK(out.at("ids") == Values{0, -1, -1});
   CHECK(out.at("weights") == Values{1, 0, 0});
   CHECK(out.at("counts")[0] == 1);
@@ -223,7 +223,7 @@ TEST_CASE("router: a skewed problem loads its experts as it says") {
   HostTensors inputs;
   const std::vector<Buffer> buffers = kernel().buffers(problem, 1);
   inputs["logits"] = host_values(buffers[0], 1, fill_stream(0, 0));
-  const HostTensors out = kernel().reference_on_cpu(problem, inputs);
+  const HostTensors out = answer_on_cpu(problem, inputs);
   CHECK(out.at("counts")[0] == 200);
 }
 

@@ -6,6 +6,7 @@
 
 #include "kernels/registry.h"
 #include "search/space.h"
+#include "tests/kernels/answers/host_values.h"
 #include "tests/kernels/kernel_checks.h"
 
 namespace moetune::prefill_attention_tests {

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "kernels/prefill_attention/inputs.h"
 #include "kernels/prefill_attention/problem.h"
+#include "tests/kernels/answers/answers.h"
 #include "tests/kernels/prefill_attention/fixture.h"
 #include "tests/kernels/random_prefill_call.h"
 
@@ -259,7 +260,7 @@ TEST_CASE(
   const Call call = kernel().default_call(of);
   HostTensors inputs = host_inputs(of, call, 3);
   const auto check = [&](bool sinks) {
-    const HostTensors right = kernel().reference_on_cpu(of, call, inputs);
+    const HostTensors right = answer_on_cpu(of, call, inputs);
     const auto integer = [&](const char* name, std::size_t at) {
       return static_cast<std::size_t>(inputs.at(name)[at]);
     };

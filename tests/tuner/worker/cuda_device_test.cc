@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "tests/kernels/answers/host_values.h"
 #include "tests/tuner/doubling_kernel.h"
 #include "tests/within_a_while.h"
 

@@ -1,11 +1,13 @@
-#include "kernels/moe/router_reference.h"
-
 #include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>
 #include <numeric>
 #include <span>
+
+#include "kernels/moe/router_plan.h"
+#include "kernels/moe/routing.h"
+#include "tests/kernels/answers/answers.h"
 
 namespace moetune {
 namespace {
@@ -241,9 +243,9 @@ HostTensors route_all(const RouterShape& shape, std::int64_t logits_row, double 
 
 }  // namespace
 
-HostTensors route_on_cpu(const RouterShape& shape, std::int64_t logits_row, double scale,
-                         const HostTensors& inputs) {
-  return route_all(shape, logits_row, scale, inputs, nullptr);
+HostTensors route_on_cpu(const Problem& problem, const Call& call, const HostTensors& inputs) {
+  return route_all(RouterShape(problem), call.integers[kLogitsRow], call.reals[kRouterScale], inputs,
+                   nullptr);
 }
 
 HostTensors route_on_cpu_as(const RouterShape& shape, std::int64_t logits_row, double scale,

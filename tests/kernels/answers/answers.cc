@@ -1,0 +1,141 @@
+#include "tests/kernels/answers/answers.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "kernels/moe/moe_dispatch_problem.h"
+#include "kernels/moe/moe_experts_problem.h"
+#include "kernels/registry.h"
+
+namespace moetune {
+namespace {
+
+// templates/decode_kernel/elements.cuh has the sizes too.
+HostTensors decode_kernel_on_cpu(const Problem& problem, const Call&, const HostTensors& inputs) {
+  constexpr float kA = 0.7071f, kB = 0.25f;
+  constexpr std::size_t kChunk = 1024, kEighth = kChunk / 8, kVersions = 8;
+  const std::vector<double>& x = inputs.at("x");
+  const bool all = problem.is("write", "all"), none = problem.is("write", "none"),
+             eighth = problem.is("write", "eighth");
+  const std::size_t chunks = (x.size() + kChunk - 1) / kChunk;
+  const std::size_t sums = none ? chunks : x.size() / kChunk * kEighth + std::min(x.size() % kChunk, kEighth);
+  std::vector<double> out(all ? x.size() : none || eighth ? sums : kVersions * x.size());
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const double y = double{kA} * x[i] + double{kB};
+    const std::size_t chunk = i / kChunk, begin = chunk * kChunk, within = i - begin;
+    if (all) {
+      out[i] = y;
+    } else if (none || eighth) {
+      out[none ? chunk : chunk * kEighth + within % kEighth] += y;
+    } else {
+      const std::size_t size = std::min(kChunk, x.size() - begin);
+      for (std::size_t k = 0; k < kVersions; ++k)
+        out[kVersions * begin + k * size + within] = y + static_cast<double>(k) * double{kB};
+    }
+  }
+  return {{none || eighth ? "sums" : "y", out}};
+}
+
+// templates/tensor_ceiling/tiles.cuh has the sizes too.
+HostTensors tensor_ceiling_on_cpu(const Problem& problem, const Call&, const HostTensors& inputs) {
+  constexpr std::int64_t kRows = 64, kPeriod = 128, kSets = 2, kSumColumns = 64, kTileSums = 256;
+  const auto operand = [&](const char* name, std::int64_t row, std::int64_t k) {
+    return std::nearbyint(inputs.at(name)[static_cast<std::size_t>(row * kPeriod + k)]);
+  };
+  std::vector<double> of_sets;  // the sums of one tile of each set
+  for (std::int64_t set = 0; set < kSets; ++set) {
+    for (std::int64_t i = 0; i < kTileSums; ++i) {
+      double sum = 0;
+      for (std::int64_t column = i / kRows * kSumColumns; column < (i / kRows + 1) * kSumColumns; ++column) {
+        for (std::int64_t k = 0; k < kPeriod; ++k)
+          sum += operand("a", set * kRows + i % kRows, k) * operand("b", column, k);
+      }
+      of_sets.push_back(sum * static_cast<double>(problem["depth"] / kPeriod));
+    }
+  }
+  std::vector<double> sums;
+  for (std::int64_t tile = 0; tile < problem["tiles"]; ++tile) {
+    const auto first = of_sets.begin() + tile % kSets * kTileSums;
+    sums.insert(sums.end(), first, first + kTileSums);
+  }
+  return {{"sums", sums}};
+}
+
+// Scales and products are rounded to f32, as on the GPU, so that values that lie half-way between two e4m3 become the
+// same.
+HostTensors dispatch_on_cpu(const Problem& problem, const Call& call, const HostTensors& inputs) {
+  constexpr float kLargestE4m3 = 448, kLeast = 0x1p-100f;  // templates/moe_dispatch/shape.cuh has both too
+  const MoeDispatchShape shape(problem);
+  const std::vector<double>&x = inputs.at("x"), &sorted = inputs.at("sorted");
+  const std::int64_t places = call.integers[kMoePlaces], x_row = call.integers[kMoeRow];
+  std::vector<double> rows(static_cast<std::size_t>(places * shape.hidden),
+                           shape.zero_padding ? 0 : kUnwritten);
+  std::vector<double> scales(static_cast<std::size_t>(shape.scale_elements(places)),
+                             shape.zero_padding ? 1 : kUnwritten);
+  for (std::int64_t place = 0; place < places; ++place) {
+    const auto slot = static_cast<std::int64_t>(sorted[static_cast<std::size_t>(place)]);
+    if (slot < 0 || slot >= shape.slots()) continue;
+    const double* const from = x.data() + slot / shape.top_k * x_row;
+    double* const to = rows.data() + place * shape.hidden;
+    if (!shape.narrow()) std::copy_n(from, shape.hidden, to);
+    for (std::int64_t group = 0; shape.narrow() && group < shape.groups(); ++group) {
+      const std::int64_t first = group * shape.group(), end = std::min(first + shape.group(), shape.hidden);
+      float largest = 0;
+      for (std::int64_t c = first; c < end; ++c)
+        largest = std::max(largest, std::abs(static_cast<float>(from[c])));
+      const float scale = largest < kLeast ? 1 : largest / kLargestE4m3, inverse = 1 / scale;
+      for (std::int64_t c = first; c < end; ++c)
+        to[c] = round_to(DType::e4m3, static_cast<float>(from[c]) * inverse);
+      scales[static_cast<std::size_t>(shape.scale_index(place, group, places))] = scale;
+    }
+  }
+  HostTensors outputs = {{"rows", std::move(rows)}};
+  if (shape.narrow()) outputs["scales"] = std::move(scales);
+  return outputs;
+}
+
+HostTensors combine_on_cpu(const Problem& problem, const Call& call, const HostTensors& inputs) {
+  const MoeShape shape(problem);
+  const std::vector<double>&rows = inputs.at("rows"), &inverse = inputs.at("inverse"),
+        &weights = inputs.at("weights");
+  const std::int64_t row = call.integers[kMoeRow];
+  std::vector<double> out(static_cast<std::size_t>((shape.tokens - 1) * row + shape.hidden), kUnwritten);
+  for (std::int64_t token = 0; token < shape.tokens; ++token) {
+    for (std::int64_t column = 0; column < shape.hidden; ++column) {
+      double sum = 0;
+      for (std::int64_t slot = token * shape.top_k; slot < (token + 1) * shape.top_k; ++slot) {
+        const auto at = static_cast<std::size_t>(slot);
+        const auto place = static_cast<std::int64_t>(inverse[at]);
+        if (place >= 0) sum += weights[at] * rows[static_cast<std::size_t>(place * shape.hidden + column)];
+      }
+      out[static_cast<std::size_t>(token * row + column)] = sum;
+    }
+  }
+  return {{"out", std::move(out)}};
+}
+
+}  // namespace
+
+HostTensors answer_on_cpu(const Problem& problem, const Call& call, const HostTensors& inputs) {
+  using Answer = HostTensors (*)(const Problem&, const Call&, const HostTensors&);
+  static const std::map<std::string, Answer> answers = {
+      {"decode_attention", decode_attention_on_cpu},
+      {"decode_kernel", decode_kernel_on_cpu},
+      {"moe_combine", combine_on_cpu},
+      {"moe_dispatch", dispatch_on_cpu},
+      {"moe_experts", [](const Problem& of, const Call& by,
+                         const HostTensors& from) { return experts_on_cpu(MoeExpertsShape(of), by, from); }},
+      {"prefill_attention", prefill_attention_on_cpu},
+      {"router", route_on_cpu},
+      {"tensor_ceiling", tensor_ceiling_on_cpu}};
+  return answers.at(problem.kernel)(problem, call, inputs);
+}
+
+HostTensors answer_on_cpu(const Problem& problem, const HostTensors& inputs) {
+  return answer_on_cpu(problem, find_kernel(problem.kernel).default_call(problem), inputs);
+}
+
+}  // namespace moetune
