@@ -9,6 +9,7 @@
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <unordered_set>
 
 #include "base/digest.h"
 #include "base/environment.h"
@@ -126,8 +127,9 @@ TrustedKeys trusted_keys(std::vector<std::string> keys) {
 }
 
 void add_new(std::vector<std::string>& warnings, const std::vector<std::string>& more) {
+  std::unordered_set<std::string> known(warnings.begin(), warnings.end());
   for (const std::string& one : more) {
-    if (std::find(warnings.begin(), warnings.end(), one) == warnings.end()) warnings.push_back(one);
+    if (known.insert(one).second) warnings.push_back(one);
   }
 }
 
