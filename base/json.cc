@@ -136,6 +136,13 @@ json parse_json_or_discard(std::string_view text) {
   }
 }
 
+bool is_json_object(std::string_view text) {
+  const Extent extent = extent_of(text);
+  const std::size_t first = text.find_first_not_of(" \t\r\n");
+  return first != std::string_view::npos && text[first] == '{' && extent.depth <= kMaxJsonDepth &&
+         extent.values <= kMaxJsonValues && json::accept(text);
+}
+
 std::string json_error_text(const std::exception& error) {
   const std::string message = error.what();
   const std::size_t end = message.find("] ");

@@ -15,6 +15,14 @@ std::size_t end_of_token(std::string_view text, std::size_t at) {
   return std::min(text.size(), at + 1);
 }
 
+// A key between its quotes.
+std::string key_of(std::string_view quoted) {
+  if (quoted.size() >= 2 && quoted.ends_with('"') && quoted.find('\\') == std::string_view::npos)
+    return std::string(quoted.substr(1, quoted.size() - 2));
+  const nlohmann::json key = parse_json_or_discard(quoted);
+  return key.is_string() ? key.get<std::string>() : "";
+}
+
 }  // namespace
 
 void walk_json(std::string_view text,
@@ -32,8 +40,7 @@ void walk_json(std::string_view text,
     const bool is_key = c == '"' && !path.empty() && path.back().key_next;
     if (is_key) {
       path.back().key_next = false;
-      const nlohmann::json key = parse_json_or_discard(text.substr(at, end - at));
-      path.back().key = key.is_string() ? key.get<std::string>() : "";
+      path.back().key = key_of(text.substr(at, end - at));
     }
     if (!visit(path, {is_key, text.substr(at, end - at), at})) return;
     if (c == '{' || c == '[') path.push_back({.is_object = c == '{', .key_next = c == '{'});

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <cstring>
 
 #include "base/format.h"
 
@@ -40,6 +42,12 @@ std::size_t character_length(std::string_view text) {
 
 bool is_utf8(std::string_view text) {
   while (!text.empty()) {
+    // Nearly all text is ASCII.
+    for (std::uint64_t eight = 0; text.size() >= sizeof eight; text.remove_prefix(sizeof eight)) {
+      std::memcpy(&eight, text.data(), sizeof eight);
+      if ((eight & 0x8080808080808080) != 0) break;
+    }
+    if (text.empty()) break;
     const std::size_t length = character_length(text);
     if (length == 0) return false;
     text.remove_prefix(length);

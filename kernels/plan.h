@@ -100,10 +100,12 @@ struct LaunchPlan {
   FixedVector<Scratch, 8> scratch;
   FixedVector<Memset, 4> memsets;  // in the order they run
   FixedVector<Launch, 4> launches;
+  bool operator==(const LaunchPlan&) const = default;
 };
 
 struct Plan : LaunchPlan {
   CompileUnit unit;
+  bool operator==(const Plan&) const = default;
 };
 
 // A stored plan of a layout that this version does not read. It is sound, and cannot be used here.
@@ -111,6 +113,9 @@ class OtherPlanVersion : public BadInput {
  public:
   using BadInput::BadInput;
 };
+
+// A plan as the JSON that is stored beside a winner: equal plans have equal texts.
+std::string plan_text(const Plan& plan);
 
 // Reading gives back exactly what was written; a document of another shape throws BadInput.
 void to_json(nlohmann::json& json, const Plan& plan);

@@ -1,11 +1,19 @@
 // Plans as JSON: what crosses to the worker and what is stored beside a winner.
+#include <algorithm>
+#include <charconv>
 #include <cmath>
+#include <concepts>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <ranges>
 #include <stdexcept>
+#include <string>
+#include <string_view>
 #include <utility>
+#include <variant>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "kernels/json_names.h"
 #include "kernels/plan.h"
 
@@ -23,12 +31,6 @@ const Names<TensorMap::Swizzle> kSwizzles = {{TensorMap::Swizzle::none, "none"},
                                              {TensorMap::Swizzle::b128, "b128"}};
 
 Name name_of(const Json& json) { return Name(json.get_ref<const std::string&>()); }
-
-template <typename T, std::size_t N>
-void write_list(Json& json, const FixedVector<T, N>& list) {
-  json = Json::array();
-  for (const T& item : list) json.push_back(item);
-}
 
 template <typename Integer>
 Integer integer_of(const Json& json) {
@@ -68,17 +70,6 @@ void read_list(const Json& json, FixedVector<T, N>& list, const char* what) {
   for (const Json& item : json) list.push_back(integer_of<T>(item));
 }
 
-Json map_to_json(const TensorMap& map) {
-  Json json = {{"buffer", map.buffer.text()},
-               {"offset", map.offset},
-               {"dtype", dtype_name(map.dtype)},
-               {"swizzle", name_of(kSwizzles, map.swizzle)}};
-  write_list(json["dims"], map.dims);
-  write_list(json["strides"], map.strides);
-  write_list(json["box"], map.box);
-  return json;
-}
-
 TensorMap map_from_json(const Json& json) {
   TensorMap map;
   map.buffer = name_of(json.at("buffer"));
@@ -89,27 +80,6 @@ TensorMap map_from_json(const Json& json) {
   read_list(json.at("strides"), map.strides, "strides of a tensor map");
   read_list(json.at("box"), map.box, "box sizes of a tensor map");
   return map;
-}
-
-struct ValueWriter {
-  Json& json;
-  void operator()(const Pointer& pointer) const {
-    json["pointer"] = pointer.buffer.text();
-    json["offset"] = pointer.offset;
-  }
-  void operator()(std::int32_t value) const { json["i32"] = value; }
-  void operator()(std::int64_t value) const { json["i64"] = value; }
-  void operator()(float value) const {
-    if (!std::isfinite(value)) throw std::logic_error("a plan's f32 argument is not finite");
-    json["f32"] = value;
-  }
-  void operator()(const TensorMap& map) const { json["tensor_map"] = map_to_json(map); }
-};
-
-Json argument_to_json(const Argument& argument) {
-  Json json = {{"name", argument.name.text()}};
-  std::visit(ValueWriter{json}, argument.value);
-  return json;
 }
 
 Dim3 dim3_of(const Json& json) {
@@ -134,18 +104,6 @@ Argument argument_from_json(const Json& json) {
   return argument;
 }
 
-Json launch_to_json(const Launch& launch) {
-  Json arguments = Json::array();
-  for (const Argument& argument : launch.arguments) arguments.push_back(argument_to_json(argument));
-  return {{"entry", launch.entry.text()},
-          {"grid", launch.grid},
-          {"block", launch.block},
-          {"cluster", launch.cluster},
-          {"dynamic_shared", launch.dynamic_shared},
-          {"arguments", std::move(arguments)},
-          {"programmatic_dependent", launch.programmatic_dependent}};
-}
-
 Launch launch_from_json(const Json& json) {
   Launch launch;
   launch.entry = name_of(json.at("entry"));
@@ -158,14 +116,6 @@ Launch launch_from_json(const Json& json) {
   if (arguments.size() > launch.arguments.capacity()) throw BadInput("a launch has too many arguments");
   for (const Json& argument : arguments) launch.arguments.push_back(argument_from_json(argument));
   return launch;
-}
-
-Json memset_to_json(const Memset& memset) {
-  return {{"buffer", memset.buffer.text()},
-          {"offset", memset.offset},
-          {"bytes", memset.bytes},
-          {"value", memset.value},
-          {"before", memset.before}};
 }
 
 Memset memset_from_json(const Json& json) {
@@ -197,21 +147,121 @@ Plan plan_from_json(const Json& json) {
   return plan;
 }
 
+// Writes JSON as nlohmann::json prints the same document: stored plans and digests of them are such texts. Whoever
+// writes an object names its keys in alphabetical order.
+class PlanWriter {
+ public:
+  std::string finish() && { return std::move(text_); }
+
+  void write(bool value) { text_ += value ? "true" : "false"; }
+  template <std::integral Integer>
+  void write(Integer value) {
+    char digits[24];
+    text_.append(digits, std::to_chars(digits, digits + sizeof digits, value).ptr);
+  }
+  void write(float value) {
+    if (!std::isfinite(value)) throw std::logic_error("a plan's f32 argument is not finite");
+    text_ += Json(value).dump();
+  }
+  void write(std::string_view value) {
+    const bool is_plain =
+        std::ranges::all_of(value, [](char c) { return c >= ' ' && c <= '~' && c != '"' && c != '\\'; });
+    is_plain ? text_.append(1, '"').append(value).append(1, '"') : text_ += Json(value).dump();
+  }
+  void write(const Name& name) { write(name.view()); }
+  void write(const std::string& value) { write(std::string_view(value)); }
+  void write(const std::pair<std::string, std::string>& define) {
+    text_ += '[';
+    write(define.first);
+    text_ += ',';
+    write(define.second);
+    text_ += ']';
+  }
+  void write(const TensorMap& map) {
+    object("box", map.box, "buffer", map.buffer, "dims", map.dims, "dtype", dtype_name(map.dtype), "offset",
+           map.offset, "strides", map.strides, "swizzle", name_of(kSwizzles, map.swizzle));
+  }
+  void write(const Argument& argument) {
+    const auto named = [&](const char* type, const auto& value) {
+      type < std::string_view("name") ? object(type, value, "name", argument.name)
+                                      : object("name", argument.name, type, value);
+    };
+    std::visit(Overloaded{[&](std::int32_t value) { named("i32", value); },
+                          [&](std::int64_t value) { named("i64", value); },
+                          [&](float value) { named("f32", value); },
+                          [&](const TensorMap& map) { named("tensor_map", map); },
+                          [&](const Pointer& to) {
+                            object("name", argument.name, "offset", to.offset, "pointer", to.buffer);
+                          }},
+               argument.value);
+  }
+  void write(const Launch& launch) {
+    object("arguments", launch.arguments, "block", launch.block, "cluster", launch.cluster, "dynamic_shared",
+           launch.dynamic_shared, "entry", launch.entry, "grid", launch.grid, "programmatic_dependent",
+           launch.programmatic_dependent);
+  }
+  void write(const Memset& memset) {
+    object("before", memset.before, "buffer", memset.buffer, "bytes", memset.bytes, "offset", memset.offset,
+           "value", memset.value);
+  }
+  void write(const Scratch& part) { object("bytes", part.bytes, "name", part.name, "zeroed", part.zeroed); }
+  void write(const Plan& plan) {
+    const auto& [source, defines, instances] = plan.unit;
+    text_ += '{';
+    fields("defines", defines);
+    if (!instances.empty()) more("instances", instances);
+    more("launches", plan.launches, "memsets", plan.memsets, "scratch", plan.scratch, "source", source,
+         "version", kVersion);
+    text_ += '}';
+  }
+
+ private:
+  template <typename... Cases>
+  struct Overloaded : Cases... {
+    using Cases::operator()...;
+  };
+
+  template <std::ranges::range List>
+  void write(const List& list) {
+    text_ += '[';
+    const char* before = "";
+    for (const auto& item : list) {
+      text_ += std::exchange(before, ",");
+      write(item);
+    }
+    text_ += ']';
+  }
+
+  template <typename Value, typename... Others>
+  void fields(const char* name, const Value& value, const Others&... others) {
+    text_.append(1, '"').append(name).append("\":");
+    write(value);
+    if constexpr (sizeof...(others) > 0) more(others...);
+  }
+  template <typename... Fields>
+  void more(const Fields&... more_fields) {
+    text_ += ',';
+    fields(more_fields...);
+  }
+  template <typename... Fields>
+  void object(const Fields&... all) {
+    text_ += '{';
+    fields(all...);
+    text_ += '}';
+  }
+
+  std::string text_;
+};
+
 }  // namespace
 
-void to_json(Json& json, const Plan& plan) {
-  Json scratch = Json::array(), memsets = Json::array(), launches = Json::array(), defines = Json::array();
-  for (const Scratch& part : plan.scratch) {
-    scratch.push_back({{"name", part.name.text()}, {"bytes", part.bytes}, {"zeroed", part.zeroed}});
-  }
-  for (const Memset& memset : plan.memsets) memsets.push_back(memset_to_json(memset));
-  for (const Launch& launch : plan.launches) launches.push_back(launch_to_json(launch));
-  for (const auto& [name, value] : plan.unit.defines) defines.push_back(Json::array({name, value}));
-  json = {{"version", kVersion},           {"source", plan.unit.source},
-          {"defines", std::move(defines)}, {"scratch", std::move(scratch)},
-          {"memsets", std::move(memsets)}, {"launches", std::move(launches)}};
-  if (!plan.unit.instances.empty()) json["instances"] = plan.unit.instances;
+std::string plan_text(const Plan& plan) {
+  PlanWriter writer;
+  writer.write(plan);
+  return std::move(writer).finish();
 }
+
+void to_json(Json& json, const Plan& plan) { json = parse_json(plan_text(plan), "a plan"); }
 
 void from_json(const Json& json, Plan& plan) {
   read_as("plan", [&] { plan = plan_from_json(json); });

@@ -1,6 +1,10 @@
 #include "kernels/registry.h"
 
+#include <map>
+#include <mutex>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/environment.h"
 #include "base/error.h"
@@ -74,6 +78,26 @@ std::string difference(const Assignment& problem, const Assignment& base) {
   return text;
 }
 
+struct NamedProblem {
+  std::string name;
+  Assignment dims;
+};
+
+// A kernel's default problem first, and its presets; read once in a process, as kernels never change.
+const std::vector<NamedProblem>& named_problems(const Kernel& kernel) {
+  static std::mutex mutex;
+  static std::map<const Kernel*, std::vector<NamedProblem>> all;
+  const std::lock_guard lock(mutex);
+  std::vector<NamedProblem>& named = all[&kernel];
+  if (!named.empty()) return named;
+  const auto read = [&](const Preset* preset) {
+    return parse_problem(kernel.name(), kernel.schema(), preset, "").dims;
+  };
+  std::vector<NamedProblem> problems = {{"default", read(nullptr)}};
+  for (const Preset& preset : kernel.presets()) problems.push_back({preset.name, read(&preset)});
+  return named = std::move(problems);
+}
+
 }  // namespace
 
 std::string brief_problem(const std::string& name, const std::string& text) {
@@ -81,12 +105,13 @@ std::string brief_problem(const std::string& name, const std::string& text) {
   if (kernel == nullptr) return text;
   try {
     const Assignment problem = parse_problem(name, kernel->schema(), nullptr, text).dims;
-    std::string brief = difference(problem, parse_problem(name, kernel->schema(), nullptr, "").dims);
-    if (brief.empty()) return "default";
-    for (const Preset& preset : kernel->presets()) {
-      const std::string rest = difference(problem, parse_problem(name, kernel->schema(), &preset, "").dims);
-      const std::string named = preset.name + (rest.empty() ? "" : " " + rest);
-      if (named.size() < brief.size()) brief = named;
+    const std::vector<NamedProblem>& named = named_problems(*kernel);
+    std::string brief = difference(problem, named.front().dims);
+    if (brief.empty()) return named.front().name;
+    for (std::size_t i = 1; i < named.size(); ++i) {
+      const std::string rest = difference(problem, named[i].dims);
+      const std::string preset = named[i].name + (rest.empty() ? "" : " " + rest);
+      if (preset.size() < brief.size()) brief = preset;
     }
     return brief;
   } catch (const BadInput&) {  // stored by another version

@@ -50,6 +50,26 @@ TEST_CASE("what is not JSON is BadInput with its place, or a discarded document"
   CHECK(parse_json(R"({"a": 1, "a": 2})", "x.json").size() == 1);
 }
 
+TEST_CASE("an object is known without making it, by what would be made") {
+  const std::string texts[] = {"{}",
+                               " \n{\"a\":[1,{\"b\":null}]} ",
+                               "[{}]",
+                               "",
+                               "  ",
+                               "{",
+                               "{}x",
+                               "{\"a\":1e999}",
+                               "{\"a\":-1E400}",
+                               "{\"a\":\"\xff\"}",
+                               "{\"a\":01}",
+                               "1",
+                               "\"{}\"",
+                               "{\"a\":" + nested(70) + "}",
+                               "{\"a\":" + nested(20) + "}"};
+  for (const std::string& text : texts)
+    CHECK_MESSAGE(is_json_object(text) == parse_json_or_discard(text).is_object(), text);
+}
+
 TEST_CASE("a number that no double holds is refused with its place") {
   CHECK_THROWS_WITH_AS(
       parse_json("{\"a 1e999\": 1,\n\"b\": [{\"c\": 2}, -3, {\"\\u0064\": -1e400}]}", "x.json"),

@@ -63,6 +63,21 @@ TEST_CASE("a plan comes back from JSON text exactly") {
   CHECK(Json(back) == Json(plan));
 }
 
+TEST_CASE("a plan's text is as the library writes the document, whatever the plan") {
+  Plan odd = rich_plan();
+  odd.unit.source = "a \"quoted\" \\ path\n";
+  odd.unit.defines.emplace_back("\x01", "\xc3\xa9");
+  odd.unit.instances = {"f<float, 64>", "g"};
+  for (const float value : {0.f, -0.f, 1.f, 1e-30f, 3.4e38f, -123456.78f, 0.08838834764831845f}) {
+    odd.launches[0].arguments[3].value = value;
+    for (const Plan& plan : {rich_plan(), Plan{}, odd}) {
+      const std::string text = plan_text(plan);
+      CHECK(Json::parse(text).dump() == text);
+      CHECK(Json::parse(text).get<Plan>() == plan);
+    }
+  }
+}
+
 TEST_CASE("an empty plan comes back empty") {
   const Plan back = through_text(Plan{});
   CHECK(back.unit == moetune::CompileUnit{});
