@@ -1,12 +1,15 @@
 #include "cache/merge.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <tuple>
 
 #include "base/digest.h"
 #include "cache/cache_file.h"
 #include "cache/check.h"
+#include "cache/schema/schema.h"
+#include "cache/tallies.h"
 
 namespace moetune {
 namespace {
@@ -55,6 +58,18 @@ std::int64_t take_trials(const Database& from, std::int64_t source, const Databa
     taken += into.changes();
   }
   return taken;
+}
+
+std::int64_t trials_in(const Database& database) {
+  Query row = database.query("SELECT count(*) FROM trials");
+  return row.step() ? row.integer(0) : 0;
+}
+
+// Makes the summaries of trials anew, which takes less than triggers for each of so many rows as `change` brings.
+void sum_up_once(const Database& database, const std::function<void()>& change) {
+  database.execute(kDropCacheSchema);
+  tally_trials_once(database, change);
+  make_cache_schema(database);
 }
 
 bool is_better(const WinnerTimes& a, const WinnerTimes& b) {
@@ -168,14 +183,19 @@ MergeResult merge_caches(const std::filesystem::path& into, const std::vector<st
   WriteTransaction transaction(database);
   MergeResult result{.files = static_cast<std::int64_t>(sources.size())};
   std::map<std::int64_t, std::vector<Held>> candidates;
-  for (const Cache& source : sources) {
-    for (const Workload& workload : source.workloads.all()) {
-      const std::int64_t id = cache.workloads.id(workload.key, workload.family);
-      result.trials_taken += take_trials(source.file().database, workload.id, database, id);
-      candidates[id].push_back({&source, workload.id});
+  std::int64_t trials = 0;
+  for (const Cache& source : sources) trials += trials_in(source.file().database);
+  const auto take_workloads = [&] {
+    for (const Cache& source : sources) {
+      for (const Workload& workload : source.workloads.all()) {
+        const std::int64_t id = cache.workloads.id(workload.key, workload.family);
+        result.trials_taken += take_trials(source.file().database, workload.id, database, id);
+        candidates[id].push_back({&source, workload.id});
+      }
     }
-    result.ranges_taken += take_ranges(cache, source, rules, order);
-  }
+  };
+  trials > trials_in(database) ? sum_up_once(database, take_workloads) : take_workloads();
+  for (const Cache& source : sources) result.ranges_taken += take_ranges(cache, source, rules, order);
   for (const auto& [workload, found] : candidates) take_winner(cache, workload, found, order, result);
   transaction.commit();
   return result;

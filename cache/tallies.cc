@@ -22,23 +22,55 @@ std::string difference(const Query& row) {
   return row.integer(1) == row.integer(3) ? "" : "does not hold the rows that moetune stored";
 }
 
+// The statements that make a table's triggers.
+std::string triggers_of(const std::string& table) {
+  std::string sql;
+  const auto trigger = [&](const std::string& change, const std::string& event, const char* more,
+                           const char* added, const char* removed) {
+    sql += "CREATE TEMP TRIGGER tally_" + table + "_" + change + " AFTER " + event + " ON main." + table +
+           " BEGIN UPDATE tallies SET rows = rows + " + more + ", digest = moetune_tallied(digest, " + added +
+           ", " + removed + ") WHERE name = '" + table + "'; END;";
+  };
+  trigger("insert", "INSERT", "1", "new.digest", "NULL");
+  trigger("delete", "DELETE", "-1", "NULL", "old.digest");
+  trigger("update", "UPDATE OF digest", "0", "new.digest", "old.digest");
+  return sql;
+}
+
+struct Tally {
+  std::int64_t rows = 0;
+  std::uint64_t digest = 0;  // wraps around
+};
+
+Tally sum_of_trials(const Database& database) {
+  Query row = database.query("SELECT count(*), moetune_tally(digest) FROM trials");
+  row.step();
+  return {row.integer(0), static_cast<std::uint64_t>(row.integer(1))};
+}
+
 }  // namespace
 
 void keep_tallies(const Database& database) {
   std::string sql = "PRAGMA recursive_triggers = ON;";  // INSERT OR REPLACE deletes rows, too
-  for (const char* const name : kTallied) {
-    const std::string table = name;
-    const auto trigger = [&](const std::string& change, const std::string& event, const char* more,
-                             const char* added, const char* removed) {
-      sql += "CREATE TEMP TRIGGER tally_" + table + "_" + change + " AFTER " + event + " ON main." + table +
-             " BEGIN UPDATE tallies SET rows = rows + " + more + ", digest = moetune_tallied(digest, " +
-             added + ", " + removed + ") WHERE name = '" + table + "'; END;";
-    };
-    trigger("insert", "INSERT", "1", "new.digest", "NULL");
-    trigger("delete", "DELETE", "-1", "NULL", "old.digest");
-    trigger("update", "UPDATE OF digest", "0", "new.digest", "old.digest");
-  }
+  for (const char* const table : kTallied) sql += triggers_of(table);
   database.execute(sql);
+}
+
+void tally_trials_once(const Database& database, const std::function<void()>& change) {
+  const Tally before = sum_of_trials(database);
+  database.execute(
+      "DROP TRIGGER temp.tally_trials_insert; DROP TRIGGER temp.tally_trials_delete;"
+      " DROP TRIGGER temp.tally_trials_update");
+  change();
+  const Tally after = sum_of_trials(database);
+  std::uint64_t kept = 0;
+  {
+    Query row = database.query("SELECT digest FROM tallies WHERE name = 'trials'");
+    if (row.step()) kept = static_cast<std::uint64_t>(row.integer(0));
+  }
+  database.run("UPDATE tallies SET rows = rows + ?, digest = ? WHERE name = 'trials'",
+               after.rows - before.rows, static_cast<std::int64_t>(kept + after.digest - before.digest));
+  database.execute(triggers_of("trials"));
 }
 
 void recount_tallies(const Database& database) {

@@ -5,6 +5,7 @@
 // that write to the file have no such triggers: what they do shows. For cache/ alone; stateless.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,10 @@ namespace moetune {
 
 // Makes this connection's triggers. Call once for a connection that writes, after the migration.
 void keep_tallies(const Database& database);
+
+// Runs a change of many trials within a transaction. Their tally moves once, by as much as the sum over all trials has:
+// what another program did to them before stays as visible as it was. Takes a scan of all trials before and one after.
+void tally_trials_once(const Database& database, const std::function<void()>& change);
 
 // Counts anew what is there, as if moetune had stored it all.
 void recount_tallies(const Database& database);

@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <random>
 
 #include "cache/check.h"
 #include "cache/file/database.h"
@@ -105,6 +106,66 @@ TEST_CASE("a merge does not take a file with rows missing, and gc counts anew wh
   Cache cache = Cache::open(file, Cache::Mode::read_write);
   collect_garbage(cache, {});
   CHECK(problems_of(file).empty());
+}
+
+TEST_CASE(
+    "a merge of more trials than there are leaves what another program took away as visible as it was") {
+  const TempDir dir;
+  const fs::path into = dir / "into.db";
+  {
+    Cache cache = Cache::open(into, Cache::Mode::create);
+    const std::int64_t id = cache.workloads.id(workload_key("batch=0"), "f");
+    for (int t = 3; t < 7; ++t) cache.trials.put(id, trial(t));  // two of them are in the other file, too
+  }
+  raw_sql(into, "DELETE FROM trials WHERE id = 4");
+  const moetune::MergeResult done = moetune::merge_caches(into, {filled(dir)}, {});
+  CHECK(done.trials_taken == 15 - 2);
+  const std::vector<CacheProblem> found = problems_of(into);
+  REQUIRE(found.size() == 1);
+  CHECK(found[0].where == "table trials");
+  CHECK(says(found[0].what, "lacks 1 row that moetune stored"));
+}
+
+TEST_CASE("whatever commands come in whatever order, counts and tallies are those of the rows") {
+  const TempDir dir(TempDir::Place::memory);
+  for (std::uint64_t seed = 1; seed <= 12; ++seed) {
+    CAPTURE(seed);
+    std::mt19937_64 random(seed);
+    const auto below = [&](int most) { return static_cast<int>(random() % most); };
+    const fs::path file = filled(dir, std::to_string(seed) + ".db");
+    const auto random_trial = [&] {
+      moetune::TrialRecord one = trial(below(9));
+      one.outcome = below(2) == 0 ? "ok" : "crashed";
+      return one;
+    };
+    for (int step = 0; step < 8; ++step) {
+      Cache cache = Cache::open(file, Cache::Mode::read_write);
+      const std::int64_t id = cache.workloads.id(workload_key("batch=" + std::to_string(below(5))), "f");
+      const int what = below(6);
+      if (what == 0) {
+        for (int i = 0; i < 4; ++i) cache.trials.put(id, random_trial());
+      } else if (what == 1) {
+        cache.winners.put(id, winner(below(6)));
+      } else if (what == 2) {
+        cache.trials.clear(id);
+      } else if (what == 3) {
+        cache.workloads.forget(id);
+      } else if (what == 4) {
+        collect_garbage(cache, {.is_orphaned = [&](const moetune::Workload& one) { return one.id == id; }});
+      } else {
+        const fs::path other = dir / "other.db";
+        fs::remove(other);
+        {
+          Cache more = Cache::open(other, Cache::Mode::create);
+          const std::int64_t there =
+              more.workloads.id(workload_key("batch=" + std::to_string(below(5))), "f");
+          for (int i = below(30); i >= 0; --i) more.trials.put(there, random_trial());
+        }
+        moetune::merge_caches(file, {other}, {});
+      }
+    }
+    for (const CacheProblem& one : problems_of(file)) FAIL_CHECK(one.where, ": ", one.what);
+  }
 }
 
 TEST_CASE("trials are counted by workload and outcome, whoever changes them") {
