@@ -52,13 +52,12 @@ class YearCache {
     std::set<std::pair<std::string, std::int64_t>> families;
     for (const Workload& workload : pack.workloads.all()) {
       if (workload.key.kernel != kernel_.name()) continue;
-      if (workload.key.source_digest != kernel_source_digest(kernel_.name())) continue;
       const Problem problem = stored_problem(kernel_, workload.key);
       const auto family = std::pair(kernel_.specialization(problem).text(), kernel_.extents_of(problem)[1]);
       if (families.insert(family).second)
         seeds_.push_back({workload, pack.winners.find(workload.id).value()});
     }
-    if (seeds_.empty()) throw BadInput("the pack has no winner of today's templates");
+    if (seeds_.empty()) throw BadInput("the pack has no winner of " + kernel_.name());
     const LegalSpace space = shared_space(kernel_.name()).enumerate(environment(problem_at(0)));
     for (ConfigId id = 0; id < space.size() && id < 5000; ++id) configs_.push_back(space.config(id).text());
   }
@@ -126,6 +125,7 @@ class YearCache {
     WorkloadKey key = seed.workload.key;
     key.problem = problem.text();
     key.hardware = gpu_;
+    key.source_digest = sources_;
     const std::int64_t workload = cache.workloads.id(key, kernel_.specialization(problem).text());
     cache.winners.put(workload, winner);
     return workload;
@@ -169,6 +169,7 @@ class YearCache {
   HardwareKey gpu_;
   DeviceLimits limits_;
   const Kernel& kernel_;
+  const std::string sources_ = kernel_source_digest(kernel_.name());  // today's, whatever the pack is of
   std::vector<Seed> seeds_;
   std::vector<std::string> configs_;
 };
