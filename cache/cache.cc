@@ -113,8 +113,6 @@ std::string Cache::content() const { return file_->database.content(); }
 
 void Cache::use_rules(RecordRules rules) { file_->rules = std::move(rules); }
 
-bool Cache::has_rules() const { return static_cast<bool>(file_->rules.winner); }
-
 Cache Cache::open_content(const fs::path& path, std::string content, Mode mode) {
   auto file = std::make_unique<CacheFile>(Database(path, std::move(content)), true);
   mode == Mode::inspect ? require_version(file->database) : require_readable(file->database);

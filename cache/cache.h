@@ -76,7 +76,6 @@ class Cache {
   // From now on what breaks the rules for winners and range tables counts as damaged, whoever reads it: as if it did
   // not match its digest.
   void use_rules(RecordRules rules);
-  bool has_rules() const;
 
   // Until it goes, all reads see the file as it is now, under one lock. Nothing may be written meanwhile.
   std::shared_ptr<const void> snapshot() const;

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "cache/cache.h"
+#include "cache/cubins.h"
 #include "cache/digest_sql.h"
 #include "cache/file/database.h"
 #include "cache/file/search_locks.h"
@@ -27,8 +28,9 @@ struct CacheFile {
   RecordRules rules;
   mutable std::optional<bool> counts;                // once somebody has asked
   std::map<std::string, std::int64_t> sound_cubins;  // rows by digest that this object has found whole
-  bool has_log = false;                              // commits go into a log beside the file first
-  std::optional<LogKeeper> keeper;                   // while searches write
+  UnpackedCubins cubins;
+  bool has_log = false;             // commits go into a log beside the file first
+  std::optional<LogKeeper> keeper;  // while searches write
 
   CacheFile(Database opened, bool only_read, const CacheOptions& given = {})
       : database(std::move(opened)), options(given), read_only(only_read), searches(database.path()) {}

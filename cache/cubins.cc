@@ -16,12 +16,35 @@ std::int64_t find_cubin(CacheFile& file, const std::string& name) {
   return known = row.step() && unpacked(row, 1) ? row.integer(0) : 0;
 }
 
+// Another one after each change by another connection.
+std::int64_t version_of(const Database& database) {
+  Query row = database.query("PRAGMA data_version");
+  row.step();
+  return row.integer(0);
+}
+
 }  // namespace
 
 std::optional<Blob> unpacked(const Query& row, int column) {
   std::optional<Blob> cubin = decompress(row.bytes(column), row.integer(column + 1));
   if (cubin && digest(*cubin) != row.text(column + 2)) return std::nullopt;
   return cubin;
+}
+
+const Blob* UnpackedCubins::find(const Database& database, const std::string& digest) {
+  constexpr std::size_t kMostBytes = std::size_t{32} << 20;
+  const std::int64_t version = version_of(database);
+  if (version != version_ || bytes_ > kMostBytes) {
+    known_.clear();
+    bytes_ = 0;
+    version_ = version;
+  }
+  if (const auto known = known_.find(digest); known != known_.end()) return &known->second;
+  Query row = database.query("SELECT frame, bytes, digest FROM cubins WHERE digest = ?", digest);
+  std::optional<Blob> cubin = row.step() ? unpacked(row, 0) : std::nullopt;
+  if (!cubin) return nullptr;
+  bytes_ += cubin->size();
+  return &known_.emplace(digest, *std::move(cubin)).first->second;
 }
 
 std::int64_t store_cubin(CacheFile& file, const StoredLaunch& launch) {

@@ -53,7 +53,8 @@ bool takes(const PackFilter& filter, const std::string& kernel, const HardwareKe
 }
 
 void copy_ranges(const Cache& source, const PackFilter& filter, Cache& pack, PackContents& contents) {
-  for (const FamilyRange& range : source.ranges.all()) {
+  const JudgedRanges all = source.ranges.judged();
+  for (const FamilyRange& range : all.sound) {
     if (!takes(filter, range.key.kernel, range.key.hardware)) continue;
     if (range.key.hardware.origin != "gpu" && !filter.recorded) continue;
     try {
@@ -63,7 +64,7 @@ void copy_ranges(const Cache& source, const PackFilter& filter, Cache& pack, Pac
       ++contents.damaged_ranges;
     }
   }
-  for (const DamagedRange& one : source.ranges.damaged())
+  for (const DamagedRange& one : all.damaged)
     contents.damaged_ranges += takes(filter, one.range.key.kernel, one.range.key.hardware);
 }
 

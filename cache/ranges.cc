@@ -164,22 +164,26 @@ std::vector<FamilyRange> Ranges::read() const {
   return all;
 }
 
-std::vector<FamilyRange> Ranges::all() const {
-  std::vector<FamilyRange> all = read();
-  std::erase_if(all, [&](const FamilyRange& range) { return !why_unsound(range, file_->rules).empty(); });
-  return all;
-}
+std::vector<FamilyRange> Ranges::all() const { return judged().sound; }
 
-std::vector<DamagedRange> Ranges::damaged() const {
+std::vector<DamagedRange> Ranges::mismatched() const {
   std::vector<DamagedRange> damaged;
   Query row =
       file_->database.query(SELECT_RANGES "WHERE g.plan <> '' AND NOT (" SOUND_RANGE ")" LATEST_RANGE_FIRST);
   while (row.step()) damaged.push_back({range_of(file_->database, row), "it does not match its digest"});
+  return damaged;
+}
+
+JudgedRanges Ranges::judged() const {
+  JudgedRanges all{.sound = {}, .damaged = mismatched()};
   for (FamilyRange& range : read()) {
     std::string wrong = why_unsound(range, file_->rules);
-    if (!wrong.empty()) damaged.push_back({std::move(range), std::move(wrong)});
+    if (wrong.empty())
+      all.sound.push_back(std::move(range));
+    else
+      all.damaged.push_back({std::move(range), std::move(wrong)});
   }
-  return damaged;
+  return all;
 }
 
 RangeRecord Ranges::record(const FamilyRange& range) const {

@@ -65,6 +65,12 @@ struct DamagedRange {
   std::string what;  // is wrong with it
 };
 
+// All tables of a file, each judged once: latest first.
+struct JudgedRanges {
+  std::vector<FamilyRange> sound;
+  std::vector<DamagedRange> damaged;
+};
+
 // "range table 3 (router experts=8)"
 std::string place_of(const FamilyRange& range);
 
@@ -83,8 +89,9 @@ class Ranges {
   std::vector<FamilyRange> of_family(const std::string& kernel, const std::string& family) const;
   std::vector<FamilyRange> all() const;   // the same of all families
   std::vector<FamilyRange> read() const;  // the same whatever the rules say
-  // The tables that all() leaves out, and why.
-  std::vector<DamagedRange> damaged() const;
+  std::vector<DamagedRange> mismatched()
+      const;                    // those that read() leaves out: they do not match their digests
+  JudgedRanges judged() const;  // what all() has, and what it leaves out
   // With its cubins, without its progress. Throws BrokenEnvironment for a damaged cubin.
   RangeRecord record(const FamilyRange& range) const;
 

@@ -39,6 +39,13 @@ std::vector<TrialRecord> Trials::of(std::int64_t workload) const {
   return all;
 }
 
+std::vector<std::string> Trials::configs(std::int64_t workload) const {
+  std::vector<std::string> all;
+  Query row = file_->database.query("SELECT config FROM trials WHERE workload = ?", workload);
+  while (row.step()) all.push_back(row.text(0));
+  return all;
+}
+
 std::map<std::string, std::size_t> Trials::counts(std::int64_t workload) const {
   const char* const sql = file_->has_counts()
                               ? "SELECT outcome, trials FROM trial_counts WHERE workload = ? AND trials > 0"

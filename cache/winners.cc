@@ -154,17 +154,18 @@ std::optional<WinnerRecord> Winners::find(std::int64_t workload, WinnerParts par
 }
 
 std::optional<WinnerRecord> Winners::read(std::int64_t workload, WinnerParts parts) const {
-  // One statement, so that a writer beside it cannot take a cubin away in between.
+  // One snapshot, so that a writer beside it cannot take a cubin away in between.
+  std::optional<ReadTransaction> snapshot;
+  if (parts == WinnerParts::all) snapshot.emplace(file_->database);
   Query row = file_->database.query(
       "SELECT config, time_us, interval_low_us, interval_high_us, default_time_us, roofline, plan, interface,"
       " fallback_config, fallback_plan, fallback_interface, contended, provenance, stored_at,"
       " v.digest = " MOETUNE_WINNER_DIGEST " AND h.digest = " MOETUNE_HARDWARE_DIGEST
       " AND w.digest = " MOETUNE_WORKLOAD_DIGEST
-      ", c.frame, c.bytes, c.digest, f.frame, f.bytes, f.digest, v.timings"
+      ", c.digest, f.digest, v.timings"
       " FROM winners v JOIN workloads w ON w.id = v.workload JOIN hardware h ON h.id = w.hardware"
-      " LEFT JOIN cubins c ON c.id = iif(?2, v.cubin, NULL)"
-      " LEFT JOIN cubins f ON f.id = iif(?2, v.fallback_cubin, NULL) WHERE v.workload = ?1",
-      workload, parts == WinnerParts::all ? 1 : 0);
+      " LEFT JOIN cubins c ON c.id = v.cubin LEFT JOIN cubins f ON f.id = v.fallback_cubin WHERE v.workload = ?",
+      workload);
   if (!row.step()) return std::nullopt;
   WinnerRecord winner;
   winner.config = row.text(0);
@@ -179,16 +180,16 @@ std::optional<WinnerRecord> Winners::read(std::int64_t workload, WinnerParts par
   winner.contended = row.integer(11) != 0;
   winner.provenance = row.text(12);
   winner.stored_at = row.text(13);
-  winner.timings = row.text(21);
+  winner.timings = row.text(17);
   bool sound = row.integer(14) != 0;
   const auto load = [&](int column, Blob& into) {
-    std::optional<Blob> loaded = unpacked(row, column);
-    sound = sound && loaded;
-    if (loaded) into = *std::move(loaded);
+    const Blob* const cubin = file_->cubins.find(file_->database, row.text(column));
+    sound = sound && cubin != nullptr;
+    if (cubin != nullptr) into = *cubin;
   };
   if (sound && parts == WinnerParts::all) {
     load(15, winner.cubin);
-    if (!winner.default_launch.config.empty()) load(18, winner.default_launch.cubin);
+    if (!winner.default_launch.config.empty()) load(16, winner.default_launch.cubin);
   }
   if (sound) return winner;
   throw DamagedWinner("the winner of workload " + std::to_string(workload) + " in " +

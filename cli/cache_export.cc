@@ -14,16 +14,18 @@ namespace {
 void require_known(const Selection& selection, const Cache& cache) {
   const std::vector<Workload> all = cache.workloads.all();
   require_known_kernel(selection.kernel, all);
+  if (selection.hardware.empty()) return;
   std::set<std::string> names;
-  for (const Workload& one : all) {
-    if (is_selected({.hardware = selection.hardware}, "", one.key.hardware)) return;
-    names.insert(one.key.hardware.name);
-  }
+  for (const Workload& one : all) names.insert(one.key.hardware.name);
+  for (const FamilyRange& one : cache.ranges.read()) names.insert(one.key.hardware.name);
   std::string known;
-  for (const std::string& name : names) known += (known.empty() ? "" : ", ") + name;
-  if (!all.empty())
+  for (const std::string& name : names) {
+    if (is_selected({.hardware = selection.hardware}, "", {.name = name})) return;
+    known += (known.empty() ? "" : ", ") + name;
+  }
+  if (!names.empty())
     throw BadField("hardware", "no GPU of " + cache.path().string() + " has '" + selection.hardware +
-                                   "' in its name; it has winners of " + known);
+                                   "' in its name; it has results of " + known);
 }
 
 }  // namespace

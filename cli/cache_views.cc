@@ -38,6 +38,7 @@ std::string joined_phrases(const std::vector<std::string>& phrases) {
 struct Listed {
   std::vector<WorkloadReport> workloads;
   std::vector<FamilyRange> ranges;
+  std::vector<DamagedRange> damaged_ranges;
   std::size_t all = 0, all_ranges = 0;
 };
 
@@ -52,11 +53,17 @@ Listed read_listed(const Cache& cache, const Selection& selection) {
   for (const Workload& workload : all) {
     if (!selection.stale && !is_selected(selection, workload.key.kernel, workload.key.hardware)) continue;
     if (is_by_key && selection.limit > 0 && listed.workloads.size() == selection.limit) break;
-    listed.workloads.push_back(read_workload(cache, workload, spaces));
+    listed.workloads.push_back(selection.stale
+                                   ? read_workload(cache, workload, spaces)
+                                   : WorkloadReport{.stored = read_result(cache, workload, spaces)});
+    WorkloadReport& one = listed.workloads.back();
+    if (one.stored.winner) one.stored_at = one.stored.winner->stored_at;
   }
   if (selection.stale) find_stale(listed.workloads, spaces, ledgers_beside(cache.path()));
   select(listed.workloads, selection);
-  listed.ranges = cache.ranges.all();
+  auto [sound, damaged] = cache.ranges.judged();
+  listed.ranges = std::move(sound);
+  listed.damaged_ranges = std::move(damaged);
   listed.all_ranges = listed.ranges.size();
   std::erase_if(listed.ranges, [&](const FamilyRange& range) {
     const RangeKey& key = range.key;
@@ -157,11 +164,6 @@ void print_listed(const Listed& listed, const Selection& selection, const CacheS
                                columns);
 }
 
-void note_damaged_ranges(const Cache& cache, Output& output) {
-  for (const DamagedRange& one : cache.ranges.damaged())
-    output.note(place_of(one.range) + " is left out: " + one.what);
-}
-
 }  // namespace
 
 int list_cache(const CacheArguments& arguments, Cache& cache, Output& output) {
@@ -176,7 +178,8 @@ int list_cache(const CacheArguments& arguments, Cache& cache, Output& output) {
     workloads.push_back(result_document(one.stored));
     if (selection.stale) workloads.back()["stale"] = one.stale;
   }
-  note_damaged_ranges(cache, output);
+  for (const DamagedRange& one : listed.damaged_ranges)
+    output.note(place_of(one.range) + " is left out: " + one.what);
   const CacheSummary summary = summary_of(cache);
   print_listed(listed, selection, summary, cache, output);
   if (is_capped && (listed.all > kMostRows || listed.all_ranges > kMostRows))

@@ -142,7 +142,7 @@ Candidates keys(const Line& line) {
   }
   const bool takes_tables =
       !line.words.empty() && (line.words.front() == "history" || line.words.front() == "rollback");
-  for (const FamilyRange& range : takes_tables ? cache->ranges.all() : std::vector<FamilyRange>())
+  for (const FamilyRange& range : takes_tables ? cache->ranges.read() : std::vector<FamilyRange>())
     found.emplace_back("table:" + std::to_string(range.id), range.key.kernel + " " + range.key.family);
   return found;
 }

@@ -160,7 +160,7 @@ int ReportCommand::show_shape(const Cache* cache, const std::string& path, Outpu
 Report ReportCommand::read(const Cache* cache, std::stop_token stop) const {
   ReportRequest request{.selection = selection_, .stop = stop};
   // Bounded for text, whose shares of parameters need no more; a page shows trials.
-  if (!writes_files()) request.most_trials = 20'000;
+  if (!writes_files()) request.most_trials = 8'000;
   request.now = std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now());
   return read_report(cache, request);
 }

@@ -159,19 +159,19 @@ Document cell_document(const RangeReport& report, std::size_t i,
 
 }  // namespace
 
-std::vector<RangeReport> read_ranges(const Cache& cache, const Selection& selection,
-                                     const std::vector<WorkloadReport>& workloads, StoredSpaces& spaces,
-                                     std::vector<std::string>& damaged) {
+std::vector<RangeReport> read_ranges(const Cache& cache, const std::vector<FamilyRange>& tables,
+                                     const Selection& selection, const std::vector<WorkloadReport>& workloads,
+                                     StoredSpaces& spaces, std::vector<std::string>& damaged) {
   const std::map<CellKey, std::size_t> searches = by_cell(workloads);
   std::vector<RangeReport> all;
-  for (FamilyRange& range : cache.ranges.all()) {
+  for (const FamilyRange& range : tables) {
     const RangeKey& key = range.key;
     const bool is_fresh =
         spaces.is_current({key.kernel, "", key.hardware, key.source_digest, key.toolchain, key.timing});
     if (!is_selected(selection, key.kernel, key.hardware) || (selection.stale && is_fresh)) continue;
     try {
-      SoundRange sound = read_sound_range(
-          range, spaces.known({.kernel = range.key.kernel, .source_digest = range.key.source_digest}));
+      SoundRange sound =
+          read_sound_range(range, spaces.known_kernel(range.key.kernel, range.key.source_digest));
       all.push_back({.key = range.key,
                      .id = range.id,
                      .table = std::move(sound.table),
@@ -181,10 +181,10 @@ std::vector<RangeReport> read_ranges(const Cache& cache, const Selection& select
       all.back().folded =
           static_cast<std::size_t>(std::ranges::count(workloads, range.id, &WorkloadReport::folded_into));
     } catch (const BadInput& wrong) {
-      damaged.push_back(place_of(range) + " cannot be true (" + wrong.what() + ")");
+      damaged.push_back(place_of(range) + " is left out: " + wrong.what());
     }
   }
-  for (const DamagedRange& one : cache.ranges.damaged()) {
+  for (const DamagedRange& one : cache.ranges.mismatched()) {
     if (is_selected(selection, one.range.key.kernel, one.range.key.hardware))
       damaged.push_back(place_of(one.range) + " is left out: " + one.what);
   }
@@ -204,23 +204,28 @@ std::vector<RangeReport> read_ranges(const Cache& cache, const Selection& select
   return all;
 }
 
-void fold_shapes(const Cache& cache, std::vector<WorkloadReport>& workloads) {
-  for (const FamilyRange& range : cache.ranges.all()) {
+void fold_shapes(const std::vector<FamilyRange>& tables, std::vector<WorkloadReport>& workloads,
+                 StoredSpaces& spaces) {
+  std::vector<WorkloadReport*> without_winner;
+  for (WorkloadReport& one : workloads) {
+    if (!one.stored.winner && one.stored.damage.empty() && one.stored.known.problem)
+      without_winner.push_back(&one);
+  }
+  for (const FamilyRange& range : tables) {
+    const auto is_alike = [&](const WorkloadReport* one) {
+      const WorkloadKey& key = one->key();
+      return key.kernel == range.key.kernel && one->family == range.key.family &&
+             key.source_digest == range.key.source_digest && key.toolchain == range.key.toolchain &&
+             key.timing == range.key.timing && key.hardware.is_same(range.key.hardware);
+    };
     const Kernel* const kernel = known_kernel(range.key.kernel);
-    if (kernel == nullptr) continue;
+    if (kernel == nullptr || std::ranges::none_of(without_winner, is_alike)) continue;
     try {
+      read_sound_range(range, spaces.known_kernel(range.key.kernel, range.key.source_digest));
       const ServedTable table(*kernel, range);
-      for (WorkloadReport& one : workloads) {
-        if (one.stored.winner) continue;
-        const WorkloadKey& key = one.key();
-        const bool is_alike = key.kernel == range.key.kernel &&
-                              key.source_digest == range.key.source_digest &&
-                              key.toolchain == range.key.toolchain && key.timing == range.key.timing &&
-                              key.hardware.is_same(range.key.hardware);
-        if (!is_alike || !one.stored.damage.empty() || one.family != range.key.family) continue;
-        if (table.holds(stored_problem(*kernel, key))) one.folded_into = range.id;
-      }
-    } catch (const BadInput&) {  // of another version
+      for (WorkloadReport* const one : without_winner)
+        if (is_alike(one) && table.holds(*one->stored.known.problem)) one->folded_into = range.id;
+    } catch (const BadInput&) {  // of another version, or it cannot be true
     }
   }
 }

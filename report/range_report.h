@@ -39,15 +39,16 @@ struct RangeReport {
   std::optional<HardwareKey> inherited_by;
 };
 
-// Those that are selected, tables first, inherited ones behind their own. Damaged tables, and those that cannot be
-// true, are left out, with a sentence in `damaged`. `workloads` are the report's.
-std::vector<RangeReport> read_ranges(const Cache& cache, const Selection& selection,
-                                     const std::vector<WorkloadReport>& workloads, StoredSpaces& spaces,
-                                     std::vector<std::string>& damaged);
+// Those of Ranges::read() that are selected, tables first, inherited ones behind their own. Damaged tables, and those
+// that cannot be true, are left out, with a sentence in `damaged`. `workloads` are the report's.
+std::vector<RangeReport> read_ranges(const Cache& cache, const std::vector<FamilyRange>& tables,
+                                     const Selection& selection, const std::vector<WorkloadReport>& workloads,
+                                     StoredSpaces& spaces, std::vector<std::string>& damaged);
 
 // Fills in WorkloadReport::folded_into: what has trials and no winner, of a problem between the cells of a table that
 // was made with the same sources and compiler on the same hardware.
-void fold_shapes(const Cache& cache, std::vector<WorkloadReport>& workloads);
+void fold_shapes(const std::vector<FamilyRange>& tables, std::vector<WorkloadReport>& workloads,
+                 StoredSpaces& spaces);
 
 // "In 3 of 12 cells another configuration would win: overlapped 2, alone 1." Empty if no cell has times under all
 // timings.

@@ -75,13 +75,15 @@ Report read_report(const Cache* cache, const ReportRequest& request) {
   read_workloads(*cache, request, all, spaces, report);
   find_stale(report.workloads, spaces, ledgers_beside(cache->path()));
   find_earlier_winners(report.workloads);
-  fold_shapes(*cache, report.workloads);
+  const std::vector<FamilyRange> tables = cache->ranges.read();
+  fold_shapes(tables, report.workloads, spaces);
   select(report.workloads, request.selection);
   std::ranges::stable_partition(report.workloads, [](const auto& one) { return one.folded_into == 0; });
   read_trials(*cache, request, report.workloads);
   read_sections(*cache, request, report);
   report.grids = family_grids(report.workloads, spaces);
-  report.ranges = read_ranges(*cache, request.selection, report.workloads, spaces, report.damaged_tables);
+  report.ranges =
+      read_ranges(*cache, tables, request.selection, report.workloads, spaces, report.damaged_tables);
   find_inherited(report.workloads, report.ranges, all);
   report.advice = advise(report);
   return report;

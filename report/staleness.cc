@@ -92,9 +92,9 @@ std::optional<LedgerEntry> night_since(const WorkloadReport& report, const Ledge
 }
 
 std::vector<std::string> reasons(const WorkloadReport& report, const std::optional<LedgerEntry>& night,
-                                 Today& today, StoredSpaces& spaces) {
+                                 Today& today, StoredSpaces& spaces, TodaysMakings& makings) {
   const WorkloadKey& key = report.key();
-  const MadeWith then = made_with(report, night), now = made_today(key);
+  const MadeWith then = made_with(report, night), now = makings.of(key);
   std::vector<std::string> stale;
   WorkloadKey examined = key;
   examined.source_digest = then.sources;
@@ -109,7 +109,7 @@ std::vector<std::string> reasons(const WorkloadReport& report, const std::option
   const std::string& driver = today.driver(key.hardware.text());
   if (!then.driver.empty() && !driver.empty() && then.driver != driver)
     stale.push_back("tuned with driver " + then.driver + ", the last seen is " + driver);
-  if (!then.judged.empty() && then.judged != judged_today(key))
+  if (!then.judged.empty() && then.judged != makings.judged(key, report.stored.known))
     stale.emplace_back("its inputs, checks or references changed since");
   return stale;
 }
@@ -118,6 +118,7 @@ std::vector<std::string> reasons(const WorkloadReport& report, const std::option
 
 void find_stale(std::vector<WorkloadReport>& workloads, StoredSpaces& spaces, const Ledger& nights) {
   Today today(workloads, nights);
+  TodaysMakings makings;
   std::map<TunedSubject, std::int64_t> current;  // the workload of today's templates with a winner
   std::map<TunedSubject, const WorkloadReport*> served;
   for (const WorkloadReport& report : workloads) {
@@ -143,7 +144,7 @@ void find_stale(std::vector<WorkloadReport>& workloads, StoredSpaces& spaces, co
         continue;
       }
     }
-    report.stale = reasons(report, night_since(report, nights), today, spaces);
+    report.stale = reasons(report, night_since(report, nights), today, spaces, makings);
   }
 }
 

@@ -1,8 +1,5 @@
 #include "report/workload_report.h"
 
-#include "base/error.h"
-#include "kernels/registry.h"
-
 namespace moetune {
 namespace {
 
@@ -64,14 +61,9 @@ std::vector<std::string> workload_notes(const WorkloadReport& report) {
 
 WorkloadReport read_workload(const Cache& cache, const Workload& workload, StoredSpaces& spaces) {
   WorkloadReport report{.stored = read_result(cache, workload, spaces)};
-  const WorkloadKey& key = workload.key;
-  if (const Kernel* const kernel = known_kernel(key.kernel)) {
-    try {
-      const Problem problem = stored_problem(*kernel, key);
-      report.dims = problem.dims;
-      report.family = kernel->specialization(problem).text();
-    } catch (const BadInput&) {  // of another version
-    }
+  if (const std::optional<Problem>& problem = report.stored.known.problem) {
+    report.dims = problem->dims;
+    report.family = report.stored.known.family;
   }
   take_interval(report, cache);
   if (const std::optional<WinnerRecord>& winner = report.stored.winner) {

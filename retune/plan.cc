@@ -129,6 +129,7 @@ NightPlan make_plan(const std::vector<TuningPoint>& points, KeyFinder& keys, con
   const std::shared_ptr<const void> snapshot = cache != nullptr ? cache->snapshot() : nullptr;
   GainsElsewhere gains(cache);
   StoredSpaces spaces;
+  TodaysMakings makings;
   for (const TuningPoint& point : points) {
     PlanItem item{.point = point};
     try {
@@ -138,8 +139,8 @@ NightPlan make_plan(const std::vector<TuningPoint>& points, KeyFinder& keys, con
       plan.left_out.push_back({point, error.what()});
       continue;
     }
-    item.today = made_today(item.key);
-    item.today.judged = judged_today(item.key);
+    item.today = makings.of(item.key);
+    item.today.judged = makings.judged(item.key);
     const std::optional<Incumbent> incumbent =
         cache != nullptr ? find_incumbent(*cache, ledger, item.key, spaces) : std::nullopt;
     item.causes = stale_causes(incumbent, item.today, now, settings.max_age_s);

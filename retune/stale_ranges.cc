@@ -29,7 +29,7 @@ PlanItem item_of(const TuningRange& range, KeyFinder& keys) {
   item.key = keys.find_family(range.kernel, range.problem);
   const Kernel& kernel = find_kernel(range.kernel);
   const Problem base = parse_problem(kernel.name(), kernel.schema(), nullptr, range.problem);
-  item.today = made_today(item.key);
+  item.today = TodaysMakings().of(item.key);
   item.today.judged = judged_of_ranges(kernel, served_ranges(kernel, parse_ranges(range.over), base), base,
                                        item.key.hardware);
   item.key.problem = "over " + range.over + " of " + family_of(range);  // its own entry in the ledger

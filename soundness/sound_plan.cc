@@ -1,7 +1,10 @@
 #include "soundness/sound_plan.h"
 
+#include <cstdint>
+#include <cstring>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string_view>
 #include <variant>
 
 #include "base/error.h"
@@ -9,6 +12,7 @@
 #include "base/json.h"
 #include "kernels/plan_interface.h"
 #include "launch/bound_plan.h"
+#include "soundness/sound_parts.h"
 
 namespace moetune {
 namespace {
@@ -17,14 +21,6 @@ constexpr std::uint64_t kMostGridX = 0x7fffffff, kMostGridYZ = 65535, kMostThrea
                         kMostCluster = 16;
 
 std::uint64_t volume(const Dim3& dim) { return std::uint64_t{dim[0]} * dim[1] * dim[2]; }
-
-std::optional<DeviceLimits> known_limits(const HardwareKey& hardware) {
-  try {
-    return stored_limits(hardware);
-  } catch (const BadInput&) {
-    return std::nullopt;
-  }
-}
 
 std::string too_large(const LaunchShape& launch, const std::optional<DeviceLimits>& limits) {
   const std::string entry(launch.entry.view());
@@ -58,12 +54,28 @@ std::string unbindable(const Plan& plan) {
       scalars, BoundPlan::kMaxMaps, BoundPlan::kMaxScalars);
 }
 
+// The names of a 64-bit ELF file's sections, each with a 0 behind it; the whole file if its headers do not lead to
+// them.
+std::string_view section_names(std::string_view elf) {
+  const auto number = [&](std::size_t at, std::size_t bytes) {
+    std::uint64_t value = 0;
+    if (at <= elf.size() && bytes <= elf.size() - at) std::memcpy(&value, elf.data() + at, bytes);
+    return value;
+  };
+  const std::uint64_t headers = number(0x28, 8), size = number(0x3a, 2), place = number(0x3e, 2);
+  if (headers >= elf.size()) return elf;
+  const std::uint64_t header = headers + size * place;
+  const std::uint64_t begin = number(header + 0x18, 8), length = number(header + 0x20, 8);
+  return begin > 0 && begin < elf.size() && length <= elf.size() - begin ? elf.substr(begin, length) : elf;
+}
+
 // Looks for a section named by each kernel in an ELF file. Skips anything else, which no driver loads.
 std::string lacks_kernel(const Plan& plan, const Blob& cubin) {
-  const std::string_view bytes(reinterpret_cast<const char*>(cubin.data()), cubin.size());
-  if (!bytes.starts_with("\x7f"
-                         "ELF"))
+  const std::string_view file(reinterpret_cast<const char*>(cubin.data()), cubin.size());
+  if (!file.starts_with("\x7f"
+                        "ELF"))
     return "";
+  const std::string_view bytes = section_names(file);
   for (const Launch& launch : plan.launches) {
     const std::string section = ".text." + std::string(launch.entry.view()) + '\0';
     if (bytes.find(section) == std::string_view::npos)
@@ -72,8 +84,8 @@ std::string lacks_kernel(const Plan& plan, const Blob& cubin) {
   return "";
 }
 
-std::string too_large(const Plan& plan, const HardwareKey& hardware) {
-  const std::optional<DeviceLimits> limits = known_limits(hardware);
+std::string too_large(const Plan& plan, const HardwareKey& hardware,
+                      const std::optional<DeviceLimits>& limits) {
   for (const Launch& launch : plan.launches) {
     const std::string wrong = too_large(launch, limits);
     if (!wrong.empty()) return "no GPU of its hardware runs its plan: " + wrong;
@@ -89,34 +101,46 @@ std::string too_large(const Plan& plan, const HardwareKey& hardware) {
   return "";
 }
 
+// The kernel's plan for the configuration; nullopt for one that is unknown here, as its problem or architecture may be.
+std::optional<Plan> planned(const KnownWorkload& known, const Config* config) {
+  if (config == nullptr || !known.problem || !known.limits) return std::nullopt;
+  try {
+    return known.kernel->plan(*config, *known.problem, *known.limits);
+  } catch (const BadInput&) {
+    return std::nullopt;
+  }
+}
+
 }  // namespace
 
-std::string wrong_plan(const StoredLaunch& launch, const HardwareKey& hardware) {
+std::string wrong_plan(const StoredLaunch& launch, const HardwareKey& hardware, const KnownWorkload& known,
+                       const Config* config) {
+  const std::optional<Plan> todays = planned(known, config);
+  const bool is_todays = todays && plan_text(*todays) == launch.plan;  // spares reading it
+  Plan read;
   try {
-    const Plan plan = parse_json(launch.plan, "a stored plan").get<Plan>();
-    if (std::string wrong = unbindable(plan); !wrong.empty()) return wrong;
-    if (std::string wrong = too_large(plan, hardware); !wrong.empty()) return wrong;
-    return lacks_kernel(plan, launch.cubin);
+    if (!is_todays) read = parse_json(launch.plan, "a stored plan").get<Plan>();
   } catch (const OtherPlanVersion&) {
     return "";  // sound, but this version cannot use it
   } catch (const std::exception& error) {
     return std::string("its launch plan cannot be read: ") + error.what();
   }
-}
-
-std::string other_plan(const StoredLaunch& launch, const WorkloadKey& key, const KnownKernel& known) {
-  try {
-    const Plan planned = known.kernel->plan(known.space->parse_config(launch.config),
-                                            stored_problem(*known.kernel, key), stored_limits(key.hardware));
-    const auto stored = parse_json(launch.plan, "a stored plan").get<Plan>();  // none of another version
-    if (nlohmann::json(planned) != nlohmann::json(stored))
-      return "its launch plan is not what " + key.kernel + " plans for " + launch.config;
-    if (!launch.interface.empty() && launch.interface != interface_digest(planned.unit, planned))
-      return "its cubin takes other parameters than " + key.kernel + " passes for " + launch.config;
-    return "";
-  } catch (const BadInput&) {  // an architecture, a configuration or a problem that is unknown here
-    return "";
-  }
+  const Plan& plan = is_todays ? *todays : read;
+  return first_wrong(
+      [&] { return unbindable(plan); }, [&] { return too_large(plan, hardware, known.limits); },
+      [&] { return lacks_kernel(plan, launch.cubin); },
+      [&] {
+        return todays && !is_todays && plan != *todays
+                   ? "its launch plan is not what " + known.kernel->name() + " plans for " + launch.config
+                   : "";
+      },
+      [&] {
+        const bool is_interface = launch.interface.empty() || !todays ||
+                                  launch.interface == interface_digest(todays->unit, *todays);
+        return is_interface ? ""
+                            : "its cubin takes other parameters than " + known.kernel->name() +
+                                  " passes for " + launch.config;
+      });
 }
 
 }  // namespace moetune

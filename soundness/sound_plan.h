@@ -10,12 +10,10 @@
 namespace moetune {
 
 // Checks the plan of a stored launch, whatever kernel it is of. It is wrong if it cannot be read, launches nothing,
-// has more arguments than can be bound, launches that its GPU cannot hold, or a kernel that its cubin does not have.
-// "" for a sound plan, and for one of another version.
-std::string wrong_plan(const StoredLaunch& launch, const HardwareKey& hardware);
-
-// "" if the kernel plans this for the launch's configuration, and passes what the cubin takes, or if that cannot be
-// told.
-std::string other_plan(const StoredLaunch& launch, const WorkloadKey& key, const KnownKernel& known);
+// has more arguments than can be bound, launches that its GPU cannot hold, or a kernel that its cubin does not have;
+// with a configuration also if its kernel plans another for that, or passes other parameters than the cubin takes. ""
+// for a sound plan, one of another version, and one that the kernel cannot make again.
+std::string wrong_plan(const StoredLaunch& launch, const HardwareKey& hardware, const KnownWorkload& known,
+                       const Config* config);
 
 }  // namespace moetune

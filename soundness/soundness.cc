@@ -29,7 +29,7 @@ std::string wrong_kernel(const WorkloadKey& key) {
 
 // Checks against today's dimensions only if the sources are today's: others may have had other names or ranges. The
 // text must be a list of values in any case.
-std::string wrong_problem(const Workload& workload, const KnownKernel& known) {
+std::string wrong_problem(const Workload& workload, const KnownWorkload& known) {
   const std::string& text = workload.key.problem;
   try {
     if (split_assignment(text, "its problem").empty()) return "its problem is empty";
@@ -37,21 +37,16 @@ std::string wrong_problem(const Workload& workload, const KnownKernel& known) {
     return error.what();
   }
   if (!known.is_current) return "";
-  try {
-    const Problem problem = stored_problem(*known.kernel, text);
-    if (problem.text() != text) return "its problem should be written " + problem.text();
-    const std::string family = known.kernel->specialization(problem).text();
-    return workload.family.empty() || workload.family == family
-               ? ""
-               : "its problem is of another family than it is stored for: " + family;
-  } catch (const BadInput& error) {
-    return std::string("its problem: ") + error.what();
-  }
+  if (!known.problem) return "its problem: " + known.wrong_problem;
+  if (known.problem->text() != text) return "its problem should be written " + known.problem->text();
+  return workload.family.empty() || workload.family == known.family
+             ? ""
+             : "its problem is of another family than it is stored for: " + known.family;
 }
 
-// Checks the values only for one of moetune's kernels with today's sources. Recordings of other kernels hold any
-// values, and other sources had another space.
-std::string wrong_config(const std::string& config, const KnownKernel& known) {
+// Checks the values only for one of moetune's kernels with today's sources, and then gives what it `read`. Recordings
+// of other kernels hold any values, and other sources had another space.
+std::string wrong_config(const std::string& config, const KnownKernel& known, std::optional<Config>& read) {
   if (known.space == nullptr) return "";
   try {
     if (split_assignment(config, "its configuration").empty()) return "its configuration is empty";
@@ -60,16 +55,26 @@ std::string wrong_config(const std::string& config, const KnownKernel& known) {
   }
   if (!known.is_current) return "";
   try {
-    const Config read = known.space->parse_config(config);
-    return read.text() == config ? "" : "its configuration should be written " + read.text();
+    read = known.space->parse_config(config);
+    return read->text() == config ? "" : "its configuration should be written " + read->text();
   } catch (const BadInput& error) {
     return std::string("its configuration: ") + error.what();
   }
 }
 
 std::string wrong_json(const char* what, const std::string& text) {
-  return parse_json_or_discard(text).is_object() ? ""
-                                                 : std::string("its ") + what + " cannot be read as JSON";
+  return is_json_object(text) ? "" : std::string("its ") + what + " cannot be read as JSON";
+}
+
+// The judgement of a text, unless it has been found sound before.
+template <typename Judge>
+std::string unless_seen(const std::string& text, std::unordered_set<std::string>& sound, const Judge& judge) {
+  constexpr std::size_t kMostTexts = 1 << 16;
+  if (sound.contains(text)) return "";
+  std::string wrong = judge();
+  if (sound.size() == kMostTexts) sound.clear();
+  if (wrong.empty()) sound.insert(text);
+  return wrong;
 }
 
 std::string wrong_interval(double low_us, double high_us) {
@@ -115,26 +120,21 @@ std::string wrong_timings(const std::string& text) {
   return "";
 }
 
-bool is_of_this_version(const WinnerRecord& winner) {
-  const nlohmann::json provenance = parse_json_or_discard(winner.provenance);
-  return provenance.is_object() && provenance.value("moetune", nlohmann::json()) == version();
-}
-
-std::string wrong_launch(const WorkloadKey& key, const StoredLaunch& launch, WinnerParts parts, bool is_ours,
-                         const KnownKernel& known) {
-  const bool may_replan = is_ours && known.kernel != nullptr && known.is_current;
+std::string wrong_launch(const HardwareKey& hardware, const StoredLaunch& launch, WinnerParts parts,
+                         bool is_ours, const KnownWorkload& known) {
+  std::optional<Config> config;
   return first_wrong(
-      [&] { return wrong_config(launch.config, known); }, [&] { return wrong_plan(launch, key.hardware); },
+      [&] { return wrong_config(launch.config, known, config); },
       [&] { return parts == WinnerParts::all && launch.cubin.empty() ? "its cubin is empty" : ""; },
-      [&] { return may_replan ? other_plan(launch, key, known) : ""; });
+      [&] { return wrong_plan(launch, hardware, known, is_ours && config ? &*config : nullptr); });
 }
 
 // Whatever the record says of the roofline.
-std::string too_fast(const WorkloadKey& key, double time_us, const KnownKernel& known) {
-  if (known.kernel == nullptr) return "";
+std::string too_fast(const WorkloadKey& key, double time_us, const KnownWorkload& known) {
+  if (!known.problem) return "";
   try {
-    return too_fast(time_us, stored_problem(*known.kernel, key), *known.kernel, key.hardware, key.timing);
-  } catch (const BadInput&) {  // the kernel does not take this problem today
+    return too_fast(time_us, *known.problem, *known.kernel, key.hardware, key.timing);
+  } catch (const BadInput&) {  // of other sources, with numbers that the kernel does not take today
     return "";
   }
 }
@@ -163,13 +163,13 @@ std::string too_fast(double time_us, const Problem& problem, const Kernel& kerne
   return wrong.empty() ? "" : "it is " + wrong;
 }
 
-std::string why_unsound(const Workload& workload, const KnownKernel& known) {
+std::string why_unsound(const Workload& workload, const KnownWorkload& known) {
   return first_wrong(
       [&] { return wrong_hardware(workload.key.hardware); },
       [&] { return known.kernel == nullptr ? wrong_kernel(workload.key) : wrong_problem(workload, known); });
 }
 
-std::string why_unsound(const WorkloadKey& key, const TrialRecord& trial, const KnownKernel& known) {
+std::string why_unsound(const TrialRecord& trial, const KnownKernel& known, SoundTexts& seen) {
   const std::optional<Outcome> outcome = outcome_from_name(trial.outcome);
   if (!outcome) return "its outcome '" + trial.outcome + "' is unknown";
   if (has_time(*outcome) && !is_stored_time(trial.time_us))
@@ -178,14 +178,25 @@ std::string why_unsound(const WorkloadKey& key, const TrialRecord& trial, const 
   return first_wrong(
       [&] { return exact ? wrong_interval(trial.interval_low_us, trial.interval_high_us) : ""; },
       [&] { return trial.samples < 0 ? format("it has %d samples", trial.samples) : ""; },
-      [&] { return wrong_config(trial.config, known); }, [&] { return wrong_json("facts", trial.facts); },
-      [&] { return wrong_json("provenance", trial.provenance); });
+      [&] {
+        return unless_seen(trial.config, seen.configs, [&] {
+          std::optional<Config> read;
+          return wrong_config(trial.config, known, read);
+        });
+      },
+      [&] { return wrong_json("facts", trial.facts); },
+      [&] {
+        return unless_seen(trial.provenance, seen.provenances,
+                           [&] { return wrong_json("provenance", trial.provenance); });
+      });
 }
 
 std::string why_unsound(const Workload& workload, const WinnerRecord& winner, WinnerParts parts,
-                        const KnownKernel& known) {
+                        const KnownWorkload& known) {
   const WorkloadKey& key = workload.key;
-  const bool is_ours = is_of_this_version(winner);
+  // As nlohmann::json writes it.
+  const std::string ours = "\"moetune\":\"" + std::string(version()) + "\"";
+  const bool is_ours = winner.provenance.find(ours) != std::string::npos;
   return first_wrong(
       [&] { return why_unsound(workload, known); },
       [&] { return wrong_figures(winner.time_us, winner.default_time_us); },
@@ -194,11 +205,11 @@ std::string why_unsound(const Workload& workload, const WinnerRecord& winner, Wi
       [&] { return wrong_roofline(winner.roofline, key.timing); },
       [&] { return too_fast(key, winner.time_us, known); }, [&] { return wrong_date(winner.stored_at); },
       [&] { return wrong_timings(winner.timings); },
-      [&] { return wrong_launch(key, winner, parts, is_ours, known); },
+      [&] { return wrong_launch(key.hardware, winner, parts, is_ours, known); },
       [&] {
         return winner.default_launch.config.empty()
                    ? ""
-                   : wrong_launch(key, winner.default_launch, parts, is_ours, known);
+                   : wrong_launch(key.hardware, winner.default_launch, parts, is_ours, known);
       },
       [&] { return wrong_json("provenance", winner.provenance); });
 }

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "cache/cache.h"
@@ -18,16 +19,21 @@
 namespace moetune {
 
 // A known kernel, a problem that it has, of the family that it is stored for, hardware that can be.
-std::string why_unsound(const Workload& workload, const KnownKernel& known);
+std::string why_unsound(const Workload& workload, const KnownWorkload& known);
 
-// An outcome that there is, times that can be, a configuration of the space.
-std::string why_unsound(const WorkloadKey& key, const TrialRecord& trial, const KnownKernel& known);
+// Texts of a kernel's trials that have been found sound, and need not be read again: trials share them.
+struct SoundTexts {
+  std::unordered_set<std::string> configs, provenances;
+};
+
+// An outcome that there is, times that can be, a configuration of the space. `seen` belongs to `known`.
+std::string why_unsound(const TrialRecord& trial, const KnownKernel& known, SoundTexts& seen);
 
 // All that the workload must be; times that can be, within their interval and no faster than its GPU; configurations of
 // the space; launch plans that GPU can hold, which for today's sources and version the kernel makes of them. Without
 // cubins nothing is said of these.
 std::string why_unsound(const Workload& workload, const WinnerRecord& winner, WinnerParts parts,
-                        const KnownKernel& known);
+                        const KnownWorkload& known);
 
 // The same of what a server reads of a winner: neither plan nor cubin. `problem` is that of its key.
 std::string why_unsound(const FamilyWinner& winner, const Kernel& kernel, const Problem& problem);

@@ -13,14 +13,26 @@ DeviceLimits stored_limits(const HardwareKey& hardware) {
   return limits;
 }
 
-std::string stored_family(const WorkloadKey& key) {
-  const Kernel* const kernel = known_kernel(key.kernel);
-  if (kernel == nullptr) return "";
+KnownWorkload known_workload(const WorkloadKey& key, const KnownKernel& known) {
+  KnownWorkload workload{known};
   try {
-    return kernel->specialization(stored_problem(*kernel, key)).text();
-  } catch (const BadInput&) {
-    return "";
+    if (known.kernel != nullptr) {
+      Problem problem = stored_problem(*known.kernel, key);
+      workload.family = known.kernel->specialization(problem).text();
+      workload.problem = std::move(problem);
+    }
+  } catch (const BadInput& error) {
+    workload.wrong_problem = error.what();
   }
+  try {
+    workload.limits = stored_limits(key.hardware);
+  } catch (const BadInput&) {  // another version's architecture
+  }
+  return workload;
+}
+
+std::string stored_family(const WorkloadKey& key) {
+  return known_workload(key, {.kernel = known_kernel(key.kernel)}).family;
 }
 
 Problem stored_problem(const Kernel& kernel, const std::string& text) {

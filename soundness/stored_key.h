@@ -1,6 +1,8 @@
-// The kernel and space that the key of a stored record stands for in this moetune. Pure functions; thread-safe.
+// The kernel, space and problem that the key of a stored record stands for in this moetune. Pure functions;
+// thread-safe.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "kernels/kernel.h"
@@ -17,6 +19,15 @@ struct KnownKernel {
   // them. Other sources may have had other names and values.
   bool is_current = false;
 };
+
+// A record's whole key as this moetune reads it, once for all that is asked of the record.
+struct KnownWorkload : KnownKernel {
+  std::optional<Problem> problem;      // nullopt: the kernel is not moetune's, or does not take it
+  std::string wrong_problem;           // why it does not; "" otherwise
+  std::string family;                  // the problem's specialization; "" without one
+  std::optional<DeviceLimits> limits;  // nullopt: of an architecture that moetune does not know
+};
+KnownWorkload known_workload(const WorkloadKey& key, const KnownKernel& known);
 
 // The specialization of the stored problem; "" for a kernel or a problem that moetune does not know.
 std::string stored_family(const WorkloadKey& key);

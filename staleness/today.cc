@@ -17,19 +17,26 @@ std::int64_t seconds_of_date(const std::string& date) {
   return time ? static_cast<std::int64_t>(time->time_since_epoch().count()) : 0;
 }
 
-MadeWith made_today(const WorkloadKey& key) {
-  const std::optional<std::string> space = find_resource("spaces/" + key.kernel + ".json");
-  return {key.source_digest, space ? digest(*space) : "", key.toolchain, key.hardware.driver};
+MadeWith TodaysMakings::of(const WorkloadKey& key) {
+  auto space = spaces_.find(key.kernel);
+  if (space == spaces_.end()) {
+    const std::optional<std::string> text = find_resource("spaces/" + key.kernel + ".json");
+    space = spaces_.emplace(key.kernel, text ? digest(*text) : "").first;
+  }
+  return {key.source_digest, space->second, key.toolchain, key.hardware.driver};
 }
 
-std::string judged_today(const WorkloadKey& key) {
-  const Kernel* const kernel = known_kernel(key.kernel);
-  if (kernel == nullptr || key.hardware.origin != "gpu") return "";
+std::string TodaysMakings::judged(const WorkloadKey& key, const KnownWorkload& known) const {
+  if (!known.problem || !known.limits || key.hardware.origin != "gpu") return "";
   try {
-    return Judgement(*kernel, stored_problem(*kernel, key), stored_limits(key.hardware)).of_problem();
+    return Judgement(*known.kernel, *known.problem, *known.limits, sources_).of_problem();
   } catch (const BadInput&) {
     return "";
   }
+}
+
+std::string TodaysMakings::judged(const WorkloadKey& key) const {
+  return judged(key, known_workload(key, {.kernel = known_kernel(key.kernel)}));
 }
 
 }  // namespace moetune

@@ -28,8 +28,16 @@ Judgement::Judgement(const Kernel* kernel, const Problem& problem, const DeviceI
   if (kernel != nullptr && !device.recorded) *this = Judgement(*kernel, problem, device.limits);
 }
 
-Judgement::Judgement(const Kernel& kernel, const Problem& problem, const DeviceLimits& limits)
-    : kernel_(&kernel), problem_(problem), limits_(limits) {
+const std::string& SourceDigests::of(const std::string& path) {
+  auto known = known_.find(path);
+  if (known == known_.end())
+    known = known_.emplace(path, find_resource(path) ? source_digest(path) : std::string()).first;
+  return known->second;
+}
+
+Judgement::Judgement(const Kernel& kernel, const Problem& problem, const DeviceLimits& limits,
+                     std::shared_ptr<SourceDigests> sources)
+    : kernel_(&kernel), problem_(problem), limits_(limits), sources_(std::move(sources)) {
   DigestBuilder builder;
   Plan harness;
   harness.unit.source = Harness::kSource;
@@ -59,13 +67,7 @@ bool Judgement::holds(const TrialRecord& record, const LegalSpace& space) const 
 }
 
 std::string Judgement::text_of(const Plan& plan) const {
-  const std::string& path = plan.unit.source;
-  auto source = sources_.find(path);
-  if (source == sources_.end()) {
-    // A source that is missing is the compiler's to report.
-    source = sources_.emplace(path, find_resource(path) ? source_digest(path) : std::string()).first;
-  }
-  return source->second + nlohmann::json(plan).dump();
+  return sources_->of(plan.unit.source) + plan_text(plan);
 }
 
 }  // namespace moetune

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <string>
 
 #include "cache/cache.h"
@@ -17,13 +18,24 @@
 
 namespace moetune {
 
+// Digests of source files with what they include, each read once. For one thread.
+class SourceDigests {
+ public:
+  const std::string& of(const std::string& path);  // "" for a missing file, which is the compiler's to report
+
+ private:
+  std::map<std::string, std::string> known_;
+};
+
 class Judgement {
  public:
   // Nothing is judged here, so that every digest is "": of a recording, which holds verdicts of its own, and without a
   // kernel.
   Judgement() = default;
   Judgement(const Kernel* kernel, const Problem& problem, const DeviceInfo& device);
-  Judgement(const Kernel& kernel, const Problem& problem, const DeviceLimits& limits);
+  // Shares the `sources` with other problems' judgements.
+  Judgement(const Kernel& kernel, const Problem& problem, const DeviceLimits& limits,
+            std::shared_ptr<SourceDigests> sources = std::make_shared<SourceDigests>());
 
   // The digest of the problem's part alone: inputs, checks and references.
   const std::string& of_problem() const { return of_problem_; }
@@ -39,7 +51,7 @@ class Judgement {
   const Kernel* kernel_ = nullptr;
   Problem problem_;
   DeviceLimits limits_;
-  mutable std::map<std::string, std::string> sources_;  // digests by path
+  std::shared_ptr<SourceDigests> sources_;
   std::string of_problem_;
 };
 

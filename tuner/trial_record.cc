@@ -81,7 +81,7 @@ bool flag(const std::string& object, const char* name, bool otherwise) {
 StoredLaunch stored_launch(const Candidate& candidate) {
   StoredLaunch launch;
   launch.config = candidate.config.text();
-  launch.plan = Json(candidate.plan).dump();
+  launch.plan = plan_text(candidate.plan);
   launch.interface = interface_digest(candidate.plan.unit, candidate.plan);
   if (candidate.build != nullptr) launch.cubin = candidate.build->cubin;
   return launch;

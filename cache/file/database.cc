@@ -171,7 +171,9 @@ std::vector<std::uint8_t> Query::bytes(int column) const {
 std::string Query::broken_text() const {
   for (int i = 0; i < statement_.getColumnCount(); ++i) {
     const SQLite::Column column = statement_.getColumn(i);
-    if (column.isText() && !is_utf8(column.getString())) return column.getName();
+    if (!column.isText()) continue;
+    const auto* const text = static_cast<const char*>(column.getBlob());
+    if (!is_utf8({text, static_cast<std::size_t>(column.getBytes())})) return column.getName();
   }
   return {};
 }

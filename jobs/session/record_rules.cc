@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <memory>
+#include <utility>
 
 #include "base/error.h"
 #include "base/format.h"
@@ -25,11 +27,11 @@ std::string outdated(const Cache& cache, const Workload& workload, const Space& 
     return std::string("is of a problem that is none today: ") + error.what();
   }
   const LegalSpace domains(space.parameters(), {});
-  const auto is_strange = [&](const auto& record) { return !domains.point_of(record.config); };
-  const std::vector<TrialRecord> trials = cache.trials.of(workload.id);
-  const auto strange = std::count_if(trials.begin(), trials.end(), is_strange);
-  const std::optional<WinnerRecord> winner = cache.winners.find(workload.id);
-  const bool strange_winner = winner && is_strange(*winner);
+  const auto is_strange = [&](const std::string& config) { return !domains.point_of(config); };
+  const std::vector<std::string> trials = cache.trials.configs(workload.id);
+  const auto strange = std::ranges::count_if(trials, is_strange);
+  const std::optional<WinnerRecord> winner = cache.winners.read(workload.id, WinnerParts::without_cubins);
+  const bool strange_winner = winner && is_strange(winner->config);
   if (strange == 0 && !strange_winner) return "";
   return format("has %lld of %zu trials%s with parameters or values that are none today",
                 static_cast<long long>(strange), trials.size(), strange_winner ? ", and a winner," : "");
@@ -62,13 +64,17 @@ std::string why_unsound(const FamilyRange& range, const KnownKernel& known) {
 
 RecordRules record_rules() {
   const auto spaces = std::make_shared<StoredSpaces>();
-  const auto known = [spaces](const RangeKey& key) {
-    return spaces->known({.kernel = key.kernel, .source_digest = key.source_digest});
+  const auto known = [spaces](const auto& key) {
+    return spaces->known_kernel(key.kernel, key.source_digest);
   };
+  const auto seen = std::make_shared<std::map<std::pair<const Kernel*, bool>, SoundTexts>>();
   return {
       .workload = [spaces](const Workload& one) { return why_unsound(one, spaces->known(one.key)); },
-      .trial = [spaces](const WorkloadKey& key,
-                        const TrialRecord& one) { return why_unsound(key, one, spaces->known(key)); },
+      .trial =
+          [known, seen](const WorkloadKey& key, const TrialRecord& one) {
+            const KnownKernel of = known(key);
+            return why_unsound(one, of, (*seen)[{of.kernel, of.is_current}]);
+          },
       .winner = [spaces](const Workload& of, const WinnerRecord& one,
                          WinnerParts parts) { return why_unsound(of, one, parts, spaces->known(of.key)); },
       .range = [known](const FamilyRange& one) { return why_unsound(one, known(one.key)); },
@@ -88,9 +94,10 @@ std::vector<CacheProblem> outdated_workloads(const Cache& cache) {
                             key.problem.c_str()),
                      "was tuned with other sources, and " + what});
   }
-  for (const FamilyRange& range : cache.ranges.all()) {
-    const SoundRange sound = read_sound_range(
-        range, spaces.known({.kernel = range.key.kernel, .source_digest = range.key.source_digest}));
+  for (const FamilyRange& range : cache.ranges.read()) {
+    if (spaces.known_kernel(range.key.kernel, range.key.source_digest).is_current) continue;
+    const SoundRange sound =
+        read_sound_range(range, spaces.known_kernel(range.key.kernel, range.key.source_digest));
     if (!sound.outdated.empty())
       found.push_back(
           {place_of(range), "was tuned with other sources, and serves nowhere: " + sound.outdated});

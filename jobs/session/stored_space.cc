@@ -8,23 +8,25 @@
 namespace moetune {
 
 StoredSpaces::Known* StoredSpaces::find(const std::string& kernel) {
-  if (known_kernel(kernel) == nullptr) return nullptr;
   auto found = known_.find(kernel);
-  if (found == known_.end())
-    found = known_.emplace(kernel, Known{load_space(kernel), kernel_source_digest(kernel)}).first;
-  return &found->second;
+  if (found != known_.end()) return &found->second;
+  const Kernel* const known = moetune::known_kernel(kernel);
+  if (known == nullptr) return nullptr;
+  return &known_.emplace(kernel, Known{known, load_space(kernel), kernel_source_digest(kernel)})
+              .first->second;
 }
 
-const Space* StoredSpaces::space(const WorkloadKey& key) {
-  const Known* known = find(key.kernel);
-  return known == nullptr ? nullptr : &known->space;
+KnownKernel StoredSpaces::known_kernel(const std::string& kernel, std::string_view source_digest) {
+  const Known* const known = find(kernel);
+  if (known == nullptr) return {};
+  if (source_digest.starts_with(kRecordingMark)) source_digest.remove_prefix(kRecordingMark.size());
+  return {known->kernel, &known->space, known->source_digest == source_digest};
 }
+
+const Space* StoredSpaces::space(const WorkloadKey& key) { return known_kernel(key.kernel, "").space; }
 
 bool StoredSpaces::is_current(const WorkloadKey& key) {
-  std::string_view digest = key.source_digest;
-  if (is_recording(key)) digest.remove_prefix(kRecordingMark.size());
-  const Known* known = find(key.kernel);
-  return known != nullptr && known->source_digest == digest;
+  return known_kernel(key.kernel, key.source_digest).is_current;
 }
 
 const Ceilings& StoredSpaces::ceilings(const Cache& cache, const WorkloadKey& key) {
@@ -33,19 +35,8 @@ const Ceilings& StoredSpaces::ceilings(const Cache& cache, const WorkloadKey& ke
   return found->second;
 }
 
-std::optional<Config> StoredSpaces::default_config(const WorkloadKey& key) {
-  const Space* known = space(key);
-  if (known == nullptr) return std::nullopt;
-  try {
-    const Problem problem = stored_problem(find_kernel(key.kernel), key);
-    return known->default_config(expression_environment(problem, stored_limits(key.hardware)));
-  } catch (const BadInput&) {
-    return std::nullopt;
-  }
-}
-
-KnownKernel StoredSpaces::known(const WorkloadKey& key) {
-  return {known_kernel(key.kernel), space(key), is_current(key)};
+KnownWorkload StoredSpaces::known(const WorkloadKey& key) {
+  return known_workload(key, known_kernel(key.kernel, key.source_digest));
 }
 
 }  // namespace moetune

@@ -3,8 +3,8 @@
 #pragma once
 
 #include <map>
-#include <optional>
 #include <string>
+#include <string_view>
 
 #include "kernels/kernel.h"
 #include "keys/key.h"
@@ -25,17 +25,15 @@ class StoredSpaces {
   bool is_current(const WorkloadKey& key);
 
   // All of that, for soundness/. Valid as long as this object.
-  KnownKernel known(const WorkloadKey& key);
+  KnownKernel known_kernel(const std::string& kernel, std::string_view source_digest);
+  KnownWorkload known(const WorkloadKey& key);
 
   // The ceilings that the cache has of the workload's device, read once: for one cache.
   const Ceilings& ceilings(const Cache& cache, const WorkloadKey& key);
 
-  // The default in a search of the workload; nullopt if it is not known: another program's kernel, or a problem or an
-  // architecture that moetune does not know.
-  std::optional<Config> default_config(const WorkloadKey& key);
-
  private:
   struct Known {
+    const Kernel* kernel;
     Space space;
     std::string source_digest;
   };

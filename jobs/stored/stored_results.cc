@@ -6,7 +6,6 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/stored_time.h"
-#include "kernels/registry.h"
 #include "soundness/soundness.h"
 #include "tuner/ceilings.h"
 #include "tuner/finals.h"
@@ -16,24 +15,23 @@ namespace moetune {
 namespace {
 
 // Zero if this version does not know the kernel or the problem.
-Cost cost_of(const WorkloadKey& key) {
-  const Kernel* const kernel = known_kernel(key.kernel);
-  if (kernel == nullptr) return {};
+Cost cost_of(const KnownWorkload& known) {
+  if (!known.problem) return {};
   try {
-    return kernel->cost(stored_problem(*kernel, key));
+    return known.kernel->cost(*known.problem);
   } catch (const BadInput&) {
     return {};
   }
 }
 
-// The launches of the stored winner's plan. Without one launches may overlap, which gives the lower floor.
+// The launches of the stored winner's plan, by the first launch's field in its text. Without one launches may overlap,
+// which gives the lower floor.
 Launches launches_of(const std::optional<WinnerRecord>& winner) {
-  if (!winner) return Launches::overlapping;
-  try {
-    return launches_of(parse_json(winner->plan, "a stored plan").get<Plan>());
-  } catch (const std::exception&) {  // of another version
-    return Launches::overlapping;
-  }
+  constexpr std::string_view kField = R"("programmatic_dependent":)";
+  const std::string_view plan = winner ? winner->plan : std::string_view();
+  const std::size_t at = plan.find(kField);
+  const bool waits = at != std::string_view::npos && plan.substr(at + kField.size()).starts_with("false");
+  return waits ? Launches::separate : Launches::overlapping;
 }
 
 // The positions of a stored configuration; nullopt where it is none of the space that the kernel has now.
@@ -99,13 +97,21 @@ std::vector<TrialRecord> trusted(std::vector<TrialRecord> records) {
   return records;
 }
 
+// The default in a search of the workload; nullopt if it is not known.
+std::optional<Config> default_config(const KnownWorkload& known) {
+  if (!known.problem || !known.limits) return std::nullopt;
+  try {
+    return known.space->default_config(expression_environment(*known.problem, *known.limits));
+  } catch (const BadInput&) {
+    return std::nullopt;
+  }
+}
+
 // As a search's finals choose (tuner/finals.h), with the trials' times for the duel's. Of an
 // unknown space neither the default nor the order is known: there the fastest, as rank_recorded() has it.
-void choose_best(StoredResult& result, const std::vector<TrialRecord>& records, StoredSpaces& spaces) {
-  const WorkloadKey& key = result.workload.key;
-  const Space* const space = spaces.space(key);
+void choose_best(StoredResult& result, const std::vector<TrialRecord>& records) {
   std::optional<std::vector<Trial>> trials;
-  if (space != nullptr) trials = timed_trials(records, *space);
+  if (result.known.space != nullptr) trials = timed_trials(records, *result.known.space);
   if (!trials) {
     const auto rank = [](const TrialRecord& record) { return std::pair(record.time_us, record.config); };
     const TrialRecord* best = nullptr;
@@ -117,7 +123,7 @@ void choose_best(StoredResult& result, const std::vector<TrialRecord>& records, 
     return;
   }
   std::optional<ConfigId> default_id;
-  if (const std::optional<Config> config = spaces.default_config(key)) {
+  if (const std::optional<Config> config = default_config(result.known)) {
     for (const Trial& trial : *trials) {
       if (trial.config.text() == config->text()) default_id = trial.id;
     }
@@ -130,12 +136,10 @@ void choose_best(StoredResult& result, const std::vector<TrialRecord>& records, 
   take(result, best.config.text(), best.result.measurement.median_us, best.result.contended);
 }
 
-// A cache with rules judges by itself.
-std::optional<WinnerRecord> true_winner(const Cache& cache, const Workload& workload, StoredSpaces& spaces,
-                                        WinnerParts parts) {
-  std::optional<WinnerRecord> winner = cache.winners.find(workload.id, parts);
-  if (!winner || cache.has_rules()) return winner;
-  const std::string wrong = why_unsound(workload, *winner, parts, spaces.known(workload.key));
+std::optional<WinnerRecord> true_winner(const Cache& cache, const Workload& workload, WinnerParts parts,
+                                        const KnownWorkload& known) {
+  std::optional<WinnerRecord> winner = cache.winners.read(workload.id, parts);
+  const std::string wrong = winner ? why_unsound(workload, *winner, parts, known) : "";
   if (wrong.empty()) return winner;
   throw DamagedWinner("the winner of workload " + std::to_string(workload.id) + " in " +
                       cache.path().string() + " cannot be true (" + wrong + "); search again to replace it");
@@ -145,9 +149,9 @@ std::optional<WinnerRecord> true_winner(const Cache& cache, const Workload& work
 
 StoredResult read_result(const Cache& cache, const Workload& workload, StoredSpaces& spaces,
                          WinnerParts parts) {
-  StoredResult result{.workload = workload};
+  StoredResult result{.workload = workload, .known = spaces.known(workload.key)};
   try {
-    result.winner = true_winner(cache, workload, spaces, parts);
+    result.winner = true_winner(cache, workload, parts, result.known);
   } catch (const DamagedWinner& error) {
     result.damage = error.what();
   }
@@ -159,9 +163,9 @@ StoredResult read_result(const Cache& cache, const Workload& workload, StoredSpa
     result.default_us = result.winner->default_time_us;
     result.roofline = result.winner->roofline;
   } else {
-    choose_best(result, trusted(cache.trials.of(workload.id)), spaces);
+    choose_best(result, trusted(cache.trials.of(workload.id)));
   }
-  result.cost = cost_of(workload.key);
+  result.cost = cost_of(result.known);
   const std::optional<Floor> floor =
       floor_of(result.cost, spaces.ceilings(cache, workload.key), launches_of(result.winner));
   result.work = work_of(result.cost, floor);

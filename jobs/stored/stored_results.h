@@ -16,6 +16,7 @@ namespace moetune {
 
 struct StoredResult {
   Workload workload;
+  KnownWorkload known;  // of the StoredSpaces that it was read with
   std::optional<WinnerRecord> winner;
   std::string damage;       // what is wrong with the stored winner; "" where nothing is
   std::string best_config;  // the winner's, else the best trial's; "" where none is ok

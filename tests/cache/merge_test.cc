@@ -356,8 +356,8 @@ TEST_CASE(
     CHECK(says(broken([&] { forged.winners.find(1); }), "cannot be true (it is untrue)"));
     CHECK(forged.ranges.all().empty());
     CHECK(forged.ranges.of_family("decode_attention", "f").empty());
-    REQUIRE(forged.ranges.damaged().size() == 1);
-    CHECK(forged.ranges.damaged()[0].what == "it is forged");
+    REQUIRE(forged.ranges.judged().damaged.size() == 1);
+    CHECK(forged.ranges.judged().damaged[0].what == "it is forged");
     CHECK_THROWS_AS(moetune::make_pack(forged, {}), moetune::NoWinners);
     CHECK(check_cache(forged, rules).size() == 2);
   }

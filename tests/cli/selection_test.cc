@@ -106,7 +106,7 @@ TEST_CASE("an export selects as a list does, and says what there is if that is n
   CHECK(some["ranges"] == all["ranges"]);
   const Ended absent = exported({"--hardware", "B200"});
   CHECK(absent.code == 2);
-  CHECK(contains(absent.err, "has 'B200' in its name; it has winners of NVIDIA H100"));
+  CHECK(contains(absent.err, "has 'B200' in its name; it has results of NVIDIA H100"));
   CHECK(contains(exported({"--kernel", "decode_atention"}).err, "did you mean 'decode_attention'?"));
 }
 

@@ -113,7 +113,7 @@ TEST_CASE("what is stale is said with its reason") {
 
 TEST_CASE("a winner that was judged otherwise than today is stale, as it is for a night") {
   ReportedCache made;
-  for (const std::string& judged : {judged_today(decode_key()), std::string("otherwise")}) {
+  for (const std::string& judged : {TodaysMakings().judged(decode_key()), std::string("otherwise")}) {
     REQUIRE_FALSE(judged.empty());
     WinnerRecord winner = made.winner_record(decode_config("4"), 80, "2026-11-22T10:00:00Z");
     winner.provenance = nlohmann::json{{"strategy", "auto"}, {"judged", judged}}.dump();
@@ -157,7 +157,7 @@ TEST_CASE(
   CHECK(workload_notes(before.workloads[1]) == std::vector<std::string>{"no cubin"});
 
   Ledger ledger(made.path() + "-retune-GPU-1234.json");
-  LedgerEntry night{.made_with = made_today(decode_key()), .verdict = "kept"};
+  LedgerEntry night{.made_with = TodaysMakings().of(decode_key()), .verdict = "kept"};
   night.made_with.driver = "590.2";  // the night's own
   night.at = seconds_of_date("2026-11-23T03:00:00Z");
   ledger.put(decode_key(), night);

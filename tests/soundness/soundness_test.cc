@@ -36,8 +36,9 @@ std::string refused(const FamilyRange& range, bool is_current = true) {
 TEST_CASE("an honest winner and an honest table are sound, of today's sources and of others") {
   const Workload of = decode_workload(8, 256, "s");
   for (const bool is_current : {true, false}) {
-    CHECK(why_unsound(of, known(is_current)) == "");
-    CHECK(why_unsound(of, decode_winner(of), WinnerParts::all, known(is_current)) == "");
+    CHECK(why_unsound(of, known_workload(of.key, known(is_current))) == "");
+    CHECK(why_unsound(of, decode_winner(of), WinnerParts::all, known_workload(of.key, known(is_current))) ==
+          "");
     const SoundRange sound = read_sound_range(
         stored(decode_range_key("s"), decode_record(decode_table().text())), known(is_current));
     CHECK(sound.outdated == "");
@@ -50,7 +51,7 @@ TEST_CASE("an honest winner and an honest table are sound, of today's sources an
   WinnerRecord without = decode_winner(of);
   without.cubin.clear();
   without.default_launch.cubin.clear();
-  CHECK(why_unsound(of, without, WinnerParts::without_cubins, known()) == "");
+  CHECK(why_unsound(of, without, WinnerParts::without_cubins, known_workload(of.key, known())) == "");
 }
 
 TEST_CASE("what no honest search stores is named, though its digests are right") {
@@ -59,7 +60,7 @@ TEST_CASE("what no honest search stores is named, though its digests are right")
     Workload of = decode_workload(8, 256, "s");
     WinnerRecord winner = decode_winner(of);
     forged.forge(of, winner);
-    const std::string wrong = why_unsound(of, winner, WinnerParts::all, known());
+    const std::string wrong = why_unsound(of, winner, WinnerParts::all, known_workload(of.key, known()));
     CHECK_MESSAGE(wrong.find(forged.what) != std::string::npos, wrong);
   }
   for (const ForgedTable& forged : forged_tables()) {
