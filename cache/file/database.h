@@ -8,11 +8,10 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
-#include <map>
 #include <memory>
 #include <span>
 #include <string>
-#include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "base/error.h"
@@ -132,7 +131,8 @@ class Database {
   std::string missing_locks_;
   std::unique_ptr<std::string> content_;  // that the connection reads, if it reads no file
   std::unique_ptr<SQLite::Database> connection_;
-  mutable std::map<std::string_view, std::unique_ptr<SQLite::Statement>> statements_;
+  mutable std::unordered_map<const char*, std::unique_ptr<SQLite::Statement>>
+      statements_;  // by their literals
 };
 
 // Reads inside see the database as it was at the beginning, whoever writes meanwhile. Within another transaction it is
