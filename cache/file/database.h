@@ -8,10 +8,11 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
-#include <unordered_map>
+#include <string_view>
 #include <vector>
 
 #include "base/error.h"
@@ -131,8 +132,7 @@ class Database {
   std::string missing_locks_;
   std::unique_ptr<std::string> content_;  // that the connection reads, if it reads no file
   std::unique_ptr<SQLite::Database> connection_;
-  mutable std::unordered_map<const char*, std::unique_ptr<SQLite::Statement>>
-      statements_;  // by their literals
+  mutable std::map<std::string_view, std::unique_ptr<SQLite::Statement>> statements_;
 };
 
 // Reads inside see the database as it was at the beginning, whoever writes meanwhile. Within another transaction it is
