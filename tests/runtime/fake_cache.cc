@@ -31,7 +31,7 @@ std::string usual_config(const Kernel& kernel, const Problem& problem) {
            "schedule=grid,cluster=1,section=0,splits=1";
   if (kernel.name() == "moe_experts")
     return "body=mma,rows=16,warps=4,depth=64,up_columns=64,up_stages=2,down_columns=64,down_stages=2,residents=1,"
-           "weights=stream,schedule=persistent";
+           "launches=3,weights=stream,schedule=persistent";
   const auto config =
       shared_space(kernel.name()).default_config(expression_environment(problem, fake_device().limits));
   if (!config.has_value()) throw BadInput(kernel.name() + ": the space has no default for " + problem.text());
