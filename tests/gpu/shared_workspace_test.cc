@@ -80,7 +80,10 @@ const std::vector<Operator>& operators() {
        [](const Config& config) { return config.is("schedule", "barrier") && config.number("warps") == 8; }},
       {"moe_dispatch", "moe_dispatch", kRows, false, [](const Config&) { return true; }},
       {"moe_combine", "moe_combine", kRows, false, [](const Config&) { return true; }},
-      {"moe_experts", "moe_experts", kExperts, false, [](const Config&) { return true; }},
+      {"experts whose products are launches of their own", "moe_experts", kExperts, false,
+       [](const Config& config) { return config.number("launches") == 3; }},
+      {"experts whose products are one launch", "moe_experts", kExperts, true,
+       [](const Config& config) { return config.number("launches") == 2; }},
   };
   return all;
 }
