@@ -180,7 +180,7 @@ MergeResult merge_caches(const std::filesystem::path& into, const std::vector<st
   Cache cache = Cache::open(into, Cache::Mode::create, options);
   cache.use_rules(rules);
   const Database& database = cache.file().database;
-  database.execute("PRAGMA cache_size = -262144");  // pages that would go to the log and back stay in memory, KiB
+  database.execute("PRAGMA cache_size = -262144");  // KiB: changed pages do not go to the log and back
   WriteTransaction transaction(database);
   MergeResult result{.files = static_cast<std::int64_t>(sources.size())};
   std::map<std::int64_t, std::vector<Held>> candidates;
