@@ -1,10 +1,5 @@
 #include "kernels/moe/moe_experts_problem.h"
 
-#include <algorithm>
-#include <cmath>
-#include <limits>
-#include <vector>
-
 #include "base/error.h"
 
 namespace moetune {
@@ -23,12 +18,6 @@ void check_matrix(const char* name, std::int64_t row, std::int64_t expert, std::
   if (expert < (rows - 1) * row + columns || expert > kMostExpertStride || expert % kUnit != 0)
     refuse_experts(std::string(name) + "_expert=" + std::to_string(expert) +
                    " must be a multiple of 8 that holds an expert's " + std::to_string(rows) + " rows");
-}
-
-double dot(const double* a, const double* b, std::int64_t count) {
-  double sum = 0;
-  for (std::int64_t i = 0; i < count; ++i) sum += a[i] * b[i];
-  return sum;
 }
 
 }  // namespace
@@ -68,50 +57,6 @@ void check_moe_experts_call(const MoeExpertsShape& shape, const Call& call) {
   check_moe_places("moe_experts", of[kMoePlaces]);
   check_matrix("up", of[kExpertsUpRow], of[kExpertsUpExpert], 2 * shape.intermediate, shape.hidden);
   check_matrix("down", of[kExpertsDownRow], of[kExpertsDownExpert], shape.hidden, shape.intermediate);
-}
-
-HostTensors experts_on_cpu(const MoeExpertsShape& shape, const Call& call, const HostTensors& inputs) {
-  const std::vector<double>&x = inputs.at("x"), &sorted = inputs.at("sorted"),
-        &offsets = inputs.at("offsets"), &inverse = inputs.at("inverse"), &weights = inputs.at("weights"),
-        &up = inputs.at("w_gate_up"), &down = inputs.at("w_down");
-  const auto& of = call.integers;
-  std::vector<double> between(static_cast<std::size_t>(of[kMoePlaces] * shape.intermediate));
-  std::vector<std::int64_t> expert_of(static_cast<std::size_t>(of[kMoePlaces]));
-  for (std::int64_t expert = 0; expert < shape.experts(); ++expert) {
-    const auto e = static_cast<std::size_t>(expert);
-    const std::int64_t end = std::min(static_cast<std::int64_t>(offsets[e + 1]), of[kMoePlaces]);
-    for (auto place = static_cast<std::int64_t>(offsets[e]); place < end; ++place) {
-      const auto slot = static_cast<std::int64_t>(sorted[static_cast<std::size_t>(place)]);
-      if (slot < 0 || slot >= shape.slots()) continue;
-      expert_of[static_cast<std::size_t>(place)] = expert;
-      const double* const row = x.data() + slot / shape.top_k * of[kMoeRow];
-      for (std::int64_t i = 0; i < shape.intermediate; ++i) {
-        const double* const gates = up.data() + expert * of[kExpertsUpExpert] + i * of[kExpertsUpRow];
-        const double gate = dot(row, gates, shape.hidden);
-        const double value = dot(row, gates + shape.intermediate * of[kExpertsUpRow], shape.hidden);
-        between[static_cast<std::size_t>(place * shape.intermediate + i)] =
-            gate / (1 + std::exp(-gate)) * value;
-      }
-    }
-  }
-  std::vector<double> out(static_cast<std::size_t>((shape.tokens - 1) * of[kExpertsOutRow] + shape.hidden),
-                          std::numeric_limits<double>::quiet_NaN());
-  for (std::int64_t token = 0; token < shape.tokens; ++token) {
-    for (std::int64_t column = 0; column < shape.hidden; ++column) {
-      double sum = 0;
-      for (std::int64_t slot = token * shape.top_k; slot < (token + 1) * shape.top_k; ++slot) {
-        const auto place = static_cast<std::int64_t>(inverse[static_cast<std::size_t>(slot)]);
-        if (place < 0) continue;
-        const double* const row = down.data() +
-                                  expert_of[static_cast<std::size_t>(place)] * of[kExpertsDownExpert] +
-                                  column * of[kExpertsDownRow];
-        sum += weights[static_cast<std::size_t>(slot)] *
-               dot(between.data() + place * shape.intermediate, row, shape.intermediate);
-      }
-      out[static_cast<std::size_t>(token * of[kExpertsOutRow] + column)] = sum;
-    }
-  }
-  return {{"out", std::move(out)}};
 }
 
 }  // namespace moetune

@@ -30,7 +30,4 @@ const ProblemSchema& moe_experts_schema();
 void check_moe_experts(const Problem& problem);                               // throws BadInput
 void check_moe_experts_call(const MoeExpertsShape& shape, const Call& call);  // throws BadInput
 
-// The output in float64 on the CPU. Elements between its rows are NaN. Thread-safe.
-HostTensors experts_on_cpu(const MoeExpertsShape& shape, const Call& call, const HostTensors& inputs);
-
 }  // namespace moetune

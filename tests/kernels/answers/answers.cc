@@ -5,6 +5,7 @@
 #include <map>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "kernels/moe/moe_dispatch_problem.h"
 #include "kernels/moe/moe_experts_problem.h"
@@ -117,20 +118,69 @@ HostTensors combine_on_cpu(const Problem& problem, const Call& call, const HostT
   return {{"out", std::move(out)}};
 }
 
+double dot(const double* a, const double* b, std::int64_t count) {
+  double sum = 0;
+  for (std::int64_t i = 0; i < count; ++i) sum += a[i] * b[i];
+  return sum;
+}
+
+HostTensors experts_on_cpu(const Problem& problem, const Call& call, const HostTensors& inputs) {
+  const MoeExpertsShape shape(problem);
+  const std::vector<double>&x = inputs.at("x"), &sorted = inputs.at("sorted"),
+        &offsets = inputs.at("offsets"), &inverse = inputs.at("inverse"), &weights = inputs.at("weights"),
+        &up = inputs.at("w_gate_up"), &down = inputs.at("w_down");
+  const auto& of = call.integers;
+  std::vector<double> between(static_cast<std::size_t>(of[kMoePlaces] * shape.intermediate));
+  std::vector<std::int64_t> expert_of(static_cast<std::size_t>(of[kMoePlaces]));
+  for (std::int64_t expert = 0; expert < shape.experts(); ++expert) {
+    const auto e = static_cast<std::size_t>(expert);
+    const std::int64_t end = std::min(static_cast<std::int64_t>(offsets[e + 1]), of[kMoePlaces]);
+    for (auto place = static_cast<std::int64_t>(offsets[e]); place < end; ++place) {
+      const auto slot = static_cast<std::int64_t>(sorted[static_cast<std::size_t>(place)]);
+      if (slot < 0 || slot >= shape.slots()) continue;
+      expert_of[static_cast<std::size_t>(place)] = expert;
+      const double* const row = x.data() + slot / shape.top_k * of[kMoeRow];
+      for (std::int64_t i = 0; i < shape.intermediate; ++i) {
+        const double* const gates = up.data() + expert * of[kExpertsUpExpert] + i * of[kExpertsUpRow];
+        const double gate = dot(row, gates, shape.hidden);
+        const double value = dot(row, gates + shape.intermediate * of[kExpertsUpRow], shape.hidden);
+        between[static_cast<std::size_t>(place * shape.intermediate + i)] =
+            gate / (1 + std::exp(-gate)) * value;
+      }
+    }
+  }
+  std::vector<double> out(static_cast<std::size_t>((shape.tokens - 1) * of[kExpertsOutRow] + shape.hidden),
+                          kUnwritten);
+  for (std::int64_t token = 0; token < shape.tokens; ++token) {
+    for (std::int64_t column = 0; column < shape.hidden; ++column) {
+      double sum = 0;
+      for (std::int64_t slot = token * shape.top_k; slot < (token + 1) * shape.top_k; ++slot) {
+        const auto place = static_cast<std::int64_t>(inverse[static_cast<std::size_t>(slot)]);
+        if (place < 0) continue;
+        const double* const row = down.data() +
+                                  expert_of[static_cast<std::size_t>(place)] * of[kExpertsDownExpert] +
+                                  column * of[kExpertsDownRow];
+        sum += weights[static_cast<std::size_t>(slot)] *
+               dot(between.data() + place * shape.intermediate, row, shape.intermediate);
+      }
+      out[static_cast<std::size_t>(token * of[kExpertsOutRow] + column)] = sum;
+    }
+  }
+  return {{"out", std::move(out)}};
+}
+
 }  // namespace
 
 HostTensors answer_on_cpu(const Problem& problem, const Call& call, const HostTensors& inputs) {
   using Answer = HostTensors (*)(const Problem&, const Call&, const HostTensors&);
-  static const std::map<std::string, Answer> answers = {
-      {"decode_attention", decode_attention_on_cpu},
-      {"decode_kernel", decode_kernel_on_cpu},
-      {"moe_combine", combine_on_cpu},
-      {"moe_dispatch", dispatch_on_cpu},
-      {"moe_experts", [](const Problem& of, const Call& by,
-                         const HostTensors& from) { return experts_on_cpu(MoeExpertsShape(of), by, from); }},
-      {"prefill_attention", prefill_attention_on_cpu},
-      {"router", route_on_cpu},
-      {"tensor_ceiling", tensor_ceiling_on_cpu}};
+  static const std::map<std::string, Answer> answers = {{"decode_attention", decode_attention_on_cpu},
+                                                        {"decode_kernel", decode_kernel_on_cpu},
+                                                        {"moe_combine", combine_on_cpu},
+                                                        {"moe_dispatch", dispatch_on_cpu},
+                                                        {"moe_experts", experts_on_cpu},
+                                                        {"prefill_attention", prefill_attention_on_cpu},
+                                                        {"router", route_on_cpu},
+                                                        {"tensor_ceiling", tensor_ceiling_on_cpu}};
   return answers.at(problem.kernel)(problem, call, inputs);
 }
 
