@@ -233,9 +233,13 @@ MOETUNE_API moetune_status moetune_explain(moetune_family* family, const moetune
 MOETUNE_API moetune_status moetune_choice_workspace(moetune_family* family, const moetune_choice* choice,
                                                     size_t* bytes);
 
+/* Extents of a family for which workspace can be promised. Every refresh looks at the whole table for each. */
+#define MOETUNE_MAX_PROMISES 64
+
 /* Bytes that suffice for every choice within `extents`, now and after every later moetune_refresh: what would
- * need more is then not picked, until moetune_offer_workspace. MOETUNE_INVALID_ARGUMENT for extents that no problem
- * has, MOETUNE_UNSUPPORTED if a choice within them needs more than MOETUNE_WORKSPACE_COUNTERS of counters. */
+ * need more is then not picked, until moetune_offer_workspace. Ask once, for the largest extents that are served.
+ * MOETUNE_INVALID_ARGUMENT for extents that no problem has, MOETUNE_UNSUPPORTED if a choice within them needs more than
+ * MOETUNE_WORKSPACE_COUNTERS of counters, or if MOETUNE_MAX_PROMISES other extents have been promised. */
 MOETUNE_API moetune_status moetune_family_workspace(moetune_family* family, const int64_t* extents,
                                                     size_t count, size_t* bytes);
 

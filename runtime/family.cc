@@ -218,22 +218,31 @@ const Family::Promise* Family::find_promise(const Extents& extents) const {
   return found == promises_.end() ? nullptr : &*found;
 }
 
+void Family::promise(const Extents& extents, std::int64_t bytes) {
+  if (promises_.size() >= MOETUNE_MAX_PROMISES)
+    throw RuntimeError(MOETUNE_UNSUPPORTED,
+                       kernel_.name() + " " + problem_text(extents) + ": workspace was promised for " +
+                           std::to_string(promises_.size()) +
+                           " other extents, the most there are; ask for the largest that are served");
+  promises_.push_back({extents, bytes});
+}
+
 void Family::offer_workspace(const Extents& extents, std::size_t bytes) {
   interface_->check(extents);
   const auto offered =
       static_cast<std::int64_t>(std::min<std::size_t>(bytes, std::numeric_limits<std::int64_t>::max() - 1));
   const auto known = std::ranges::find(promises_, extents, &Promise::extents);
-  const std::int64_t least =
-      known != promises_.end() ? known->bytes : required_fit(workspace_within(*table(), extents));
+  const bool is_known = known != promises_.end();
+  const std::int64_t least = is_known ? known->bytes : required_fit(workspace_within(*table(), extents));
   if (offered < least)
     throw RuntimeError(MOETUNE_OUT_OF_MEMORY,
                        "an offer of " + std::to_string(bytes) + " bytes for " + kernel_.name() + " " +
                            problem_text(extents) + " is less than the " + std::to_string(least) +
-                           (known != promises_.end() ? " that were promised" : " that its choices need"));
-  if (known == promises_.end())
-    promises_.push_back({extents, offered});
-  else
+                           (is_known ? " that were promised" : " that its choices need"));
+  if (is_known)
     known->bytes = offered;
+  else
+    promise(extents, offered);
 }
 
 std::int64_t Family::wanted_workspace(const Extents& extents) const {
@@ -245,8 +254,9 @@ std::int64_t Family::wanted_workspace(const Extents& extents) const {
 std::int64_t Family::promise_workspace(const Extents& extents) {
   interface_->check(extents);
   if (const Promise* const known = find_promise(extents)) return known->bytes;
-  promises_.push_back({extents, required_fit(workspace_within(*table(), extents))});
-  return promises_.back().bytes;
+  const std::int64_t bytes = required_fit(workspace_within(*table(), extents));
+  promise(extents, bytes);
+  return bytes;
 }
 
 std::optional<Family::Promise> Family::broken_promise(const DispatchTable& table) const {

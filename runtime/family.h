@@ -85,7 +85,8 @@ class Family {
   const FamilyEntry& entry(const Choice& choice) const;  // throws RuntimeError for a choice of no family
 
   std::int64_t workspace_bytes(const Choice& choice) const;
-  // Enough for everything within `extents`, which later tables keep to.
+  // Enough for everything within `extents`, which later tables keep to. Throws RuntimeError (unsupported) if
+  // MOETUNE_MAX_PROMISES other extents were promised; offer_workspace() too.
   std::int64_t promise_workspace(const Extents& extents);
   // Raises that promise to `bytes`, which the next table may use. Throws RuntimeError (out_of_memory) if that is less
   // than what was promised, or than the present table needs.
@@ -137,6 +138,7 @@ class Family {
   std::unique_ptr<const DispatchTable> keep_promises(std::unique_ptr<const DispatchTable> made,
                                                      std::vector<std::string>& warnings);
   const Promise* find_promise(const Extents& extents) const;
+  void promise(const Extents& extents, std::int64_t bytes);
   // The first promise that the table breaks, with the bytes that it needs there; nullopt if it keeps all.
   std::optional<Promise> broken_promise(const DispatchTable& table) const;
   // Binds the launch, which `place` keeps, and enqueues it.

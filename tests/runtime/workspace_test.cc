@@ -228,4 +228,23 @@ TEST_CASE("offers are refused for what is no family and no extents") {
   REQUIRE_OK(moetune_offer_workspace(server.family, kMost, 3, ~std::size_t{0}));
 }
 
+TEST_CASE("workspace is promised for a bounded number of extents, each of which refreshes look at") {
+  const Promised server;  // which asked for one
+  for (int i = 1; i < MOETUNE_MAX_PROMISES; ++i) {
+    const std::int64_t extents[] = {1, 1, 512 + i};
+    REQUIRE_OK(moetune_offer_workspace(server.family, extents, 3, std::size_t{1} << 30));
+  }
+  const std::int64_t one_more[] = {1, 1, 512};
+  std::size_t bytes = 77;
+  CHECK(moetune_family_workspace(server.family, one_more, 3, &bytes) == MOETUNE_UNSUPPORTED);
+  CHECK(bytes == 77);
+  CHECK(says("workspace was promised for 64 other extents, the most there are; ask for the largest"));
+  CHECK(moetune_offer_workspace(server.family, one_more, 3, std::size_t{1} << 30) == MOETUNE_UNSUPPORTED);
+  CHECK(server.asked(moetune_wanted_workspace, one_more) >= MOETUNE_WORKSPACE_COUNTERS);  // promises nothing
+  CHECK(server.asked(moetune_family_workspace, kMost) == MOETUNE_WORKSPACE_COUNTERS);
+  REQUIRE_OK(server.offer(kMost, std::size_t{1} << 30));
+  server.refresh();
+  CHECK(server.config() == split_config(4));
+}
+
 }  // namespace moetune::workspace_test
