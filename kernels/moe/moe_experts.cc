@@ -10,11 +10,18 @@
 namespace moetune {
 namespace {
 
-// Weights of every expert. A product of them keeps the size of its row's values.
+// Weights of every expert. A product of them keeps the size of its row's values: e4m3 by its scales.
 Buffer expert_weights(const char* name, DType dtype, const MoeMatrices& matrices) {
   Buffer buffer = matrices.buffer(name, dtype);
-  buffer.fill.scale = 1 / std::sqrt(static_cast<float>(matrices.columns));
+  if (dtype != DType::e4m3) buffer.fill.scale = 1 / std::sqrt(static_cast<float>(matrices.columns));
   return buffer;
+}
+
+// Scales around `mean`.
+Buffer expert_scales(const char* name, std::int64_t count, float mean) {
+  Buffer scales{.name = name, .elements = count, .rotates = true};
+  scales.fill = {.kind = Fill::Kind::columns, .scale = mean / 8, .shifts = {mean}};
+  return scales;
 }
 
 class MoeExperts final : public MoeKernel {
@@ -22,7 +29,7 @@ class MoeExperts final : public MoeKernel {
   MoeExperts()
       : MoeKernel("moe_experts",
                   "the experts' products: gate and up with SwiGLU, down, and the sum over a token's experts",
-                  {"hidden", "experts", "top_k", "intermediate", "dtype"},
+                  {"hidden", "experts", "top_k", "intermediate", "dtype", "w"},
                   {{"x_row", "elements from a token's row of x to the next token's"},
                    {"places", "places of sorted"},
                    {"out_row", "elements from a token's row of the output to the next token's"},
@@ -66,18 +73,28 @@ class MoeExperts final : public MoeKernel {
     // In another order the same places belong to other experts, as in a model's next layer or step.
     offsets.sequences = shape.experts();
     offsets.offsets = true;
-    return {moe_x(shape, shape.dtype, of[kMoeRow]),
-            std::move(sorted),
-            std::move(offsets),
-            moe_list("inverse", std::move(routing.inverse)),
-            moe_weights(shape),
-            expert_weights("w_gate_up", shape.dtype,
-                           {shape.experts(), 2 * shape.intermediate, shape.hidden, of[kExpertsUpRow],
-                            of[kExpertsUpExpert]}),
-            expert_weights("w_down", shape.dtype,
-                           {shape.experts(), shape.hidden, shape.intermediate, of[kExpertsDownRow],
-                            of[kExpertsDownExpert]}),
-            moe_out(shape, shape.dtype, of[kExpertsOutRow], {.dissimilarity = 1e-4, .baseline_factor = 2.0})};
+    std::vector<Buffer> buffers{
+        moe_x(shape, shape.operand, of[kMoeRow]),
+        std::move(sorted),
+        std::move(offsets),
+        moe_list("inverse", std::move(routing.inverse)),
+        moe_weights(shape),
+        expert_weights(
+            "w_gate_up", shape.operand,
+            {shape.experts(), 2 * shape.intermediate, shape.hidden, of[kExpertsUpRow], of[kExpertsUpExpert]}),
+        expert_weights(
+            "w_down", shape.operand,
+            {shape.experts(), shape.hidden, shape.intermediate, of[kExpertsDownRow], of[kExpertsDownExpert]}),
+        moe_out(shape, shape.dtype, of[kExpertsOutRow],
+                {.dissimilarity = shape.narrow() ? 2e-3 : 1e-4, .baseline_factor = 2.0})};
+    if (shape.narrow()) {
+      const auto mean = [](std::int64_t terms) { return 1 / std::sqrt(static_cast<float>(terms)); };
+      buffers.push_back(expert_scales("x_scale", shape.tokens * shape.x_scales(), 1));
+      buffers.back().fresh = true;
+      buffers.push_back(expert_scales("gate_up_scale", shape.gate_up_scales(), mean(shape.hidden)));
+      buffers.push_back(expert_scales("down_scale", shape.down_scales(), mean(shape.intermediate)));
+    }
+    return buffers;
   }
 
   std::unique_ptr<const Launcher> launcher(const Config& config, const Problem& problem,
@@ -98,10 +115,16 @@ class MoeExperts final : public MoeKernel {
     const auto slots =
         static_cast<double>(std::min(shape.slots(), shape.experts() * shape.sizes.slots_of_expert()));
     const double matrices = 3 * hidden * static_cast<double>(shape.intermediate);
-    Cost cost{.read_bytes = 2 * (tokens * hidden + expected_experts(shape.sizes, shape.skew) * matrices) +
+    // With their scales.
+    const double row_bytes = shape.narrow() ? 1 + 4.0 / kExpertsScaleGroup : 2;
+    const double weight_bytes = shape.narrow() ? 1 + 4.0 / (kExpertsScaleGroup * kExpertsScaleGroup) : 2;
+    Cost cost{.read_bytes = row_bytes * tokens * hidden +
+                            weight_bytes * expected_experts(shape.sizes, shape.skew) * matrices +
                             12 * static_cast<double>(shape.slots()),
               .written_bytes = 2 * tokens * hidden};
-    (shape.dtype == DType::bf16 ? cost.flops.bf16 : cost.flops.fp16) = 2 * slots * matrices;
+    (shape.narrow()               ? cost.flops.e4m3
+     : shape.dtype == DType::bf16 ? cost.flops.bf16
+                                  : cost.flops.fp16) = 2 * slots * matrices;
     return cost;
   }
 };

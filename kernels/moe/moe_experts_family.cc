@@ -14,20 +14,26 @@ enum ExpertsSlot {
   kExpertsWeights,
   kExpertsGateUp,
   kExpertsDown,
-  kExpertsOut
+  kExpertsOut,
+  kExpertsXScale,
+  kExpertsGateUpScale,
+  kExpertsDownScale
 };
 
 class MoeExpertsFamily final : public TokensFamily {
  public:
   explicit MoeExpertsFamily(const MoeExpertsShape& shape)
-      : TokensFamily("moe_experts", {{"x", shape.dtype, Role::input, true, 16},
+      : TokensFamily("moe_experts", {{"x", shape.operand, Role::input, true, 16},
                                      {"sorted", DType::i32, Role::input, true, 4},
                                      {"offsets", DType::i32, Role::input, true, 4},
                                      {"inverse", DType::i32, Role::input, true, 4},
                                      {"weights", DType::f32, Role::input, true, 4},
-                                     {"w_gate_up", shape.dtype, Role::input, true, 16},
-                                     {"w_down", shape.dtype, Role::input, true, 16},
-                                     {"out", shape.dtype, Role::output, true, 16}}),
+                                     {"w_gate_up", shape.operand, Role::input, true, 16},
+                                     {"w_down", shape.operand, Role::input, true, 16},
+                                     {"out", shape.dtype, Role::output, true, 16},
+                                     {"x_scale", DType::f32, Role::input, shape.narrow(), 4},
+                                     {"gate_up_scale", DType::f32, Role::input, shape.narrow(), 4},
+                                     {"down_scale", DType::f32, Role::input, shape.narrow(), 4}}),
         shape_(shape) {}
 
   void check_call(const Extents&, const Call& call) const override { check_moe_experts_call(shape_, call); }
@@ -55,6 +61,11 @@ class MoeExpertsFamily final : public TokensFamily {
     require(tensors, kExpertsOffsets, shape_.experts() + 1);
     require(tensors, kExpertsInverse, tokens * shape_.top_k);
     require(tensors, kExpertsWeights, tokens * shape_.top_k);
+    if (shape_.narrow()) {
+      require(tensors, kExpertsXScale, tokens * shape_.x_scales());
+      require(tensors, kExpertsGateUpScale, shape_.gate_up_scales());
+      require(tensors, kExpertsDownScale, shape_.down_scales());
+    }
     extents = {tokens};
     call = made;
   }

@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::int64_t kExpertsReferenceThreads = 256;
 constexpr std::int64_t kExpertsCombineThreads = 256, kCombineValues = 8;  // templates/moe_experts/combine.cuh
-constexpr std::int64_t kChunk = 64;  // values that the 128-byte swizzle keeps together
+constexpr std::int64_t kSwizzleBytes = 128;
 constexpr std::int64_t kSwizzledRows = 8;
 constexpr std::int64_t kExpertsBarriers = 128;  // bytes: templates/moe_experts/product.cuh
 constexpr std::int64_t kExpertsTickets = 128;
@@ -23,6 +23,7 @@ std::int32_t to_int(std::int64_t value) { return static_cast<std::int32_t>(value
 
 Defines experts_defines(const MoeExpertsShape& shape) {
   return {{"DTYPE", shape.dtype == DType::bf16 ? "Bf16" : "Fp16"},
+          {"NARROW", shape.narrow() ? "1" : "0"},
           {"HIDDEN", std::to_string(shape.hidden)},
           {"INTERMEDIATE", std::to_string(shape.intermediate)},
           {"EXPERTS", std::to_string(shape.experts())},
@@ -46,6 +47,8 @@ struct ExpertsChoice {
         swapped(config.is("body", "swapped")),
         fused(config.number("launches") == 2),
         persistent(config.is("schedule", "persistent")),
+        narrow(shape.narrow()),
+        size(dtype_bytes(shape.operand)),
         rows(config.number("rows")),
         depth(config.number("depth")),
         warps(config.number("warps")),
@@ -65,8 +68,10 @@ struct ExpertsChoice {
         list_bytes(4 * (2 * (shape.experts() + 1) + kExpertsWarp)) {}
 
   std::int64_t shared_bytes(const ExpertsProduct& product) const {
-    return product.stages * depth * 2 * (rows + product.matrices * product.columns) + kExpertsBarriers +
-           (fused ? kExpertsTickets : 0) + list_bytes;
+    const std::int64_t scales = narrow ? 4 * rows * depth / own_columns(up) : 0;
+    const std::int64_t stage = depth * size * (rows + product.matrices * product.columns) + scales;
+    return product.stages * stage + kExpertsBarriers + (fused ? kExpertsTickets : 0) +
+           (narrow && swapped ? 2 * warps * rows * 4 : 0) + list_bytes;
   }
 
   // Tiles of rows for whatever routing fills no more than the places: an expert's last may be nearly empty.
@@ -85,7 +90,8 @@ struct ExpertsChoice {
     return product.columns / (swapped ? groups : groups / std::min(groups, rows / 64));
   }
 
-  bool wgmma, swapped, fused, persistent;
+  bool wgmma, swapped, fused, persistent, narrow;
+  std::int64_t size;  // of an element of rows and weights
   std::int64_t rows, depth, warps, residents;
   ExpertsProduct up, down;
   std::int64_t list_bytes;
@@ -105,6 +111,8 @@ CompileUnit experts_unit(const ExpertsChoice& choice, const Config& config, cons
     unit.defines.emplace_back(macro, config.at(name).text());
   unit.defines.emplace_back("SWAPPED", choice.swapped ? "1" : "0");
   unit.defines.emplace_back("FUSED", choice.fused ? "1" : "0");
+  unit.defines.emplace_back("BETWEEN_GROUP",
+                            std::to_string(choice.narrow ? choice.own_columns(choice.up) : 1));
   unit.defines.emplace_back("STREAM", config.is("weights", "stream") ? "1" : "0");
   unit.defines.emplace_back("SHARED_UP", std::to_string(choice.shared_bytes(choice.up)));
   unit.defines.emplace_back("SHARED_DOWN", std::to_string(choice.shared_bytes(choice.down)));
@@ -115,8 +123,9 @@ CompileUnit experts_unit(const ExpertsChoice& choice, const Config& config, cons
 // matrix in turn, in the order that the 128-byte swizzle wants.
 TensorMap weight_map(const char* buffer, DType dtype, const ExpertsProduct& product, std::int64_t own_columns,
                      std::int64_t experts, std::int64_t row, std::int64_t expert) {
+  const std::int64_t size = dtype_bytes(dtype);
   const auto count = [](std::int64_t value) { return static_cast<std::uint64_t>(value); };
-  const auto bytes = [](std::int64_t elements) { return static_cast<std::uint64_t>(2 * elements); };
+  const auto bytes = [size](std::int64_t elements) { return static_cast<std::uint64_t>(size * elements); };
   TensorMap map;
   map.buffer = buffer;
   map.dtype = dtype;
@@ -124,21 +133,22 @@ TensorMap weight_map(const char* buffer, DType dtype, const ExpertsProduct& prod
   map.dims = {count(product.depth), count(kSwizzledRows), count(product.matrices),
               count(product.width / kSwizzledRows), count(experts)};
   map.strides = {bytes(row), bytes(product.width * row), bytes(kSwizzledRows * row), bytes(expert)};
-  map.box = {to_unsigned(kChunk), to_unsigned(kSwizzledRows), to_unsigned(product.matrices),
+  map.box = {to_unsigned(kSwizzleBytes / size), to_unsigned(kSwizzledRows), to_unsigned(product.matrices),
              to_unsigned(own_columns / kSwizzledRows), 1};
   return map;
 }
 
 // `between` as [place][value]: a box is a chunk of a quarter of a tile's rows, or of eight.
 TensorMap between_map(const ExpertsChoice& choice, const MoeExpertsShape& shape, std::int64_t places) {
-  const auto size = static_cast<std::uint64_t>(2 * shape.intermediate);
+  const auto size = static_cast<std::uint64_t>(choice.size * shape.intermediate);
   TensorMap map;
   map.buffer = "between";
-  map.dtype = shape.dtype;
+  map.dtype = shape.operand;
   map.swizzle = TensorMap::Swizzle::b128;
   map.dims = {static_cast<std::uint64_t>(shape.intermediate), static_cast<std::uint64_t>(places), 1, 1, 1};
   map.strides = {size, size, size, size};
-  map.box = {to_unsigned(kChunk), to_unsigned(std::max(choice.rows / 4, kSwizzledRows)), 1, 1, 1};
+  map.box = {to_unsigned(kSwizzleBytes / choice.size), to_unsigned(std::max(choice.rows / 4, kSwizzledRows)),
+             1, 1, 1};
   return map;
 }
 
@@ -156,7 +166,10 @@ class ExpertsLaunches {
         row_tiles_(choice.row_tiles(shape, places_)) {}
 
   void write() {
-    plan_.scratch.push_back({"between", 2 * places_ * shape_.intermediate});
+    plan_.scratch.push_back({"between", choice_.size * places_ * shape_.intermediate});
+    if (choice_.narrow)
+      plan_.scratch.push_back({"between_scales", 4 * row_tiles_ * choice_.rows * shape_.intermediate /
+                                                     choice_.own_columns(choice_.up)});
     plan_.scratch.push_back({"products", 2 * places_ * shape_.hidden});
     if (choice_.fused) {
       plan_.scratch.push_back({"counters", 4 * counters(), true});
@@ -194,7 +207,7 @@ class ExpertsLaunches {
                    std::int64_t expert) const {
     if (choice_.wgmma) {
       launch.arguments.push_back(
-          {buffer, weight_map(buffer, shape_.dtype, product, choice_.own_columns(product), shape_.experts(),
+          {buffer, weight_map(buffer, shape_.operand, product, choice_.own_columns(product), shape_.experts(),
                               row, expert)});
     } else {
       launch.arguments.push_back({buffer, Pointer{buffer}});
@@ -203,15 +216,23 @@ class ExpertsLaunches {
     }
   }
 
+  void add_scales(Launch& launch, const char* name) const {
+    if (choice_.wgmma) launch.arguments.push_back({name, choice_.narrow ? Pointer{name} : Pointer{}});
+  }
   void add_rows(Launch& launch) const {
     launch.arguments.push_back({"x", Pointer{"x"}});
     launch.arguments.push_back({"x_row", call_.integers[kMoeRow]});
+    add_scales(launch, "x_scale");
     launch.arguments.push_back({"sorted", Pointer{"sorted"}});
     launch.arguments.push_back({"offsets", Pointer{"offsets"}});
   }
+  void add_places(Launch& launch) const {
+    launch.arguments.push_back({"places", to_int(places_)});
+    launch.arguments.push_back({"row_tiles", to_int(row_tiles_)});
+  }
   void add_sizes(Launch& launch) const {
     launch.arguments.push_back({"tokens", to_int(shape_.tokens)});
-    launch.arguments.push_back({"places", to_int(places_)});
+    add_places(launch);
   }
 
   void write_up() {
@@ -219,7 +240,9 @@ class ExpertsLaunches {
     if (choice_.wgmma) add_up_weights(launch);
     add_rows(launch);
     if (!choice_.wgmma) add_up_weights(launch);
+    add_scales(launch, "gate_up_scale");
     launch.arguments.push_back({"between", Pointer{"between"}});
+    add_scales(launch, "between_scales");
     add_sizes(launch);
   }
 
@@ -233,8 +256,10 @@ class ExpertsLaunches {
     }
     launch.arguments.push_back({"offsets", Pointer{"offsets"}});
     if (!choice_.wgmma) add_down_weights(launch);
+    add_scales(launch, "down_scale");
+    add_scales(launch, "between_scales");
     launch.arguments.push_back({"products", Pointer{"products"}});
-    launch.arguments.push_back({"places", to_int(places_)});
+    add_places(launch);
   }
 
   void write_both() {
@@ -244,7 +269,10 @@ class ExpertsLaunches {
     add_down_weights(launch);
     launch.arguments.push_back({"rows", between_map(choice_, shape_, places_)});
     add_rows(launch);
+    add_scales(launch, "gate_up_scale");
+    add_scales(launch, "down_scale");
     launch.arguments.push_back({"between", Pointer{"between"}});
+    add_scales(launch, "between_scales");
     launch.arguments.push_back({"products", Pointer{"products"}});
     launch.arguments.push_back({"counters", Pointer{"counters"}});
     add_sizes(launch);
@@ -288,38 +316,49 @@ std::unique_ptr<const Launcher> moe_experts_launcher(const Config& config, const
 
 Plan moe_experts_reference_plan(Reference which, const MoeExpertsShape& shape, const Call& call) {
   const std::int64_t places = call.integers[kMoePlaces];
+  const auto scales = [&](const char* name) { return shape.narrow() ? Pointer{name} : Pointer{}; };
   Plan plan;
   plan.unit = {"templates/moe_experts/reference.cu", experts_defines(shape)};
   plan.unit.defines.emplace_back("EXACT", which == Reference::exact ? "1" : "0");
   plan.scratch.push_back({"between", 4 * places * shape.intermediate});
-  Launch& up = plan.launches.emplace_back();
-  up.entry = "moe_experts_reference_up";
-  up.grid[0] = to_unsigned(ceil_div(places * shape.intermediate, kExpertsReferenceThreads));
-  up.block[0] = to_unsigned(kExpertsReferenceThreads);
-  up.arguments = {{"x", Pointer{"x"}},
-                  {"x_row", call.integers[kMoeRow]},
-                  {"sorted", Pointer{"sorted"}},
-                  {"offsets", Pointer{"offsets"}},
-                  {"weights", Pointer{"w_gate_up"}},
-                  {"weight_row", call.integers[kExpertsUpRow]},
-                  {"weight_expert", call.integers[kExpertsUpExpert]},
-                  {"between", Pointer{"between"}},
-                  {"tokens", to_int(shape.tokens)},
-                  {"places", to_int(places)}};
-  Launch& down = plan.launches.emplace_back();
-  down.entry = "moe_experts_reference_down";
-  down.grid[0] = to_unsigned(ceil_div(shape.tokens * shape.hidden, kExpertsReferenceThreads));
-  down.block[0] = to_unsigned(kExpertsReferenceThreads);
-  down.arguments = {{"between", Pointer{"between"}},
-                    {"offsets", Pointer{"offsets"}},
-                    {"inverse", Pointer{"inverse"}},
-                    {"shares", Pointer{"weights"}},
-                    {"weights", Pointer{"w_down"}},
-                    {"weight_row", call.integers[kExpertsDownRow]},
-                    {"weight_expert", call.integers[kExpertsDownExpert]},
-                    {"out", Pointer{"out"}},
-                    {"out_row", call.integers[kExpertsOutRow]},
-                    {"tokens", to_int(shape.tokens)}};
+  const auto begin = [&](const char* entry, std::int64_t threads) -> Launch& {
+    Launch& launch = plan.launches.emplace_back();
+    launch.entry = entry;
+    launch.grid[0] = to_unsigned(ceil_div(threads, kExpertsReferenceThreads));
+    launch.block[0] = to_unsigned(kExpertsReferenceThreads);
+    return launch;
+  };
+  begin("moe_experts_reference_up", places * shape.intermediate).arguments = {
+      {"x", Pointer{"x"}},
+      {"x_row", call.integers[kMoeRow]},
+      {"x_scale", scales("x_scale")},
+      {"sorted", Pointer{"sorted"}},
+      {"offsets", Pointer{"offsets"}},
+      {"weights", Pointer{"w_gate_up"}},
+      {"weight_row", call.integers[kExpertsUpRow]},
+      {"weight_expert", call.integers[kExpertsUpExpert]},
+      {"gate_up_scale", scales("gate_up_scale")},
+      {"between", Pointer{"between"}},
+      {"tokens", to_int(shape.tokens)},
+      {"places", to_int(places)}};
+  if (shape.narrow() && which == Reference::baseline)
+    begin("moe_experts_reference_quantize", places * (shape.intermediate / kExpertsScaleGroup)).arguments = {
+        {"between", Pointer{"between"}},
+        {"sorted", Pointer{"sorted"}},
+        {"tokens", to_int(shape.tokens)},
+        {"places", to_int(places)}};
+  begin("moe_experts_reference_down", shape.tokens * shape.hidden).arguments = {
+      {"between", Pointer{"between"}},
+      {"offsets", Pointer{"offsets"}},
+      {"inverse", Pointer{"inverse"}},
+      {"shares", Pointer{"weights"}},
+      {"weights", Pointer{"w_down"}},
+      {"weight_row", call.integers[kExpertsDownRow]},
+      {"weight_expert", call.integers[kExpertsDownExpert]},
+      {"down_scale", scales("down_scale")},
+      {"out", Pointer{"out"}},
+      {"out_row", call.integers[kExpertsOutRow]},
+      {"tokens", to_int(shape.tokens)}};
   return plan;
 }
 

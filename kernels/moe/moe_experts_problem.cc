@@ -11,13 +11,22 @@ constexpr std::int64_t kMostExpertStride = std::int64_t{1}
 
 [[noreturn]] void refuse_experts(const std::string& rule) { throw BadInput("moe_experts: " + rule); }
 
+void check_operand_row(const MoeExpertsShape& shape, const char* name, std::int64_t row,
+                       std::int64_t columns) {
+  check_moe_row("moe_experts", name, row, columns);
+  if (row % shape.unit() != 0)
+    refuse_experts(std::string(name) + "=" + std::to_string(row) + " must be a multiple of " +
+                   std::to_string(shape.unit()));
+}
+
 // An expert's matrix of so many rows.
-void check_matrix(const char* name, std::int64_t row, std::int64_t expert, std::int64_t rows,
-                  std::int64_t columns) {
-  check_moe_row("moe_experts", (std::string(name) + "_row").c_str(), row, columns);
-  if (expert < (rows - 1) * row + columns || expert > kMostExpertStride || expert % kUnit != 0)
-    refuse_experts(std::string(name) + "_expert=" + std::to_string(expert) +
-                   " must be a multiple of 8 that holds an expert's " + std::to_string(rows) + " rows");
+void check_matrix(const MoeExpertsShape& shape, const char* name, std::int64_t row, std::int64_t expert,
+                  std::int64_t rows, std::int64_t columns) {
+  check_operand_row(shape, (std::string(name) + "_row").c_str(), row, columns);
+  if (expert < (rows - 1) * row + columns || expert > kMostExpertStride || expert % shape.unit() != 0)
+    refuse_experts(std::string(name) + "_expert=" + std::to_string(expert) + " must be a multiple of " +
+                   std::to_string(shape.unit()) + " that holds an expert's " + std::to_string(rows) +
+                   " rows");
 }
 
 }  // namespace
@@ -25,7 +34,8 @@ void check_matrix(const char* name, std::int64_t row, std::int64_t expert, std::
 MoeExpertsShape::MoeExpertsShape(const Problem& problem)
     : MoeShape(problem),
       intermediate(problem["intermediate"]),
-      dtype(problem.is("dtype", "bf16") ? DType::bf16 : DType::f16) {}
+      dtype(problem.is("dtype", "bf16") ? DType::bf16 : DType::f16),
+      operand(problem.is("w", "e4m3") ? DType::e4m3 : dtype) {}
 
 MoeExpertsShape MoeExpertsShape::at(const Extents& extents) const {
   MoeExpertsShape other = *this;
@@ -38,7 +48,11 @@ const ProblemSchema& moe_experts_schema() {
     ProblemSchema all = moe_schema();
     all.push_back(integer_dimension("intermediate", "values of a token within an expert, a multiple of 8",
                                     256, 8, 32768));
-    all.push_back(named_dimension("dtype", "type of rows and weights", {"bf16", "fp16"}));
+    all.push_back(named_dimension("dtype", "type of the output, and of rows and weights", {"bf16", "fp16"}));
+    all.push_back(named_dimension(
+        "w",
+        "type of rows and weights: dtype, or e4m3 with a scale for 128 values of a row and 128x128 weights",
+        {"same", "e4m3"}));
     return all;
   }();
   return schema;
@@ -48,15 +62,21 @@ void check_moe_experts(const Problem& problem) {
   check_moe("moe_experts", problem);
   if (problem["intermediate"] % kUnit != 0)
     refuse_experts("intermediate=" + problem.dims.at("intermediate").text() + " is no multiple of 8");
+  if (!problem.is("w", "e4m3")) return;
+  for (const char* name : {"hidden", "intermediate"}) {
+    if (problem[name] % kExpertsScaleGroup != 0)
+      refuse_experts(std::string("w=e4m3 needs whole groups of scales: ") + name + "=" +
+                     problem.dims.at(name).text() + " is no multiple of 128");
+  }
 }
 
 void check_moe_experts_call(const MoeExpertsShape& shape, const Call& call) {
   const auto& of = call.integers;
-  check_moe_row("moe_experts", "x_row", of[kMoeRow], shape.hidden);
+  check_operand_row(shape, "x_row", of[kMoeRow], shape.hidden);
   check_moe_row("moe_experts", "out_row", of[kExpertsOutRow], shape.hidden);
   check_moe_places("moe_experts", of[kMoePlaces]);
-  check_matrix("up", of[kExpertsUpRow], of[kExpertsUpExpert], 2 * shape.intermediate, shape.hidden);
-  check_matrix("down", of[kExpertsDownRow], of[kExpertsDownExpert], shape.hidden, shape.intermediate);
+  check_matrix(shape, "up", of[kExpertsUpRow], of[kExpertsUpExpert], 2 * shape.intermediate, shape.hidden);
+  check_matrix(shape, "down", of[kExpertsDownRow], of[kExpertsDownExpert], shape.hidden, shape.intermediate);
 }
 
 }  // namespace moetune

@@ -5,6 +5,9 @@
 
 namespace moetune {
 
+// Of e4m3: values of a row of x that share a scale, and rows and columns of weights (templates/moe_experts/shape.cuh).
+inline constexpr std::int64_t kExpertsScaleGroup = 128;
+
 struct MoeExpertsShape : MoeShape {
   explicit MoeExpertsShape(const Problem& problem);
 
@@ -13,8 +16,19 @@ struct MoeExpertsShape : MoeShape {
 
   std::int64_t experts() const { return sizes.experts; }
 
+  std::int64_t unit() const {
+    return 16 / dtype_bytes(operand);
+  }  // elements that all strides are multiples of
+  bool narrow() const { return operand == DType::e4m3; }
+
+  // Scales of a row of x, of all of w_gate_up, and of all of w_down.
+  std::int64_t x_scales() const { return hidden / kExpertsScaleGroup; }
+  std::int64_t down_scales() const { return experts() * x_scales() * (intermediate / kExpertsScaleGroup); }
+  std::int64_t gate_up_scales() const { return 2 * down_scales(); }
+
   std::int64_t intermediate;
-  DType dtype;
+  DType dtype;    // of the output
+  DType operand;  // of x and the weights: `dtype`, or e4m3 with scales
 };
 
 // The fields of a call, in their order; the first two are those of MoeCallInteger, of x.

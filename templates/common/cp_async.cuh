@@ -1,4 +1,4 @@
-// Asynchronous 16-byte copies from global to shared memory (sm_80+), tracked per thread in commit groups.
+// Asynchronous copies from global to shared memory (sm_80+), tracked per thread in commit groups.
 #pragma once
 
 #include "templates/common/types.cuh"
@@ -13,6 +13,11 @@ __device__ __forceinline__ void cp_async_16(u32 destination, const void* source,
   asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2, %3;" ::"r"(destination),
                "l"(source), "r"(valid ? 16 : 0), "l"(policy)
                : "memory");
+}
+
+// Copies 4 bytes.
+__device__ __forceinline__ void cp_async_4(u32 destination, const void* source) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(destination), "l"(source) : "memory");
 }
 
 __device__ __forceinline__ void cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }

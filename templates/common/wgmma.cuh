@@ -143,7 +143,10 @@ template <typename Element, int kColumns, bool kTransposedA, bool kTransposedB>
 __device__ __forceinline__ void wgmma(float (*sum)[4], u64 a, u64 b, bool add) {
   static_assert(kColumns >= 8 && kColumns <= 256 && (kColumns & (kColumns - 1)) == 0);
   if constexpr (kIsE4m3<Element>) {
-    static_assert(kColumns >= 64 && !kTransposedA && !kTransposedB);
+    static_assert(!kTransposedA && !kTransposedB);
+    if constexpr (kColumns == 8) WGMMA_E4M3(8, "%4", "%5", "%6");
+    if constexpr (kColumns == 16) WGMMA_E4M3(16, "%8", "%9", "%10");
+    if constexpr (kColumns == 32) WGMMA_E4M3(32, "%16", "%17", "%18");
     if constexpr (kColumns == 64) WGMMA_E4M3(64, "%32", "%33", "%34");
     if constexpr (kColumns == 128) WGMMA_E4M3(128, "%64", "%65", "%66");
     if constexpr (kColumns == 256) WGMMA_E4M3(256, "%128", "%129", "%130");

@@ -1,10 +1,10 @@
-// What moe_dispatch and its reference agree on: the family's shape, and how values become e4m3.
+// What moe_dispatch and its reference agree on: the family's shape, and where scales lie.
 //
 // Macros: HIDDEN, TOP_K, SCALE (a Scale), BY_COLUMNS (1: the scales of neighbouring places lie side by side),
 // ZERO_PADDING (1: places without a token get zeros, and scales of 1; 0: they stay as they are).
 #pragma once
 
-#include "templates/common/convert.cuh"
+#include "templates/common/quantize.cuh"
 #include "templates/common/types.cuh"
 
 enum class Scale { none, group, token };  // none: rows are bf16
@@ -22,18 +22,4 @@ __device__ __forceinline__ i64 padded_places(int places) { return (i64(places) +
 
 __device__ __forceinline__ i64 scale_index(i64 place, int group, int places) {
   return kByColumns ? group * padded_places(places) + place : place * kGroups + group;
-}
-
-// Groups without a larger magnitude count as zero: the inverse of a smaller scale would be infinite.
-constexpr float kLeastMagnitude = 0x1p-100f;
-
-__device__ __forceinline__ float scale_of(float largest) {
-  return largest < kLeastMagnitude ? 1.0f : __fdiv_rn(largest, 448.0f);
-}
-
-// What a group's values are multiplied by before they are rounded.
-__device__ __forceinline__ float inverse_of(float scale) { return __fdiv_rn(1.0f, scale); }
-
-__device__ __forceinline__ u32 quantize_pair(float low, float high, float inverse) {
-  return narrow_e4m3x2(__fmul_rn(low, inverse), __fmul_rn(high, inverse));
 }

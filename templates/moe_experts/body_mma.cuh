@@ -17,6 +17,8 @@ constexpr int kWarpRows = min_of(kRows, 64);
 constexpr int kStrips = kWarpRows / 16, kRowWarps = kRows / kWarpRows, kColumnWarps = WARPS / kRowWarps;
 static_assert(WARPS % kRowWarps == 0, "warps share rows and columns evenly");
 
+static_assert(!kNarrow, "e4m3 is for wgmma");
+
 template <typename Product>
 class MmaProduct {
   using Ring = Stages<Product>;
@@ -54,7 +56,7 @@ class MmaProduct {
     cp_async_wait<0>();
 #pragma unroll
     for (int strip = 0; strip < kStrips; ++strip)
-      store_strip<Product, kBlocks, false>(sums_[strip], of_.out, tile.place, tile.rows,
+      store_strip<Product, kBlocks, false>(sums_[strip], Output<Product>{of_.out, nullptr}, tile,
                                            first_row_ + 16 * strip, tile.column + first_column_);
   }
 
@@ -170,12 +172,13 @@ class MmaProduct {
 };
 
 template <typename Product>
-__device__ __forceinline__ void multiply_tiles(const Operands& of, const int* offsets, int places) {
+__device__ __forceinline__ void multiply_tiles(const Operands& of, const int* offsets, int places,
+                                               int row_tiles) {
   wait_for_predecessor();
   allow_dependent_launch();
   u8* const memory = dynamic_shared();
   const TileList tiles(memory + Stages<Product>::kTilesOffset);
-  tiles.make<kThreads>(offsets, places);
+  tiles.make<kThreads>(offsets, places, row_tiles);
   MmaProduct<Product> product(memory, of);
   Tile tile;
   for (int index = blockIdx.x; tiles.find<Product>(index, tile); index += gridDim.x) product.multiply(tile);
@@ -183,14 +186,16 @@ __device__ __forceinline__ void multiply_tiles(const Operands& of, const int* of
 
 extern "C" __global__ void __launch_bounds__(kThreads, RESIDENTS)
     moe_experts_up(const Element* x, i64 x_row, const int* sorted, const int* offsets, const Element* weights,
-                   i64 weight_row, i64 weight_expert, Element* between, int tokens, int places) {
-  multiply_tiles<Up>({x, x_row, sorted, weights, weight_row, weight_expert, between, tokens}, offsets,
-                     places);
+                   i64 weight_row, i64 weight_expert, Element* between, int tokens, int places,
+                   int row_tiles) {
+  multiply_tiles<Up>({x, x_row, nullptr, sorted, weights, weight_row, weight_expert, between, tokens},
+                     offsets, places, row_tiles);
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads, RESIDENTS)
     moe_experts_down(const Element* between, const int* offsets, const Element* weights, i64 weight_row,
-                     i64 weight_expert, Element* products, int places) {
-  multiply_tiles<Down>({between, kIntermediate, nullptr, weights, weight_row, weight_expert, products, 0},
-                       offsets, places);
+                     i64 weight_expert, Element* products, int places, int row_tiles) {
+  multiply_tiles<Down>(
+      {between, kIntermediate, nullptr, nullptr, weights, weight_row, weight_expert, products, 0}, offsets,
+      places, row_tiles);
 }

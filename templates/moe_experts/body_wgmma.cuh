@@ -75,9 +75,10 @@ __device__ __forceinline__ void load_tickets(const TileList& tiles, Tickets& tic
 extern "C" __global__ void __launch_bounds__(kThreadsOf<Up>, RESIDENTS)
     moe_experts_products(const __grid_constant__ TensorMap up_weights,
                          const __grid_constant__ TensorMap down_weights,
-                         const __grid_constant__ TensorMap rows, const Element* x, i64 x_row,
-                         const int* sorted, const int* offsets, Element* between, Element* products,
-                         u32* counts, int tokens, int places) {
+                         const __grid_constant__ TensorMap rows, const Operand* x, i64 x_row,
+                         const float* x_scale, const int* sorted, const int* offsets, const float* up_scale,
+                         const float* down_scale, Operand* between, float* between_scales, Element* products,
+                         u32* counts, int tokens, int places, int row_tiles) {
   u8* const memory = dynamic_shared();
   const Ring<Up> up_ring = begin_ring<Up>(memory, up_weights);
   const Ring<Down> down_ring{up_ring.base};
@@ -86,27 +87,29 @@ extern "C" __global__ void __launch_bounds__(kThreadsOf<Up>, RESIDENTS)
   wait_for_predecessor();
   allow_dependent_launch();
   const TileList tiles(memory + Stages<Up>::kTilesOffset);
-  tiles.make<kThreadsOf<Up>>(offsets, places);
+  tiles.make<kThreadsOf<Up>>(offsets, places, row_tiles);
   const Counters counters(counts);
   const int warp = warp_of_block();
   Place<Up::kStages> place;
   if (warp < WARPS) {
-    Multiplier<Up> up(up_ring, warp / 4, place);
-    Multiplier<Down> down(down_ring, warp / 4, place);
+    Multiplier<Up> up(up_ring, up_scale, warp / 4, place);
+    Multiplier<Down> down(down_ring, down_scale, warp / 4, place);
     for_tickets(
         tiles, tickets,
         [&](const Tile& tile) {
-          up.multiply(tile, between);
+          up.multiply(tile, {between, between_scales});
           __syncwarp();
           if (threadIdx.x % kWarpSize == 0) add_release(counters.ready + tile.row, 1);
         },
-        [&](const Tile& tile) { down.multiply(tile, products); });
+        [&](const Tile& tile) {
+          down.multiply(tile, {products, nullptr});
+        });
   } else if (warp == kLoader) {
-    Loader<Up> up(up_ring, up_weights, up_weights, place);
-    Loader<Down> down(down_ring, down_weights, rows, place);
+    Loader<Up> up(up_ring, up_weights, up_weights, nullptr, place);
+    Loader<Down> down(down_ring, down_weights, rows, between_scales, place);
     load_tickets(tiles, tickets, counters, up, down);
   } else {
-    Gatherer gatherer(up_ring, {x, x_row, sorted, nullptr, 0, 0, nullptr, tokens});
+    Gatherer gatherer(up_ring, {x, x_row, x_scale, sorted, nullptr, 0, 0, nullptr, tokens});
     for_tickets(
         tiles, tickets, [&](const Tile& tile) { gatherer.gather(tile); },
         [&](const Tile&) { gatherer.pass(); });
@@ -123,24 +126,25 @@ __device__ __forceinline__ void for_tiles(const TileList& tiles, Work work) {
 
 // Offsets and slots may have been written by the kernel in front: they are read behind the wait.
 extern "C" __global__ void __launch_bounds__(kThreadsOf<Up>, RESIDENTS)
-    moe_experts_up(const __grid_constant__ TensorMap weights, const Element* x, i64 x_row, const int* sorted,
-                   const int* offsets, Element* between, int tokens, int places) {
+    moe_experts_up(const __grid_constant__ TensorMap weights, const Operand* x, i64 x_row,
+                   const float* x_scale, const int* sorted, const int* offsets, const float* up_scale,
+                   Operand* between, float* between_scales, int tokens, int places, int row_tiles) {
   u8* const memory = dynamic_shared();
   const Ring<Up> ring = begin_ring<Up>(memory, weights);
   wait_for_predecessor();
   allow_dependent_launch();  // not before the wait: moe_experts_down trusts in what lies before it
   const TileList tiles(memory + Stages<Up>::kTilesOffset);
-  tiles.make<kThreadsOf<Up>>(offsets, places);
+  tiles.make<kThreadsOf<Up>>(offsets, places, row_tiles);
   const int warp = warp_of_block();
   Place<Up::kStages> place;
   if (warp < WARPS) {
-    Multiplier<Up> multiplier(ring, warp / 4, place);
-    for_tiles<Up>(tiles, [&](const Tile& tile) { multiplier.multiply(tile, between); });
+    Multiplier<Up> multiplier(ring, up_scale, warp / 4, place);
+    for_tiles<Up>(tiles, [&](const Tile& tile) { multiplier.multiply(tile, {between, between_scales}); });
   } else if (warp == kLoader) {
-    Loader<Up> loader(ring, weights, weights, place);
+    Loader<Up> loader(ring, weights, weights, nullptr, place);
     for_tiles<Up>(tiles, [&](const Tile& tile) { loader.load(tile); });
   } else {
-    Gatherer gatherer(ring, {x, x_row, sorted, nullptr, 0, 0, nullptr, tokens});
+    Gatherer gatherer(ring, {x, x_row, x_scale, sorted, nullptr, 0, 0, nullptr, tokens});
     for_tiles<Up>(tiles, [&](const Tile& tile) { gatherer.gather(tile); });
   }
 }
@@ -149,15 +153,16 @@ extern "C" __global__ void __launch_bounds__(kThreadsOf<Up>, RESIDENTS)
 // whatever `products` was for behind it.
 extern "C" __global__ void __launch_bounds__(kThreadsOf<Down>, RESIDENTS)
     moe_experts_down(const __grid_constant__ TensorMap weights, const __grid_constant__ TensorMap rows,
-                     const int* offsets, Element* products, int places) {
+                     const int* offsets, const float* down_scale, const float* between_scales,
+                     Element* products, int places, int row_tiles) {
   u8* const memory = dynamic_shared();
   const Ring<Down> ring = begin_ring<Down>(memory, weights);
   const TileList tiles(memory + Stages<Down>::kTilesOffset);
-  tiles.make<kThreadsOf<Down>>(offsets, places);
+  tiles.make<kThreadsOf<Down>>(offsets, places, row_tiles);
   const int warp = warp_of_block();
   Place<Down::kStages> place;
   if (warp == kLoader) {
-    Loader<Down> loader(ring, weights, rows, place);
+    Loader<Down> loader(ring, weights, rows, between_scales, place);
     bool is_first = true;
     for_tiles<Down>(tiles, [&](const Tile& tile) {
       is_first ? loader.load_behind(tile, wait_for_predecessor) : loader.load(tile);
@@ -167,8 +172,8 @@ extern "C" __global__ void __launch_bounds__(kThreadsOf<Down>, RESIDENTS)
   wait_for_predecessor();
   allow_dependent_launch();
   if (warp >= WARPS) return;
-  Multiplier<Down> multiplier(ring, warp / 4, place);
-  for_tiles<Down>(tiles, [&](const Tile& tile) { multiplier.multiply(tile, products); });
+  Multiplier<Down> multiplier(ring, down_scale, warp / 4, place);
+  for_tiles<Down>(tiles, [&](const Tile& tile) { multiplier.multiply(tile, {products, nullptr}); });
 }
 
 #endif

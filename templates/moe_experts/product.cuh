@@ -1,23 +1,29 @@
 // The two grouped products of a configuration: sizes, stages in shared memory, and what both bodies are given.
 //
-// Rows and weights come to shared memory in chunks of 64 values of K: rows of 128 bytes, in the 128-byte swizzle.
+// Rows and weights come to shared memory in chunks of K: rows of 128 bytes, in the 128-byte swizzle.
 //
 // Macros beside those of shape.cuh: ROWS and UP_COLUMNS or DOWN_COLUMNS (of a tile), DEPTH (values of K in a stage),
 // UP_STAGES, DOWN_STAGES, WARPS (that multiply), RESIDENTS (blocks of an SM), STREAM (1: weights that one tile of rows
 // reads leave L2 first), SWAPPED (1: a tile's rows are the columns of instructions), FUSED (1: one launch has both
-// products), SHARED_UP and SHARED_DOWN (bytes, as the plan computes them).
+// products), BETWEEN_GROUP (values of `between` that share a scale), SHARED_UP and SHARED_DOWN (bytes, as the plan
+// computes them).
 #pragma once
 
 #include "templates/moe_experts/shape.cuh"
 
-constexpr int kRows = ROWS, kChunkValues = 64, kChunkRowBytes = 128, kChunks = DEPTH / kChunkValues;
+constexpr int kRows = ROWS, kChunkRowBytes = 128, kChunkValues = kChunkRowBytes / kOperandBytes,
+              kChunks = DEPTH / kChunkValues;
+constexpr int kUnitValues = 16 / kOperandBytes;  // of a copy by cp.async
 constexpr int kTicketBytes = FUSED ? 128 : 0;
+constexpr int kLargestBytes = kNarrow && SWAPPED ? 2 * WARPS * kRows * 4 : 0;  // LargestOfRows
 static_assert(DEPTH % kChunkValues == 0 && kRows % 16 == 0, "whole chunks, and strips of 16 rows");
 
 // between[place] = gate(x) * up(x) of the place's token.
 struct Up {
-  static constexpr bool kGathers = true;  // rows lie wherever their tokens do
-  static constexpr int kMatrices = 2;     // gate and up: columns n and n + INTERMEDIATE of the weights
+  static constexpr bool kGathers = true;       // rows lie wherever their tokens do
+  static constexpr int kMatrices = 2;          // gate and up: columns n and n + INTERMEDIATE of the weights
+  static constexpr int kScaled = kScaleGroup;  // values of K that share a scale
+  using Out = Operand;
   static constexpr int kColumns = UP_COLUMNS, kStages = UP_STAGES, kDepth = kHidden, kWidth = kIntermediate;
   static constexpr int kSharedBytes = SHARED_UP;
 };
@@ -26,12 +32,15 @@ struct Up {
 struct Down {
   static constexpr bool kGathers = false;
   static constexpr int kMatrices = 1;
+  static constexpr int kScaled = BETWEEN_GROUP;
+  using Out = Element;
   static constexpr int kColumns = DOWN_COLUMNS, kStages = DOWN_STAGES, kDepth = kIntermediate,
                        kWidth = kHidden;
   static constexpr int kSharedBytes = SHARED_DOWN;
 };
 
-// Shared memory: stages of rows and then weights, barriers, tickets, and the list of tiles.
+// Shared memory: stages of rows and then weights, the rows' scales of each stage, barriers, tickets, largest
+// magnitudes, and the list of tiles.
 template <typename Product>
 struct Stages {
   static constexpr int kRowChunkBytes = kRows * kChunkRowBytes;
@@ -41,20 +50,34 @@ struct Stages {
   static constexpr int kSteps = ceil_div(Product::kDepth, DEPTH);  // of K
   static constexpr int kColumnTiles = ceil_div(Product::kWidth, Product::kColumns);
   static constexpr bool kWholeSteps = Product::kDepth % DEPTH == 0;
-  static constexpr int kBarriersOffset = Product::kStages * kBytes, kTicketsOffset = kBarriersOffset + 128;
-  static constexpr int kTilesOffset = kTicketsOffset + kTicketBytes;
+  // Scales [DEPTH / kScaled][kRows], for which both products have the same room.
+  static constexpr int kScaleBytes = kNarrow ? DEPTH / BETWEEN_GROUP * kRows * 4 : 0;
+  static constexpr int kScalesOffset = Product::kStages * kBytes;
+  static constexpr int kBarriersOffset = kScalesOffset + Product::kStages * kScaleBytes,
+                       kTicketsOffset = kBarriersOffset + 128;
+  static constexpr int kLargestOffset = kTicketsOffset + kTicketBytes;
+  static constexpr int kTilesOffset = kLargestOffset + kLargestBytes;
   static_assert(kBytes % 1024 == 0 && Product::kStages >= 2 && Product::kStages <= 8, "stages");
 };
 
+static_assert(!kNarrow || (DEPTH % kScaleGroup == 0 && kScaleGroup % BETWEEN_GROUP == 0 &&
+                           Stages<Up>::kWholeSteps && Stages<Down>::kWholeSteps),
+              "whole groups of values that share a scale");
 static_assert(!FUSED || (Stages<Up>::kBytes == Stages<Down>::kBytes && Up::kStages == Down::kStages),
               "both products go through the same stages");
 
+// Where the scales of a tile's rows lie, kRows of them, for the group of `between` that begins at `column`.
+__device__ __forceinline__ i64 between_scale(int row_of_tiles, int column) {
+  return (static_cast<i64>(row_of_tiles) * (kIntermediate / BETWEEN_GROUP) + column / BETWEEN_GROUP) * kRows;
+}
+
 // Device memory that a product reads and writes. Strides count elements.
 struct Operands {
-  const Element* rows;  // x or `between`
+  const Operand* rows;  // x or `between`
   i64 row_stride;
+  const float* scales;     // of x: [tokens, kHidden / kScaleGroup]
   const int* sorted;       // [places]: slots
-  const Element* weights;  // [experts, kMatrices * kWidth, kDepth]
+  const Operand* weights;  // [experts, kMatrices * kWidth, kDepth]
   i64 weight_row, weight_expert;
   Element* out;  // [places, kWidth]
   int tokens;

@@ -6,6 +6,7 @@
 // round without a stop from one tile to the next, in all roles alike: each finds the same tiles by itself.
 #pragma once
 
+#include "templates/common/bulk_copy.cuh"
 #include "templates/common/cp_async.cuh"
 #include "templates/common/dependent_launch.cuh"
 #include "templates/common/l2_policy.cuh"
@@ -36,6 +37,8 @@ template <typename Product>
 constexpr int kOwnColumns = Product::kColumns / kColumnGroups;
 template <typename Product>
 constexpr int kSumColumns = Product::kMatrices* kOwnColumns<Product>;
+static_assert(!kNarrow || BETWEEN_GROUP == kOwnColumns<Up>,
+              "a warpgroup has a whole group of what it stores");
 
 // Index and phase parity in a ring of kCount slots.
 template <int kCount>
@@ -58,6 +61,13 @@ struct Ring {
 
   __device__ __forceinline__ u32 rows(int stage) const { return base + stage * Sizes::kBytes; }
   __device__ __forceinline__ u32 weights(int stage) const { return rows(stage) + Sizes::kWeightsOffset; }
+  __device__ __forceinline__ u32 scales(int stage) const {
+    return base + Sizes::kScalesOffset + stage * Sizes::kScaleBytes;
+  }
+  __device__ __forceinline__ const float* scale_values(int stage) const {
+    return reinterpret_cast<const float*>(dynamic_shared() +
+                                          (scales(stage) - shared_address(dynamic_shared())));
+  }
   __device__ __forceinline__ u32 full(int stage) const { return base + Sizes::kBarriersOffset + 8 * stage; }
   __device__ __forceinline__ u32 empty(int stage) const { return full(stage + Product::kStages); }
 
@@ -71,15 +81,16 @@ struct Ring {
   }
 };
 
-// The loading warp. `place` is the block's present stage.
+// The loading warp. `place` is the block's present stage; `scales` are those of `between`.
 template <typename Product>
 class Loader {
   using Sizes = Stages<Product>;
 
  public:
   __device__ __forceinline__ Loader(const Ring<Product>& ring, const TensorMap& weights,
-                                    const TensorMap& rows, Place<Product::kStages>& place)
-      : ring_(ring), weights_(weights), rows_(rows), place_(place) {}
+                                    const TensorMap& rows, const float* scales,
+                                    Place<Product::kStages>& place)
+      : ring_(ring), weights_(weights), rows_(rows), scales_(scales), place_(place) {}
 
   static __device__ __forceinline__ bool leads() { return threadIdx.x % kWarpSize == 0; }
 
@@ -117,7 +128,8 @@ class Loader {
     place_.advance();
     if (!leads()) return;
     const u32 full = ring_.full(stage);
-    const u32 row_bytes = Product::kGathers ? 0 : kChunks * boxes(tile) * kBoxRows * kChunkRowBytes;
+    const u32 row_bytes =
+        Product::kGathers ? 0 : kChunks * boxes(tile) * kBoxRows * kChunkRowBytes + Sizes::kScaleBytes;
     mbarrier_arrive_expect(full, kChunks * Sizes::kWeightChunkBytes + row_bytes);
     const u64 policy = l2_policy(STREAM && tile.is_only);
 #pragma unroll
@@ -144,15 +156,20 @@ class Loader {
                     tile.place + box * kBoxRows, 0, 0, 0);
       }
     }
+    if constexpr (kNarrow)
+      bulk_load(ring_.scales(stage), scales_ + between_scale(tile.row, step * DEPTH), Sizes::kScaleBytes,
+                ring_.full(stage), policy);
   }
 
   Ring<Product> ring_;
   const TensorMap& weights_;
   const TensorMap& rows_;
+  const float* scales_;
   Place<Product::kStages>& place_;
 };
 
-// The warps that gather rows of x. A thread copies the same 16 bytes of every eighth row. It arrives for a step when it
+// The warps that gather rows of x. A thread copies the same 16 bytes of every eighth row, and each row's scales are
+// copied by one of the eight. It arrives for a step when it
 // has asked for some later ones: by then the copies have landed, and its fence waits for nothing.
 class Gatherer {
   using Sizes = Stages<Up>;
@@ -206,7 +223,9 @@ class Gatherer {
     for (int i = 0; i < kCopies; ++i) {
       const int row = row_ + i * kRowsAtOnce;
       const int token = row < tile.rows ? token_of(of_.sorted[tile.place + row], of_.tokens) : -1;
-      rows_[i] = of_.rows + static_cast<i64>(max_of(token, 0)) * of_.row_stride + unit_ * 8;
+      rows_[i] = of_.rows + static_cast<i64>(max_of(token, 0)) * of_.row_stride + unit_ * kUnitValues;
+      if constexpr (kNarrow)
+        scales_[i] = of_.scales + static_cast<i64>(max_of(token, 0)) * (kHidden / kScaleGroup);
       present_ |= token < 0 ? 0u : 1u << i;
     }
   }
@@ -217,12 +236,17 @@ class Gatherer {
 #pragma unroll
     for (int chunk = 0; chunk < kChunks; ++chunk) {
       const int column = k + chunk * kChunkValues;
-      const bool is_inside = Sizes::kWholeSteps || column + unit_ * 8 < Up::kDepth;
+      const bool is_inside = Sizes::kWholeSteps || column + unit_ * kUnitValues < Up::kDepth;
 #pragma unroll
       for (int i = 0; i < kCopies; ++i) {
         if (present_ >> i & 1)
           cp_async_16(target_ + chunk * Sizes::kRowChunkBytes + i * kRowsAtOnce * kChunkRowBytes,
                       rows_[i] + (is_inside ? column : 0), is_inside, policy);
+        if constexpr (kNarrow) {
+          if (unit_ == i % 8 && (present_ >> i & 1))
+            cp_async_4(ring_.scales(asked_.index) + 4 * (chunk * kRows + row_ + i * kRowsAtOnce),
+                       scales_[i] + column / kScaleGroup);
+        }
       }
     }
   }
@@ -244,5 +268,6 @@ class Gatherer {
   Place<Up::kStages> asked_, arrived_;
   int unit_, row_;
   u32 first_target_, target_, present_;  // addresses in the first stage, and in the one that is asked for
-  const Element* rows_[kCopies];
+  const Operand* rows_[kCopies];
+  const float* scales_[kNarrow ? kCopies : 1];
 };

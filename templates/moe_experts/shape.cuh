@@ -1,15 +1,30 @@
 // What moe_experts and its reference agree on.
 //
-// Macros: DTYPE (Bf16 or Fp16), HIDDEN, INTERMEDIATE, EXPERTS, TOP_K.
+// Macros: DTYPE (Bf16 or Fp16), NARROW (1: x and weights are e4m3 with scales), HIDDEN, INTERMEDIATE, EXPERTS, TOP_K.
 #pragma once
 
 #include "templates/common/convert.cuh"
 #include "templates/common/types.cuh"
 
-using Element = DTYPE;
+using Element = DTYPE;  // of the output
+
+constexpr bool kNarrow = NARROW;
+constexpr int kScaleGroup = 128;  // values of a row of x, and rows and columns of weights, that share a scale
+
+template <bool kIsNarrow>
+struct OperandType {
+  using Type = Element;
+};
+template <>
+struct OperandType<true> {
+  using Type = E4m3;
+};
+using Operand = OperandType<kNarrow>::Type;  // of x and the weights, and of what lies between the products
+constexpr int kOperandBytes = sizeof(Operand);
 
 constexpr int kHidden = HIDDEN, kIntermediate = INTERMEDIATE, kExperts = EXPERTS, kTopK = TOP_K;
 static_assert(sizeof(Element) == 2 && kHidden % 8 == 0 && kIntermediate % 8 == 0, "the problem keeps to it");
+static_assert(!kNarrow || (kHidden % kScaleGroup == 0 && kIntermediate % kScaleGroup == 0), "whole scales");
 
 // The token that a place's row belongs to; -1 for padding.
 __device__ __forceinline__ int token_of(int slot, int tokens) {

@@ -3,7 +3,8 @@
 #pragma once
 
 #include "templates/common/quad.cuh"
-#include "templates/moe_experts/product.cuh"
+#include "templates/common/quantize.cuh"
+#include "templates/moe_experts/tiles.cuh"
 
 // Stores a row's 8 * kBlocks columns from `to` on, of which `columns` exist. All lanes of a warp call it, four of which
 // have a row: words[j] are this lane's two columns of block j.
@@ -28,27 +29,89 @@ __device__ __forceinline__ void store_row(Element* to, const u32 (&words)[kBlock
   }
 }
 
+// Where a product's rows go.
+template <typename Product>
+struct Output {
+  typename Product::Out* values;  // [places, kWidth]
+  float* scales;                  // of `between`, if it has any: where between_scale says
+};
+
+// Stores a row's 8 * kBlocks bytes at `to`, like store_row: pairs[j] are this lane's two bytes of block j.
+template <int kBlocks>
+__device__ __forceinline__ void store_row_bytes(u8* to, const u32 (&pairs)[kBlocks], bool is_row) {
+  const int quad = threadIdx.x % 4;
+  if constexpr (kBlocks % 8 == 0) {
+#pragma unroll
+    for (int j = 0; j < kBlocks; j += 8) {
+      u32 four[4];
+#pragma unroll
+      for (int w = 0; w < 4; ++w) four[w] = pairs[j + 2 * w] | pairs[j + 2 * w + 1] << 16;
+      transpose_quad(four);
+      if (is_row)
+        *reinterpret_cast<uint4*>(to + 8 * (j + 2 * quad)) =
+            make_uint4(__byte_perm(four[0], four[1], 0x5410), __byte_perm(four[2], four[3], 0x5410),
+                       __byte_perm(four[0], four[1], 0x7632), __byte_perm(four[2], four[3], 0x7632));
+    }
+  } else {
+#pragma unroll
+    for (int j = 0; j < kBlocks; ++j) {
+      if (is_row) *reinterpret_cast<u16*>(to + 8 * j + 2 * quad) = static_cast<u16>(pairs[j]);
+    }
+  }
+}
+
+// A row of a strip of the first product as e4m3, with one scale for these columns: sums of gate and up in turn.
+template <typename Product, int kBlocks>
+__device__ __forceinline__ void store_quantized(const float (*sums)[4], const Output<Product>& to,
+                                                const Tile& tile, int row, int half, int first_column) {
+  float values[kBlocks][2], largest = 0;
+#pragma unroll
+  for (int j = 0; j < kBlocks; ++j) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      values[j][i] = gated(sums[2 * j][2 * half + i], sums[2 * j + 1][2 * half + i]);
+      largest = fmaxf(largest, fabsf(values[j][i]));
+    }
+  }
+#pragma unroll
+  for (int distance = 1; distance <= 2; distance *= 2)
+    largest = fmaxf(largest, __shfl_xor_sync(kWholeWarp, largest, distance));
+  const float scale = scale_of(largest), inverse = inverse_of(scale);
+  const bool is_row = row < tile.rows;
+  if (is_row && threadIdx.x % 4 == 0) to.scales[between_scale(tile.row, first_column) + row] = scale;
+  u32 pairs[kBlocks];
+#pragma unroll
+  for (int j = 0; j < kBlocks; ++j) pairs[j] = quantize_pair(values[j][0], values[j][1], inverse);
+  store_row_bytes<kBlocks>(
+      &to.values->bits + static_cast<i64>(tile.place + row) * Product::kWidth + first_column, pairs, is_row);
+}
+
 // Stores a strip of 16 rows: `first_row` of the tile, columns from `first_column` of the weights on. With two matrices
 // the sums of up come behind all of gate's, or take turns with them, eight columns of each.
 template <typename Product, int kBlocks, bool kInTurn>
-__device__ __forceinline__ void store_strip(const float (*sums)[4], Element* out, int place, int rows,
-                                            int first_row, int first_column) {
+__device__ __forceinline__ void store_strip(const float (*sums)[4], const Output<Product>& to,
+                                            const Tile& tile, int first_row, int first_column) {
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int row = first_row + static_cast<int>(threadIdx.x) % kWarpSize / 4 + 8 * half;
-    u32 words[kBlocks];
+    if constexpr (kNarrow && Product::kMatrices == 2) {
+      static_assert(kInTurn);
+      store_quantized<Product, kBlocks>(sums, to, tile, row, half, first_column);
+    } else {
+      u32 words[kBlocks];
 #pragma unroll
-    for (int j = 0; j < kBlocks; ++j) {
-      const float* const own = sums[kInTurn ? Product::kMatrices * j : j] + 2 * half;
-      const float low = own[0], high = own[1];
-      if constexpr (Product::kMatrices == 2) {
-        const float* const up = sums[kInTurn ? 2 * j + 1 : kBlocks + j] + 2 * half;
-        words[j] = Element::pack(gated(low, up[0]), gated(high, up[1]));
-      } else {
-        words[j] = Element::pack(low, high);
+      for (int j = 0; j < kBlocks; ++j) {
+        const float* const own = sums[kInTurn ? Product::kMatrices * j : j] + 2 * half;
+        const float low = own[0], high = own[1];
+        if constexpr (Product::kMatrices == 2) {
+          const float* const up = sums[kInTurn ? 2 * j + 1 : kBlocks + j] + 2 * half;
+          words[j] = Element::pack(gated(low, up[0]), gated(high, up[1]));
+        } else {
+          words[j] = Element::pack(low, high);
+        }
       }
+      store_row<kBlocks>(to.values + static_cast<i64>(tile.place + row) * Product::kWidth + first_column,
+                         words, Product::kWidth - first_column, row < tile.rows);
     }
-    store_row<kBlocks>(out + static_cast<i64>(place + row) * Product::kWidth + first_column, words,
-                       Product::kWidth - first_column, row < rows);
   }
 }

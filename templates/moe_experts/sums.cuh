@@ -1,11 +1,25 @@
 // Sums of a warpgroup of moe_experts over a tile, by wgmma from the stages of ring.cuh, and how they are stored. With
 // two matrices, eight columns of gate are followed by the same eight of up.
+//
+// With scales (kNarrow), instructions sum up a group of K that shares its scales, and what they made is added to totals
+// in fp32: wgmma keeps fewer bits of the sums of e4m3.
 #pragma once
 
+#include "templates/common/barrier.cuh"
 #include "templates/common/mma.cuh"
 #include "templates/common/wgmma_async.cuh"
 #include "templates/moe_experts/ring.cuh"
 #include "templates/moe_experts/store.cuh"
+
+// Instructions of a group of K, from `first` of a stage on. Without scales a stage is one group.
+template <typename Product>
+constexpr int kGroupOfStage = kNarrow ? Product::kScaled* kOperandBytes / 32 : DEPTH* kOperandBytes / 32;
+template <typename Product>
+constexpr int kGroupsOfStage = DEPTH* kOperandBytes / 32 / kGroupOfStage<Product>;
+
+// A lane's scales of weights: one for 128 by 128 of them.
+template <typename Product>
+constexpr int kWeightScales = Product::kMatrices == 2 ? 2 : ceil_div(kOwnColumns<Product>, kScaleGroup);
 
 #if !SWAPPED
 
@@ -15,21 +29,25 @@ class PlainSums {
  public:
   static constexpr int kStrips = kRows / 64 / kRowGroups;
 
-  __device__ __forceinline__ explicit PlainSums(int group) : first_row_(group % kRowGroups * kStrips * 64) {}
+  __device__ __forceinline__ PlainSums(int group, int&) : first_row_(group % kRowGroups * kStrips * 64) {}
 
-  // Issues the instructions of a stage, which begins with these chunks.
-  __device__ __forceinline__ void add(u32 rows_chunk, u32 weights_chunk) {
+  // Issues the instructions of a group of K, the first of which is `first`, of a stage that begins with these chunks.
+  __device__ __forceinline__ void add(u32 rows_chunk, u32 weights_chunk, int first) {
     const u64 rows = WgmmaMatrix::rows(rows_chunk + first_row_ * kChunkRowBytes);
     const u64 weights = WgmmaMatrix::rows(weights_chunk);
 #pragma unroll
-    for (int step = 0; step < DEPTH / 16; ++step) {
+    for (int step = first; step < first + kGroupOfStage<Product>; ++step) {
       const int chunk = step / 4, within = step % 4 * 32;
       const u64 b = WgmmaMatrix::moved(weights, chunk * Stages<Product>::kWeightChunkBytes + within);
 #pragma unroll
       for (int strip = 0; strip < kStrips; ++strip) {
         const u64 a = WgmmaMatrix::moved(
             rows, chunk * Stages<Product>::kRowChunkBytes + strip * 64 * kChunkRowBytes + within);
-        wgmma_rows<Element, kSumColumns<Product>>(sums_[strip], a, b, true);
+        if constexpr (kNarrow) {
+          wgmma<Operand, kSumColumns<Product>, false, false>(sums_[strip], a, b, step > first);
+        } else {
+          wgmma_rows<Element, kSumColumns<Product>>(sums_[strip], a, b, true);
+        }
       }
     }
   }
@@ -39,17 +57,53 @@ class PlainSums {
     for (int strip = 0; strip < kStrips; ++strip) wgmma_hold<kSumColumns<Product> / 8>(sums_[strip]);
   }
 
-  __device__ __forceinline__ void store(Element* out, const Tile& tile, int column) const {
-    const int row = first_row_ + static_cast<int>(threadIdx.x) / kWarpSize % 4 * 16;
+  // The scales of a lane's rows, of all of a tile's.
+  struct RowScales {
+    float of[kStrips][2];
+  };
+  __device__ __forceinline__ RowScales row_scales(const float* scales) const {
+    RowScales own;
+#pragma unroll
+    for (int strip = 0; strip < kStrips; ++strip) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half)
+        own.of[strip][half] =
+            scales[first_row() + 64 * strip + static_cast<int>(threadIdx.x) % kWarpSize / 4 + 8 * half];
+    }
+    return own;
+  }
+
+  // Adds the sums of a group, which hold() has kept, to the totals.
+  __device__ __forceinline__ void promote(const RowScales& rows,
+                                          const float (&weights)[kWeightScales<Product>]) {
+#pragma unroll
+    for (int strip = 0; strip < kStrips; ++strip) {
+#pragma unroll
+      for (int j = 0; j < kSumColumns<Product> / 8; ++j) {
+        const float weight = weights[Product::kMatrices == 2 ? j % 2 : 8 * j / kScaleGroup];
+#pragma unroll
+        for (int v = 0; v < 4; ++v)
+          totals_[strip][j][v] =
+              __fmaf_rn(sums_[strip][j][v], rows.of[strip][v / 2] * weight, totals_[strip][j][v]);
+      }
+    }
+  }
+
+  __device__ __forceinline__ void store(const Output<Product>& to, const Tile& tile, int column) const {
 #pragma unroll
     for (int strip = 0; strip < kStrips; ++strip)
-      store_strip<Product, kOwnColumns<Product> / 8, true>(sums_[strip], out, tile.place, tile.rows,
-                                                           row + 64 * strip, column);
+      store_strip<Product, kOwnColumns<Product> / 8, true>(kNarrow ? totals_[strip] : sums_[strip], to, tile,
+                                                           first_row() + 64 * strip, column);
   }
 
  private:
+  __device__ __forceinline__ int first_row() const {
+    return first_row_ + static_cast<int>(threadIdx.x) / kWarpSize % 4 * 16;
+  }
+
   int first_row_;
   float sums_[kStrips][kSumColumns<Product> / 8][4] = {};
+  float totals_[kNarrow ? kStrips : 1][kSumColumns<Product> / 8][4] = {};
 };
 
 template <typename Product>
@@ -64,19 +118,19 @@ class SwappedSums {
   static constexpr int kParts = kSumColumns<Product> / 64;
   static_assert(kSumColumns<Product> % 64 == 0, "whole instructions");
 
-  __device__ __forceinline__ explicit SwappedSums(int) {}
+  __device__ __forceinline__ SwappedSums(int, int& turn) : turn_(turn) {}
 
-  __device__ __forceinline__ void add(u32 rows_chunk, u32 weights_chunk) {
+  __device__ __forceinline__ void add(u32 rows_chunk, u32 weights_chunk, int first) {
     const u64 rows = WgmmaMatrix::rows(rows_chunk), weights = WgmmaMatrix::rows(weights_chunk);
 #pragma unroll
-    for (int step = 0; step < DEPTH / 16; ++step) {
+    for (int step = first; step < first + kGroupOfStage<Product>; ++step) {
       const int chunk = step / 4, within = step % 4 * 32;
       const u64 b = WgmmaMatrix::moved(rows, chunk * Stages<Product>::kRowChunkBytes + within);
 #pragma unroll
       for (int part = 0; part < kParts; ++part) {
         const u64 a = WgmmaMatrix::moved(
             weights, chunk * Stages<Product>::kWeightChunkBytes + part * 64 * kChunkRowBytes + within);
-        wgmma<Element, kRows, false, false>(sums_[part], a, b, true);
+        wgmma<Operand, kRows, false, false>(sums_[part], a, b, !kNarrow || step > first);
       }
     }
   }
@@ -86,34 +140,149 @@ class SwappedSums {
     for (int part = 0; part < kParts; ++part) wgmma_hold<kRows / 8>(sums_[part]);
   }
 
-  // A lane's sums are of a column and two rows; transposed, of a row and two columns.
-  __device__ __forceinline__ void store(Element* out, const Tile& tile, int column) const {
-    const int lane = threadIdx.x % kWarpSize, warp = threadIdx.x / kWarpSize % 4;
+  struct RowScales {
+    float of[kRows / 8][2];
+  };
+  __device__ __forceinline__ RowScales row_scales(const float* scales) const {
+    RowScales own;
 #pragma unroll
     for (int block = 0; block < kRows / 8; ++block) {
-      const int row = 8 * block + lane / 4;
-      Element* const to = out + static_cast<i64>(tile.place + row) * Product::kWidth;
-      const auto put = [&](u32 word, int first) {
-        const u32 pair = transposed_8x8(word);
-        if (row < tile.rows && first < Product::kWidth)
-          *reinterpret_cast<u32*>(to + first + 2 * (lane % 4)) = pair;
-      };
 #pragma unroll
-      for (int part = 0; part < kParts; ++part) {
-        const float(&sums)[4] = sums_[part][block];
-        if constexpr (Product::kMatrices == 2) {
-          put(Element::pack(gated(sums[0], sums[2]), gated(sums[1], sums[3])), column + 32 * part + 8 * warp);
-        } else {
-          const int first = column + 64 * part + 16 * warp;
-          put(Element::pack(sums[0], sums[1]), first);
-          put(Element::pack(sums[2], sums[3]), first + 8);
+      for (int i = 0; i < 2; ++i) own.of[block][i] = scales[8 * block + 2 * (threadIdx.x % 4) + i];
+    }
+    return own;
+  }
+
+  __device__ __forceinline__ void promote(const RowScales& rows,
+                                          const float (&weights)[kWeightScales<Product>]) {
+#pragma unroll
+    for (int part = 0; part < kParts; ++part) {
+#pragma unroll
+      for (int block = 0; block < kRows / 8; ++block) {
+#pragma unroll
+        for (int v = 0; v < 4; ++v) {
+          const float weight = weights[Product::kMatrices == 2 ? v / 2 : 64 * part / kScaleGroup];
+          totals_[part][block][v] =
+              __fmaf_rn(sums_[part][block][v], rows.of[block][v % 2] * weight, totals_[part][block][v]);
+        }
+      }
+    }
+  }
+
+  // A lane's sums are of a column and two rows; transposed, of a row and two columns.
+  __device__ __forceinline__ void store(const Output<Product>& to, const Tile& tile, int column) {
+    if constexpr (kNarrow && Product::kMatrices == 2) {
+      store_quantized(to, tile, column);
+      return;
+    } else {
+      const int lane = threadIdx.x % kWarpSize, warp = threadIdx.x / kWarpSize % 4;
+#pragma unroll
+      for (int block = 0; block < kRows / 8; ++block) {
+        const int row = 8 * block + lane / 4;
+        Element* const own = to.values + static_cast<i64>(tile.place + row) * Product::kWidth;
+        const auto put = [&](u32 word, int first) {
+          const u32 pair = transposed_8x8(word);
+          if (row < tile.rows && first < Product::kWidth)
+            *reinterpret_cast<u32*>(own + first + 2 * (lane % 4)) = pair;
+        };
+#pragma unroll
+        for (int part = 0; part < kParts; ++part) {
+          const float(&sums)[4] = kNarrow ? totals_[part][block] : sums_[part][block];
+          if constexpr (Product::kMatrices == 2) {
+            put(Element::pack(gated(sums[0], sums[2]), gated(sums[1], sums[3])),
+                column + 32 * part + 8 * warp);
+          } else {
+            const int first = column + 64 * part + 16 * warp;
+            put(Element::pack(sums[0], sums[1]), first);
+            put(Element::pack(sums[2], sums[3]), first + 8);
+          }
         }
       }
     }
   }
 
  private:
+  // The warpgroup's columns of a row have one scale. Two parts are turned round together: a byte each.
+  __device__ __forceinline__ void store_quantized(const Output<Product>& to, const Tile& tile, int column) {
+    const int lane = threadIdx.x % kWarpSize, warp = threadIdx.x / kWarpSize % 4;
+    float largest[kRows / 8][2] = {};
+#pragma unroll
+    for (int block = 0; block < kRows / 8; ++block) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+#pragma unroll
+        for (int part = 0; part < kParts; ++part) {
+          float(&values)[4] = totals_[part][block];
+          values[i] = gated(values[i], values[2 + i]);
+          largest[block][i] = fmaxf(largest[block][i], fabsf(values[i]));
+        }
+#pragma unroll
+        for (int distance = 4; distance < kWarpSize; distance *= 2)
+          largest[block][i] =
+              fmaxf(largest[block][i], __shfl_xor_sync(kWholeWarp, largest[block][i], distance));
+      }
+    }
+    share_largest(largest);
+#pragma unroll
+    for (int block = 0; block < kRows / 8; ++block) {
+      float inverse[2];
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const float scale = scale_of(largest[block][i]);
+        inverse[i] = inverse_of(scale);
+        const int row = 8 * block + 2 * (lane % 4) + i;
+        if (warp == 0 && lane < 4 && row < tile.rows)
+          to.scales[between_scale(tile.row, column) + row] = scale;
+      }
+      const int row = 8 * block + lane / 4;
+      Operand* const own = to.values + static_cast<i64>(tile.place + row) * Product::kWidth + column +
+                           8 * warp + 2 * (lane % 4);
+#pragma unroll
+      for (int part = 0; part < kParts; part += 2) {
+        const float(&low)[4] = totals_[part][block],
+              (&high)[4] = totals_[min_of(part + 1, kParts - 1)][block];
+        const u32 first = quantize_pair(low[0], high[0], inverse[0]),
+                  second = quantize_pair(low[1], high[1], inverse[1]);
+        const u32 turned = transposed_8x8(first | second << 16);
+        if (row >= tile.rows) continue;
+        *reinterpret_cast<u16*>(own + 32 * part) = static_cast<u16>(__byte_perm(turned, 0, 0x4420));
+        if (part + 1 < kParts)
+          *reinterpret_cast<u16*>(own + 32 * (part + 1)) = static_cast<u16>(__byte_perm(turned, 0, 0x4431));
+      }
+    }
+  }
+
+  // From a warp's largest magnitudes of each row to those of its warpgroup. Two places take turns: who writes one again
+  // has met all at the barrier since, and they had read it before that.
+  __device__ __forceinline__ void share_largest(float (&largest)[kRows / 8][2]) {
+    const int lane = threadIdx.x % kWarpSize, warp = threadIdx.x / kWarpSize % 4,
+              group = threadIdx.x / (4 * kWarpSize);
+    float* const shared = reinterpret_cast<float*>(dynamic_shared() + Stages<Product>::kLargestOffset) +
+                          (turn_ * kGroups + group) * 4 * kRows;
+    turn_ ^= 1;
+#pragma unroll
+    for (int block = 0; block < kRows / 8; ++block) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        if (lane < 4) shared[warp * kRows + 8 * block + 2 * lane + i] = largest[block][i];
+      }
+    }
+    named_barrier_sync(1 + group, 4 * kWarpSize);
+#pragma unroll
+    for (int block = 0; block < kRows / 8; ++block) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+#pragma unroll
+        for (int other = 0; other < 4; ++other)
+          largest[block][i] =
+              fmaxf(largest[block][i], shared[other * kRows + 8 * block + 2 * (lane % 4) + i]);
+      }
+    }
+  }
+
+  int& turn_;
   float sums_[kParts][kRows / 8][4] = {};
+  float totals_[kNarrow ? kParts : 1][kRows / 8][4] = {};
 };
 
 template <typename Product>
@@ -121,29 +290,88 @@ using SumsOf = SwappedSums<Product>;
 
 #endif
 
+// The scales of a warpgroup's weights, which are asked for a stage ahead.
+template <typename Product>
+class WeightScales {
+ public:
+  // `column` is the warpgroup's first.
+  __device__ __forceinline__ WeightScales(const float* scales, int expert, int column) {
+    constexpr int kBlocks = Product::kMatrices * Product::kWidth / kScaleGroup;  // of an expert's columns
+#pragma unroll
+    for (int i = 0; i < kWeightScales<Product>; ++i) {
+      const int block = Product::kMatrices == 2 ? (column + i * Product::kWidth) / kScaleGroup
+                                                : min_of(column / kScaleGroup + i, kBlocks - 1);
+      of_columns_[i] =
+          scales + (static_cast<i64>(expert) * kBlocks + block) * (Product::kDepth / kScaleGroup);
+    }
+    ask(0);
+  }
+
+  __device__ __forceinline__ void advance(int step) {
+#pragma unroll
+    for (int chunk = 0; chunk < kChunks; ++chunk) {
+#pragma unroll
+      for (int i = 0; i < kWeightScales<Product>; ++i) present_[chunk][i] = next_[chunk][i];
+    }
+    if (step + 1 < Stages<Product>::kSteps) ask(step + 1);
+  }
+  __device__ __forceinline__ const float (&of(int chunk) const)[kWeightScales<Product>] {
+    return present_[chunk];
+  }
+
+ private:
+  __device__ __forceinline__ void ask(int step) {
+#pragma unroll
+    for (int chunk = 0; chunk < kChunks; ++chunk) {
+#pragma unroll
+      for (int i = 0; i < kWeightScales<Product>; ++i)
+        next_[chunk][i] = of_columns_[i][step * kChunks + chunk];
+    }
+  }
+
+  const float* of_columns_[kWeightScales<Product>];
+  float present_[kChunks][kWeightScales<Product>], next_[kChunks][kWeightScales<Product>];
+};
+
 // A multiplying warpgroup. `place` is its present stage.
 template <typename Product>
 class Multiplier {
  public:
-  __device__ __forceinline__ Multiplier(const Ring<Product>& ring, int group, Place<Product::kStages>& place)
-      : ring_(ring), place_(place), group_(group) {}
+  __device__ __forceinline__ Multiplier(const Ring<Product>& ring, const float* weight_scales, int group,
+                                        Place<Product::kStages>& place)
+      : ring_(ring), weight_scales_(weight_scales), place_(place), group_(group) {}
 
   // Without any of the tile's rows the warpgroup leaves it to the others.
-  __device__ __forceinline__ void multiply(const Tile& tile, Element* out) {
+  __device__ __forceinline__ void multiply(const Tile& tile, const Output<Product>& to) {
     if (group_ % kRowGroups * (kRows / kRowGroups) >= tile.rows) {
       pass();
       return;
     }
-    SumsOf<Product> sums(group_);  // here, so that a launch of both products does not keep those of both
-    const int column_group = group_ / kRowGroups;
+    SumsOf<Product> sums(group_,
+                         turn_);  // here, so that a launch of both products does not keep those of both
+    const int column = tile.column + group_ / kRowGroups * kOwnColumns<Product>;
+    if constexpr (kNarrow) {
+      add_scaled(sums, WeightScales<Product>(weight_scales_, tile.expert, column));
+    } else {
+      add(sums);
+    }
+    sums.store(to, tile, column);
+  }
+
+ private:
+  __device__ __forceinline__ u32 own_weights(int stage) const {
+    return ring_.weights(stage) + group_ / kRowGroups * kSumColumns<Product> * kChunkRowBytes;
+  }
+
+  // Instructions of one step run while the next step's are issued.
+  __device__ __forceinline__ void add(SumsOf<Product>& sums) {
     int before = 0;  // the stage of the step before
 #pragma unroll 1
     for (int step = 0; step < Stages<Product>::kSteps; ++step) {
       const int stage = place_.index;
       mbarrier_wait(ring_.full(stage), place_.parity);
       wgmma_begin();
-      sums.add(ring_.rows(stage),
-               ring_.weights(stage) + column_group * kSumColumns<Product> * kChunkRowBytes);
+      sums.add(ring_.rows(stage), own_weights(stage), 0);
       wgmma_commit();
       wgmma_wait<1>();
       if (step > 0) release(before);
@@ -153,10 +381,33 @@ class Multiplier {
     wgmma_wait<0>();
     sums.hold();
     release(before);
-    sums.store(out, tile, tile.column + column_group * kOwnColumns<Product>);
   }
 
- private:
+  // The sums of a group of K are waited for before they are scaled: meanwhile the other warpgroups multiply.
+  __device__ __forceinline__ void add_scaled(SumsOf<Product>& sums, WeightScales<Product> weights) {
+#pragma unroll 1
+    for (int step = 0; step < Stages<Product>::kSteps; ++step) {
+      const int stage = place_.index;
+      weights.advance(step);
+      mbarrier_wait(ring_.full(stage), place_.parity);
+#pragma unroll
+      for (int group = 0; group < kGroupsOfStage<Product>; ++group) {
+        wgmma_begin();
+        sums.add(ring_.rows(stage), own_weights(stage), group * kGroupOfStage<Product>);
+        wgmma_commit();
+        const auto rows = sums.row_scales(ring_.scale_values(stage) + group * kRows);
+        wgmma_wait<0>();
+        sums.hold();
+        if (group + 1 == kGroupsOfStage<Product>) {
+          __syncwarp();  // all lanes have their scales
+          release(stage);
+        }
+        sums.promote(rows, weights.of(group * Product::kScaled / kChunkValues));
+      }
+      place_.advance();
+    }
+  }
+
   // Leaves the tile to the others, who have all of its rows.
   __device__ __forceinline__ void pass() {
 #pragma unroll 1
@@ -174,6 +425,7 @@ class Multiplier {
   }
 
   Ring<Product> ring_;
+  const float* weight_scales_;
   Place<Product::kStages>& place_;
-  int group_;
+  int group_, turn_ = 0;
 };

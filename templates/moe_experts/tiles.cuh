@@ -15,7 +15,7 @@ struct Tile {
   bool is_only;  // no other tile of rows reads these weights
 };
 
-// Offsets may be anything: nothing outside of [0, places) is named.
+// Offsets may be anything: nothing outside of [0, places) is named, and no row of tiles past the host's bound.
 class TileList {
  public:
   static constexpr int kBytes = 4 * (2 * (kExperts + 1) + 32);
@@ -24,7 +24,7 @@ class TileList {
 
   // All threads of the block call it; ends with a barrier.
   template <int kThreads>
-  __device__ __forceinline__ void make(const int* offsets, int places) const {
+  __device__ __forceinline__ void make(const int* offsets, int places, int row_tiles) const {
     constexpr int kOwn = ceil_div(kExperts, kThreads);
     static_assert(kThreads <= 1024 && kThreads % kWarpSize == 0, "a sum for every warp");
     const int first = static_cast<int>(threadIdx.x) * kOwn;
@@ -48,11 +48,11 @@ class TileList {
 #pragma unroll
     for (int i = 0; i < kOwn; ++i) {
       if (first + i >= kExperts) break;
-      starts_[first + i] = start;
+      starts_[first + i] = min_of(start, row_tiles);
       bounds_of()[first + i] = bounds[i];
       start += tiles_between(bounds[i], bounds[i + 1]);
       if (first + i != kExperts - 1) continue;
-      starts_[kExperts] = start;
+      starts_[kExperts] = min_of(start, row_tiles);
       bounds_of()[kExperts] = bounds[i + 1];
     }
     __syncthreads();

@@ -243,9 +243,9 @@ std::string Grid::make_next_copy(GridThread& thread) {
     if (!wrong.empty()) wrong = name_of(thread) + ": " + wrong;
   } else if (std::uint8_t* const to = shared_bytes(*thread.block, copy->destination);
              copy->source == nullptr) {
-    std::memset(to, 0, 16);
+    std::memset(to, 0, copy->bytes);
   } else {
-    std::memcpy(to, copy->source, 16);
+    std::memcpy(to, copy->source, copy->bytes);
   }
   thread.view.oldest_copy = copy->next;
   std::free(copy);

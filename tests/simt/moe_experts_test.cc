@@ -66,6 +66,8 @@ const std::vector<std::string> kExpertProblems = {
     "tokens=33,hidden=320,intermediate=72,experts=33,top_k=2,align=1,skew=zipf",
     "tokens=5,hidden=64,intermediate=64,experts=200,top_k=6,align=2",
 };
+const std::string kNarrowExperts =
+    "tokens=7,hidden=256,intermediate=384,experts=8,top_k=2,align=4,w=e4m3,skew=zipf";
 
 }  // namespace
 
@@ -79,6 +81,10 @@ TEST_CASE("simt: moe_experts' references agree with float64") {
     check_outputs(one.reference(Reference::baseline), right,
                   near(one.problem.is("dtype", "fp16") ? 0.004 : 0.03));
   }
+  const SimtProblem one = multiplied(kNarrowExperts);
+  const HostTensors right = one.on_cpu();
+  check_outputs(one.reference(Reference::exact), right, near(1e-5));
+  check_outputs(one.reference(Reference::baseline), right, near(0.06));
 }
 
 TEST_CASE("simt: the mma body of moe_experts is right under several schedules") {
@@ -131,6 +137,14 @@ TEST_CASE("simt: offsets and slots may be anything: moe_experts touches nothing 
     for (const Config& config : small_tiles(one, simt_sample(1))) {
       CAPTURE(config.text());
       CHECK_NOTHROW(one.run(config, 3));  // the emulator knows where each tensor ends
+    }
+    one.limits = limits_of_architecture("sm_90a");
+    one.limits.sm_count = 3;
+    for (const char* launches : {"launches=2,schedule=persistent", "launches=3,schedule=grid"}) {
+      CAPTURE(launches);
+      const std::string both = std::string("body=wgmma,rows=64,warps=4,depth=64,up_columns=32,up_stages=4,") +
+                               "down_columns=64,down_stages=4,residents=1,weights=keep," + launches;
+      CHECK_NOTHROW(one.run(one.config(both, ""), 3));
     }
   }
 }

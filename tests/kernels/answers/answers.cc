@@ -124,12 +124,41 @@ double dot(const double* a, const double* b, std::int64_t count) {
   return sum;
 }
 
+// Matrices of so many rows; `row` elements from one to the next, `matrix` from one matrix to the next.
+struct Matrices {
+  std::int64_t rows, columns, row, matrix;
+};
+
+// Values of e4m3 times their scales, one for 128 values of so many rows.
+std::vector<double> scaled(const HostTensors& inputs, const char* values, const char* scales,
+                           const Matrices& all, std::int64_t rows_of_scale) {
+  std::vector<double> made = inputs.at(values);
+  if (!inputs.contains(scales)) return made;
+  for (std::size_t i = 0; i < made.size(); ++i) {
+    const std::int64_t matrix = static_cast<std::int64_t>(i) / all.matrix,
+                       within = static_cast<std::int64_t>(i) % all.matrix, row = within / all.row,
+                       k = within % all.row;
+    if (row >= all.rows || k >= all.columns) continue;
+    const std::int64_t of_row = (matrix * all.rows + row) / rows_of_scale;
+    made[i] *= inputs.at(scales)[static_cast<std::size_t>(of_row * (all.columns / kExpertsScaleGroup) +
+                                                          k / kExpertsScaleGroup)];
+  }
+  return made;
+}
+
 HostTensors experts_on_cpu(const Problem& problem, const Call& call, const HostTensors& inputs) {
   const MoeExpertsShape shape(problem);
-  const std::vector<double>&x = inputs.at("x"), &sorted = inputs.at("sorted"),
-        &offsets = inputs.at("offsets"), &inverse = inputs.at("inverse"), &weights = inputs.at("weights"),
-        &up = inputs.at("w_gate_up"), &down = inputs.at("w_down");
+  const std::vector<double>&sorted = inputs.at("sorted"), &offsets = inputs.at("offsets"),
+        &inverse = inputs.at("inverse"), &weights = inputs.at("weights");
   const auto& of = call.integers;
+  const std::vector<double> x = scaled(
+      inputs, "x", "x_scale", {shape.tokens, shape.hidden, of[kMoeRow], shape.tokens * of[kMoeRow]}, 1);
+  const std::vector<double> up = scaled(
+      inputs, "w_gate_up", "gate_up_scale",
+      {2 * shape.intermediate, shape.hidden, of[kExpertsUpRow], of[kExpertsUpExpert]}, kExpertsScaleGroup);
+  const std::vector<double> down = scaled(
+      inputs, "w_down", "down_scale",
+      {shape.hidden, shape.intermediate, of[kExpertsDownRow], of[kExpertsDownExpert]}, kExpertsScaleGroup);
   std::vector<double> between(static_cast<std::size_t>(of[kMoePlaces] * shape.intermediate));
   std::vector<std::int64_t> expert_of(static_cast<std::size_t>(of[kMoePlaces]));
   for (std::int64_t expert = 0; expert < shape.experts(); ++expert) {

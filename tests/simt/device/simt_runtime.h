@@ -8,10 +8,10 @@ struct Index {
   unsigned x, y, z;
 };
 
-// An asynchronous copy of 16 bytes that has not been made yet.
+// An asynchronous copy that has not been made yet.
 struct PendingCopy {
   const void* source;  // null: zeros
-  unsigned destination, group;
+  unsigned bytes, destination, group;
   bool arrives;  // no copy: once those before it are made, the mbarrier at `destination` counts an arrival
   PendingCopy* next;
 };

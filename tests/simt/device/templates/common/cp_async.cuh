@@ -7,17 +7,29 @@
 
 namespace simt {
 
-inline void make_copy(u32 destination, const void* source) {
-  *static_cast<uint4*>(from_shared(destination)) =
-      source == nullptr ? make_uint4(0, 0, 0, 0) : *static_cast<const uint4*>(source);
+inline void make_copy(u32 destination, const void* source, u32 bytes) {
+  if (source == nullptr)
+    __builtin_memset(from_shared(destination), 0, bytes);
+  else
+    __builtin_memcpy(from_shared(destination), source, bytes);
 }
 
-inline void defer(const void* source, u32 destination, bool arrives) {
+inline void defer(const void* source, u32 bytes, u32 destination, bool arrives) {
   const Thread* const thread = current;
   auto* const copy = static_cast<PendingCopy*>(__builtin_malloc(sizeof(PendingCopy)));
-  *copy = {source, destination, thread->copy_group, arrives, nullptr};
+  *copy = {source, bytes, destination, thread->copy_group, arrives, nullptr};
   (thread->oldest_copy == nullptr ? thread->oldest_copy : thread->newest_copy->next) = copy;
   thread->newest_copy = copy;
+}
+
+// Now or later.
+inline void copy(u32 destination, const void* source, u32 bytes) {
+  if (destination % bytes != 0 || reinterpret_cast<u64>(source) % bytes != 0)
+    runtime->fail("cp.async: an address is not aligned to the copy's bytes");
+  if ((destination / bytes + current->lane) % 2 == 0)
+    make_copy(destination, source, bytes);
+  else
+    defer(source, bytes, destination, false);
 }
 
 }  // namespace simt
@@ -25,11 +37,11 @@ inline void defer(const void* source, u32 destination, bool arrives) {
 __device__ __forceinline__ u32 in_vector_register(u32 value) { return __shfl_sync(0xFFFFFFFFu, value, 0); }
 
 __device__ __forceinline__ void cp_async_16(u32 destination, const void* source, bool valid, u64 policy) {
-  if (destination % 16 != 0 || reinterpret_cast<u64>(source) % 16 != 0)
-    simt::runtime->fail("cp_async_16: an address is not aligned to 16 bytes");
-  const void* const from = valid ? source : nullptr;
-  if ((destination / 16 + simt::current->lane) % 2 == 0) return simt::make_copy(destination, from);
-  simt::defer(from, destination, false);
+  simt::copy(destination, valid ? source : nullptr, 16);
+}
+
+__device__ __forceinline__ void cp_async_4(u32 destination, const void* source) {
+  simt::copy(destination, source, 4);
 }
 
 __device__ __forceinline__ void cp_async_commit() { ++simt::current->copy_group; }
@@ -40,6 +52,6 @@ __device__ __forceinline__ void cp_async_wait() {
 }
 
 __device__ __forceinline__ void cp_async_arrive(u32 barrier) {
-  simt::defer(nullptr, barrier, true);
+  simt::defer(nullptr, 0, barrier, true);
   simt::runtime->await_copies();
 }

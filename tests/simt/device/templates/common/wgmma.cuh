@@ -41,7 +41,7 @@ __device__ __forceinline__ void wgmma_hold(float (*sum)[4]) {}
 template <typename Element, int kColumns, bool kTransposedA, bool kTransposedB>
 __device__ __forceinline__ void wgmma(float (*sum)[4], u64 a, u64 b, bool add) {
   static_assert(kColumns >= 8 && kColumns <= 256 && (kColumns & (kColumns - 1)) == 0);
-  static_assert(!kIsE4m3<Element> || (kColumns >= 64 && !kTransposedA && !kTransposedB));
+  static_assert(!kIsE4m3<Element> || (!kTransposedA && !kTransposedB));
   const simt::Multiply one = {
       simt::kElementLetter<Element>, add, kTransposedA, kTransposedB, kColumns, sum[0], nullptr, a, b};
   simt::runtime->multiply(&one);
