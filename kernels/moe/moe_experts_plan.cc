@@ -68,7 +68,7 @@ struct ExpertsChoice {
         list_bytes(4 * (2 * (shape.experts() + 1) + kExpertsWarp)) {}
 
   std::int64_t shared_bytes(const ExpertsProduct& product) const {
-    const std::int64_t scales = narrow ? 4 * rows * depth / own_columns(up) : 0;
+    const std::int64_t scales = narrow && wgmma ? 4 * rows * depth / own_columns(up) : 0;
     const std::int64_t stage = depth * size * (rows + product.matrices * product.columns) + scales;
     return product.stages * stage + kExpertsBarriers + (fused ? kExpertsTickets : 0) +
            (narrow && swapped ? 2 * warps * rows * 4 : 0) + list_bytes;
@@ -84,8 +84,9 @@ struct ExpertsChoice {
     return persistent ? std::min(tiles, residents * limits.sm_count) : tiles;
   }
 
-  // Columns of one tensor copy of weights: those of a warpgroup.
+  // Columns of a warpgroup, which one tensor copy of weights has; with mma.sync, of a warp.
   std::int64_t own_columns(const ExpertsProduct& product) const {
+    if (!wgmma) return product.columns / (warps / ceil_div(rows, std::int64_t{64}));
     const std::int64_t groups = warps / 4;
     return product.columns / (swapped ? groups : groups / std::min(groups, rows / 64));
   }
@@ -217,7 +218,7 @@ class ExpertsLaunches {
   }
 
   void add_scales(Launch& launch, const char* name) const {
-    if (choice_.wgmma) launch.arguments.push_back({name, choice_.narrow ? Pointer{name} : Pointer{}});
+    launch.arguments.push_back({name, choice_.narrow ? Pointer{name} : Pointer{}});
   }
   void add_rows(Launch& launch) const {
     launch.arguments.push_back({"x", Pointer{"x"}});

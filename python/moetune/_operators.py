@@ -86,8 +86,8 @@ def _sums(rows: torch.Tensor, inverse: torch.Tensor, *_: Any) -> torch.Tensor:
     return rows.new_empty((inverse.shape[0], rows.shape[1]), dtype=torch.bfloat16)
 
 
-def _like_x(x: torch.Tensor, *_: Any) -> torch.Tensor:
-    return x.new_empty(x.shape)
+def _experts(x: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
+    return x.new_empty(x.shape, dtype=torch.bfloat16 if x.dtype == torch.float8_e4m3fn else x.dtype)
 
 
 class _Overload(NamedTuple):
@@ -108,7 +108,7 @@ _MAKES: dict[str, Callable[..., Any]] = {
     "moe_dispatch": _rows,
     "moe_dispatch_e4m3": _rows_and_scales,
     "moe_combine": _sums,
-    "moe_experts": _like_x,
+    "moe_experts": _experts,
 }
 
 

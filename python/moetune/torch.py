@@ -276,16 +276,20 @@ def moe_combine(rows: torch.Tensor, inverse: torch.Tensor, weights: torch.Tensor
 
 def moe_experts(x: torch.Tensor, sorted: torch.Tensor, offsets: torch.Tensor, inverse: torch.Tensor,
                 weights: torch.Tensor, w_gate_up: torch.Tensor, w_down: torch.Tensor, *,
-                out: Optional[torch.Tensor] = None) -> torch.Tensor:
-    """[tokens, hidden] like x: the sum over a token's experts of weight * down(silu(gate(x)) * up(x)).
+                x_scale: Optional[torch.Tensor] = None, gate_up_scale: Optional[torch.Tensor] = None,
+                down_scale: Optional[torch.Tensor] = None, out: Optional[torch.Tensor] = None) -> torch.Tensor:
+    """[tokens, hidden]: the sum over a token's experts of weight * down(silu(gate(x)) * up(x)).
 
     x bf16 or fp16; sorted, offsets, inverse and weights as route returns them; w_gate_up [experts, 2 * intermediate,
-    hidden], the rows of gate before those of up; w_down [experts, hidden, intermediate].
+    hidden], the rows of gate before those of up; w_down [experts, hidden, intermediate]. Both and the result are of x's
+    type. Or x and both are e4m3, the result bf16, and x_scale is f32 [tokens, hidden / 128], gate_up_scale [experts,
+    2 * intermediate / 128, hidden / 128], down_scale [experts, hidden / 128, intermediate / 128].
     """
     operator = torch.ops.moetune.moe_experts
     given = x, sorted, offsets, inverse, weights, w_gate_up, w_down
+    scales = {"x_scale": x_scale, "gate_up_scale": gate_up_scale, "down_scale": down_scale}
     if out is None:
-        made: torch.Tensor = _call(operator.default, *given)
+        made: torch.Tensor = _call(operator.default, *given, **scales)
         return made
-    _call(operator.out, *given, out=out)
+    _call(operator.out, *given, out=out, **scales)
     return out

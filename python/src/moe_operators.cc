@@ -103,14 +103,14 @@ class CombineOperator final : public TokensOperator {
 };
 
 struct ExpertsFacts {
-  int64_t hidden, intermediate, experts, top_k, is_bf16;
+  int64_t hidden, intermediate, experts, top_k, is_fp16, is_narrow;
 };
 
 class ExpertsOperator final : public TokensOperator {
  public:
   const char* name() const override { return "moe_experts"; }
   const char* kernel() const override { return "moe_experts"; }
-  size_t tensor_count() const override { return MOETUNE_MOE_EXPERTS_OUT + 1; }
+  size_t tensor_count() const override { return MOETUNE_MOE_EXPERTS_DOWN_SCALE + 1; }
   int tokens_slot() const override { return MOETUNE_MOE_EXPERTS_X; }
 
   FamilyKey key(const Given& given) const override {
@@ -124,8 +124,9 @@ class ExpertsOperator final : public TokensOperator {
       refuse("'w_down' has " + std::to_string(down.ndim) +
              " dimensions; it must be [experts, hidden, intermediate]");
     const DLDataType type = x.dtype;
-    if (number_of(type) != number_of(kBf16) && number_of(type) != number_of(kF16))
-      refuse("'x' is " + type_text(type) + "; it must be bf16 or fp16");
+    const bool is_narrow = number_of(type) == number_of(kE4m3), is_fp16 = number_of(type) == number_of(kF16);
+    if (!is_narrow && !is_fp16 && number_of(type) != number_of(kBf16))
+      refuse("'x' is " + type_text(type) + "; it must be bf16, fp16 or e4m3");
     require_side_by_side(x, "x");
     const int64_t tokens = x.shape[0], hidden = x.shape[1], experts = down.shape[0], top_k = inverse.shape[1],
                   intermediate = down.shape[2];
@@ -136,12 +137,14 @@ class ExpertsOperator final : public TokensOperator {
     require(given,
             {MOETUNE_MOE_EXPERTS_W_GATE_UP, "w_gate_up", type, 3, {experts, 2 * intermediate, hidden}, true});
     require(given, {MOETUNE_MOE_EXPERTS_W_DOWN, "w_down", type, 3, {experts, hidden, intermediate}, true});
+    require_scales(given, is_narrow, tokens, hidden, intermediate, experts);
     FamilyKey key{.of = this, .device = x.device.device_id};
     key.set(ExpertsFacts{.hidden = hidden,
                          .intermediate = intermediate,
                          .experts = experts,
                          .top_k = top_k,
-                         .is_bf16 = number_of(type) == number_of(kBf16)});
+                         .is_fp16 = is_fp16,
+                         .is_narrow = is_narrow});
     check_outputs(given, key);
     return key;
   }
@@ -150,7 +153,7 @@ class ExpertsOperator final : public TokensOperator {
     const auto facts = key.as<ExpertsFacts>();
     return "hidden=" + std::to_string(facts.hidden) + pair("experts", facts.experts) +
            pair("top_k", facts.top_k) + pair("intermediate", facts.intermediate) +
-           ",dtype=" + (facts.is_bf16 != 0 ? "bf16" : "fp16");
+           ",dtype=" + (facts.is_fp16 != 0 ? "fp16" : "bf16") + (facts.is_narrow != 0 ? ",w=e4m3" : "");
   }
 
   TensorShapes outputs(const Given& given, const FamilyKey& key) const override {
@@ -158,11 +161,34 @@ class ExpertsOperator final : public TokensOperator {
     TensorShapes made;
     made.add({MOETUNE_MOE_EXPERTS_OUT,
               "out",
-              facts.is_bf16 != 0 ? kBf16 : kF16,
+              facts.is_fp16 != 0 ? kF16 : kBf16,
               2,
               {given.tensors[MOETUNE_MOE_EXPERTS_X]->shape[0], facts.hidden},
               true});
     return made;
+  }
+
+ private:
+  // e4m3 has a scale for 128 values of a row of x and for 128 by 128 weights; the other types have none.
+  void require_scales(const Given& given, bool is_narrow, int64_t tokens, int64_t hidden,
+                      int64_t intermediate, int64_t experts) const {
+    constexpr int64_t kGroup = 128;
+    const std::pair<int, const char*> scales[] = {{MOETUNE_MOE_EXPERTS_X_SCALE, "x_scale"},
+                                                  {MOETUNE_MOE_EXPERTS_GATE_UP_SCALE, "gate_up_scale"},
+                                                  {MOETUNE_MOE_EXPERTS_DOWN_SCALE, "down_scale"}};
+    for (const auto& [slot, name] : scales) {
+      if (!is_narrow && given.tensors[slot] != nullptr)
+        refuse("'" + std::string(name) + "' belongs to an 'x' of e4m3");
+    }
+    if (!is_narrow) return;
+    if (hidden % kGroup != 0 || intermediate % kGroup != 0)
+      refuse("hidden " + std::to_string(hidden) + " and intermediate " + std::to_string(intermediate) +
+             " must be multiples of 128, the values that share a scale");
+    const int64_t groups = hidden / kGroup, inner = intermediate / kGroup;
+    require(given, {MOETUNE_MOE_EXPERTS_X_SCALE, "x_scale", kF32, 2, {tokens, groups}});
+    require(given,
+            {MOETUNE_MOE_EXPERTS_GATE_UP_SCALE, "gate_up_scale", kF32, 3, {experts, 2 * inner, groups}});
+    require(given, {MOETUNE_MOE_EXPERTS_DOWN_SCALE, "down_scale", kF32, 3, {experts, groups, inner}});
   }
 };
 

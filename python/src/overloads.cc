@@ -132,7 +132,9 @@ std::vector<Schemas> move_schemas() {
             {"w_down", kTensor, MOETUNE_MOE_EXPERTS_W_DOWN}},
            {{"out", kTensor, MOETUNE_MOE_EXPERTS_OUT}},
            {},
-           {}}};
+           {{"x_scale", kOptionalTensor, MOETUNE_MOE_EXPERTS_X_SCALE, "None"},
+            {"gate_up_scale", kOptionalTensor, MOETUNE_MOE_EXPERTS_GATE_UP_SCALE, "None"},
+            {"down_scale", kOptionalTensor, MOETUNE_MOE_EXPERTS_DOWN_SCALE, "None"}}}};
 }
 
 // "Tensor(a!)? lse=None"

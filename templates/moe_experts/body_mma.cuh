@@ -1,5 +1,6 @@
 // The body for sm_80 and up: all warps copy rows and weights to shared memory with cp.async, and each multiplies up to
-// 64 rows by its share of the columns with mma.sync.
+// 64 rows by its share of the columns with mma.sync. e4m3 is widened to fp16 in registers, for architectures without its
+// instruction too.
 #pragma once
 
 #include "templates/common/cp_async.cuh"
@@ -7,6 +8,7 @@
 #include "templates/common/l2_policy.cuh"
 #include "templates/common/mma.cuh"
 #include "templates/common/shared_memory.cuh"
+#include "templates/common/widen.cuh"
 #include "templates/moe_experts/store.cuh"
 #include "templates/moe_experts/tiles.cuh"
 
@@ -17,14 +19,12 @@ constexpr int kWarpRows = min_of(kRows, 64);
 constexpr int kStrips = kWarpRows / 16, kRowWarps = kRows / kWarpRows, kColumnWarps = WARPS / kRowWarps;
 static_assert(WARPS % kRowWarps == 0, "warps share rows and columns evenly");
 
-static_assert(!kNarrow, "e4m3 is for wgmma");
-
 template <typename Product>
 class MmaProduct {
   using Ring = Stages<Product>;
 
  public:
-  __device__ __forceinline__ MmaProduct(u8* memory, const Operands& of)
+  __device__ __forceinline__ MmaProduct(u8* memory, const Operands<Product>& of)
       : shared_(in_vector_register(shared_address(memory))),
         of_(of),
         unit_(threadIdx.x % kUnits),
@@ -51,12 +51,12 @@ class MmaProduct {
       cp_async_wait<Product::kStages - 2>();
       __syncthreads();
       load(tile, step + Product::kStages - 1);
-      add(step % Product::kStages * Ring::kBytes);
+      add(tile, step);
     }
     cp_async_wait<0>();
 #pragma unroll
     for (int strip = 0; strip < kStrips; ++strip)
-      store_strip<Product, kBlocks, false>(sums_[strip], Output<Product>{of_.out, nullptr}, tile,
+      store_strip<Product, kBlocks, false>(kNarrow ? totals_[strip] : sums_[strip], of_.out, tile,
                                            first_row_ + 16 * strip, tile.column + first_column_);
   }
 
@@ -67,21 +67,35 @@ class MmaProduct {
   static_assert(kOwnColumns % 16 == 0 && kOwnColumns * kColumnWarps == Product::kColumns,
                 "columns of a warp");
 
-  // Finds this thread's rows, and forgets the sums.
+  // Finds this thread's rows, and those whose scales it needs, and forgets the sums.
   __device__ __forceinline__ void begin(const Tile& tile) {
 #pragma unroll
     for (int i = 0; i < kRowCopies; ++i) {
       const int row = i * kRowsOfCopy + row_, place = tile.place + row;
       i64 source = row < tile.rows ? place : -1;
       if (Product::kGathers && source >= 0) source = token_of(of_.sorted[place], of_.tokens);
-      rows_[i] = source < 0 ? nullptr : of_.rows + source * of_.row_stride + unit_ * 8;
+      rows_[i] = source < 0 ? nullptr : of_.rows + source * of_.row_stride + unit_ * kUnitValues;
     }
+    if constexpr (kNarrow) {
+#pragma unroll
+      for (int i = 0; i < 2 * kStrips; ++i) {
+        const int row = first_row_ + 8 * i + static_cast<int>(threadIdx.x) % kWarpSize / 4;
+        const int token =
+            Product::kGathers && row < tile.rows ? token_of(of_.sorted[tile.place + row], of_.tokens) : -1;
+        scaled_rows_[i] = Product::kGathers ? max_of(token, 0) : row;
+      }
+    }
+    forget(kNarrow ? totals_ : sums_);
+  }
+
+  using Sums = float[kStrips][Product::kMatrices * kBlocks][4];
+  static __device__ __forceinline__ void forget(Sums& sums) {
 #pragma unroll
     for (int strip = 0; strip < kStrips; ++strip) {
 #pragma unroll
       for (int j = 0; j < Product::kMatrices * kBlocks; ++j) {
 #pragma unroll
-        for (int i = 0; i < 4; ++i) sums_[strip][j][i] = 0;
+        for (int i = 0; i < 4; ++i) sums[strip][j][i] = 0;
       }
     }
   }
@@ -94,7 +108,7 @@ class MmaProduct {
 #pragma unroll
       for (int chunk = 0; chunk < kChunks; ++chunk) {
         const int k = step * DEPTH + chunk * kChunkValues;
-        const bool is_inside = Ring::kWholeSteps || k + unit_ * 8 < Product::kDepth;
+        const bool is_inside = Ring::kWholeSteps || k + unit_ * kUnitValues < Product::kDepth;
         load_rows(stage + chunk * Ring::kRowChunkBytes, k, is_inside);
         load_weights(tile, stage + Ring::kWeightsOffset + chunk * Ring::kWeightChunkBytes, k, is_inside);
       }
@@ -114,8 +128,8 @@ class MmaProduct {
 
   __device__ __forceinline__ void load_weights(const Tile& tile, u32 to, int k, bool is_inside) const {
     const u64 policy = l2_policy(STREAM && tile.is_only);
-    const Element* const expert =
-        of_.weights + tile.expert * of_.weight_expert + (is_inside ? k + unit_ * 8 : 0);
+    const Operand* const expert =
+        of_.weights + tile.expert * of_.weight_expert + (is_inside ? k + unit_ * kUnitValues : 0);
 #pragma unroll
     for (int first = 0; first < kWeightRows; first += kRowsOfCopy) {
       const int row = first + row_;
@@ -133,10 +147,25 @@ class MmaProduct {
   // Where 16-byte unit `index` of a chunk's row lies, in the rows that this lane addresses.
   __device__ __forceinline__ u32 unit(int index) const { return (index ^ swizzle_) << 4; }
 
-  __device__ __forceinline__ void add(u32 offset) {
-    const u32 stage = shared_ + offset;
+  __device__ __forceinline__ void add(const Tile& tile, int step) {
+    const u32 stage = shared_ + step % Product::kStages * Ring::kBytes;
+    if constexpr (kNarrow) {
 #pragma unroll
-    for (int step = 0; step < DEPTH / 16; ++step) {
+      for (int group = 0; group < Ring::kGroups; ++group) {
+        const int k = step * DEPTH + group * Product::kScaled;
+        forget(sums_);
+        add_units(stage, group * Ring::kGroupUnits);
+        promote(tile, k);
+      }
+    } else {
+      add_units(stage, 0);
+    }
+  }
+
+  // A group's products of 32 bytes of K, the first of which is `first`.
+  __device__ __forceinline__ void add_units(u32 stage, int first) {
+#pragma unroll
+    for (int step = first; step < first + Ring::kGroupUnits; ++step) {
       const int chunk = step / 4, within = step % 4 * 2;
       u32 rows[kStrips][4];
       const u32 row = stage + chunk * Ring::kRowChunkBytes + tall_row_ + unit(within + tall_unit_);
@@ -153,26 +182,76 @@ class MmaProduct {
           const int j = matrix * kBlocks + 2 * pair;
 #pragma unroll
           for (int strip = 0; strip < kStrips; ++strip) {
-            mma_16816<Element>(sums_[strip][j], rows[strip], columns[0], columns[1]);
-            mma_16816<Element>(sums_[strip][j + 1], rows[strip], columns[2], columns[3]);
+            add_product(sums_[strip][j], rows[strip], columns[0], columns[1]);
+            add_product(sums_[strip][j + 1], rows[strip], columns[2], columns[3]);
           }
         }
       }
     }
   }
 
+  // A lane has four e4m3 of 16 where it would have two of 16-bit ones, and the next 16 in the next word. Which of K they
+  // are is the same for rows and columns, and no matter.
+  static __device__ __forceinline__ void add_product(float (&sum)[4], const u32 (&rows)[4], u32 low,
+                                                     u32 high) {
+    if constexpr (kNarrow) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const uint2 top = widen_e4m3x4(rows[2 * half]), bottom = widen_e4m3x4(rows[2 * half + 1]),
+                    columns = widen_e4m3x4(half == 0 ? low : high);
+        const u32 wide[4] = {top.x, bottom.x, top.y, bottom.y};
+        mma_16816<Fp16>(sum, wide, columns.x, columns.y);
+      }
+    } else {
+      mma_16816<Element>(sum, rows, low, high);
+    }
+  }
+
+  // Adds a group's sums, which begins at `k`, to the totals.
+  __device__ __forceinline__ void promote(const Tile& tile, int k) {
+    constexpr int kColumnBlocks = Product::kMatrices * Product::kWidth / kScaleGroup,
+                  kDepthBlocks = Product::kDepth / kScaleGroup;
+    float of_weights[Product::kMatrices];
+#pragma unroll
+    for (int matrix = 0; matrix < Product::kMatrices; ++matrix) {
+      const int block = (tile.column + first_column_ + matrix * Product::kWidth) / kScaleGroup;
+      of_weights[matrix] = of_.weight_scales[(static_cast<i64>(tile.expert) * kColumnBlocks +
+                                              min_of(block, kColumnBlocks - 1)) *
+                                                 kDepthBlocks +
+                                             k / kScaleGroup];
+    }
+#pragma unroll
+    for (int strip = 0; strip < kStrips; ++strip) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int row = scaled_rows_[2 * strip + half];
+        const float of_row =
+            of_.scales[Product::kGathers ? static_cast<i64>(row) * kDepthBlocks + k / kScaleGroup
+                                         : between_scale(tile.row, k) + row];
+#pragma unroll
+        for (int j = 0; j < Product::kMatrices * kBlocks; ++j) {
+#pragma unroll
+          for (int i = 2 * half; i < 2 * half + 2; ++i)
+            totals_[strip][j][i] =
+                __fmaf_rn(sums_[strip][j][i], of_row * of_weights[j / kBlocks], totals_[strip][j][i]);
+        }
+      }
+    }
+  }
+
   u32 shared_;
-  const Operands& of_;
+  const Operands<Product>& of_;
   int unit_, row_;  // that this thread copies
   int swizzle_, first_row_, first_column_;
   u32 tall_row_, wide_row_;
   int tall_unit_, wide_unit_;
-  const Element* rows_[kRowCopies];  // nullptr if there is none
-  float sums_[kStrips][Product::kMatrices * kBlocks][4];
+  const Operand* rows_[kRowCopies];  // nullptr if there is none
+  int scaled_rows_[2 * kStrips];     // tokens, or rows of the tile
+  Sums sums_, totals_;
 };
 
 template <typename Product>
-__device__ __forceinline__ void multiply_tiles(const Operands& of, const int* offsets, int places,
+__device__ __forceinline__ void multiply_tiles(const Operands<Product>& of, const int* offsets, int places,
                                                int row_tiles) {
   wait_for_predecessor();
   allow_dependent_launch();
@@ -185,17 +264,35 @@ __device__ __forceinline__ void multiply_tiles(const Operands& of, const int* of
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads, RESIDENTS)
-    moe_experts_up(const Element* x, i64 x_row, const int* sorted, const int* offsets, const Element* weights,
-                   i64 weight_row, i64 weight_expert, Element* between, int tokens, int places,
-                   int row_tiles) {
-  multiply_tiles<Up>({x, x_row, nullptr, sorted, weights, weight_row, weight_expert, between, tokens},
+    moe_experts_up(const Operand* x, i64 x_row, const float* x_scale, const int* sorted, const int* offsets,
+                   const Operand* weights, i64 weight_row, i64 weight_expert, const float* weight_scales,
+                   Operand* between, float* between_scales, int tokens, int places, int row_tiles) {
+  multiply_tiles<Up>({x,
+                      x_row,
+                      x_scale,
+                      sorted,
+                      weights,
+                      weight_row,
+                      weight_expert,
+                      weight_scales,
+                      {between, between_scales},
+                      tokens},
                      offsets, places, row_tiles);
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads, RESIDENTS)
-    moe_experts_down(const Element* between, const int* offsets, const Element* weights, i64 weight_row,
-                     i64 weight_expert, Element* products, int places, int row_tiles) {
-  multiply_tiles<Down>(
-      {between, kIntermediate, nullptr, nullptr, weights, weight_row, weight_expert, products, 0}, offsets,
-      places, row_tiles);
+    moe_experts_down(const Operand* between, const int* offsets, const Operand* weights, i64 weight_row,
+                     i64 weight_expert, const float* weight_scales, const float* between_scales,
+                     Element* products, int places, int row_tiles) {
+  multiply_tiles<Down>({between,
+                        kIntermediate,
+                        between_scales,
+                        nullptr,
+                        weights,
+                        weight_row,
+                        weight_expert,
+                        weight_scales,
+                        {products, nullptr},
+                        0},
+                       offsets, places, row_tiles);
 }

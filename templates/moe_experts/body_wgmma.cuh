@@ -109,7 +109,7 @@ extern "C" __global__ void __launch_bounds__(kThreadsOf<Up>, RESIDENTS)
     Loader<Down> down(down_ring, down_weights, rows, between_scales, place);
     load_tickets(tiles, tickets, counters, up, down);
   } else {
-    Gatherer gatherer(up_ring, {x, x_row, x_scale, sorted, nullptr, 0, 0, nullptr, tokens});
+    Gatherer gatherer(up_ring, {x, x_row, x_scale, sorted, nullptr, 0, 0, nullptr, {}, tokens});
     for_tickets(
         tiles, tickets, [&](const Tile& tile) { gatherer.gather(tile); },
         [&](const Tile&) { gatherer.pass(); });
@@ -144,7 +144,7 @@ extern "C" __global__ void __launch_bounds__(kThreadsOf<Up>, RESIDENTS)
     Loader<Up> loader(ring, weights, weights, nullptr, place);
     for_tiles<Up>(tiles, [&](const Tile& tile) { loader.load(tile); });
   } else {
-    Gatherer gatherer(ring, {x, x_row, x_scale, sorted, nullptr, 0, 0, nullptr, tokens});
+    Gatherer gatherer(ring, {x, x_row, x_scale, sorted, nullptr, 0, 0, nullptr, {}, tokens});
     for_tiles<Up>(tiles, [&](const Tile& tile) { gatherer.gather(tile); });
   }
 }

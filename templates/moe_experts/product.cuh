@@ -49,9 +49,12 @@ struct Stages {
   static constexpr int kBytes = kWeightsOffset + kChunks * kWeightChunkBytes;
   static constexpr int kSteps = ceil_div(Product::kDepth, DEPTH);  // of K
   static constexpr int kColumnTiles = ceil_div(Product::kWidth, Product::kColumns);
+  // Of 32 bytes of K, which an instruction multiplies by: those of a group that shares scales, and groups of a stage.
+  static constexpr int kGroupUnits = (kNarrow ? Product::kScaled : DEPTH) * kOperandBytes / 32;
+  static constexpr int kGroups = DEPTH * kOperandBytes / 32 / kGroupUnits;
   static constexpr bool kWholeSteps = Product::kDepth % DEPTH == 0;
-  // Scales [DEPTH / kScaled][kRows], for which both products have the same room.
-  static constexpr int kScaleBytes = kNarrow ? DEPTH / BETWEEN_GROUP * kRows * 4 : 0;
+  // Scales [DEPTH / kScaled][kRows], for which both products have the same room; body_mma reads them where they are.
+  static constexpr int kScaleBytes = kNarrow && BODY_WGMMA ? DEPTH / BETWEEN_GROUP * kRows * 4 : 0;
   static constexpr int kScalesOffset = Product::kStages * kBytes;
   static constexpr int kBarriersOffset = kScalesOffset + Product::kStages * kScaleBytes,
                        kTicketsOffset = kBarriersOffset + 128;
@@ -71,14 +74,23 @@ __device__ __forceinline__ i64 between_scale(int row_of_tiles, int column) {
   return (static_cast<i64>(row_of_tiles) * (kIntermediate / BETWEEN_GROUP) + column / BETWEEN_GROUP) * kRows;
 }
 
-// Device memory that a product reads and writes. Strides count elements.
+// Where a product's rows go.
+template <typename Product>
+struct Output {
+  typename Product::Out* values;  // [places, kWidth]
+  float* scales;                  // of `between`: where between_scale says
+};
+
+// Device memory that a product reads and writes. Strides count elements. Scales are nullptr without any.
+template <typename Product>
 struct Operands {
   const Operand* rows;  // x or `between`
   i64 row_stride;
-  const float* scales;     // of x: [tokens, kHidden / kScaleGroup]
+  const float* scales;     // of x: [tokens, kHidden / kScaleGroup]; of `between`: where between_scale says
   const int* sorted;       // [places]: slots
   const Operand* weights;  // [experts, kMatrices * kWidth, kDepth]
   i64 weight_row, weight_expert;
-  Element* out;  // [places, kWidth]
+  const float* weight_scales;  // [experts, kMatrices * kWidth / kScaleGroup, kDepth / kScaleGroup]
+  Output<Product> out;
   int tokens;
 };

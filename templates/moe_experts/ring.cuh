@@ -175,7 +175,7 @@ class Gatherer {
   using Sizes = Stages<Up>;
 
  public:
-  __device__ __forceinline__ Gatherer(const Ring<Up>& ring, const Operands& of) : of_(of) {
+  __device__ __forceinline__ Gatherer(const Ring<Up>& ring, const Operands<Up>& of) : of_(of) {
     const int thread = static_cast<int>(threadIdx.x) - kFirstGatherer * kWarpSize;
     unit_ = thread % 8;
     row_ = thread / 8;
@@ -263,7 +263,7 @@ class Gatherer {
     arrived_.advance();
   }
 
-  Operands of_;
+  Operands<Up> of_;
   Ring<Up> ring_;
   Place<Up::kStages> asked_, arrived_;
   int unit_, row_;

@@ -29,13 +29,6 @@ __device__ __forceinline__ void store_row(Element* to, const u32 (&words)[kBlock
   }
 }
 
-// Where a product's rows go.
-template <typename Product>
-struct Output {
-  typename Product::Out* values;  // [places, kWidth]
-  float* scales;                  // of `between`, if it has any: where between_scale says
-};
-
 // Stores a row's 8 * kBlocks bytes at `to`, like store_row: pairs[j] are this lane's two bytes of block j.
 template <int kBlocks>
 __device__ __forceinline__ void store_row_bytes(u8* to, const u32 (&pairs)[kBlocks], bool is_row) {
@@ -60,8 +53,8 @@ __device__ __forceinline__ void store_row_bytes(u8* to, const u32 (&pairs)[kBloc
   }
 }
 
-// A row of a strip of the first product as e4m3, with one scale for these columns: sums of gate and up in turn.
-template <typename Product, int kBlocks>
+// A row of a strip of the first product as e4m3, with one scale for these columns.
+template <typename Product, int kBlocks, bool kInTurn>
 __device__ __forceinline__ void store_quantized(const float (*sums)[4], const Output<Product>& to,
                                                 const Tile& tile, int row, int half, int first_column) {
   float values[kBlocks][2], largest = 0;
@@ -69,7 +62,8 @@ __device__ __forceinline__ void store_quantized(const float (*sums)[4], const Ou
   for (int j = 0; j < kBlocks; ++j) {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      values[j][i] = gated(sums[2 * j][2 * half + i], sums[2 * j + 1][2 * half + i]);
+      values[j][i] = gated(sums[kInTurn ? 2 * j : j][2 * half + i],
+                           sums[kInTurn ? 2 * j + 1 : kBlocks + j][2 * half + i]);
       largest = fmaxf(largest, fabsf(values[j][i]));
     }
   }
@@ -95,8 +89,7 @@ __device__ __forceinline__ void store_strip(const float (*sums)[4], const Output
   for (int half = 0; half < 2; ++half) {
     const int row = first_row + static_cast<int>(threadIdx.x) % kWarpSize / 4 + 8 * half;
     if constexpr (kNarrow && Product::kMatrices == 2) {
-      static_assert(kInTurn);
-      store_quantized<Product, kBlocks>(sums, to, tile, row, half, first_column);
+      store_quantized<Product, kBlocks, kInTurn>(sums, to, tile, row, half, first_column);
     } else {
       u32 words[kBlocks];
 #pragma unroll

@@ -11,12 +11,6 @@
 #include "templates/moe_experts/ring.cuh"
 #include "templates/moe_experts/store.cuh"
 
-// Instructions of a group of K, from `first` of a stage on. Without scales a stage is one group.
-template <typename Product>
-constexpr int kGroupOfStage = kNarrow ? Product::kScaled* kOperandBytes / 32 : DEPTH* kOperandBytes / 32;
-template <typename Product>
-constexpr int kGroupsOfStage = DEPTH* kOperandBytes / 32 / kGroupOfStage<Product>;
-
 // A lane's scales of weights: one for 128 by 128 of them.
 template <typename Product>
 constexpr int kWeightScales = Product::kMatrices == 2 ? 2 : ceil_div(kOwnColumns<Product>, kScaleGroup);
@@ -36,7 +30,7 @@ class PlainSums {
     const u64 rows = WgmmaMatrix::rows(rows_chunk + first_row_ * kChunkRowBytes);
     const u64 weights = WgmmaMatrix::rows(weights_chunk);
 #pragma unroll
-    for (int step = first; step < first + kGroupOfStage<Product>; ++step) {
+    for (int step = first; step < first + Stages<Product>::kGroupUnits; ++step) {
       const int chunk = step / 4, within = step % 4 * 32;
       const u64 b = WgmmaMatrix::moved(weights, chunk * Stages<Product>::kWeightChunkBytes + within);
 #pragma unroll
@@ -123,7 +117,7 @@ class SwappedSums {
   __device__ __forceinline__ void add(u32 rows_chunk, u32 weights_chunk, int first) {
     const u64 rows = WgmmaMatrix::rows(rows_chunk), weights = WgmmaMatrix::rows(weights_chunk);
 #pragma unroll
-    for (int step = first; step < first + kGroupOfStage<Product>; ++step) {
+    for (int step = first; step < first + Stages<Product>::kGroupUnits; ++step) {
       const int chunk = step / 4, within = step % 4 * 32;
       const u64 b = WgmmaMatrix::moved(rows, chunk * Stages<Product>::kRowChunkBytes + within);
 #pragma unroll
@@ -391,14 +385,14 @@ class Multiplier {
       weights.advance(step);
       mbarrier_wait(ring_.full(stage), place_.parity);
 #pragma unroll
-      for (int group = 0; group < kGroupsOfStage<Product>; ++group) {
+      for (int group = 0; group < Stages<Product>::kGroups; ++group) {
         wgmma_begin();
-        sums.add(ring_.rows(stage), own_weights(stage), group * kGroupOfStage<Product>);
+        sums.add(ring_.rows(stage), own_weights(stage), group * Stages<Product>::kGroupUnits);
         wgmma_commit();
         const auto rows = sums.row_scales(ring_.scale_values(stage) + group * kRows);
         wgmma_wait<0>();
         sums.hold();
-        if (group + 1 == kGroupsOfStage<Product>) {
+        if (group + 1 == Stages<Product>::kGroups) {
           __syncwarp();  // all lanes have their scales
           release(stage);
         }

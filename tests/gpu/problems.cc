@@ -110,6 +110,9 @@ const std::map<std::string, std::vector<const char*>> kProblems = {
          "tokens=700,hidden=1024,intermediate=704,experts=8,top_k=2,align=128,skew=one",
          "tokens=60,hidden=256,intermediate=192,experts=1024,top_k=32,align=1",
          "tokens=1500,hidden=512,intermediate=512,experts=8,top_k=2,align=16",
+         "tokens=1,hidden=2048,intermediate=768,experts=16,top_k=8,align=1,w=e4m3",
+         "tokens=200,hidden=384,intermediate=640,experts=64,top_k=6,align=1,skew=one,capacity=80,w=e4m3",
+         "tokens=1500,hidden=512,intermediate=256,experts=8,top_k=2,align=16,w=e4m3,dtype=fp16",
      }},
     {"prefill_attention",
      {

@@ -108,3 +108,27 @@ class Experts(Rows):
 
     def right(self) -> Any:
         return plain.experts_of(*self.arguments())
+
+    def narrowed(self) -> dict[str, Any]:
+        """The scales, once x and the weights are e4m3 times scales that differ from group to group."""
+        generator = torch.Generator().manual_seed(8)
+
+        def scales(*shape: int) -> Any:
+            return (0.5 + torch.rand(*shape, generator=generator)).to(DEVICE) / 16
+
+        tokens, experts, inner = len(self.x), len(self.down), self.down.shape[2] // 128
+        groups = HIDDEN // 128
+        made = {"x_scale": scales(tokens, groups), "gate_up_scale": scales(experts, 2 * inner, groups),
+                "down_scale": scales(experts, groups, inner)}
+        rows = made["x_scale"].repeat_interleave(128, 1)
+        blocks = [made[name].repeat_interleave(128, 1).repeat_interleave(128, 2)
+                  for name in ("gate_up_scale", "down_scale")]
+        self.x = (self.x.float() / rows).to(torch.float8_e4m3fn)
+        self.gate_up = (self.gate_up.float() / blocks[0]).to(torch.float8_e4m3fn)
+        self.down = (self.down.float() / blocks[1]).to(torch.float8_e4m3fn)
+        self.wide = self.x.float() * rows, self.gate_up.float() * blocks[0], self.down.float() * blocks[1]
+        return made
+
+    def right_of_narrow(self) -> Any:
+        x, gate_up, down = self.wide
+        return plain.experts_of(x, self.sorted, self.offsets, self.inverse, self.weights, gate_up, down)

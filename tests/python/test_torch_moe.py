@@ -73,6 +73,17 @@ class RowsTest(unittest.TestCase):
             self.assertFalse(wide[:, :HIDDEN].any())
 
     @if_tuned
+    def test_experts_in_e4m3(self) -> None:
+        inputs = Experts(intermediate=128)
+        scales = inputs.narrowed()
+        made = operators.moe_experts(*inputs.arguments(), **scales)
+        self.assertEqual((made.shape, made.dtype), ((64, HIDDEN), torch.bfloat16))
+        self.assertLess(largest_error(made, inputs.right_of_narrow()), 0.06)
+        out = torch.zeros_like(made)
+        self.assertIs(operators.moe_experts(*inputs.arguments(), **scales, out=out), out)
+        self.assertTrue(torch.equal(out, made))
+
+    @if_tuned
     def test_experts_whose_rows_lie_apart(self) -> None:
         inputs = Experts()
         right = operators.moe_experts(*inputs.arguments())
@@ -138,6 +149,8 @@ class CompiledTest(unittest.TestCase):
         outs = dict(zip(names, (each.to(DEVICE) for each in case.right())))
         moved = inputs.x, inputs.sorted, inputs.inverse
         summed = inputs.rows, inputs.inverse, inputs.weights
+        narrow = Experts(intermediate=128)
+        scales = narrow.narrowed()
         for overload, given, options in (
                 (ops.route.default, (case.logits, 2), {}),
                 (ops.route.default, (everything.logits, 4), everything.on_device()),
@@ -148,6 +161,7 @@ class CompiledTest(unittest.TestCase):
                 (ops.moe_dispatch.out, moved, {"rows": inputs.dispatched()}),
                 (ops.moe_dispatch_e4m3.default, moved, {"scale_layout": "column"}),
                 (ops.moe_experts.default, Experts().arguments(), {}),
+                (ops.moe_experts.default, narrow.arguments(), scales),
                 (ops.moe_experts.out, Experts().arguments(), {"out": torch.empty_like(inputs.x)}),
                 (ops.moe_combine.default, summed, {}),
                 (ops.moe_combine.out, summed, {"out": torch.empty_like(inputs.x)})):

@@ -145,7 +145,22 @@ def bad_moves() -> Iterator[tuple[str, Call]]:
         given = (*right[:place], replaced, *right[place + 1:])
         return (ops.moe_experts.out if options else ops.moe_experts.default), given, options
 
-    yield "moe_experts: 'x' is fp32; it must be bf16 or fp16", experts(0, right[0].float())
+    narrow = Experts(intermediate=128)
+    scales = narrow.narrowed()
+
+    def in_e4m3(**replaced: Any) -> Call:
+        return ops.moe_experts.default, narrow.arguments(), {**scales, **replaced}
+
+    yield "moe_experts: 'x' is fp32; it must be bf16, fp16 or e4m3", experts(0, right[0].float())
+    yield "moe_experts: 'x_scale' belongs to an 'x' of e4m3", (
+        ops.moe_experts.default, right, {"x_scale": scales["x_scale"]})
+    yield "moe_experts: 'x_scale'", in_e4m3(x_scale=None)
+    yield "moe_experts: 'gate_up_scale' is .16, 1, 2.; it must be .16, 2, 2.", in_e4m3(
+        gate_up_scale=scales["gate_up_scale"][:, 1:].contiguous())
+    yield "moe_experts: 'down_scale' is bf16; it must be fp32", in_e4m3(down_scale=scales["down_scale"].bfloat16())
+    yield "moe_experts: hidden 256 and intermediate 40 must be multiples of 128", (
+        ops.moe_experts.default, tuple(each.to(narrow.x.dtype) if place in (0, 5, 6) else each
+                                       for place, each in enumerate(right)), scales)
     yield "moe_experts: 'sorted' has 2 dimensions; it must be .places.", experts(1, right[1][None])
     yield "moe_experts: 'offsets' is .16.; it must be .17.", experts(2, right[2][1:])
     yield "moe_experts: 'inverse' is .63, 2.; it must be .64, 2.", experts(3, right[3][:63])

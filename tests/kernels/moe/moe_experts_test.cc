@@ -86,6 +86,12 @@ TEST_CASE("moe_experts: rules across dimensions, and of calls") {
   CHECK(refusal("up_expert", 79 * 64 + 64 + 8) == "");
   CHECK(refusal("up_expert", 79 * 64 + 64 + 4) != "");
   CHECK(refusal("down_row", 32) != "");
+  CHECK_THROWS_WITH_AS(experts_problem("w=e4m3,hidden=128,intermediate=192"),
+                       doctest::Contains("intermediate=192 is no multiple of 128"), BadInput);
+  const Problem narrow = experts_problem("w=e4m3,hidden=128,intermediate=128");
+  CHECK(call_refusal(experts_kernel(), narrow, "x_row", 136).find("x_row=136 must be a multiple of 16") !=
+        std::string::npos);
+  CHECK(call_refusal(experts_kernel(), narrow, "x_row", 144) == "");
   CHECK(refusal("down_expert", 64 * 40 - 8) != "");
 }
 
@@ -153,6 +159,12 @@ TEST_CASE("moe_experts: bytes and products count once, weights of as many expert
   const Cost one =
       experts_kernel().cost(experts_problem("tokens=1,experts=128,top_k=8,hidden=64,intermediate=40"));
   CHECK(one.read_bytes == doctest::Approx(64 * 2 + 8 * 3 * 64 * 40 * 2 + 8 * 12));
+  const Cost narrow = experts_kernel().cost(
+      experts_problem("tokens=1,experts=128,top_k=8,hidden=256,intermediate=128,w=e4m3"));
+  CHECK(narrow.read_bytes == doctest::Approx(256 + 2 * 4 + 8 * 3 * (256 * 128 + 2 * 4) + 8 * 12));
+  CHECK(narrow.written_bytes == 256 * 2);
+  CHECK(narrow.flops.e4m3 == 8.0 * 2 * 3 * 256 * 128);
+  CHECK(narrow.flops.bf16 == 0);
 }
 
 TEST_CASE("moe_experts: as many experts are expected as routings have") {
@@ -212,6 +224,28 @@ TEST_CASE("moe_experts: tensors of a server become extents and a call, and wrong
   refused("'offsets' has 8 elements; it must have 9");
 }
 
+TEST_CASE("moe_experts: scales are tensors of e4m3 alone") {
+  const auto family = experts_kernel().family_interface(
+      experts_problem("hidden=256,intermediate=128,top_k=2,experts=8,w=e4m3"));
+  TensorView x{DType::e4m3, {10, 256}, {256, 1}}, sorted{DType::i32, {40}, {1}},
+      offsets{DType::i32, {9}, {1}}, inverse{DType::i32, {10, 2}, {2, 1}},
+      weights{DType::f32, {10, 2}, {2, 1}}, up{DType::e4m3, {8, 256, 256}, {256 * 256, 256, 1}},
+      down{DType::e4m3, {8, 256, 128}, {256 * 128, 128, 1}}, out{DType::bf16, {10, 256}, {256, 1}},
+      x_scale{DType::f32, {10, 2}, {2, 1}}, up_scale{DType::f32, {8, 2, 2}, {4, 2, 1}},
+      down_scale{DType::f32, {8, 2, 1}, {2, 1, 1}};
+  std::vector<const TensorView*> tensors = {&x,    &sorted, &offsets, &inverse,  &weights,   &up,
+                                            &down, &out,    &x_scale, &up_scale, &down_scale};
+  Extents extents;
+  Call call;
+  CHECK_NOTHROW(family->bind(tensors, "", extents, call));
+  x_scale.shape[1] = x_scale.strides[0] = 1;
+  CHECK_THROWS_WITH_AS(family->bind(tensors, "", extents, call),
+                       doctest::Contains("'x_scale' has 10 elements; it must have 20"), BadInput);
+  x_scale.shape[1] = x_scale.strides[0] = 2;
+  tensors.back() = nullptr;
+  CHECK_THROWS_WITH_AS(family->bind(tensors, "", extents, call), doctest::Contains("'down_scale'"), BadInput);
+}
+
 TEST_CASE("moe_experts: no two configurations launch the same code in the same way, and there are hundreds") {
   for (const char* text : {"tokens=64", "tokens=4096,hidden=2880,top_k=4,experts=32,intermediate=2880",
                            "tokens=7,hidden=4096,top_k=2"})
@@ -250,20 +284,24 @@ TEST_CASE("moe_experts: a grid has a block for every tile that a routing could n
 }
 
 TEST_CASE("moe_experts: the C interface counts tensors and fields as the family does") {
-  check_c_interface(experts_problem(""), {.tensors = {{MOETUNE_MOE_EXPERTS_X, "x"},
-                                                      {MOETUNE_MOE_EXPERTS_SORTED, "sorted"},
-                                                      {MOETUNE_MOE_EXPERTS_OFFSETS, "offsets"},
-                                                      {MOETUNE_MOE_EXPERTS_INVERSE, "inverse"},
-                                                      {MOETUNE_MOE_EXPERTS_WEIGHTS, "weights"},
-                                                      {MOETUNE_MOE_EXPERTS_W_GATE_UP, "w_gate_up"},
-                                                      {MOETUNE_MOE_EXPERTS_W_DOWN, "w_down"},
-                                                      {MOETUNE_MOE_EXPERTS_OUT, "out"}},
-                                          .integers = {{MOETUNE_MOE_EXPERTS_X_ROW, "x_row"},
-                                                       {MOETUNE_MOE_EXPERTS_PLACES, "places"},
-                                                       {MOETUNE_MOE_EXPERTS_OUT_ROW, "out_row"},
-                                                       {MOETUNE_MOE_EXPERTS_UP_ROW, "up_row"},
-                                                       {MOETUNE_MOE_EXPERTS_UP_EXPERT, "up_expert"},
-                                                       {MOETUNE_MOE_EXPERTS_DOWN_ROW, "down_row"},
-                                                       {MOETUNE_MOE_EXPERTS_DOWN_EXPERT, "down_expert"}},
-                                          .reals = {}});
+  check_c_interface(experts_problem("w=e4m3"),
+                    {.tensors = {{MOETUNE_MOE_EXPERTS_X, "x"},
+                                 {MOETUNE_MOE_EXPERTS_SORTED, "sorted"},
+                                 {MOETUNE_MOE_EXPERTS_OFFSETS, "offsets"},
+                                 {MOETUNE_MOE_EXPERTS_INVERSE, "inverse"},
+                                 {MOETUNE_MOE_EXPERTS_WEIGHTS, "weights"},
+                                 {MOETUNE_MOE_EXPERTS_W_GATE_UP, "w_gate_up"},
+                                 {MOETUNE_MOE_EXPERTS_W_DOWN, "w_down"},
+                                 {MOETUNE_MOE_EXPERTS_OUT, "out"},
+                                 {MOETUNE_MOE_EXPERTS_X_SCALE, "x_scale"},
+                                 {MOETUNE_MOE_EXPERTS_GATE_UP_SCALE, "gate_up_scale"},
+                                 {MOETUNE_MOE_EXPERTS_DOWN_SCALE, "down_scale"}},
+                     .integers = {{MOETUNE_MOE_EXPERTS_X_ROW, "x_row"},
+                                  {MOETUNE_MOE_EXPERTS_PLACES, "places"},
+                                  {MOETUNE_MOE_EXPERTS_OUT_ROW, "out_row"},
+                                  {MOETUNE_MOE_EXPERTS_UP_ROW, "up_row"},
+                                  {MOETUNE_MOE_EXPERTS_UP_EXPERT, "up_expert"},
+                                  {MOETUNE_MOE_EXPERTS_DOWN_ROW, "down_row"},
+                                  {MOETUNE_MOE_EXPERTS_DOWN_EXPERT, "down_expert"}},
+                     .reals = {}});
 }
