@@ -36,7 +36,9 @@ class MoeExpertsFamily final : public TokensFamily {
                                      {"down_scale", DType::f32, Role::input, shape.narrow(), 4}}),
         shape_(shape) {}
 
-  void check_call(const Extents&, const Call& call) const override { check_moe_experts_call(shape_, call); }
+  void check_call(const Extents& extents, const Call& call) const override {
+    check_moe_experts_call(shape_.at(extents), call);
+  }
 
   void bind(std::span<const TensorView* const> tensors, std::string_view options, Extents& extents,
             Call& call) const override {
@@ -56,7 +58,7 @@ class MoeExpertsFamily final : public TokensFamily {
     made.integers[kExpertsOutRow] = tokens > 1 ? out.strides[0] : shape_.hidden;
     bind_matrices(tensors, kExpertsGateUp, 2 * shape_.intermediate, shape_.hidden, made, kExpertsUpRow);
     bind_matrices(tensors, kExpertsDown, shape_.hidden, shape_.intermediate, made, kExpertsDownRow);
-    check_moe_experts_call(shape_, made);
+    check_moe_experts_call(shape_.at({tokens}), made);
     require(tensors, kExpertsSorted, places);
     require(tensors, kExpertsOffsets, shape_.experts() + 1);
     require(tensors, kExpertsInverse, tokens * shape_.top_k);

@@ -153,7 +153,7 @@ TensorMap between_map(const ExpertsChoice& choice, const MoeExpertsShape& shape,
   return map;
 }
 
-// Writes the launches of a call.
+// Writes the launches of a call; of an empty one, as large as any could be.
 class ExpertsLaunches {
  public:
   ExpertsLaunches(const ExpertsChoice& choice, const MoeExpertsShape& shape, const Call& call,
@@ -163,7 +163,7 @@ class ExpertsLaunches {
         call_(call),
         limits_(limits),
         plan_(plan),
-        places_(call.integers[kMoePlaces]),
+        places_(call.integers[kMoePlaces] == 0 ? shape.most_places() : call.integers[kMoePlaces]),
         row_tiles_(choice.row_tiles(shape, places_)) {}
 
   void write() {

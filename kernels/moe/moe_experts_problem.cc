@@ -37,6 +37,11 @@ MoeExpertsShape::MoeExpertsShape(const Problem& problem)
       dtype(problem.is("dtype", "bf16") ? DType::bf16 : DType::f16),
       operand(problem.is("w", "e4m3") ? DType::e4m3 : dtype) {}
 
+std::int64_t MoeExpertsShape::most_places() const {
+  return RoutingSizes{.tokens = tokens, .experts = experts(), .top_k = top_k, .align = kMostExpertsAlign}
+      .places();
+}
+
 MoeExpertsShape MoeExpertsShape::at(const Extents& extents) const {
   MoeExpertsShape other = *this;
   other.tokens = other.sizes.tokens = extents[0];
@@ -62,6 +67,9 @@ void check_moe_experts(const Problem& problem) {
   check_moe("moe_experts", problem);
   if (problem["intermediate"] % kUnit != 0)
     refuse_experts("intermediate=" + problem.dims.at("intermediate").text() + " is no multiple of 8");
+  if (problem["align"] > kMostExpertsAlign)
+    refuse_experts("align=" + problem.dims.at("align").text() + " is more than " +
+                   std::to_string(kMostExpertsAlign));
   if (!problem.is("w", "e4m3")) return;
   for (const char* name : {"hidden", "intermediate"}) {
     if (problem[name] % kExpertsScaleGroup != 0)
@@ -75,6 +83,10 @@ void check_moe_experts_call(const MoeExpertsShape& shape, const Call& call) {
   check_operand_row(shape, "x_row", of[kMoeRow], shape.hidden);
   check_moe_row("moe_experts", "out_row", of[kExpertsOutRow], shape.hidden);
   check_moe_places("moe_experts", of[kMoePlaces]);
+  if (of[kMoePlaces] > shape.most_places())
+    refuse_experts(
+        "places=" + std::to_string(of[kMoePlaces]) + " is more than " + std::to_string(shape.most_places()) +
+        ", the most of so many tokens with segments at multiples of " + std::to_string(kMostExpertsAlign));
   check_matrix(shape, "up", of[kExpertsUpRow], of[kExpertsUpExpert], 2 * shape.intermediate, shape.hidden);
   check_matrix(shape, "down", of[kExpertsDownRow], of[kExpertsDownExpert], shape.hidden, shape.intermediate);
 }

@@ -1,8 +1,11 @@
 // moe_experts on the host: what each of its launches computes, as those of the mma body are made.
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <map>
 #include <stdexcept>
+#include <string>
+#include <vector>
 
 #include "kernels/moe/moe_experts_problem.h"
 #include "kernels/registry.h"
@@ -16,10 +19,11 @@ using namespace moetune;
 // The parameters of each launch, in the templates' order.
 const std::map<std::string, std::vector<std::string>> kExpertParameters = {
     {"moe_experts_up",
-     {"x", "x_row", "sorted", "offsets", "weights", "weight_row", "weight_expert", "between", "tokens",
-      "places"}},
+     {"x", "x_row", "x_scale", "sorted", "offsets", "weights", "weight_row", "weight_expert", "weight_scales",
+      "between", "between_scales", "tokens", "places"}},
     {"moe_experts_down",
-     {"between", "offsets", "weights", "weight_row", "weight_expert", "products", "places"}},
+     {"between", "offsets", "weights", "weight_row", "weight_expert", "weight_scales", "between_scales",
+      "products", "places"}},
     {"moe_experts_combine", {"products", "inverse", "weights", "out", "out_row", "tokens"}},
 };
 
@@ -29,25 +33,34 @@ class ExpertsLaunch {
       : names_(kExpertParameters.at(kernel.base)), values_(parameters), shape_(problem_of(kernel)) {}
 
   void up() const {
-    for_places([&](std::int64_t place, std::int64_t weights) {
+    std::vector<double> row(static_cast<std::size_t>(shape_.hidden)),
+        made(static_cast<std::size_t>(shape_.intermediate));
+    for_places([&](std::int64_t place, std::int64_t expert) {
       const auto slot = static_cast<std::int64_t>(at(DType::i32, "sorted", place));
       if (slot < 0 || slot >= narrow("tokens") * shape_.top_k) return;
-      const std::int64_t row = slot / shape_.top_k * wide("x_row");
+      const std::int64_t token = slot / shape_.top_k;
+      for (std::int64_t k = 0; k < shape_.hidden; ++k)
+        row[static_cast<std::size_t>(k)] =
+            at(shape_.operand, "x", token * wide("x_row") + k) *
+            scale("x_scale", token * shape_.x_scales() + k / kExpertsScaleGroup);
       for (std::int64_t i = 0; i < shape_.intermediate; ++i) {
-        const std::int64_t gates = weights + i * wide("weight_row");
-        const double gate = dot("x", row, gates, shape_.hidden);
-        const double up = dot("x", row, gates + shape_.intermediate * wide("weight_row"), shape_.hidden);
-        put("between", place * shape_.intermediate + i, gate / (1 + std::exp(-gate)) * up);
+        const double gate = dot(row, expert, i, 2 * shape_.intermediate);
+        const double up = dot(row, expert, i + shape_.intermediate, 2 * shape_.intermediate);
+        made[static_cast<std::size_t>(i)] = gate / (1 + std::exp(-gate)) * up;
       }
+      write_between(place, made);
     });
   }
 
   void down() const {
-    for_places([&](std::int64_t place, std::int64_t weights) {
+    std::vector<double> row(static_cast<std::size_t>(shape_.intermediate));
+    for_places([&](std::int64_t place, std::int64_t expert) {
+      for (std::int64_t i = 0; i < shape_.intermediate; ++i)
+        row[static_cast<std::size_t>(i)] =
+            at(shape_.operand, "between", place * shape_.intermediate + i) * scale("between_scales", place);
       for (std::int64_t column = 0; column < shape_.hidden; ++column)
-        put("products", place * shape_.hidden + column,
-            dot("between", place * shape_.intermediate, weights + column * wide("weight_row"),
-                shape_.intermediate));
+        put(shape_.dtype, "products", place * shape_.hidden + column,
+            dot(row, expert, column, shape_.hidden));
     });
   }
 
@@ -61,7 +74,7 @@ class ExpertsLaunch {
             sum += at(DType::f32, "weights", slot) *
                    at(shape_.dtype, "products", place * shape_.hidden + column);
         }
-        put("out", token * wide("out_row") + column, sum);
+        put(shape_.dtype, "out", token * wide("out_row") + column, sum);
       }
     }
   }
@@ -84,23 +97,42 @@ class ExpertsLaunch {
   double at(DType type, const char* name, std::int64_t index) const {
     return load_element(type, memory(name), index);
   }
-  void put(const char* name, std::int64_t index, double value) const {
-    store_element(shape_.dtype, memory(name), index, round_to(shape_.dtype, value));
+  double scale(const char* name, std::int64_t index) const {
+    return shape_.narrow() ? at(DType::f32, name, index) : 1;
   }
-  double dot(const char* rows, std::int64_t row, std::int64_t weight, std::int64_t count) const {
+  void put(DType type, const char* name, std::int64_t index, double value) const {
+    store_element(type, memory(name), index, round_to(type, value));
+  }
+  // In e4m3 with a scale a place, for which there is room.
+  void write_between(std::int64_t place, const std::vector<double>& values) const {
+    double scale = 1, largest = 0;
+    for (const double value : values) largest = std::max(largest, std::abs(value));
+    if (shape_.narrow() && largest > 0) scale = round_to(DType::f32, largest / 448);
+    if (shape_.narrow()) put(DType::f32, "between_scales", place, scale);
+    for (std::size_t i = 0; i < values.size(); ++i)
+      put(shape_.operand, "between", place * shape_.intermediate + static_cast<std::int64_t>(i),
+          values[i] / scale);
+  }
+  // With a row of an expert's weights, of which it has so many.
+  double dot(const std::vector<double>& values, std::int64_t expert, std::int64_t row,
+             std::int64_t rows) const {
+    const std::int64_t begin = expert * wide("weight_expert") + row * wide("weight_row");
+    const auto count = static_cast<std::int64_t>(values.size());
+    const std::int64_t scales = (expert * rows + row) / kExpertsScaleGroup * (count / kExpertsScaleGroup);
     double sum = 0;
     for (std::int64_t k = 0; k < count; ++k)
-      sum += at(shape_.dtype, rows, row + k) * at(shape_.dtype, "weights", weight + k);
+      sum += values[static_cast<std::size_t>(k)] * at(shape_.operand, "weights", begin + k) *
+             scale("weight_scales", scales + k / kExpertsScaleGroup);
     return sum;
   }
 
-  // Every place of a segment, with where its expert's weights begin.
+  // Every place of a segment, with its expert.
   template <typename Work>
   void for_places(Work work) const {
     for (std::int64_t expert = 0; expert < shape_.experts(); ++expert) {
       const auto end = static_cast<std::int64_t>(at(DType::i32, "offsets", expert + 1));
       for (auto place = static_cast<std::int64_t>(at(DType::i32, "offsets", expert)); place < end; ++place)
-        work(place, expert * wide("weight_expert"));
+        work(place, expert);
     }
   }
 

@@ -107,7 +107,7 @@ const std::map<std::string, std::vector<const char*>> kProblems = {
          "tokens=1,hidden=8,intermediate=8,experts=8,top_k=1,align=1",
          "tokens=37,hidden=2880,intermediate=2880,experts=32,top_k=4,align=8,skew=zipf,dtype=fp16",
          "tokens=200,hidden=264,intermediate=136,experts=64,top_k=6,align=1,skew=one,capacity=80",
-         "tokens=700,hidden=1024,intermediate=704,experts=8,top_k=2,align=128,skew=one",
+         "tokens=700,hidden=1024,intermediate=704,experts=8,top_k=2,align=16,skew=one",
          "tokens=60,hidden=256,intermediate=192,experts=1024,top_k=32,align=1",
          "tokens=1500,hidden=512,intermediate=512,experts=8,top_k=2,align=16",
          "tokens=1,hidden=2048,intermediate=768,experts=16,top_k=8,align=1,w=e4m3",

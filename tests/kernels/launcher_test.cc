@@ -1,11 +1,14 @@
 // Launchers as a server uses them: filling a plan allocates nothing.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <new>
 #include <string>
+#include <vector>
 
 #include "base/resources.h"
+#include "kernels/kernel_space.h"
 #include "kernels/registry.h"
 #include "search/space.h"
 #include "tests/kernels/described/examples.h"
@@ -63,6 +66,34 @@ TEST_CASE("no kernel's launcher allocates while it fills a plan") {
     }
   }
   CHECK(allocations > 0);  // they are counted
+}
+
+// A server allocates a workspace before it has seen a call (moetune_family_workspace).
+TEST_CASE("no kernel's launch needs more scratch than the same launch of an empty call") {
+  const DeviceLimits limits = limits_of_architecture("sm_90a");
+  for (const Kernel* kernel : all_kernels()) {
+    std::vector<std::string> texts = {""};
+    for (const Preset& preset : kernel->presets()) texts.push_back(preset.name);
+    for (const std::string& name : texts) {
+      CAPTURE(kernel->name());
+      CAPTURE(name);
+      const auto preset = std::ranges::find(kernel->presets(), name, &Preset::name);
+      const Problem problem = parse_problem(kernel->name(), kernel->schema(),
+                                            preset == kernel->presets().end() ? nullptr : &*preset, "");
+      const LegalSpace legal =
+          shared_space(kernel->name()).enumerate(expression_environment(problem, limits));
+      const Extents extents = kernel->extents_of(problem);
+      for (ConfigId id = 0; id < legal.size(); id += 1 + static_cast<ConfigId>(legal.size() / 20)) {
+        const auto launcher = kernel->launcher(legal.config(id), problem, limits);
+        LaunchPlan known, unknown;
+        launcher->plan(extents, kernel->default_call(problem), known);
+        launcher->plan(extents, Call{}, unknown);
+        REQUIRE(known.scratch.size() == unknown.scratch.size());
+        for (std::size_t i = 0; i < known.scratch.size(); ++i)
+          CHECK(known.scratch[i].bytes <= unknown.scratch[i].bytes);
+      }
+    }
+  }
 }
 
 #endif

@@ -154,7 +154,7 @@ def bad_moves() -> Iterator[tuple[str, Call]]:
     yield "moe_experts: 'x' is fp32; it must be bf16, fp16 or e4m3", experts(0, right[0].float())
     yield "moe_experts: 'x_scale' belongs to an 'x' of e4m3", (
         ops.moe_experts.default, right, {"x_scale": scales["x_scale"]})
-    yield "moe_experts: 'x_scale'", in_e4m3(x_scale=None)
+    yield "moe_experts: tensor 'x_scale' is missing", in_e4m3(x_scale=None)
     yield "moe_experts: 'gate_up_scale' is .16, 1, 2.; it must be .16, 2, 2.", in_e4m3(
         gate_up_scale=scales["gate_up_scale"][:, 1:].contiguous())
     yield "moe_experts: 'down_scale' is bf16; it must be fp32", in_e4m3(down_scale=scales["down_scale"].bfloat16())
@@ -362,7 +362,7 @@ class ArgumentsTest(unittest.TestCase):
         for name, (kind, sentence) in json.loads(shown.stdout).items():
             self.assertEqual((name, kind), (name, "WrongDevice"))
             self.assertRegex(sentence, "^[a-z0-9_]+: '(q|logits|x|rows)' is not in the memory of a GPU$")
-        self.assertEqual(len(json.loads(shown.stdout)), 12)
+        self.assertEqual(len(json.loads(shown.stdout)), 13)
 
     @unittest.skipIf(DEVICE == "cpu", "there is no GPU")
     def test_tensors_of_two_devices(self) -> None:

@@ -30,8 +30,11 @@ std::string usual_config(const Kernel& kernel, const Problem& problem) {
     return "body=mma,warpgroups=1,tile=32,stages=1,query_stages=1,packed=0,overlap=0,ping_pong=0,lag=8,poly=0,trim=0,"
            "schedule=grid,cluster=1,section=0,splits=1";
   if (kernel.name() == "moe_experts")
-    return "body=mma,rows=16,warps=4,depth=64,up_columns=64,up_stages=2,down_columns=64,down_stages=2,residents=1,"
-           "launches=3,weights=stream,schedule=persistent";
+    return std::string(
+               "body=mma,rows=16,warps=4,up_stages=2,down_stages=2,residents=1,launches=3,weights=stream,"
+               "schedule=persistent,") +
+           (problem.is("w", "e4m3") ? "depth=128,up_columns=128,down_columns=128"
+                                    : "depth=64,up_columns=64,down_columns=64");
   const auto config =
       shared_space(kernel.name()).default_config(expression_environment(problem, fake_device().limits));
   if (!config.has_value()) throw BadInput(kernel.name() + ": the space has no default for " + problem.text());
