@@ -5,6 +5,7 @@
 
 #include "templates/common/cluster_inbox.cuh"
 #include "templates/router/board.cuh"
+#include "templates/router/route.cuh"
 
 constexpr int kRoundTokens = kChunkTokens;
 // A token's experts as they are sent: so many u16 of them, in words that go together.

@@ -25,11 +25,25 @@ __device__ __forceinline__ void add_up_blocks(const PlaceArguments& a, Tally& ta
   __syncthreads();
 }
 
-// Adds what comes in blocks before to what this block's warps are preceded by.
-__device__ __forceinline__ void add_blocks_before(const PlaceArguments& a, Tally& tally) {
-  for (int e = threadIdx.x; e < kExperts; e += kThreads) {
-    const u32 sum = u32(a.block_counts[i64(blockIdx.x) * kExperts + e]);
-#pragma unroll
-    for (int w = 0; w < kWarps; ++w) tally.before[w][e] += sum;
-  }
+// The block's slots must be tallied. The last block lays out the segments of all.
+__device__ __forceinline__ void lay_out_by_last(const PlaceArguments& a, Tally& tally, GridState* state) {
+  store_block_counts(a, tally);
+  if (!arrives_last(state, tally.layout.flag)) return;
+  add_up_blocks(a, tally);
+  lay_out(tally.layout, a.capacity);
+  store_layout(a, tally.layout, 0, 1);
+  if (threadIdx.x == 0) state->blocks_done = 0;
+}
+
+// The second kernel: places the slots of this block, whose segments are laid out in global memory.
+template <typename Segments>
+__device__ __forceinline__ void place_after_count(const PlaceArguments& a, const Segments& segments,
+                                                  SlotRange slots) {
+  Tally& tally = tally_memory();
+  tally_block(tally, segments, slots);
+  load_layout(a, tally.layout);
+  add_before(tally, [&](int expert) { return a.block_counts[i64(blockIdx.x) * kExperts + expert]; });
+  __syncthreads();
+  place_slots(a, tally, segments, slots);
+  pad_last(a, tally.layout);
 }

@@ -3,8 +3,8 @@
 #pragma once
 
 #include "templates/common/shared_memory.cuh"
-#include "templates/router/route.cuh"
 #include "templates/router/schedule.cuh"
+#include "templates/router/segments.cuh"
 
 struct PlaceArguments {
   int* counts;    // [kExperts], of the slots that were placed
@@ -15,7 +15,6 @@ struct PlaceArguments {
   // Scratch [gridDim.x, kExperts]: counts first, then how many slots come in blocks before. With the barrier schedule
   // the words of GridCounts (exchange.cuh).
   int* block_counts;
-  const int* expert_map;
   int tokens, capacity, places;
   u8* dropped;  // [tokens * kTopK]: 1 for a slot beyond its expert's capacity
 };
@@ -52,14 +51,14 @@ struct SlotRange {
 
 // Calls `use(slot, segment, position)` for the calling warp's slots, in all lanes together: position is how many of
 // the warp's slots before it go to the same segment, plus what `before` held; slot is -1 in lanes without one, and
-// segment for slots that go nowhere.
-template <typename Use>
-__device__ __forceinline__ void for_each_slot(u32* before, const Id* ids, const int* expert_map,
-                                              SlotRange range, Use use) {
+// segment for slots that go nowhere. `segments(slot)` gives a slot's segment, or -1.
+template <typename Segments, typename Use>
+__device__ __forceinline__ void for_each_slot(u32* before, const Segments& segments, SlotRange range,
+                                              Use use) {
   const int lane = int(threadIdx.x) % kWarpSize;
   for (int first = range.begin; first < range.end; first += kWarpSize) {
     const int slot = first + lane < range.end ? first + lane : -1;
-    const int segment = slot >= 0 ? segment_of(int(ids[slot]), expert_map) : -1;
+    const int segment = slot >= 0 ? segments(slot) : -1;
     const u32 same = __match_any_sync(kWholeWarp, segment);
     const u32 rank = __popc(same & ((1u << lane) - 1));
     const u32 position = segment >= 0 ? before[segment] + rank : 0;
@@ -72,12 +71,12 @@ __device__ __forceinline__ void for_each_slot(u32* before, const Id* ids, const 
 
 // Leaves in `before` what each warp's slots are preceded by within the block, in `counts` the block's counts. The block
 // may have stored the ids just before: a barrier comes before they are read.
-__device__ __forceinline__ void tally_block(Tally& tally, const Id* ids, const int* expert_map,
-                                            SlotRange range) {
+template <typename Segments>
+__device__ __forceinline__ void tally_block(Tally& tally, const Segments& segments, SlotRange range) {
   for (int i = threadIdx.x; i < kWarps * kExperts; i += kThreads) (&tally.before[0][0])[i] = 0;
   __syncthreads();
   u32* own = tally.before[threadIdx.x / kWarpSize];
-  for_each_slot(own, ids, expert_map, range.of_warp(), [](int, int, u32) {});
+  for_each_slot(own, segments, range.of_warp(), [](int, int, u32) {});
   __syncthreads();
   for (int e = threadIdx.x; e < kExperts; e += kThreads) {
     u32 sum = 0;
@@ -90,6 +89,16 @@ __device__ __forceinline__ void tally_block(Tally& tally, const Id* ids, const i
     tally.layout.counts[e] = int(sum);
   }
   __syncthreads();
+}
+
+// Adds slots that come before the block's, which `count_of(expert)` gives, to what its warps are preceded by.
+template <typename CountOf>
+__device__ __forceinline__ void add_before(Tally& tally, CountOf count_of) {
+  for (int e = threadIdx.x; e < kExperts; e += kThreads) {
+    const u32 sum = u32(count_of(e));
+#pragma unroll
+    for (int w = 0; w < kWarps; ++w) tally.before[w][e] += sum;
+  }
 }
 
 // From all slots' counts, which `count_of(expert)` gives: caps them, and adds up the segments. A warp takes a chunk of
@@ -164,10 +173,11 @@ __device__ __forceinline__ void store_place(const PlaceArguments& a, int slot, i
 }
 
 // The slots of this block.
-__device__ __forceinline__ void place_slots(const PlaceArguments& a, Tally& tally, const Id* ids,
+template <typename Segments>
+__device__ __forceinline__ void place_slots(const PlaceArguments& a, Tally& tally, const Segments& segments,
                                             SlotRange range) {
   u32* own = tally.before[threadIdx.x / kWarpSize];
-  for_each_slot(own, ids, a.expert_map, range.of_warp(), [&](int slot, int segment, u32 position) {
+  for_each_slot(own, segments, range.of_warp(), [&](int slot, int segment, u32 position) {
     if (slot < 0) return;
     const bool fits = segment >= 0 && int(position) < a.capacity;
     const int place = fits ? tally.layout.offsets[segment] + int(position) : -1;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "templates/router/grid.cuh"
+#include "templates/router/route.cuh"
 
 constexpr int kColumns = max_of(1, kRanks);  // of in_rank
 constexpr int kExpertsOfRank = kExperts / kColumns, kCounters = kExperts + kColumns;

@@ -1,6 +1,7 @@
 // The plain version of the router: a thread a token, then a thread an expert.
 //
 // Macros: those of shape.cuh.
+#include "templates/router/reference_places.cuh"
 #include "templates/router/score.cuh"
 
 namespace {
@@ -115,56 +116,37 @@ extern "C" __global__ void router_reference(const Logit* logits, const float* bi
 #if PLAN || RANKS
 extern "C" __global__ void router_reference_counts(const Id* ids, const int* expert_map, int* counts,
                                                    int tokens, int capacity) {
+  const ReferencePlaces a{.counts = counts, .slots = tokens * kTopK, .capacity = capacity};
   const int expert = blockIdx.x * blockDim.x + threadIdx.x;
-  if (expert >= kExperts) return;
-  int count = 0;
-  for (int s = 0; s < tokens * kTopK; ++s) count += segment_of(int(ids[s]), expert_map) == expert;
-  counts[expert] = min(count, capacity);
+  if (expert < kExperts) a.count(RoutedSegments{ids, expert_map}, expert);
 }
 #endif
 
 #if PLAN
 // One block.
-extern "C" __global__ void router_reference_offsets(const int* counts, int* offsets, int* sorted,
-                                                    int* grouping, int tokens, int places) {
-  for (int p = threadIdx.x; p < places; p += blockDim.x) {
-    sorted[p] = tokens * kTopK;
-    if (kGrouping == Grouping::rows) grouping[p] = -1;
-  }
-  if (threadIdx.x > 0 || kSegment > 0) return;
-  offsets[0] = 0;
-  for (int e = 0; e < kExperts; ++e) {
-    offsets[e + 1] = offsets[e] + padded(counts[e]);
-    if (kGrouping == Grouping::ends) grouping[e] = offsets[e + 1];
-  }
-  if (kGrouping != Grouping::blocks) return;
-  for (int e = 0; e < kExperts; ++e) {
-    for (int b = offsets[e] / kAlign; b < offsets[e + 1] / kAlign; ++b) grouping[b] = e;
-  }
-  for (int b = offsets[kExperts] / kAlign; b < places / kAlign; ++b) grouping[b] = -1;
+extern "C" __global__ void router_reference_offsets(int* counts, int* offsets, int* sorted, int* grouping,
+                                                    int tokens, int places) {
+  const ReferencePlaces a{.counts = counts,
+                          .offsets = offsets,
+                          .sorted = sorted,
+                          .grouping = grouping,
+                          .slots = tokens * kTopK,
+                          .places = places};
+  a.lay_out();
 }
 
-extern "C" __global__ void router_reference_places(const Id* ids, const int* expert_map, const int* offsets,
+extern "C" __global__ void router_reference_places(const Id* ids, const int* expert_map, int* offsets,
                                                    int* sorted, int* inverse, int* grouping, u8* dropped,
                                                    int tokens, int capacity) {
+  const ReferencePlaces a{.offsets = offsets,
+                          .sorted = sorted,
+                          .inverse = inverse,
+                          .grouping = grouping,
+                          .dropped = dropped,
+                          .slots = tokens * kTopK,
+                          .capacity = capacity};
   const int expert = blockIdx.x * blockDim.x + threadIdx.x;
-  if (expert >= kExperts) return;
-  const int begin = kSegment > 0 ? expert * kSegment : offsets[expert];
-  int count = 0;
-  for (int s = 0; s < tokens * kTopK; ++s) {
-    const int segment = segment_of(int(ids[s]), expert_map);
-    if (segment < 0 && expert == 0) {
-      inverse[s] = -1;
-      if (kDropped) dropped[s] = 0;
-    }
-    if (segment != expert) continue;
-    const bool fits = count < capacity;
-    inverse[s] = fits ? begin + count : -1;
-    if (kDropped) dropped[s] = !fits;
-    if (fits) sorted[begin + count] = s;
-    if (fits && kGrouping == Grouping::rows) grouping[begin + count] = expert;
-    ++count;
-  }
+  if (expert < kExperts) a.place(RoutedSegments{ids, expert_map}, expert);
 }
 #endif
 

@@ -1,6 +1,6 @@
 // From logits to ids and weights: a warp takes kRowsOfWarp tokens at a time.
 //
-// Macros: ROWS (tokens that the same lanes take at once), WARPS, DEPENDENTS (early, loaded or selected).
+// Macros: ROWS (tokens that the same lanes take at once), DEPENDENTS (early, loaded or selected).
 #pragma once
 
 #include "templates/common/dependent_launch.cuh"

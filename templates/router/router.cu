@@ -88,23 +88,15 @@ __device__ __forceinline__ void place_by_cluster(const RouteArguments& rows, con
 }
 
 // Slots in their order, by warps.
-__device__ __forceinline__ void tally_and_place(const PlaceArguments& a, GridState* state, const Id* ids,
-                                                SlotRange slots) {
+__device__ __forceinline__ void tally_and_place(const PlaceArguments& a, GridState* state,
+                                                const RoutedSegments& segments, SlotRange slots) {
   Tally& tally = tally_memory();
-  tally_block(tally, ids, a.expert_map, slots);
-  if constexpr (kSchedule == Schedule::block) {
-    lay_out(tally.layout, a.capacity);
-    store_layout(a, tally.layout, 0, 1);
-    place_slots(a, tally, ids, slots);
-    pad_last(a, tally.layout);
-    return;
-  }
-  store_block_counts(a, tally);
-  if (!arrives_last(state, tally.layout.flag)) return;
-  add_up_blocks(a, tally);
+  tally_block(tally, segments, slots);
+  if constexpr (kSchedule != Schedule::block) return lay_out_by_last(a, tally, state);
   lay_out(tally.layout, a.capacity);
   store_layout(a, tally.layout, 0, 1);
-  if (threadIdx.x == 0) state->blocks_done = 0;
+  place_slots(a, tally, segments, slots);
+  pad_last(a, tally.layout);
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads, kBlocksOfSm)
@@ -119,8 +111,8 @@ extern "C" __global__ void __launch_bounds__(kThreads, kBlocksOfSm)
   if constexpr (kSchedule == Schedule::cluster) ClusterBoard(tokens_of_block, tokens).prepare();
   wait_for_predecessor();
   const RouteArguments rows{logits, bias, ids, weights, logits_row, live_tokens(tokens, token_count), scale};
-  const PlaceArguments a{counts,     offsets, sorted,   inverse, grouping, block_counts,
-                         expert_map, tokens,  capacity, places,  dropped};
+  const PlaceArguments a{counts,       offsets, sorted,   inverse, grouping,
+                         block_counts, tokens,  capacity, places,  dropped};
   if constexpr (kPlan) pad_first(a);
   if constexpr (kRanks > 0) {
     route_and_count(rows, {counts, tokens_per_rank, in_rank, block_counts}, state, own.first, own.last);
@@ -131,7 +123,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, kBlocksOfSm)
   } else {
     route(rows, own.first, own.last, [](int, int, int) {});
     if constexpr (kSchedule != Schedule::rows)
-      tally_and_place(a, state, ids, {own.first * kTopK, own.last * kTopK});
+      tally_and_place(a, state, {ids, expert_map}, {own.first * kTopK, own.last * kTopK});
   }
 }
 
@@ -142,15 +134,8 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   if constexpr (kSchedule != Schedule::split || !kPlan) return;
   allow_dependent_launch();
   wait_for_predecessor();
-  const PlaceArguments a{counts,     offsets, sorted,   inverse, grouping, block_counts,
-                         expert_map, tokens,  capacity, places,  dropped};
+  const PlaceArguments a{counts,       offsets, sorted,   inverse, grouping,
+                         block_counts, tokens,  capacity, places,  dropped};
   const ChunkedTokens own = ChunkedTokens::of_block(blockIdx.x, tokens_of_block, tokens);
-  const SlotRange slots{own.first * kTopK, own.last * kTopK};
-  Tally& tally = tally_memory();
-  tally_block(tally, ids, expert_map, slots);
-  load_layout(a, tally.layout);
-  add_blocks_before(a, tally);
-  __syncthreads();
-  place_slots(a, tally, ids, slots);
-  pad_last(a, tally.layout);
+  place_after_count(a, RoutedSegments{ids, expert_map}, {own.first * kTopK, own.last * kTopK});
 }

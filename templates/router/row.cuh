@@ -1,13 +1,13 @@
 // A token's row of logits, spread over kLanes neighbouring lanes of a warp, and what all its scores share.
 //
-// Macros: those of shape.cuh; LANES (that share a row), VECTOR (logits that a lane loads at once), SELECT (a Select),
-// WARPS (of a block).
+// Macros: those of shape.cuh and schedule.cuh; LANES (that share a row), VECTOR (logits that a lane loads at once),
+// SELECT (a Select).
 #pragma once
 
 #include "templates/common/vectors.cuh"
+#include "templates/router/schedule.cuh"
 #include "templates/router/score.cuh"
 
-constexpr int kWarps = WARPS, kThreads = kWarps * kWarpSize;
 constexpr int kLanes = LANES, kVector = VECTOR;
 constexpr int kStep = kLanes * kVector;  // experts that the lanes load at once
 constexpr int kSteps = ceil_div(kExperts, kStep);

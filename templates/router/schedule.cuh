@@ -1,9 +1,14 @@
-// How the blocks of the grid share the work (router.cu says what each schedule does), and when padding is written.
+// How large blocks are, how those of the grid share the work (router.cu and ../route_plan/route_plan.cu say what each
+// schedule does), and when padding is written.
 //
-// Macros: SCHEDULE (a Schedule), PAD (a Pad).
+// Macros: WARPS (of a block), SCHEDULE (a Schedule), PAD (a Pad).
 #pragma once
 
-enum class Schedule { rows, block, split, cluster, barrier };
+#include "templates/common/types.cuh"
+
+constexpr int kWarps = WARPS, kThreads = kWarps * kWarpSize;
+
+enum class Schedule { rows, block, split, cluster, barrier, apart };
 constexpr Schedule kSchedule = Schedule::SCHEDULE;
 
 // first: every place counts as padding before the tokens are routed, while memory is idle, and slots overwrite it,
