@@ -65,6 +65,26 @@ enum {
   MOETUNE_ROUTER_SCALE = 0       /* reals[0]: factor of all weights */
 };
 
+/* route_plan's slots, all contiguous (docs/router.md has the layouts). Experts are those of this GPU. */
+enum {
+  MOETUNE_ROUTE_PLAN_IDS = 0,           /* i32 [tokens, top_k]; i64 if the family has ids=i64 */
+  MOETUNE_ROUTE_PLAN_EXPERT_MAP = 1,    /* i32, any number of experts; if the family has map=local */
+  MOETUNE_ROUTE_PLAN_TOKEN_COUNT = 2,   /* i32 [1]; if the family has count=device */
+  MOETUNE_ROUTE_PLAN_COUNTS = 3,        /* i32 [experts] */
+  MOETUNE_ROUTE_PLAN_OFFSETS = 4,       /* i32 [experts + 1]; except for layout=masked */
+  MOETUNE_ROUTE_PLAN_SORTED = 5,        /* i32 [places] */
+  MOETUNE_ROUTE_PLAN_INVERSE = 6,       /* i32 [tokens, top_k] */
+  MOETUNE_ROUTE_PLAN_BLOCK_EXPERTS = 7, /* i32 [places / align]; of layout=blocks */
+  MOETUNE_ROUTE_PLAN_ROW_EXPERTS = 8,   /* i32 [places]; of layout=rows */
+  MOETUNE_ROUTE_PLAN_ENDS = 9,          /* i32 [experts]; of layout=ends */
+  MOETUNE_ROUTE_PLAN_DROPPED = 10       /* u8 [tokens, top_k]; if the family has dropped=mask */
+};
+
+/* route_plan's call. */
+enum {
+  MOETUNE_ROUTE_PLAN_MAP_SIZE = 0 /* entries of the expert map; 0 without one */
+};
+
 /* moe_dispatch's slots, all contiguous except for rows of x (docs/router.md has the layouts). */
 enum {
   MOETUNE_MOE_DISPATCH_X = 0,       /* bf16 [tokens, hidden] */

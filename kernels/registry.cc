@@ -19,13 +19,14 @@ const Kernel& moe_combine();
 const Kernel& moe_dispatch();
 const Kernel& moe_experts();
 const Kernel& prefill_attention();
+const Kernel& route_plan();
 const Kernel& router();
 const Kernel& tensor_ceiling();
 
 static const std::vector<const Kernel*>& built_in_kernels() {
   static const std::vector<const Kernel*> kernels = {
-      &decode_attention(), &decode_kernel(),     &moe_combine(), &moe_dispatch(),
-      &moe_experts(),      &prefill_attention(), &router(),      &tensor_ceiling()};
+      &decode_attention(),  &decode_kernel(), &moe_combine(), &moe_dispatch(),  &moe_experts(),
+      &prefill_attention(), &route_plan(),    &router(),      &tensor_ceiling()};
   return kernels;
 }
 

@@ -66,9 +66,6 @@ struct Schedule {
   std::int64_t blocks;  // whatever the number of tokens; 0: by the GPU's size
 };
 
-// Layout of templates/router/place.cuh.
-std::int64_t layout_words(std::int64_t experts) { return 2 * experts + 2 + ceil_div(experts, kWarp); }
-
 // kIdsOfRow of templates/router/cluster_board.cuh.
 std::int64_t ids_of_row(std::int64_t top_k) {
   std::int64_t ids = 2;
@@ -85,11 +82,12 @@ std::int64_t shared_bytes(const Schedule& schedule, const RouterShape& shape, st
     const std::int64_t ids = ceil_div(tokens, std::int64_t{4}) * 4 * ids_of_row(shape.top_k), inbox = 8;
     const std::int64_t sums = shape.tokens > kRoundTokens ? shape.experts : 0;
     return 2 * ids + inbox +
-           4 * (layout_words(shape.experts) + ceil_div(tokens, kWarp) * shape.experts + sums);
+           4 * (router_layout_words(shape.experts) + ceil_div(tokens, kWarp) * shape.experts + sums);
   }
-  if (!schedule.is_barrier) return 4 * (schedule.warps * shape.experts + layout_words(shape.experts));
+  if (!schedule.is_barrier) return 4 * (schedule.warps * shape.experts + router_layout_words(shape.experts));
   const std::int64_t words = ceil_div(std::min(tokens_each, kChunkTokens), kWarp);
-  return 4 * (layout_words(shape.experts) + 1 + (2 + words) * shape.experts) + 2 * kChunkTokens * shape.top_k;
+  return 4 * (router_layout_words(shape.experts) + 1 + (2 + words) * shape.experts) +
+         2 * kChunkTokens * shape.top_k;
 }
 
 // GridState of templates/router/arrival.cuh.
@@ -161,6 +159,8 @@ void add_place_launch(LaunchPlan& plan, const RouterShape& shape, std::int64_t t
 }
 
 }  // namespace
+
+std::int64_t router_layout_words(std::int64_t experts) { return 2 * experts + 2 + ceil_div(experts, kWarp); }
 
 std::unique_ptr<const Launcher> router_launcher(const Config& config, const RouterShape& of,
                                                 const DeviceLimits& limits) {

@@ -16,4 +16,7 @@ std::unique_ptr<const Launcher> router_launcher(const Config& config, const Rout
                                                 const DeviceLimits& limits);
 Plan router_reference_plan(const RouterShape& shape, const Call& call);
 
+// The shared memory of Layout of templates/router/place.cuh, in words of four bytes.
+std::int64_t router_layout_words(std::int64_t experts);
+
 }  // namespace moetune

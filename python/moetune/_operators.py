@@ -70,6 +70,32 @@ def _rank_routing(logits: torch.Tensor, top_k: int, ranks: int, *, ids_type: str
             logits.new_empty((tokens, ranks), dtype=torch.bool))
 
 
+def _planned(ids: torch.Tensor, num_experts: int, align: int) -> tuple[tuple[torch.Tensor, ...], Any]:
+    """The outputs that all plans of padded segments have, and how many places there are."""
+    slots = ids.shape[0] * ids.shape[1]
+    places = (slots + torch.sym_min(num_experts, slots) * (align - 1) + align - 1) // align * align
+    return _integers(ids, (num_experts,), (num_experts + 1,), (places,), ids.shape), places
+
+
+def _plan(ids: torch.Tensor, num_experts: int, *, align: int = 16, **_: Any) -> tuple[torch.Tensor, ...]:
+    plan, places = _planned(ids, num_experts, align)
+    return (*plan, *_integers(ids, (places // align,)))
+
+
+def _row_plan(ids: torch.Tensor, num_experts: int, *, align: int = 16, **_: Any) -> tuple[torch.Tensor, ...]:
+    plan, places = _planned(ids, num_experts, align)
+    return (*plan, *_integers(ids, (places,)))
+
+
+def _end_plan(ids: torch.Tensor, num_experts: int, *, align: int = 16, **_: Any) -> tuple[torch.Tensor, ...]:
+    plan, _places = _planned(ids, num_experts, align)
+    return (*plan, *_integers(ids, (num_experts,)))
+
+
+def _masked_plan(ids: torch.Tensor, num_experts: int, segment: int, **_: Any) -> tuple[torch.Tensor, ...]:
+    return _integers(ids, (num_experts,), (num_experts * segment,), ids.shape)
+
+
 def _rows(x: torch.Tensor, sorted: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
     return x.new_empty((sorted.shape[0], x.shape[1]), dtype=torch.bfloat16)
 
@@ -105,6 +131,10 @@ _MAKES: dict[str, Callable[..., Any]] = {
     "route_masked": _masked_routing,
     "route_ranks": _rank_routing,
     "route_weights": _ids_and_weights,
+    "route_plan": _plan,
+    "route_plan_rows": _row_plan,
+    "route_plan_ends": _end_plan,
+    "route_plan_masked": _masked_plan,
     "moe_dispatch": _rows,
     "moe_dispatch_e4m3": _rows_and_scales,
     "moe_combine": _sums,

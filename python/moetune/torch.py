@@ -4,15 +4,17 @@
     out = torch.ops.moetune.prefill_attention(q, k, v, q_offsets, kv_offsets, None, None, scale, max_q=4096)
 
     ids, weights, counts, offsets, sorted, inverse, block_experts = torch.ops.moetune.route(logits, top_k)
+    counts, offsets, sorted, inverse, block_experts = torch.ops.moetune.route_plan(ids, num_experts)  # of any router
     rows = torch.ops.moetune.moe_dispatch(x, sorted, inverse)
     out = torch.ops.moetune.moe_combine(experts(rows), inverse, weights)
     out = torch.ops.moetune.moe_experts(x, sorted, offsets, inverse, weights, w_gate_up, w_down)  # all of the layer
 
 route_weights gives ids and weights alone, moe_dispatch_e4m3 rows in e4m3 and their scales. route_rows, route_ends and
-route_masked are route for other grouped GEMMs, route_ranks is what a dispatch to other GPUs takes. They work eagerly,
-under torch.compile and inside torch.cuda.graph. None of them synchronizes or reads a tensor on the host. Each has an
-overload `.out`, which writes what the caller allocated. The functions here are the operators with an optional `out`.
-They raise moetune.Error's classes; the operators themselves raise RuntimeError, whose text begins with the class.
+route_masked are route for other grouped GEMMs, route_ranks is what a dispatch to other GPUs takes. route_plan_rows,
+route_plan_ends and route_plan_masked are the same of route_plan. They work eagerly, under torch.compile and inside
+torch.cuda.graph. None of them synchronizes or reads a tensor on the host. Each has an overload `.out`, which writes
+what the caller allocated. The functions here are the operators with an optional `out`. They raise moetune.Error's
+classes; the operators themselves raise RuntimeError, whose text begins with the class.
 """
 
 from typing import Any, NamedTuple, Optional, TypeVar
@@ -30,9 +32,10 @@ import moetune
 from moetune import _operators
 from moetune._serving import prepare, runtime, use
 
-__all__ = ["EndRouting", "MaskedRouting", "RankRouting", "Routing", "RowRouting", "decode_attention", "moe_combine",
-           "moe_dispatch", "moe_dispatch_e4m3", "moe_experts", "prefill_attention", "prepare", "route", "route_ends",
-           "route_masked", "route_ranks", "route_rows", "route_weights", "runtime", "use"]
+__all__ = ["EndPlan", "EndRouting", "MaskedPlan", "MaskedRouting", "Plan", "RankRouting", "Routing", "RowPlan",
+           "RowRouting", "decode_attention", "moe_combine", "moe_dispatch", "moe_dispatch_e4m3", "moe_experts",
+           "prefill_attention", "prepare", "route", "route_ends", "route_masked", "route_plan", "route_plan_ends",
+           "route_plan_masked", "route_plan_rows", "route_ranks", "route_rows", "route_weights", "runtime", "use"]
 
 
 class Routing(NamedTuple):
@@ -107,7 +110,47 @@ class RankRouting(NamedTuple):
     """bool [T, ranks]: whether the token has an expert there."""
 
 
-_Routed = TypeVar("_Routed", Routing, RowRouting, EndRouting, MaskedRouting, RankRouting)
+class Plan(NamedTuple):
+    """What route_plan returns: a Routing's tensors but for ids and weights. E experts have a segment."""
+
+    counts: torch.Tensor
+    offsets: torch.Tensor
+    sorted: torch.Tensor
+    inverse: torch.Tensor
+    """i32 [T, k]: the place of each slot; -1 for one of an expert elsewhere."""
+    block_experts: torch.Tensor
+
+
+class RowPlan(NamedTuple):
+    """What route_plan_rows returns: a RowRouting's tensors but for ids and weights."""
+
+    counts: torch.Tensor
+    offsets: torch.Tensor
+    sorted: torch.Tensor
+    inverse: torch.Tensor
+    row_experts: torch.Tensor
+
+
+class EndPlan(NamedTuple):
+    """What route_plan_ends returns: an EndRouting's tensors but for ids and weights."""
+
+    counts: torch.Tensor
+    offsets: torch.Tensor
+    sorted: torch.Tensor
+    inverse: torch.Tensor
+    ends: torch.Tensor
+
+
+class MaskedPlan(NamedTuple):
+    """What route_plan_masked returns: a MaskedRouting's tensors but for ids and weights."""
+
+    counts: torch.Tensor
+    sorted: torch.Tensor
+    inverse: torch.Tensor
+
+
+_Routed = TypeVar("_Routed", Routing, RowRouting, EndRouting, MaskedRouting, RankRouting, Plan, RowPlan, EndPlan,
+                  MaskedPlan)
 
 
 def _error_of(error: RuntimeError) -> Exception:
@@ -231,6 +274,37 @@ def route_weights(logits: torch.Tensor, top_k: int, *, out: Optional[tuple[torch
         return ids, weights
     _call(operator.out, logits, top_k, ids=out[0], weights=out[1], **options)
     return out
+
+
+def route_plan(ids: torch.Tensor, num_experts: int, *, out: Optional[Plan] = None, **options: Any) -> Plan:
+    """The permutation that brings the tokens of one expert together, of experts that somebody else chose.
+
+    ids i32 or i64 [tokens, top_k], contiguous: any integers. num_experts have a segment each, in the order of their
+    ids; slots of other ids have no place. Options: expert_map (i32, one dimension: the segment of each id, -1 for an
+    expert elsewhere; two ids may share one), align (of the segments), token_count (i32 [1]: how many tokens are placed,
+    read on the device).
+    """
+    return _route(Plan, "route_plan", (ids, num_experts), out, options)
+
+
+def route_plan_rows(ids: torch.Tensor, num_experts: int, *, out: Optional[RowPlan] = None, **options: Any) -> RowPlan:
+    """route_plan with the expert of each place, for DeepGEMM's contiguous layout, which wants an align of 128."""
+    return _route(RowPlan, "route_plan_rows", (ids, num_experts), out, options)
+
+
+def route_plan_ends(ids: torch.Tensor, num_experts: int, *, out: Optional[EndPlan] = None, **options: Any) -> EndPlan:
+    """route_plan with the end of each segment, for torch._grouped_mm."""
+    return _route(EndPlan, "route_plan_ends", (ids, num_experts), out, options)
+
+
+def route_plan_masked(ids: torch.Tensor, num_experts: int, segment: int, *, out: Optional[MaskedPlan] = None,
+                      **options: Any) -> MaskedPlan:
+    """route_plan with `segment` places for every expert, for DeepGEMM's masked layout. Slots beyond them are dropped.
+
+    Options: expert_map, token_count, dropped (bool [tokens, top_k], which is written: the slots that no expert had room
+    for).
+    """
+    return _route(MaskedPlan, "route_plan_masked", (ids, num_experts, segment), out, options)
 
 
 def moe_dispatch(x: torch.Tensor, sorted: torch.Tensor, inverse: torch.Tensor, *, out: Optional[torch.Tensor] = None,

@@ -25,6 +25,8 @@ enum RouteInteger {
 inline constexpr const char* kScores[] = {"softmax", "topk_softmax", "sigmoid", "sqrt_softplus"};
 inline constexpr const char* kIdsTypes[] = {"i32", "i64"};
 
+enum RoutePlanInteger { kPlanExperts, kPlanAlign, kPlanSegment };
+
 enum DispatchInteger { kScaleOf, kScaleLayout, kPadding };
 inline constexpr const char* kScalesOf[] = {"group", "token"};
 inline constexpr const char* kScaleLayouts[] = {"row", "column"};
@@ -43,6 +45,7 @@ enum class Routed {
 const Operator& decode_operator();
 const Operator& prefill_operator();
 const Operator& route_operator(Routed routed);
+const Operator& route_plan_operator(Routed routed);  // one with places
 const Operator& dispatch_operator();
 const Operator& dispatch_e4m3_operator();  // with scales
 const Operator& combine_operator();

@@ -104,6 +104,29 @@ std::vector<Schemas> route_schemas() {
           {route_operator(Routed::weights), inputs, chosen, {}, options + ids}};
 }
 
+std::vector<Schemas> route_plan_schemas() {
+  const Parameters inputs = {{"ids", kTensor, MOETUNE_ROUTE_PLAN_IDS},
+                             {"num_experts", kInteger, kPlanExperts}};
+  const Parameters counts = {{"counts", kTensor, MOETUNE_ROUTE_PLAN_COUNTS}};
+  const Parameters places = {{"sorted", kTensor, MOETUNE_ROUTE_PLAN_SORTED},
+                             {"inverse", kTensor, MOETUNE_ROUTE_PLAN_INVERSE}};
+  const Parameters padded = counts + Parameters{{"offsets", kTensor, MOETUNE_ROUTE_PLAN_OFFSETS}} + places;
+  const Parameters align = {{"align", kInteger, kPlanAlign, "16"}};
+  const Parameters options = {{"expert_map", kOptionalTensor, MOETUNE_ROUTE_PLAN_EXPERT_MAP, "None"},
+                              {"token_count", kOptionalTensor, MOETUNE_ROUTE_PLAN_TOKEN_COUNT, "None"}};
+  const auto with_last = [&](Routed routed, const Parameter& last) {
+    return Schemas{route_plan_operator(routed), inputs, padded + Parameters{last}, {}, align + options};
+  };
+  return {with_last(Routed::blocks, {"block_experts", kTensor, MOETUNE_ROUTE_PLAN_BLOCK_EXPERTS}),
+          with_last(Routed::rows, {"row_experts", kTensor, MOETUNE_ROUTE_PLAN_ROW_EXPERTS}),
+          with_last(Routed::ends, {"ends", kTensor, MOETUNE_ROUTE_PLAN_ENDS}),
+          {route_plan_operator(Routed::masked),
+           inputs + Parameters{{"segment", kInteger, kPlanSegment}},
+           counts + places,
+           {{"dropped", kOptionalTensor, MOETUNE_ROUTE_PLAN_DROPPED, "None"}},
+           options}};
+}
+
 std::vector<Schemas> move_schemas() {
   const Parameters inputs = {{"x", kTensor, MOETUNE_MOE_DISPATCH_X},
                              {"sorted", kTensor, MOETUNE_MOE_DISPATCH_SORTED},
@@ -174,6 +197,7 @@ const std::vector<Overload>& overloads() {
     add(decode_schemas());
     add(prefill_schemas());
     for (const Schemas& each : route_schemas()) add(each);
+    for (const Schemas& each : route_plan_schemas()) add(each);
     for (const Schemas& each : move_schemas()) add(each);
     return made;
   }();

@@ -1,4 +1,4 @@
-// router, moe_dispatch and moe_combine on the host: their CPU references on what the launch's parameters point to.
+// router, route_plan, moe_dispatch and moe_combine on the host: their CPU references on what the launch's parameters point to.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -21,6 +21,10 @@ const std::map<std::string, std::vector<std::string>> kNames = {
       "counts",       "offsets",    "sorted",          "inverse",         "grouping", "block_counts",
       "router_state", "logits_row", "tokens",          "tokens_of_block", "capacity", "places",
       "scale",        "dropped",    "tokens_per_rank", "in_rank"}},
+    {"route_plan",
+     {"ids", "expert_map", "token_count", "counts", "offsets", "sorted", "inverse", "grouping",
+      "block_counts", "route_plan_state", "map_size", "tokens", "slots_each", "capacity", "places",
+      "dropped"}},
     {"moe_dispatch", {"x", "sorted", "inverse", "rows", "scales", "x_row", "tokens", "places"}},
     {"moe_combine", {"rows", "inverse", "weights", "out", "out_row", "tokens"}},
 };

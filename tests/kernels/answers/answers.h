@@ -29,4 +29,7 @@ HostTensors route_on_cpu(const Problem& problem, const Call& call, const HostTen
 HostTensors route_on_cpu_as(const RouterShape& shape, std::int64_t logits_row, double scale,
                             const HostTensors& inputs, const std::vector<double>& ids);
 
+// From ids that may be any integers.
+HostTensors route_plan_on_cpu(const Problem& problem, const Call& call, const HostTensors& inputs);
+
 }  // namespace moetune

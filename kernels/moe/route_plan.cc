@@ -1,0 +1,101 @@
+// route_plan: the router's counts, offsets and permutations of experts that somebody else chose (docs/router.md).
+#include <algorithm>
+
+#include "kernels/moe/moe_problem.h"
+#include "kernels/moe/route_plan_family.h"
+#include "kernels/moe/route_plan_launches.h"
+#include "kernels/moe/tokens_family.h"
+
+namespace moetune {
+namespace {
+
+class RoutePlan final : public Kernel {
+ public:
+  const std::string& name() const override { return name_; }
+  const std::string& summary() const override { return summary_; }
+  const ProblemSchema& schema() const override { return route_plan_schema(); }
+  const std::vector<Preset>& presets() const override { return route_plan_presets(); }
+  void check(const Problem& problem) const override { check_route_plan(problem); }
+
+  Assignment specialization(const Problem& problem) const override {
+    Assignment compiled_in;
+    for (const auto& [name, value] : problem.dims) {
+      if (name != "tokens" && name != "skew") compiled_in.set(name, value);
+    }
+    return compiled_in;
+  }
+
+  const std::vector<std::string>& free_dimensions() const override { return tokens_alone(); }
+
+  const CallSchema& call_schema() const override {
+    static const CallSchema schema = {.integers = {{"map_size", "entries of the expert map; 0 without one"}},
+                                      .reals = {}};
+    return schema;
+  }
+
+  Call default_call(const Problem& problem) const override {
+    Call call;
+    call.integers[kMapSize] = RoutePlanShape(problem).sample_map_size();
+    return call;
+  }
+
+  void check_call(const Problem& problem, const Call& call) const override {
+    check_route_plan_call(RoutePlanShape(problem), call);
+  }
+
+  std::unique_ptr<const FamilyInterface> family_interface(const Problem& problem) const override {
+    return route_plan_family(RoutePlanShape(problem));
+  }
+
+  std::vector<Buffer> buffers(const Problem& problem, const Call& call, std::uint64_t seed) const override {
+    const RoutePlanShape shape(problem);
+    const std::int64_t map_size = call.integers[kMapSize];
+    std::vector<Buffer> buffers = {moe_list("ids", shape.sample_ids(map_size, seed))};
+    buffers.back().dtype = shape.ids;
+    buffers.back().fresh = true;
+    if (shape.mapped) buffers.push_back(moe_list("expert_map", shape.sample_map(map_size)));
+    if (shape.counted)
+      buffers.push_back(moe_list("token_count", {static_cast<std::int32_t>(shape.sample_count())}));
+    const auto add = [&](const char* name, std::int64_t elements, DType type = DType::i32) {
+      buffers.push_back({.name = name, .dtype = type, .elements = elements, .role = Role::output});
+      buffers.back().check = OutputCheck::exact();
+    };
+    add("counts", shape.experts);
+    if (shape.segment == 0) add("offsets", shape.experts + 1);
+    add("sorted", shape.places());
+    add("inverse", shape.slots());
+    if (shape.grouping() != nullptr) add(shape.grouping(), shape.grouping_elements());
+    if (shape.dropped) add("dropped", shape.slots(), DType::u8);
+    return buffers;
+  }
+
+  std::unique_ptr<const Launcher> launcher(const Config& config, const Problem& problem,
+                                           const DeviceLimits& limits) const override {
+    return route_plan_launcher(config, RoutePlanShape(problem), limits);
+  }
+
+  Plan reference(Reference, const Problem& problem, const Call& call, const DeviceLimits&) const override {
+    return route_plan_reference_plan(RoutePlanShape(problem), call);
+  }
+
+  Cost cost(const Problem& problem) const override {
+    Cost cost{.inputs = Inputs::warm};
+    for (const Buffer& buffer : buffers(problem, default_call(problem), 0))
+      (buffer.is_written() ? cost.written_bytes : cost.read_bytes) += static_cast<double>(buffer.bytes());
+    return cost;
+  }
+
+ private:
+  const std::string name_ = "route_plan";
+  const std::string summary_ =
+      "the router's counts, offsets and permutations, of experts that somebody else chose";
+};
+
+}  // namespace
+
+const Kernel& route_plan() {
+  static const RoutePlan kernel;
+  return kernel;
+}
+
+}  // namespace moetune

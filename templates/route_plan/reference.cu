@@ -1,0 +1,40 @@
+// The plain version of route_plan: a thread an expert.
+//
+// Macros: those of ../router/segments.cuh.
+#include "templates/route_plan/given.cuh"
+#include "templates/router/reference_places.cuh"
+
+extern "C" __global__ void route_plan_reference_counts(const Id* ids, const int* expert_map,
+                                                       const int* token_count, int* counts, i64 map_size,
+                                                       int tokens, int capacity) {
+  const ReferencePlaces a{.counts = counts, .slots = tokens * kTopK, .capacity = capacity};
+  const int expert = blockIdx.x * blockDim.x + threadIdx.x;
+  if (expert < kExperts) a.count(given_segments(ids, expert_map, int(map_size), token_count, tokens), expert);
+}
+
+// One block.
+extern "C" __global__ void route_plan_reference_offsets(int* counts, int* offsets, int* sorted, int* grouping,
+                                                        int tokens, int places) {
+  const ReferencePlaces a{.counts = counts,
+                          .offsets = offsets,
+                          .sorted = sorted,
+                          .grouping = grouping,
+                          .slots = tokens * kTopK,
+                          .places = places};
+  a.lay_out();
+}
+
+extern "C" __global__ void route_plan_reference_places(const Id* ids, const int* expert_map,
+                                                       const int* token_count, int* offsets, int* sorted,
+                                                       int* inverse, int* grouping, u8* dropped, i64 map_size,
+                                                       int tokens, int capacity) {
+  const ReferencePlaces a{.offsets = offsets,
+                          .sorted = sorted,
+                          .inverse = inverse,
+                          .grouping = grouping,
+                          .dropped = dropped,
+                          .slots = tokens * kTopK,
+                          .capacity = capacity};
+  const int expert = blockIdx.x * blockDim.x + threadIdx.x;
+  if (expert < kExperts) a.place(given_segments(ids, expert_map, int(map_size), token_count, tokens), expert);
+}
