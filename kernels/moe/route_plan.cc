@@ -82,6 +82,8 @@ class RoutePlan final : public Kernel {
     Cost cost{.inputs = Inputs::warm};
     for (const Buffer& buffer : buffers(problem, default_call(problem), 0))
       (buffer.is_written() ? cost.written_bytes : cost.read_bytes) += static_cast<double>(buffer.bytes());
+    cost.flops.fp32 =
+        2 * static_cast<double>(RoutePlanShape(problem).slots());  // counts and places each slot
     return cost;
   }
 

@@ -23,7 +23,7 @@ struct RoutePlanShape {
   // The same family with so many tokens.
   RoutePlanShape at(const Extents& extents) const;
 
-  // Of the experts that have segments here.
+  // Sizes of a routing among the experts that have segments here.
   RoutingSizes sizes() const {
     return {.tokens = tokens, .experts = experts, .top_k = top_k, .align = align, .segment = segment};
   }

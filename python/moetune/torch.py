@@ -34,8 +34,9 @@ from moetune._serving import prepare, runtime, use
 
 __all__ = ["EndPlan", "EndRouting", "MaskedPlan", "MaskedRouting", "Plan", "RankRouting", "Routing", "RowPlan",
            "RowRouting", "decode_attention", "moe_combine", "moe_dispatch", "moe_dispatch_e4m3", "moe_experts",
-           "prefill_attention", "prepare", "route", "route_ends", "route_masked", "route_plan", "route_plan_ends",
-           "route_plan_masked", "route_plan_rows", "route_ranks", "route_rows", "route_weights", "runtime", "use"]
+           "moe_experts_by_ids", "prefill_attention", "prepare", "route", "route_ends", "route_masked", "route_plan",
+           "route_plan_ends", "route_plan_masked", "route_plan_rows", "route_ranks", "route_rows", "route_weights",
+           "runtime", "use"]
 
 
 class Routing(NamedTuple):
@@ -367,3 +368,15 @@ def moe_experts(x: torch.Tensor, sorted: torch.Tensor, offsets: torch.Tensor, in
         return made
     _call(operator.out, *given, out=out, **scales)
     return out
+
+
+def moe_experts_by_ids(x: torch.Tensor, ids: torch.Tensor, weights: torch.Tensor, w_gate_up: torch.Tensor,
+                       w_down: torch.Tensor, expert_map: Optional[torch.Tensor] = None, *,
+                       out: Optional[torch.Tensor] = None) -> torch.Tensor:
+    """moe_experts of experts that somebody else chose: route_plan, then moe_experts.
+
+    ids i32 or i64 and weights of any floating type, [tokens, top_k]; expert_map as route_plan takes it, for a GPU that
+    has some of the experts: those elsewhere count nothing.
+    """
+    plan = route_plan(ids, w_down.shape[0], align=1, expert_map=expert_map)
+    return moe_experts(x, plan.sorted, plan.offsets, plan.inverse, weights.float(), w_gate_up, w_down, out=out)

@@ -25,8 +25,8 @@ class RoutePlanOperator final : public TokensOperator {
     const bool is_wide = number_of(ids.dtype) == number_of(kI64);
     if (!is_wide && number_of(ids.dtype) != number_of(kI32))
       refuse("'ids' is " + type_text(ids.dtype) + "; it must be i32 or i64");
-    require(given, {MOETUNE_ROUTE_PLAN_IDS, "ids", ids.dtype, 2, {tokens, top_k}});
     if (top_k < 1) refuse("'ids' has no experts for its tokens");
+    require(given, {MOETUNE_ROUTE_PLAN_IDS, "ids", ids.dtype, 2, {tokens, top_k}});
     check_options(given);
     const auto has = [&](int slot) { return int64_t{given.tensors[slot] != nullptr}; };
     FamilyKey key{.of = this, .device = ids.device.device_id};

@@ -93,7 +93,7 @@ void attend(const Kernel& kernel, const Parameters& parameters, const Grid& grid
 std::size_t prefill_parameters(const std::string& specialization);
 void attend_new_tokens(const Kernel& kernel, const Parameters& parameters);
 
-// router, moe_dispatch and moe_combine: their CPU references. Other launches of theirs do nothing.
+// router, route_plan, moe_dispatch and moe_combine: their CPU references. Other launches of theirs do nothing.
 bool has_reference(const std::string& name);
 std::size_t reference_parameters(const std::string& name);
 void run_reference(const Kernel& kernel, const Parameters& parameters);

@@ -1,4 +1,5 @@
-// router, route_plan, moe_dispatch and moe_combine on the host: their CPU references on what the launch's parameters point to.
+// router, route_plan, moe_dispatch and moe_combine on the host: their CPU references on what the launch's parameters
+// point to.
 #include <algorithm>
 #include <cmath>
 #include <cstring>

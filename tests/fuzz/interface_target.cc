@@ -36,6 +36,7 @@ std::vector<Sample> samples() {
            "",
            {{"q", {4, 64}}, {"o", {4, 64}}, {"k", {2, 64}}, {"v", {2, 64}}, {"lse", {4}}}},
           {"router", "tokens=8,experts=32,top_k=4", "", {{"logits", {32}}}},
+          {"route_plan", "tokens=8,experts=32,top_k=4,map=local", "", {{"ids", {4}}}},
           {"moe_dispatch", "tokens=8,experts=32,top_k=4,hidden=256", "", {{"x", {256}}, {"rows", {256}}}},
           {"moe_combine", "tokens=8,experts=32,top_k=4,hidden=256", "", {{"rows", {256}}, {"out", {256}}}},
           {"moe_experts",

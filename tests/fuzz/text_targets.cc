@@ -233,6 +233,8 @@ std::unique_ptr<Target> problems_target(const Folder&) {
        "router\ntokens=1048576,experts=1024,top_k=32,layout=masked,segment=65536,capacity=100000,dropped=mask\n",
        "router\ntokens=90,experts=32,top_k=2,layout=rows,capacity=125,align=256,map=local,skew=one\n",
        "router\ntokens=700,experts=96,top_k=5,outputs=ranks,ranks=8,ids=i64,count=device\n",
+       "route_plan\ntokens=300,experts=64,top_k=6,map=local,ids=i64\nschedule=apart,blocks=16,warps=8,flight=4\n",
+       "route_plan\ntokens=70,experts=40,top_k=3,layout=masked,segment=5,dropped=mask,count=device,skew=zipf\n",
        "moe_dispatch\ntokens=64,hidden=7168,experts=256,top_k=8,out=e4m3,scale_layout=column,align=128\n",
        "moe_combine\ntokens=19,hidden=264,experts=16,top_k=16,align=2,capacity=90\n",
        "moe_experts\ntokens=37,hidden=2880,intermediate=2880,experts=32,top_k=4,align=8,skew=zipf,dtype=fp16\n"},

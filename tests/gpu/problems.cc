@@ -114,6 +114,17 @@ const std::map<std::string, std::vector<const char*>> kProblems = {
          "tokens=200,hidden=384,intermediate=640,experts=64,top_k=6,align=1,skew=one,capacity=80,w=e4m3",
          "tokens=1500,hidden=512,intermediate=256,experts=8,top_k=2,align=16,w=e4m3,dtype=fp16",
      }},
+    {"route_plan",
+     {
+         "tokens=1,experts=256,top_k=8",
+         "tokens=64,experts=256,top_k=8,align=64",
+         "tokens=4096,experts=128,top_k=8,skew=zipf",
+         "tokens=500,experts=8,top_k=2,align=1,skew=one",
+         "tokens=300,experts=60,top_k=6,layout=ends,ids=i64,align=8",
+         "tokens=700,experts=32,top_k=8,map=local,layout=rows,align=128",
+         "tokens=2000,experts=40,top_k=3,layout=masked,segment=90,dropped=mask,map=local,ids=i64,count=device",
+         "tokens=100,experts=1024,top_k=32,align=2,count=device",
+     }},
     {"prefill_attention",
      {
          "batch=2,q_heads=8,kv_heads=2,seqlen_q=300,seqlen_kv=700",

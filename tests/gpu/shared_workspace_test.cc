@@ -43,6 +43,7 @@ constexpr const char* kAttention = "batch=3,q_heads=16,kv_heads=2,context=1000,p
 constexpr const char* kPrompts = "batch=2,q_heads=8,kv_heads=2,seqlen_q=40,seqlen_kv=1000,page=16";
 constexpr const char* kManyPrompts = "batch=5,q_heads=32,kv_heads=8,seqlen_q=40,seqlen_kv=200,page=16";
 constexpr const char* kRouting = "tokens=300,experts=64,top_k=6,dtype=bf16";
+constexpr const char* kGiven = "tokens=300,experts=64,top_k=6,map=local";
 constexpr const char* kRows = "tokens=64,hidden=512,top_k=2,experts=16";
 constexpr const char* kExperts = "tokens=64,hidden=512,intermediate=256,top_k=2,experts=16";
 
@@ -65,6 +66,8 @@ const std::vector<Operator>& operators() {
        [](const Config& config) { return config.number("splits") >= 4; }},
       {"routing whose places a second kernel writes", "router", kRouting, true,
        [](const Config& config) { return config.is("schedule", "split"); }},
+      {"given experts whose places a second kernel writes", "route_plan", kGiven, true,
+       [](const Config& config) { return config.is("schedule", "split"); }},
       {"attention that its last block combines", "decode_attention", kAttention, false,
        [](const Config& config) {
          return config.is("schedule", "grid") && config.is("combine", "last_cta") &&
@@ -78,6 +81,8 @@ const std::vector<Operator>& operators() {
        [](const Config& config) { return config.is("schedule", "dynamic") && config.number("splits") == 1; }},
       {"routing whose blocks wait for each other", "router", kRouting, false,
        [](const Config& config) { return config.is("schedule", "barrier") && config.number("warps") == 8; }},
+      {"given experts that every block counts", "route_plan", kGiven, false,
+       [](const Config& config) { return config.is("schedule", "apart") && config.number("blocks") == 8; }},
       {"moe_dispatch", "moe_dispatch", kRows, false, [](const Config&) { return true; }},
       {"moe_combine", "moe_combine", kRows, false, [](const Config&) { return true; }},
       {"experts whose products are launches of their own", "moe_experts", kExperts, false,

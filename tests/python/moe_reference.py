@@ -42,7 +42,7 @@ def plan_of(ids: Any, experts: int, *, align: int = 16, capacity: int = 0,
     """counts, offsets, sorted, inverse and block_experts, on the CPU."""
     slots = ids.flatten().tolist()
     if expert_map is not None:
-        slots = [-1 if each < 0 else int(expert_map[each]) for each in slots]
+        slots = [int(expert_map[each]) if 0 <= each < len(expert_map) else -1 for each in slots]
     room = -(-capacity * len(slots) // (100 * experts)) if capacity else len(slots)
     chosen = [[slot for slot, each in enumerate(slots) if each == expert][:room] for expert in range(experts)]
     places = -(-(len(slots) + min(experts, len(slots)) * (align - 1)) // align) * align

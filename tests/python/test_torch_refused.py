@@ -17,6 +17,7 @@ from torch_support import DEVICE, REASON, VERBOSITY, backends
 if not REASON:
     import torch
 
+    import moe_reference as plain
     import moetune.torch as operators
     from moetune import _operators
 
@@ -37,6 +38,10 @@ calls = {
     "route_masked": lambda: operators.route_masked(row, 2, 8),
     "route_ranks": lambda: operators.route_ranks(row, 2, 4),
     "route_weights": lambda: operators.route_weights(row, 2),
+    "route_plan": lambda: operators.route_plan(ints[:, None], 4),
+    "route_plan_rows": lambda: operators.route_plan_rows(ints[:, None], 4),
+    "route_plan_ends": lambda: operators.route_plan_ends(ints[:, None], 4),
+    "route_plan_masked": lambda: operators.route_plan_masked(ints[:, None], 4, 8),
     "moe_dispatch": lambda: operators.moe_dispatch(row, ints, ints[:, None]),
     "moe_dispatch_e4m3": lambda: operators.moe_dispatch_e4m3(row, ints, ints[:, None]),
     "moe_combine": lambda: operators.moe_combine(row, ints[:, None], ints[:, None].float()),
@@ -217,9 +222,36 @@ def bad_prefills() -> Iterator[tuple[str, Call]]:
     yield "max_kv is 100; page_table, k and v have room for 58", prefill(options={"max_kv": 100})
 
 
+def bad_plans() -> Iterator[tuple[str, Call]]:
+    """Likewise of route_plan's operators."""
+    ids, one = torch.zeros(9, 3, dtype=torch.int32, device=DEVICE), torch.ones(1, device=DEVICE)
+    outs = operators.Plan(*(each.to(DEVICE) for each in plain.plan_of(ids.cpu(), 24)))
+
+    def plan(num_experts: int = 24, **options: Any) -> Call:
+        return ops.route_plan.default, (ids, num_experts), options
+
+    yield "route_plan: 'ids' is i16; it must be i32 or i64", (ops.route_plan.default, (ids.short(), 24), {})
+    yield "route_plan: 'ids' has 1 dimensions; it must be .tokens, top_k.", (ops.route_plan.default, (ids[0], 24), {})
+    yield "route_plan: 'ids' is not contiguous", (ops.route_plan.default, (ids.T.contiguous().T, 24), {})
+    yield "route_plan: 'ids' has no experts for its tokens", (ops.route_plan.default, (ids[:, :0], 24), {})
+    yield "route_plan: num_experts is 0; it must be from 1 to 1024", plan(0)
+    yield "route_plan: num_experts is 1025; it must be from 1 to 1024", plan(1025)
+    yield "route_plan: align is 3; it must be a power of two", plan(align=3)
+    yield "route_plan: 'expert_map' is i64; it must be i32", plan(expert_map=one.long())
+    yield "route_plan: 'expert_map' must have one dimension", plan(expert_map=ids)
+    yield "route_plan: 'expert_map' must have one dimension, and an entry for each id", plan(expert_map=ids[0, :0])
+    yield "route_plan: 'expert_map' is not contiguous", plan(expert_map=ids[:, 0])
+    yield "route_plan: 'token_count' is i64; it must be i32", plan(token_count=one.long())
+    yield "route_plan: 'counts' is .23.; it must be .24.", (
+        ops.route_plan.out, (ids, 24), {**outs._asdict(), "counts": outs.counts[:23]})
+    yield "route_plan_masked: segment is 0; it must be from 1 to 65536", (
+        ops.route_plan_masked.default, (ids, 24, 0), {})
+
+
 def bad_calls() -> Iterator[tuple[str, Call]]:
     """What is said, and of what call. No family has most of the shapes."""
     yield from bad_routes()
+    yield from bad_plans()
     yield from bad_moves()
     yield from bad_prefills()
     inputs, one = Inputs(), torch.ones(1, device=DEVICE)
@@ -286,6 +318,11 @@ class ArgumentsTest(unittest.TestCase):
              lambda: operators.route(logits, 2, score="topk_softmax", renormalize=False)),
             ("layout=masked,segment=9$", lambda: operators.route_masked(logits, 2, 9)),
             ("outputs=ranks,ranks=2,ids=i64$", lambda: operators.route_ranks(logits, 2, 2)),
+            ("route_plan: " + search + "route_plan --problem tokens=64,experts=9,top_k=2,ids=i64,map=local,align=4$",
+             lambda: operators.route_plan(rows.inverse.long(), 9, align=4, expert_map=rows.sorted)),
+            ("experts=16,top_k=2,layout=masked,segment=9,dropped=mask,count=device$",
+             lambda: operators.route_plan_masked(rows.inverse, 16, 9, dropped=rows.inverse.bool(),
+                                                 token_count=rows.sorted[:1])),
             (search + "moe_dispatch --problem tokens=64,hidden=128,top_k=2$",
              lambda: operators.moe_dispatch(rows.x[:, :128], *moved)),
             (search + "moe_dispatch --problem tokens=64,hidden=256,top_k=2,out=e4m3,scale=token,scale_layout=row,"
@@ -361,8 +398,8 @@ class ArgumentsTest(unittest.TestCase):
                                check=True)
         for name, (kind, sentence) in json.loads(shown.stdout).items():
             self.assertEqual((name, kind), (name, "WrongDevice"))
-            self.assertRegex(sentence, "^[a-z0-9_]+: '(q|logits|x|rows)' is not in the memory of a GPU$")
-        self.assertEqual(len(json.loads(shown.stdout)), 13)
+            self.assertRegex(sentence, "^[a-z0-9_]+: '(q|logits|ids|x|rows)' is not in the memory of a GPU$")
+        self.assertEqual(len(json.loads(shown.stdout)), 17)
 
     @unittest.skipIf(DEVICE == "cpu", "there is no GPU")
     def test_tensors_of_two_devices(self) -> None:
@@ -398,6 +435,8 @@ class GradientTest(unittest.TestCase):
             **{name: ((case.logits, 2), bias) for name in ("route", "route_rows", "route_ends", "route_weights")},
             "route_masked": ((case.logits, 2, 7), bias),
             "route_ranks": ((case.logits, 2, 4), bias),
+            **{name: ((rows.inverse, 16), {}) for name in ("route_plan", "route_plan_rows", "route_plan_ends")},
+            "route_plan_masked": ((rows.inverse, 16, 7), {}),
             "moe_dispatch": (moved, {}),
             "moe_dispatch_e4m3": (moved, {}),
             "moe_combine": ((rows.rows, rows.inverse, rows.weights), {}),

@@ -186,6 +186,7 @@ constexpr const char* kContiguous = "batch=3,q_heads=16,kv_heads=2,context=1000"
 constexpr const char* kOneRow = "batch=2,q_heads=4,kv_heads=4,context=2000";
 constexpr const char* kWindow = "batch=3,q_heads=16,kv_heads=2,context=1000,window=200,sinks=learned";
 constexpr const char* kRouting = "tokens=300,experts=64,top_k=6,dtype=bf16";
+constexpr const char* kGiven = "tokens=100,experts=64,top_k=6,map=local";
 
 const std::vector<Wanted>& wanted() {
   static const std::vector<Wanted> all = {
@@ -209,6 +210,9 @@ const std::vector<Wanted>& wanted() {
       {"router", kRouting, {{"schedule", "cluster"}}},
       {"router", kRouting, {{"schedule", "barrier"}}},
       {"router", "tokens=300,experts=64,top_k=6,outputs=weights", {{"schedule", "rows"}}},
+      {"route_plan", kGiven, {{"schedule", "apart"}, {"pad", "first"}}},
+      {"route_plan", kGiven, {{"schedule", "apart"}, {"blocks", "16"}}},
+      {"route_plan", kGiven, {{"schedule", "split"}}},
       {"moe_dispatch", "tokens=64,hidden=512,top_k=2,experts=16", {}},
       {"moe_combine", "tokens=64,hidden=512,top_k=2,experts=16", {}},
       {"moe_experts", "tokens=64,hidden=512,intermediate=256,top_k=2,experts=16", {{"body", "wgmma"}}},

@@ -152,6 +152,7 @@ constexpr Typical kTypical[] = {
     {"router", "deepseek-v3", "tokens=64", 8},
     {"router", "deepseek-v3", "tokens=4096,outputs=weights", 4},
     {"prefill_attention", nullptr, "q_heads=8,kv_heads=2,seqlen_q=1024,seqlen_kv=1024,head_dim=64", 6},
+    {"route_plan", "deepseek-v3-ep8", "tokens=4096,ids=i64", 3},
     {"moe_dispatch", "deepseek-v3", "tokens=4096,out=e4m3", 3},
     {"moe_combine", "deepseek-v3", "tokens=4096", 3},
     {"moe_experts", "qwen3-30b-a3b", "tokens=4096", 4},
