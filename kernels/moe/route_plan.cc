@@ -79,12 +79,16 @@ class RoutePlan final : public Kernel {
   }
 
   Cost cost(const Problem& problem) const override {
-    Cost cost{.inputs = Inputs::warm};
-    for (const Buffer& buffer : buffers(problem, default_call(problem), 0))
-      (buffer.is_written() ? cost.written_bytes : cost.read_bytes) += static_cast<double>(buffer.bytes());
-    cost.flops.fp32 =
-        2 * static_cast<double>(RoutePlanShape(problem).slots());  // counts and places each slot
-    return cost;
+    const RoutePlanShape shape(problem);
+    const std::int64_t slots = shape.slots(),
+                       lists = shape.segment == 0 ? 2 * shape.experts + 1 : shape.experts,
+                       grouping = shape.grouping() == nullptr ? 0 : shape.grouping_elements(),
+                       read = dtype_bytes(shape.ids) * slots + 4 * (shape.sample_map_size() + shape.counted),
+                       written = 4 * (lists + shape.places() + slots + grouping) + shape.dropped * slots;
+    return {.read_bytes = static_cast<double>(read),
+            .written_bytes = static_cast<double>(written),
+            .flops = {.fp32 = 2 * static_cast<double>(slots)},  // counts and places each slot
+            .inputs = Inputs::warm};
   }
 
  private:

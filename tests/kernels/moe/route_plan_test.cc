@@ -140,6 +140,21 @@ TEST_CASE("route_plan: half of the slots are here with a map, as the test inputs
   CHECK(elsewhere / 3200 == doctest::Approx(0.5).epsilon(0.1));
 }
 
+TEST_CASE("route_plan: every byte of its tensors counts once") {
+  for (const char* text :
+       {"tokens=50,experts=16,top_k=4", "tokens=9,experts=4,top_k=2,map=local,ids=i64,layout=ends",
+        "tokens=9,experts=4,top_k=2,layout=masked,segment=3,dropped=mask,count=device",
+        "tokens=9,experts=4,top_k=2,layout=rows,align=1"}) {
+    CAPTURE(text);
+    const Problem problem = problem_of(text);
+    double read = 0, written = 0;
+    for (const Buffer& buffer : kernel().buffers(problem, 1))
+      (buffer.is_written() ? written : read) += static_cast<double>(buffer.bytes());
+    CHECK(kernel().cost(problem).read_bytes == read);
+    CHECK(kernel().cost(problem).written_bytes == written);
+  }
+}
+
 TEST_CASE("route_plan: tensors of a server become extents and a call, and wrong ones are named") {
   const auto family = kernel().family_interface(problem_of("experts=4,top_k=2,align=1,map=local,ids=i64"));
   TensorView ids{DType::i64, {10, 2}, {2, 1}}, map{DType::i32, {9}, {1}}, counts{DType::i32, {4}, {1}},
