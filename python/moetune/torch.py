@@ -372,11 +372,12 @@ def moe_experts(x: torch.Tensor, sorted: torch.Tensor, offsets: torch.Tensor, in
 
 def moe_experts_by_ids(x: torch.Tensor, ids: torch.Tensor, weights: torch.Tensor, w_gate_up: torch.Tensor,
                        w_down: torch.Tensor, expert_map: Optional[torch.Tensor] = None, *,
-                       out: Optional[torch.Tensor] = None) -> torch.Tensor:
+                       out: Optional[torch.Tensor] = None, **scales: Optional[torch.Tensor]) -> torch.Tensor:
     """moe_experts of experts that somebody else chose: route_plan, then moe_experts.
 
     ids i32 or i64 and weights of any floating type, [tokens, top_k]; expert_map as route_plan takes it, for a GPU that
-    has some of the experts: those elsewhere count nothing.
+    has some of the experts: those elsewhere count nothing. scales are moe_experts', of what is in e4m3.
     """
     plan = route_plan(ids, w_down.shape[0], align=1, expert_map=expert_map)
-    return moe_experts(x, plan.sorted, plan.offsets, plan.inverse, weights.float(), w_gate_up, w_down, out=out)
+    return moe_experts(x, plan.sorted, plan.offsets, plan.inverse, weights.float(), w_gate_up, w_down, out=out,
+                       **scales)
