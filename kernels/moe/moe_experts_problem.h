@@ -5,7 +5,7 @@
 
 namespace moetune {
 
-// Of e4m3: values of a row of x that share a scale, and rows and columns of weights (templates/moe_experts/shape.cuh).
+// Values of a row of x that share a scale in e4m3, and rows and columns of weights (templates/moe_experts/shape.cuh).
 inline constexpr std::int64_t kExpertsScaleGroup = 128;
 
 inline constexpr std::int64_t kMostExpertsAlign = 16;
@@ -23,8 +23,8 @@ struct MoeExpertsShape : MoeShape {
   }  // elements that all strides are multiples of
   bool narrow() const { return operand == DType::e4m3; }
 
-  // Places of `sorted` that a call may have: the router's with its segments at multiples of kMostExpertsAlign. What lies
-  // between the launches has as many rows, and a workspace is asked for before lists are seen.
+  // Places of `sorted` that a call may have: the router's with its segments at multiples of kMostExpertsAlign. What
+  // lies between the launches has as many rows, and a workspace is asked for before lists are seen.
   std::int64_t most_places() const;
 
   // Scales of a row of x, of all of w_gate_up, and of all of w_down.

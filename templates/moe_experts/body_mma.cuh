@@ -1,6 +1,6 @@
 // The body for sm_80 and up: all warps copy rows and weights to shared memory with cp.async, and each multiplies up to
-// 64 rows by its share of the columns with mma.sync. e4m3 is widened to fp16 in registers, for architectures without its
-// instruction too.
+// 64 rows by its share of the columns with mma.sync. e4m3 is widened to fp16 in registers, for architectures without
+// its instruction too.
 #pragma once
 
 #include "templates/common/cp_async.cuh"
@@ -190,8 +190,8 @@ class MmaProduct {
     }
   }
 
-  // A lane has four e4m3 of 16 where it would have two of 16-bit ones, and the next 16 in the next word. Which of K they
-  // are is the same for rows and columns, and no matter.
+  // A lane has four e4m3 of 16 where it would have two of 16-bit ones, and the next 16 in the next word. Which of K
+  // they are is the same for rows and columns, and no matter.
   static __device__ __forceinline__ void add_product(float (&sum)[4], const u32 (&rows)[4], u32 low,
                                                      u32 high) {
     if constexpr (kNarrow) {

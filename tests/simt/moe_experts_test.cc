@@ -157,8 +157,8 @@ TEST_CASE("simt: moe_experts' mma body widens e4m3, under several schedules") {
   for (const char* changes : {"rows=16,warps=4", "rows=64,warps=4,weights=stream", "rows=128,warps=8",
                               "rows=32,warps=4,up_stages=3,schedule=persistent"}) {
     const Config config = one.config(
-        "body=mma,rows=64,warps=4,depth=128,up_columns=128,up_stages=2,down_columns=128,down_stages=2,residents=1,launches=3,"
-        "weights=keep,schedule=grid",
+        "body=mma,rows=64,warps=4,depth=128,up_columns=128,up_stages=2,down_columns=128,down_stages=2,"
+        "residents=1,launches=3,weights=keep,schedule=grid",
         changes);
     CAPTURE(config.text());
     check_outputs(one.run(config, schedule++, 1), right, near(0.06));
