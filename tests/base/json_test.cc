@@ -3,7 +3,9 @@
 #include <doctest/doctest.h>
 
 #include <nlohmann/json.hpp>
+#include <random>
 #include <string>
+#include <string_view>
 
 #include "base/error.h"
 
@@ -68,6 +70,33 @@ TEST_CASE("an object is known without making it, by what would be made") {
                                "{\"a\":" + nested(20) + "}"};
   for (const std::string& text : texts)
     CHECK_MESSAGE(is_json_object(text) == parse_json_or_discard(text).is_object(), text);
+}
+
+TEST_CASE("an object is known after any change of its text") {
+  const std::string texts[] = {
+      R"({"a":[1,-2.5e-3,true,false,null,"b\u00e9\ud83d\ude00\n"],"c":{"d":"é😀"},"e":[]})",
+      R"({"build":"0123","samples_us":[101.5,0.25E+2,1e308],"x":{"y":[{},[[0]]]}})"};
+  const std::string_view alphabet = "{}[]\",:\\u/ \n\x01\x7f\xc3\xa9\xf0 0123456789abdefnrtlsuEDC+-.";
+  std::mt19937 random(7);
+  const auto below = [&](std::size_t most) { return random() % most; };
+  std::size_t objects = 0;
+  for (int i = 0; i < 40'000; ++i) {
+    std::string text = texts[i % 2];
+    for (std::size_t changes = 1 + below(3); changes > 0 && text.size() > 8; --changes) {
+      const std::size_t at = below(text.size());
+      const char c = alphabet[below(alphabet.size())];
+      const std::size_t how = below(10);
+      if (how == 0) text.resize(at + 1);
+      if (how > 0 && how < 3) text.erase(at, 1 + below(4));
+      if (how >= 3 && how < 7) text.insert(at, 1, c);
+      if (how >= 7) text[at] = c;
+    }
+    const bool is_object = parse_json_or_discard(text).is_object();
+    objects += is_object ? 1 : 0;
+    CHECK_MESSAGE(is_json_object(text) == is_object, text);
+  }
+  CHECK(objects > 4'000);
+  CHECK(objects < 36'000);
 }
 
 TEST_CASE("a number that no double holds is refused with its place") {
