@@ -145,52 +145,63 @@ struct Database::Waiting {
   }
 };
 
-Query::~Query() { statement_.tryReset(); }
+Query::~Query() { sqlite3_reset(statement_); }
 
 bool Query::step() {
-  try {
-    return statement_.executeStep();
-  } catch (const SQLite::Exception& error) {
-    throw database_.explain(error);
-  }
+  const int code = sqlite3_step(statement_);
+  if (code == SQLITE_ROW) return true;
+  if (code != SQLITE_DONE) database_.refuse(code);
+  return false;
 }
 
-std::int64_t Query::integer(int column) const { return statement_.getColumn(column).getInt64(); }
+std::int64_t Query::integer(int column) const { return sqlite3_column_int64(statement_, column); }
 
-double Query::real(int column) const { return statement_.getColumn(column).getDouble(); }
+double Query::real(int column) const { return sqlite3_column_double(statement_, column); }
 
-std::string Query::text(int column) const { return statement_.getColumn(column).getString(); }
+std::string_view Query::view(int column) const {
+  // As a blob first, so that SQLite converts nothing of a text.
+  const auto* const text = static_cast<const char*>(sqlite3_column_blob(statement_, column));
+  return {text, static_cast<std::size_t>(sqlite3_column_bytes(statement_, column))};
+}
+
+std::string Query::text(int column) const { return std::string(view(column)); }
 
 std::vector<std::uint8_t> Query::bytes(int column) const {
-  const SQLite::Column value = statement_.getColumn(column);
-  const auto* begin = static_cast<const std::uint8_t*>(value.getBlob());
-  return begin == nullptr ? std::vector<std::uint8_t>()
-                          : std::vector<std::uint8_t>(begin, begin + value.getBytes());
+  const std::string_view value = view(column);
+  return {value.begin(), value.end()};
 }
 
 std::string Query::broken_text() const {
-  for (int i = 0; i < statement_.getColumnCount(); ++i) {
-    const SQLite::Column column = statement_.getColumn(i);
-    if (!column.isText()) continue;
-    const auto* const text = static_cast<const char*>(column.getBlob());
-    if (!is_utf8({text, static_cast<std::size_t>(column.getBytes())})) return column.getName();
+  const int columns = sqlite3_data_count(statement_);
+  for (int i = 0; i < columns; ++i) {
+    if (sqlite3_column_type(statement_, i) == SQLITE_TEXT && !is_utf8(view(i)))
+      return sqlite3_column_name(statement_, i);
   }
   return {};
 }
 
-void Query::bind(int index, std::int64_t value) { statement_.bind(index, value); }
+void Query::bind(int index, std::int64_t value) {
+  require_bound(sqlite3_bind_int64(statement_, index, value));
+}
 
 void Query::bind(int index, double value) {
   if (std::isnan(value)) throw std::invalid_argument("a NaN cannot be stored in a cache");
-  statement_.bind(index, value);
+  require_bound(sqlite3_bind_double(statement_, index, value));
 }
 
-void Query::bind(int index, const std::string& value) { statement_.bind(index, value); }
+void Query::bind(int index, const std::string& value) {
+  require_bound(
+      sqlite3_bind_text64(statement_, index, value.data(), value.size(), SQLITE_TRANSIENT, SQLITE_UTF8));
+}
 
 void Query::bind(int index, const std::vector<std::uint8_t>& value) {
   // A null pointer would be bound as NULL, which is not an empty blob.
-  statement_.bind(index, value.empty() ? static_cast<const void*>("") : value.data(),
-                  static_cast<int>(value.size()));
+  const void* const bytes = value.empty() ? static_cast<const void*>("") : value.data();
+  require_bound(sqlite3_bind_blob64(statement_, index, bytes, value.size(), SQLITE_TRANSIENT));
+}
+
+void Query::require_bound(int code) const {
+  if (code != SQLITE_OK) database_.refuse(code);
 }
 
 Database::Database(const fs::path& path, Access access, std::chrono::milliseconds busy_timeout)
@@ -213,7 +224,8 @@ Database::Database(const fs::path& path, std::string content)
       content_(std::make_unique<std::string>(std::move(content))) {
   require_whole(path, *content_);
   try {
-    connection_ = std::make_unique<SQLite::Database>(":memory:", SQLite::OPEN_READWRITE);
+    connection_ =
+        std::make_unique<SQLite::Database>(":memory:", SQLite::OPEN_READWRITE | SQLite::OPEN_NOMUTEX);
     auto* const bytes = reinterpret_cast<unsigned char*>(content_->data());
     const auto size = static_cast<sqlite3_int64>(content_->size());
     const int code =
@@ -261,7 +273,7 @@ void Database::connect(Access access) {
     const int flags = access == Access::read_only
                           ? SQLite::OPEN_READONLY
                           : SQLite::OPEN_READWRITE | (access == Access::create ? SQLite::OPEN_CREATE : 0);
-    connection_ = std::make_unique<SQLite::Database>(path_.string(), flags, wait_ms);
+    connection_ = std::make_unique<SQLite::Database>(path_.string(), flags | SQLite::OPEN_NOMUTEX, wait_ms);
   }
   prepare_connection();
 }
@@ -338,17 +350,20 @@ void Database::require_writable() const {
   throw BrokenEnvironment(path_.string() + " is read-only; make it writable, or name another cache file");
 }
 
-SQLite::Statement& Database::prepared(const char* sql) const {
-  std::unique_ptr<SQLite::Statement>& statement = statements_[sql];
-  try {
-    if (!statement) statement = std::make_unique<SQLite::Statement>(*connection_, sql);
-  } catch (const SQLite::Exception& error) {
-    statements_.erase(sql);
-    throw explain(error);
-  }
-  statement->tryReset();
-  return *statement;
+void Database::Finalizer::operator()(sqlite3_stmt* statement) const { sqlite3_finalize(statement); }
+
+sqlite3_stmt* Database::prepared(const char* sql) const {
+  const std::string_view text = sql;
+  if (const auto known = statements_.find(text); known != statements_.end()) return known->second.get();
+  sqlite3_stmt* statement = nullptr;
+  const int code = sqlite3_prepare_v2(connection_->getHandle(), sql, static_cast<int>(text.size()) + 1,
+                                      &statement, nullptr);
+  if (code != SQLITE_OK) refuse(code);
+  statements_.emplace(text, statement);
+  return statement;
 }
+
+void Database::refuse(int code) const { throw explain(SQLite::Exception(connection_->getHandle(), code)); }
 
 std::string Database::content() const {
   sqlite3_int64 size = 0;

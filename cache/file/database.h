@@ -17,10 +17,11 @@
 
 #include "base/error.h"
 
+struct sqlite3_stmt;
+
 namespace SQLite {
 class Database;
 class Exception;
-class Statement;
 }  // namespace SQLite
 
 namespace moetune {
@@ -38,6 +39,7 @@ class Query {
   std::int64_t integer(int column) const;
   double real(int column) const;
   std::string text(int column) const;
+  std::string_view view(int column) const;  // a text or bytes, until the next step
   std::vector<std::uint8_t> bytes(int column) const;
   // The name of the row's first column whose text is not UTF-8; empty where there is none.
   std::string broken_text() const;
@@ -45,7 +47,7 @@ class Query {
  private:
   friend class Database;
   template <typename... Values>
-  Query(const Database& database, SQLite::Statement& statement, const Values&... values)
+  Query(const Database& database, sqlite3_stmt* statement, const Values&... values)
       : database_(database), statement_(statement) {
     [[maybe_unused]] int index = 0;
     (bind(++index, values), ...);
@@ -57,9 +59,10 @@ class Query {
             double value);  // throws std::invalid_argument for NaN, which SQLite would store as NULL
   void bind(int index, const std::string& value);
   void bind(int index, const std::vector<std::uint8_t>& value);
+  void require_bound(int code) const;
 
   const Database& database_;
-  SQLite::Statement& statement_;
+  sqlite3_stmt* statement_;
 };
 
 class Database {
@@ -122,7 +125,9 @@ class Database {
   bool read_without_locks(const SQLite::Exception& error);
   void require_no_cut_off_change() const;
   void require_writable() const;
-  SQLite::Statement& prepared(const char* sql) const;
+  sqlite3_stmt* prepared(const char* sql) const;
+  friend class Query;
+  [[noreturn]] void refuse(int code) const;
 
   std::filesystem::path path_;
   Access access_ = Access::read_only;
@@ -132,7 +137,17 @@ class Database {
   std::string missing_locks_;
   std::unique_ptr<std::string> content_;  // that the connection reads, if it reads no file
   std::unique_ptr<SQLite::Database> connection_;
-  mutable std::map<std::string_view, std::unique_ptr<SQLite::Statement>> statements_;
+
+  struct Finalizer {
+    void operator()(sqlite3_stmt* statement) const;
+  };
+  // Statements begin alike; their lengths tell most of them apart.
+  struct ShorterFirst {
+    bool operator()(std::string_view a, std::string_view b) const {
+      return a.size() != b.size() ? a.size() < b.size() : a < b;
+    }
+  };
+  mutable std::map<std::string_view, std::unique_ptr<sqlite3_stmt, Finalizer>, ShorterFirst> statements_;
 };
 
 // Reads inside see the database as it was at the beginning, whoever writes meanwhile. Within another transaction it is
