@@ -111,6 +111,7 @@ MadePack make_pack(const Cache& source, const PackFilter& filter) {
   require_as_sealed(source);
   Cache pack = Cache::in_memory();
   PackContents contents;
+  WriteTransaction whole(pack.file().database);
   for (const Workload& workload : source.workloads.all()) {
     const WorkloadKey& key = workload.key;
     if (!takes(filter, key.kernel, key.hardware)) continue;
@@ -121,6 +122,7 @@ MadePack make_pack(const Cache& source, const PackFilter& filter) {
       contents.recorded += source.winners.find_sound(workload.id).has_value();
   }
   copy_ranges(source, filter, pack, contents);
+  whole.commit();
   if (contents.winners == 0 && contents.ranges == 0)
     throw NoWinners("there is no winner and no range table to export in " + source.path().string() +
                     (filter.takes ? " of what is selected" : "") +
