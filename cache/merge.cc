@@ -1,13 +1,21 @@
 #include "cache/merge.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cstdlib>
 #include <functional>
 #include <map>
 #include <tuple>
+#include <unordered_map>
 
 #include "base/digest.h"
+#include "base/replace_file.h"
 #include "cache/cache_file.h"
 #include "cache/check.h"
+#include "cache/cubins.h"
 #include "cache/schema/schema.h"
 #include "cache/tallies.h"
 
@@ -47,14 +55,16 @@ constexpr const char* kTakeTrial = MOETUNE_PUT_TRIAL("?12")
     " excluded.digest) < (t.contended, t.interval_high_us <= 0, t.interval_high_us, t.time_us <= 0, t.digest)"
     " OR t.digest <> " MOETUNE_TRIAL_DIGEST;
 
-std::int64_t take_trials(const Database& from, std::int64_t source, const Database& into,
-                         std::int64_t workload) {
+// `workloads`: the ids at the destination by those of the source.
+std::int64_t take_trials(const Database& from,
+                         const std::unordered_map<std::int64_t, std::int64_t>& workloads,
+                         const Database& into) {
   std::int64_t taken = 0;
-  Query row = from.query(
-      "SELECT " MOETUNE_TRIAL_COLUMNS ", digest FROM trials WHERE workload = ? ORDER BY id", source);
+  Query row = from.query("SELECT " MOETUNE_TRIAL_COLUMNS ", digest, workload FROM trials ORDER BY id");
   while (row.step()) {
-    into.run(kTakeTrial, workload, row.text(0), row.text(1), row.text(2), row.real(3), row.real(4),
-             row.real(5), row.integer(6), row.text(7), row.text(8), row.integer(9), row.text(10));
+    into.run(kTakeTrial, workloads.at(row.integer(11)), row.view(0), row.view(1), row.view(2), row.real(3),
+             row.real(4), row.real(5), row.integer(6), row.view(7), row.view(8), row.integer(9),
+             row.view(10));
     taken += into.changes();
   }
   return taken;
@@ -99,10 +109,22 @@ struct Held {
   std::int64_t workload;  // there
 };
 
-// The winner that stays of those that the cache and the files have for one key.
-void take_winner(Cache& cache, std::int64_t workload, const std::vector<Held>& candidates, MergeOrder order,
+// The cache and the files that it takes.
+struct Merge {
+  Cache& cache;
+  const std::vector<Cache>& sources;
+  const Cache* copied = nullptr;  // the one of them that the cache began as a copy of
+  const RecordRules& rules;
+  MergeOrder order;
+};
+
+// The winner that stays of those that the cache and the files have for one key. One that was copied counts as the
+// file's.
+void take_winner(const Merge& merge, std::int64_t workload, const std::vector<Held>& candidates,
                  MergeResult& result) {
-  std::optional<WinnerTimes> ours = cache.winners.times(workload);
+  Cache& cache = merge.cache;
+  std::optional<WinnerTimes> ours;
+  if (merge.copied == nullptr) ours = cache.winners.times(workload);
   if (ours && !cache.winners.find_sound(workload)) ours.reset();
   std::vector<WinnerTimes> all;
   std::vector<const Held*> whose;
@@ -115,7 +137,7 @@ void take_winner(Cache& cache, std::int64_t workload, const std::vector<Held>& c
   if (all.empty()) return;
   const std::size_t files = all.size();
   if (ours) all.push_back(*ours);
-  const std::string record = choose(all, order).record;
+  const std::string record = choose(all, merge.order).record;
   bool is_there = ours && ours->record == record;
   for (std::size_t i = 0; i < files; ++i) {
     if (all[i].record != record) {
@@ -123,7 +145,11 @@ void take_winner(Cache& cache, std::int64_t workload, const std::vector<Held>& c
     } else if (is_there) {
       ++result.winners_equal;
     } else {
-      cache.winners.put(workload, whose[i]->from->winners.find(whose[i]->workload).value(), kReplacedMerge);
+      if (whose[i]->from != merge.copied) {
+        if (merge.copied != nullptr)
+          cache.file().database.run("DELETE FROM winners WHERE workload = ?", workload);
+        cache.winners.put(workload, whose[i]->from->winners.find(whose[i]->workload).value(), kReplacedMerge);
+      }
       ++(ours ? result.winners_replaced : result.winners_added);
       is_there = true;
     }
@@ -165,6 +191,124 @@ std::int64_t take_ranges(Cache& cache, const Cache& from, const RecordRules& rul
   return taken;
 }
 
+// Adds the workloads and trials of the files; returns whose they are by the workload's id here.
+std::map<std::int64_t, std::vector<Held>> take_workloads(const Merge& merge, MergeResult& result) {
+  const Database& database = merge.cache.file().database;
+  std::map<std::int64_t, std::vector<Held>> candidates;
+  for (const Cache& source : merge.sources) {
+    const Database& from = source.file().database;
+    const bool is_copied = &source == merge.copied;
+    std::unordered_map<std::int64_t, std::int64_t> ids;
+    for (const Workload& workload : source.workloads.all()) {
+      const std::int64_t id =
+          is_copied ? workload.id : merge.cache.workloads.id(workload.key, workload.family);
+      ids.emplace(workload.id, id);
+      candidates[id].push_back({&source, workload.id});
+    }
+    result.trials_taken += is_copied ? trials_in(from) : take_trials(from, ids, database);
+  }
+  return candidates;
+}
+
+// Leaves of a copied cache what a merge takes, but for range tables, which are taken one by one.
+void keep_merged(const Database& database) {
+  for (const char* const statement :
+       {"DELETE FROM builds", "DELETE FROM calibrations", "DELETE FROM history", "DELETE FROM range_history",
+        "DELETE FROM ranges", "DELETE FROM hardware WHERE id NOT IN (SELECT hardware FROM workloads)"})
+    database.run(statement);
+}
+
+MergeResult take_all(const Merge& merge) {
+  const Database& database = merge.cache.file().database;
+  merge.cache.use_rules(merge.rules);
+  database.execute("PRAGMA cache_size = -262144");  // KiB: changed pages do not go to the log and back
+  WriteTransaction transaction(database);
+  if (merge.copied != nullptr) keep_merged(database);
+  MergeResult result{.files = static_cast<std::int64_t>(merge.sources.size())};
+  std::int64_t trials = 0;
+  for (const Cache& source : merge.sources)
+    trials += &source == merge.copied ? 0 : trials_in(source.file().database);
+  std::map<std::int64_t, std::vector<Held>> candidates;
+  const auto take = [&] { candidates = take_workloads(merge, result); };
+  // A row's triggers take longer than a few rows' part of making the summaries anew.
+  trials > trials_in(database) / 4 ? sum_up_once(database, take) : take();
+  for (const Cache& source : merge.sources)
+    result.ranges_taken += take_ranges(merge.cache, source, merge.rules, merge.order);
+  for (const auto& [workload, found] : candidates) take_winner(merge, workload, found, result);
+  if (merge.copied != nullptr) database.run(kDropUnusedCubins);
+  transaction.commit();
+  return result;
+}
+
+// Whether little of the file would be copied in vain.
+bool is_worth_copying(const Cache& cache) {
+  if (cache.manifest() != nullptr) return false;
+  const Database& database = cache.file().database;
+  Query row = database.query("SELECT coalesce(sum(stored_bytes), 0) FROM builds");
+  row.step();
+  const std::int64_t page = database.integer_pragma("page_size");
+  const std::int64_t vain = row.integer(0) + page * database.integer_pragma("freelist_count");
+  return 4 * vain < page * database.integer_pragma("page_count");
+}
+
+// A database beside the file that it will become, gone with the object unless it has become that.
+class NewFile {
+ public:
+  explicit NewFile(const merge_fs::path& becomes)
+      : path_(becomes.string() + ".XXXXXX.tmp"), becomes_(becomes) {
+    const int file = ::mkostemps(path_.data(), 4, O_CLOEXEC);
+    if (file < 0)
+      path_.clear();
+    else
+      ::close(file);
+  }
+  NewFile(const NewFile&) = delete;
+  ~NewFile() {
+    std::error_code gone;
+    if (!path_.empty()) merge_fs::remove(path_, gone);
+  }
+
+  const std::string& path() const { return path_; }  // "" if it cannot be made
+
+  // False if there is a file of that name by now.
+  bool take_place() {
+    const mode_t mask = ::umask(0);
+    ::umask(mask);
+    return ::chmod(path_.c_str(), 0666 & ~mask) == 0 && ::link(path_.c_str(), becomes_.c_str()) == 0;
+  }
+
+ private:
+  std::string path_;
+  merge_fs::path becomes_;
+};
+
+// A merge into a file that is not there yet: it begins as a copy of the first of the files, which is checked, and
+// needs no log, since nobody knows it. nullopt if there is no such copy, or another process made the file meanwhile.
+std::optional<MergeResult> merge_into_new(const merge_fs::path& into, const std::vector<Cache>& sources,
+                                          const RecordRules& rules, MergeOrder order,
+                                          const CacheOptions& options) {
+  const auto is_there = [&](const char* part) {
+    return merge_fs::exists(merge_fs::symlink_status(into.string() + part));
+  };
+  if (is_there("") || is_there("-wal") || is_there("-journal") || !is_worth_copying(sources.front()))
+    return std::nullopt;
+  NewFile file(merge_fs::absolute(into));
+  if (file.path().empty()) return std::nullopt;
+  remove_left_overs(into);
+  sources.front().file().database.copy_to(file.path());
+  Database(file.path(), Database::Access::read_write, options.busy_timeout).run("DELETE FROM writing");
+  MergeResult result;
+  {
+    Cache cache = Cache::open(file.path(), Cache::Mode::read_write, options);
+    const bool has_log = cache.file().has_log;
+    cache.file().database.set_journal("memory");
+    result = take_all({cache, sources, &sources.front(), rules, order});
+    if (has_log) cache.file().database.set_journal("wal");
+  }
+  if (!file.take_place()) return std::nullopt;
+  return result;
+}
+
 }  // namespace
 
 MergeResult merge_caches(const std::filesystem::path& into, const std::vector<std::filesystem::path>& files,
@@ -177,29 +321,9 @@ MergeResult merge_caches(const std::filesystem::path& into, const std::vector<st
     snapshots.push_back(std::make_unique<ReadTransaction>(sources.back().file().database));
     require_sound(sources.back(), rules);
   }
+  if (const auto result = merge_into_new(into, sources, rules, order, options)) return *result;
   Cache cache = Cache::open(into, Cache::Mode::create, options);
-  cache.use_rules(rules);
-  const Database& database = cache.file().database;
-  database.execute("PRAGMA cache_size = -262144");  // KiB: changed pages do not go to the log and back
-  WriteTransaction transaction(database);
-  MergeResult result{.files = static_cast<std::int64_t>(sources.size())};
-  std::map<std::int64_t, std::vector<Held>> candidates;
-  std::int64_t trials = 0;
-  for (const Cache& source : sources) trials += trials_in(source.file().database);
-  const auto take_workloads = [&] {
-    for (const Cache& source : sources) {
-      for (const Workload& workload : source.workloads.all()) {
-        const std::int64_t id = cache.workloads.id(workload.key, workload.family);
-        result.trials_taken += take_trials(source.file().database, workload.id, database, id);
-        candidates[id].push_back({&source, workload.id});
-      }
-    }
-  };
-  trials > trials_in(database) ? sum_up_once(database, take_workloads) : take_workloads();
-  for (const Cache& source : sources) result.ranges_taken += take_ranges(cache, source, rules, order);
-  for (const auto& [workload, found] : candidates) take_winner(cache, workload, found, order, result);
-  transaction.commit();
-  return result;
+  return take_all({cache, sources, nullptr, rules, order});
 }
 
 }  // namespace moetune

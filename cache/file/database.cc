@@ -189,9 +189,9 @@ void Query::bind(int index, double value) {
   require_bound(sqlite3_bind_double(statement_, index, value));
 }
 
-void Query::bind(int index, const std::string& value) {
-  require_bound(
-      sqlite3_bind_text64(statement_, index, value.data(), value.size(), SQLITE_TRANSIENT, SQLITE_UTF8));
+void Query::bind(int index, std::string_view value) {
+  const char* const text = value.empty() ? "" : value.data();  // not NULL
+  require_bound(sqlite3_bind_text64(statement_, index, text, value.size(), SQLITE_TRANSIENT, SQLITE_UTF8));
 }
 
 void Query::bind(int index, const std::vector<std::uint8_t>& value) {
@@ -371,6 +371,14 @@ std::string Database::content() const {
       sqlite3_serialize(connection_->getHandle(), "main", &size, 0), &sqlite3_free);
   if (bytes == nullptr) throw BrokenEnvironment("there is too little memory for " + path_.string());
   return {reinterpret_cast<const char*>(bytes.get()), static_cast<std::size_t>(size)};
+}
+
+void Database::copy_to(const fs::path& path) const {
+  const Database copy(path, Access::create, busy_timeout_);
+  sqlite3* const into = copy.connection_->getHandle();
+  sqlite3_backup* const pages = sqlite3_backup_init(into, "main", connection_->getHandle(), "main");
+  if (pages != nullptr) sqlite3_backup_step(pages, -1);
+  if (const int code = sqlite3_backup_finish(pages); code != SQLITE_OK) copy.refuse(code);
 }
 
 bool Database::in_transaction() const { return sqlite3_get_autocommit(connection_->getHandle()) == 0; }

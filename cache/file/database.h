@@ -57,7 +57,8 @@ class Query {
   void bind(int index, int value) { bind(index, static_cast<std::int64_t>(value)); }
   void bind(int index,
             double value);  // throws std::invalid_argument for NaN, which SQLite would store as NULL
-  void bind(int index, const std::string& value);
+  void bind(int index, std::string_view value);
+  void bind(int index, const std::string& value) { bind(index, std::string_view(value)); }
   void bind(int index, const std::vector<std::uint8_t>& value);
   void require_bound(int code) const;
 
@@ -90,6 +91,8 @@ class Database {
   const std::string& missing_locks() const { return missing_locks_; }
   // The whole database as a file holds it. Throws BrokenEnvironment for want of memory.
   std::string content() const;
+  // Writes the database, as this connection reads it now, over the one at `path`.
+  void copy_to(const std::filesystem::path& path) const;
 
   // A statement by its SQL, which must outlive the Database (a literal); prepared once.
   template <typename... Values>

@@ -229,6 +229,69 @@ TEST_CASE("of two trials the sound one stays, then the exact one, then the one w
   }
 }
 
+// What a merge leaves of a file: each row by its digest, without numbers.
+std::string merged_rows(const fs::path& file) {
+  std::string rows;
+  for (const char* select :
+       {"trials ORDER BY digest", "winners ORDER BY digest", "ranges ORDER BY digest",
+        "cubins ORDER BY digest", "hardware ORDER BY digest", "history ORDER BY digest",
+        "range_history ORDER BY digest", "builds ORDER BY digest", "calibrations ORDER BY digest"})
+    rows +=
+        raw_text(file, std::string("SELECT group_concat(digest) FROM (SELECT digest FROM ") + select + ")") +
+        ";";
+  return rows +
+         raw_text(file,
+                  "SELECT group_concat(one) FROM (SELECT w.problem || o.outcome || o.trials AS one FROM"
+                  " trial_counts o JOIN workloads w ON w.id = o.workload WHERE trials > 0 ORDER BY one)");
+}
+
+TEST_CASE("a new file, which begins as a copy of the first, holds what an empty one would") {
+  const TempDir dir;
+  const moetune::RangeKey table{"decode_attention", "head_dim=128", h200(), "s", "t"};
+  for (const char* name : {"a.db", "b.db"}) {
+    const int own = name == std::string("a.db") ? 0 : 10;
+    Cache cache = Cache::open(dir / name, Cache::Mode::create);
+    for (int i = 0; i < 4; ++i) {
+      // Of the shared ones a.db's is better, then b.db's, then both are one.
+      const std::string problem = i == 3 ? "batch=" + std::to_string(own) : "shared=" + std::to_string(i);
+      const std::int64_t id = cache.workloads.id(workload_key(problem), "head_dim=128");
+      for (int t = own; t < own + 12; ++t) cache.trials.put(id, trial(t));
+      const double low = i == 0 ? 1 + own : i == 1 ? 21 - own : 3;
+      cache.winners.put(id, timed_winner(90 + own, 50, 51));
+      cache.winners.put(id, timed_winner(i == 2 ? 7 : i + own, low, low + 1));
+    }
+    for (int i = 0; i < 2; ++i)
+      cache.ranges.put(table, {"table " + std::to_string(i + own), "progress", {winner(i + own)}, "", "{}"});
+    cache.trials.put_calibration(h200(), "read_tb_s", 4.6);
+    moetune::HardwareKey idle = h200();
+    idle.sm_count = 7 + own;
+    cache.trials.put_calibration(idle, "read_tb_s", 4.6);
+    cache.builds.put("d1", {"ok", "{}", "log", random_bytes(2'000, 1)});
+  }
+  raw_sql(dir / "a.db", "INSERT INTO writing VALUES (1, '2026-01-02T03:04:05Z')");
+  write_file(dir / "empty.db", "");
+  for (const auto& files : {std::vector{dir / "a.db", dir / "b.db"}, {dir / "b.db", dir / "a.db"}}) {
+    const MergeResult into_new = merged(dir / "new.db", files), into_empty = merged(dir / "empty.db", files);
+    CHECK(into_new.winners_added == 5);
+    CHECK(into_new.winners_added == into_empty.winners_added);
+    CHECK(into_new.winners_replaced == into_empty.winners_replaced);
+    CHECK(into_new.winners_kept == into_empty.winners_kept);
+    CHECK(into_new.winners_equal == into_empty.winners_equal);
+    CHECK(into_new.trials_taken == into_empty.trials_taken);
+    CHECK(into_new.ranges_taken == into_empty.ranges_taken);
+    CHECK(merged_rows(dir / "new.db") == merged_rows(dir / "empty.db"));
+    CHECK(raw_text(dir / "new.db", "PRAGMA journal_mode") == "wal");
+    {
+      const Cache cache = Cache::open(dir / "new.db", Cache::Mode::read_only);
+      CHECK(check_cache(cache).empty());
+      CHECK_FALSE(cache.lacks_log());
+    }
+    for (const char* name : {"new.db", "empty.db"}) fs::remove(dir / name);
+    write_file(dir / "empty.db", "");
+  }
+  for (const auto& [name, bytes] : dir.content()) CHECK_FALSE(says(name, "new.db"));
+}
+
 TEST_CASE("packs are merged as caches are") {
   const TempDir dir;
   cache_of(dir / "a.db", timed_winner(1, 9, 10));
