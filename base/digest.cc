@@ -21,6 +21,8 @@ std::string digest(std::string_view text) {
   return digest(std::span(reinterpret_cast<const std::uint8_t*>(text.data()), text.size()));
 }
 
+std::uint64_t digest_head(std::string_view text) { return XXH3_128bits(text.data(), text.size()).high64; }
+
 DigestBuilder& DigestBuilder::add(std::string_view field) {
   char size[21];  // and a colon
   char* const end = std::to_chars(size, size + 20, field.size()).ptr;

@@ -12,6 +12,8 @@ namespace moetune {
 // 32 lower-case hexadecimal digits.
 std::string digest(std::span<const std::uint8_t> bytes);
 std::string digest(std::string_view text);
+// The first 16 digits as a number.
+std::uint64_t digest_head(std::string_view text);
 
 // A digest over several fields in which no two different lists of fields collide by concatenation.
 class DigestBuilder {

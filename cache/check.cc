@@ -123,17 +123,19 @@ std::set<std::int64_t> check_workloads(const Database& database, const Keys& key
   return named;
 }
 
-// A row's identity is made once a workload, and its place only for the row that is named.
-void check_trials(const Database& database, const Keys& keys, const RecordRules& rules, Problems& problems) {
-  std::map<std::pair<std::int64_t, std::string>, std::int64_t> counts;
+// A row's identity is made once a workload, and its place only for the row that is named. Returns their tally.
+Tally check_trials(const Database& database, const Keys& keys, const RecordRules& rules, Problems& problems) {
+  Tally tally;
+  std::map<std::int64_t, std::map<std::string, std::int64_t>> counts;
   Query row = database.query("WITH identities AS MATERIALIZED (SELECT i.id, " MOETUNE_IDENTITY_OF(
       "i",
       "j") " AS identity FROM workloads i"
            " JOIN hardware j ON j.id = i.hardware) SELECT t.id, t.workload, t.digest = " MOETUNE_TRIAL_DIGEST_OF(
                "n.identity") ", " MOETUNE_TRIAL_COLUMNS
-                             " FROM trials t LEFT JOIN identities n ON n.id = t.workload ORDER BY t.id");
+                             ", t.digest FROM trials t LEFT JOIN identities n ON n.id = t.workload ORDER BY t.id");
   while (row.step()) {
     const std::int64_t workload = row.integer(1);
+    tally.add(row.view(13));
     const WorkloadKey& key = key_of(keys, workload);
     const auto where = [&] {
       return place("trial " + row.text(0) + " of workload", std::to_string(workload), key);
@@ -143,22 +145,26 @@ void check_trials(const Database& database, const Keys& keys, const RecordRules&
       continue;
     }
     const TrialRecord trial = trial_of(row, 3);
-    ++counts[{workload, trial.outcome}];
+    ++counts[workload][trial.outcome];
     const std::string wrong = row.integer(2) == 0 ? kMismatch : rules.trial ? rules.trial(key, trial) : "";
     if (!wrong.empty()) problems.push_back({where(), wrong});
   }
-  if (!has_cache_schema(database)) return;
+  if (!has_cache_schema(database)) return tally;
   Query stored = database.query("SELECT workload, outcome, trials FROM trial_counts WHERE trials <> 0");
   while (stored.step()) {
-    const auto found = counts.find({stored.integer(0), stored.text(1)});
-    if (found != counts.end() && found->second == stored.integer(2))
-      counts.erase(found);
+    std::map<std::string, std::int64_t>& of = counts[stored.integer(0)];
+    const auto found = of.find(stored.text(1));
+    if (found != of.end() && found->second == stored.integer(2))
+      of.erase(found);
     else
       problems.push_back({"trial counts of workload " + stored.text(0), "are not those of its trials"});
   }
-  for (const auto& [of, count] : counts)
-    problems.push_back(
-        {"trial counts of workload " + std::to_string(of.first), "are not those of its trials"});
+  for (const auto& [workload, left] : counts) {
+    for (std::size_t i = 0; i < left.size(); ++i)
+      problems.push_back(
+          {"trial counts of workload " + std::to_string(workload), "are not those of its trials"});
+  }
+  return tally;
 }
 
 // Those of workloads that are named need not be named again.
@@ -268,8 +274,8 @@ void check_builds(const Database& database, Problems& problems) {
   }
 }
 
-void check_tallies(const Database& database, Problems& problems) {
-  for (TallyDifference& one : tally_differences(database))
+void check_tallies(const Database& database, const Tally& trials, Problems& problems) {
+  for (TallyDifference& one : tally_differences(database, trials))
     problems.push_back({"table " + one.table, std::move(one.what)});
 }
 
@@ -295,6 +301,7 @@ void check_pack(const Database& database, Problems& problems) {
 
 std::vector<CacheProblem> check_cache(const Cache& cache, const RecordRules& rules) {
   const Database& database = cache.file().database;
+  const ReadTransaction snapshot(database);
   Problems problems;
   const auto attempt = [&](const auto& part) {
     try {
@@ -316,7 +323,8 @@ std::vector<CacheProblem> check_cache(const Cache& cache, const RecordRules& rul
   });
   std::set<std::int64_t> named;
   attempt([&] { named = check_workloads(database, keys, rules, problems); });
-  attempt([&] { check_trials(database, keys, rules, problems); });
+  std::optional<Tally> trials;  // unless they cannot be read
+  attempt([&] { trials = check_trials(database, keys, rules, problems); });
   attempt([&] { check_winners(cache.winners, database, keys, named, rules, problems); });
   attempt([&] { check_history(database, keys, problems); });
   attempt([&] { check_ranges(database, cache.ranges.read(), rules, problems); });
@@ -324,7 +332,9 @@ std::vector<CacheProblem> check_cache(const Cache& cache, const RecordRules& rul
   attempt([&] { check_cubins(database, problems); });
   attempt([&] { check_builds(database, problems); });
   attempt([&] { check_pack(database, problems); });
-  attempt([&] { check_tallies(database, problems); });
+  attempt([&] {
+    if (trials) check_tallies(database, *trials, problems);
+  });
   return problems;
 }
 

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <functional>
 #include <map>
 #include <tuple>
 #include <unordered_map>
@@ -16,7 +15,6 @@
 #include "cache/cache_file.h"
 #include "cache/check.h"
 #include "cache/cubins.h"
-#include "cache/schema/schema.h"
 #include "cache/tallies.h"
 
 namespace moetune {
@@ -50,21 +48,24 @@ void require_sound(const Cache& cache, const RecordRules& rules) {
 // Chooses between two trials of one configuration: sound before contended, with an interval before without, the lower
 // end of the interval, measured before failed, the smaller digest. One statement a row, whose digest is the same in
 // both files: it covers the workload by its key.
-constexpr const char* kTakeTrial = MOETUNE_PUT_TRIAL("?12")
-    " WHERE (excluded.contended, excluded.interval_high_us <= 0, excluded.interval_high_us, excluded.time_us <= 0,"
-    " excluded.digest) < (t.contended, t.interval_high_us <= 0, t.interval_high_us, t.time_us <= 0, t.digest)"
-    " OR t.digest <> " MOETUNE_TRIAL_DIGEST;
+#define MOETUNE_TAKE_TRIAL                                                                                        \
+  MOETUNE_PUT_TRIAL("?12")                                                                                        \
+  " WHERE (excluded.contended, excluded.interval_high_us <= 0, excluded.interval_high_us, excluded.time_us <= 0," \
+  " excluded.digest) < (t.contended, t.interval_high_us <= 0, t.interval_high_us, t.time_us <= 0, t.digest)"
+constexpr const char* kTakeTrial = MOETUNE_TAKE_TRIAL " OR t.digest <> " MOETUNE_TRIAL_DIGEST;
+constexpr const char* kTakeBesideSound = MOETUNE_TAKE_TRIAL;
 
-// `workloads`: the ids at the destination by those of the source.
+// `workloads`: the ids at the destination by those of the source; `take`: the statement.
 std::int64_t take_trials(const Database& from,
                          const std::unordered_map<std::int64_t, std::int64_t>& workloads,
-                         const Database& into) {
+                         const Database& into, const char* take, TrialCounter& counter) {
   std::int64_t taken = 0;
   Query row = from.query("SELECT " MOETUNE_TRIAL_COLUMNS ", digest, workload FROM trials ORDER BY id");
   while (row.step()) {
-    into.run(kTakeTrial, workloads.at(row.integer(11)), row.view(0), row.view(1), row.view(2), row.real(3),
-             row.real(4), row.real(5), row.integer(6), row.view(7), row.view(8), row.integer(9),
-             row.view(10));
+    const std::int64_t workload = workloads.at(row.integer(11));
+    if (into.insert(take, workload, row.view(0), row.view(1), row.view(2), row.real(3), row.real(4),
+                    row.real(5), row.integer(6), row.view(7), row.view(8), row.integer(9), row.view(10)))
+      counter.inserted(workload, row.view(1), row.view(10));
     taken += into.changes();
   }
   return taken;
@@ -73,13 +74,6 @@ std::int64_t take_trials(const Database& from,
 std::int64_t trials_in(const Database& database) {
   Query row = database.query("SELECT count(*) FROM trials");
   return row.step() ? row.integer(0) : 0;
-}
-
-// Makes the summaries of trials anew, which takes less than triggers for each of so many rows as `change` brings.
-void sum_up_once(const Database& database, const std::function<void()>& change) {
-  database.execute(kDropCacheSchema);
-  tally_trials_once(database, change);
-  make_cache_schema(database);
 }
 
 bool is_better(const WinnerTimes& a, const WinnerTimes& b) {
@@ -195,6 +189,7 @@ std::int64_t take_ranges(Cache& cache, const Cache& from, const RecordRules& rul
 std::map<std::int64_t, std::vector<Held>> take_workloads(const Merge& merge, MergeResult& result) {
   const Database& database = merge.cache.file().database;
   std::map<std::int64_t, std::vector<Held>> candidates;
+  TrialCounter counter(database);
   for (const Cache& source : merge.sources) {
     const Database& from = source.file().database;
     const bool is_copied = &source == merge.copied;
@@ -205,8 +200,10 @@ std::map<std::int64_t, std::vector<Held>> take_workloads(const Merge& merge, Mer
       ids.emplace(workload.id, id);
       candidates[id].push_back({&source, workload.id});
     }
-    result.trials_taken += is_copied ? trials_in(from) : take_trials(from, ids, database);
+    const char* const take = merge.copied != nullptr ? kTakeBesideSound : kTakeTrial;
+    result.trials_taken += is_copied ? trials_in(from) : take_trials(from, ids, database, take, counter);
   }
+  counter.finish();
   return candidates;
 }
 
@@ -225,13 +222,7 @@ MergeResult take_all(const Merge& merge) {
   WriteTransaction transaction(database);
   if (merge.copied != nullptr) keep_merged(database);
   MergeResult result{.files = static_cast<std::int64_t>(merge.sources.size())};
-  std::int64_t trials = 0;
-  for (const Cache& source : merge.sources)
-    trials += &source == merge.copied ? 0 : trials_in(source.file().database);
-  std::map<std::int64_t, std::vector<Held>> candidates;
-  const auto take = [&] { candidates = take_workloads(merge, result); };
-  // A row's triggers take longer than a few rows' part of making the summaries anew.
-  trials > trials_in(database) / 4 ? sum_up_once(database, take) : take();
+  const std::map<std::int64_t, std::vector<Held>> candidates = take_workloads(merge, result);
   for (const Cache& source : merge.sources)
     result.ranges_taken += take_ranges(merge.cache, source, merge.rules, merge.order);
   for (const auto& [workload, found] : candidates) take_winner(merge, workload, found, result);

@@ -3,7 +3,7 @@
 #include <array>
 #include <cstdint>
 
-#include "base/format.h"
+#include "cache/schema/schema.h"
 
 namespace moetune {
 namespace {
@@ -14,38 +14,30 @@ constexpr std::array kTallied = {"hardware", "workloads",     "trials", "winners
 std::string rows_text(std::int64_t rows) { return std::to_string(rows) + (rows == 1 ? " row" : " rows"); }
 
 // "" if they agree.
-std::string difference(const Query& row) {
-  const std::int64_t stored = row.integer(0), found = row.integer(2);
-  if (found < stored)
-    return "lacks " + rows_text(stored - found) + " that moetune stored: another program deleted them";
-  if (found > stored) return "has " + rows_text(found - stored) + " that moetune did not store";
-  return row.integer(1) == row.integer(3) ? "" : "does not hold the rows that moetune stored";
+std::string difference(const Tally& stored, const Tally& found) {
+  if (found.rows < stored.rows)
+    return "lacks " + rows_text(stored.rows - found.rows) +
+           " that moetune stored: another program deleted them";
+  if (found.rows > stored.rows)
+    return "has " + rows_text(found.rows - stored.rows) + " that moetune did not store";
+  return found.digest == stored.digest ? "" : "does not hold the rows that moetune stored";
 }
 
-// The statements that make a table's triggers.
+// The statement that makes one of a table's triggers.
+std::string trigger_of(const std::string& table, const std::string& change, const std::string& event,
+                       const char* more, const char* added, const char* removed) {
+  return "CREATE TEMP TRIGGER tally_" + table + "_" + change + " AFTER " + event + " ON main." + table +
+         " BEGIN UPDATE tallies SET rows = rows + " + more + ", digest = moetune_tallied(digest, " + added +
+         ", " + removed + ") WHERE name = '" + table + "'; END;";
+}
+
+std::string trigger_of_insertions(const std::string& table) {
+  return trigger_of(table, "insert", "INSERT", "1", "new.digest", "NULL");
+}
+
 std::string triggers_of(const std::string& table) {
-  std::string sql;
-  const auto trigger = [&](const std::string& change, const std::string& event, const char* more,
-                           const char* added, const char* removed) {
-    sql += "CREATE TEMP TRIGGER tally_" + table + "_" + change + " AFTER " + event + " ON main." + table +
-           " BEGIN UPDATE tallies SET rows = rows + " + more + ", digest = moetune_tallied(digest, " + added +
-           ", " + removed + ") WHERE name = '" + table + "'; END;";
-  };
-  trigger("insert", "INSERT", "1", "new.digest", "NULL");
-  trigger("delete", "DELETE", "-1", "NULL", "old.digest");
-  trigger("update", "UPDATE OF digest", "0", "new.digest", "old.digest");
-  return sql;
-}
-
-struct Tally {
-  std::int64_t rows = 0;
-  std::uint64_t digest = 0;  // wraps around
-};
-
-Tally sum_of_trials(const Database& database) {
-  Query row = database.query("SELECT count(*), moetune_tally(digest) FROM trials");
-  row.step();
-  return {row.integer(0), static_cast<std::uint64_t>(row.integer(1))};
+  return trigger_of_insertions(table) + trigger_of(table, "delete", "DELETE", "-1", "NULL", "old.digest") +
+         trigger_of(table, "update", "UPDATE OF digest", "0", "new.digest", "old.digest");
 }
 
 }  // namespace
@@ -56,21 +48,34 @@ void keep_tallies(const Database& database) {
   database.execute(sql);
 }
 
-void tally_trials_once(const Database& database, const std::function<void()>& change) {
-  const Tally before = sum_of_trials(database);
-  database.execute(
-      "DROP TRIGGER temp.tally_trials_insert; DROP TRIGGER temp.tally_trials_delete;"
-      " DROP TRIGGER temp.tally_trials_update");
-  change();
-  const Tally after = sum_of_trials(database);
-  std::uint64_t kept = 0;
+TrialCounter::TrialCounter(const Database& database) : database_(database) {
+  database_.execute("DROP TRIGGER temp.tally_trials_insert; DROP TRIGGER main.trial_counts_insert");
+}
+
+void TrialCounter::inserted(std::int64_t workload, std::string_view outcome, std::string_view digest) {
+  tally_.add(digest);
+  auto& counts = counts_[workload];
+  const auto known = counts.find(outcome);
+  ++(known != counts.end() ? known : counts.emplace(outcome, 0).first)->second;
+}
+
+void TrialCounter::finish() {
+  Tally kept;
   {
-    Query row = database.query("SELECT digest FROM tallies WHERE name = 'trials'");
-    if (row.step()) kept = static_cast<std::uint64_t>(row.integer(0));
+    Query row = database_.query("SELECT rows, digest FROM tallies WHERE name = 'trials'");
+    if (row.step()) kept = {row.integer(0), static_cast<std::uint64_t>(row.integer(1))};
   }
-  database.run("UPDATE tallies SET rows = rows + ?, digest = ? WHERE name = 'trials'",
-               after.rows - before.rows, static_cast<std::int64_t>(kept + after.digest - before.digest));
-  database.execute(triggers_of("trials"));
+  database_.run("UPDATE tallies SET rows = ?, digest = ? WHERE name = 'trials'", kept.rows + tally_.rows,
+                static_cast<std::int64_t>(kept.digest + tally_.digest));
+  for (const auto& [workload, counts] : counts_) {
+    for (const auto& [outcome, trials] : counts)
+      database_.run(
+          "INSERT INTO trial_counts VALUES (?, ?, ?)"
+          " ON CONFLICT (workload, outcome) DO UPDATE SET trials = trials + excluded.trials",
+          workload, outcome, trials);
+  }
+  database_.execute(kCountInserted);
+  database_.execute(trigger_of_insertions("trials"));
 }
 
 void recount_tallies(const Database& database) {
@@ -83,21 +88,27 @@ void recount_tallies(const Database& database) {
   transaction.commit();
 }
 
-// One statement a table, so that a writer beside it cannot come between the rows and their count.
-std::vector<TallyDifference> tally_differences(const Database& database) {
+std::vector<TallyDifference> tally_differences(const Database& database, const Tally& trials) {
   static const std::array<std::string, kTallied.size()> statements = [] {
     std::array<std::string, kTallied.size()> made;
     for (std::size_t i = 0; i < kTallied.size(); ++i)
-      made[i] =
-          std::string("SELECT t.rows, t.digest, n.rows, n.digest FROM tallies t, (SELECT count(*) AS rows,") +
-          " moetune_tally(digest) AS digest FROM " + kTallied[i] + ") n WHERE t.name = '" + kTallied[i] + "'";
+      made[i] = std::string("SELECT count(*), moetune_tally(digest) FROM ") + kTallied[i];
     return made;
   }();
   std::vector<TallyDifference> differences;
   for (std::size_t i = 0; i < kTallied.size(); ++i) {
-    Query row = database.query(statements[i].c_str());
-    const std::string what = row.step() ? difference(row) : "is not counted";
-    if (!what.empty()) differences.push_back({kTallied[i], what});
+    const std::string table = kTallied[i];
+    Tally found = trials;
+    if (table != "trials") {
+      Query row = database.query(statements[i].c_str());
+      row.step();
+      found = {row.integer(0), static_cast<std::uint64_t>(row.integer(1))};
+    }
+    Query row = database.query("SELECT rows, digest FROM tallies WHERE name = ?", table);
+    const std::string what =
+        row.step() ? difference({row.integer(0), static_cast<std::uint64_t>(row.integer(1))}, found)
+                   : "is not counted";
+    if (!what.empty()) differences.push_back({table, what});
   }
   return differences;
 }

@@ -383,6 +383,10 @@ void Database::copy_to(const fs::path& path) const {
 
 bool Database::in_transaction() const { return sqlite3_get_autocommit(connection_->getHandle()) == 0; }
 
+void Database::forget_last_row() const { sqlite3_set_last_insert_rowid(connection_->getHandle(), 0); }
+
+std::int64_t Database::last_row() const { return sqlite3_last_insert_rowid(connection_->getHandle()); }
+
 int Database::changes() const { return connection_->getChanges(); }
 
 void Database::execute(const std::string& sql) const {

@@ -108,6 +108,14 @@ class Database {
     }
   }
 
+  // The same of an insertion that may update a row instead; whether it has inserted one.
+  template <typename... Values>
+  bool insert(const char* sql, const Values&... values) const {
+    forget_last_row();
+    run(sql, values...);
+    return last_row() != 0;
+  }
+
   bool in_transaction() const;
   int changes() const;                         // rows that the last statement inserted, updated or deleted
   void execute(const std::string& sql) const;  // any number of statements, unprepared
@@ -131,6 +139,8 @@ class Database {
   sqlite3_stmt* prepared(const char* sql) const;
   friend class Query;
   [[noreturn]] void refuse(int code) const;
+  void forget_last_row() const;
+  std::int64_t last_row() const;
 
   std::filesystem::path path_;
   Access access_ = Access::read_only;

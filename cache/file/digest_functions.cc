@@ -3,7 +3,6 @@
 #include <SQLiteCpp/SQLiteCpp.h>
 #include <sqlite3.h>
 
-#include <cstdlib>
 #include <cstring>
 #include <optional>
 #include <span>
@@ -83,7 +82,7 @@ void digest_unpacked(sqlite3_context* context, int, sqlite3_value** values) {
 // The share of a row in its table's tally. Sums wrap around, in any order.
 std::uint64_t share_of(sqlite3_value* digest_text) {
   if (sqlite3_value_type(digest_text) == SQLITE_NULL) return 0;
-  return std::strtoull(digest(bytes_of(digest_text)).substr(0, 16).c_str(), nullptr, 16);
+  return digest_head(bytes_of(digest_text));
 }
 
 void add_to_tally(sqlite3_context* context, int, sqlite3_value** values) {

@@ -283,6 +283,12 @@ const char* const kSchema = R"sql(
   ) STRICT;
 )sql";
 
+#define MOETUNE_COUNT_INSERTED                                       \
+  "CREATE TRIGGER trial_counts_insert AFTER INSERT ON trials BEGIN " \
+  "INSERT INTO trial_counts VALUES (new.workload, new.outcome, 1) "  \
+  "ON CONFLICT (workload, outcome) DO UPDATE SET trials = trials + 1; END;"
+const char* const kCountInserted = MOETUNE_COUNT_INSERTED;
+
 // Triggers of the file, so that the counts are right whoever changes trials. The indexes find who else has a cubin.
 const char* const kCacheSchema = R"sql(
   CREATE TABLE trial_counts (
@@ -292,10 +298,7 @@ const char* const kCacheSchema = R"sql(
     PRIMARY KEY (workload, outcome)
   ) STRICT, WITHOUT ROWID;
   INSERT INTO trial_counts SELECT workload, outcome, count(*) FROM trials GROUP BY workload, outcome;
-  CREATE TRIGGER trial_counts_insert AFTER INSERT ON trials BEGIN
-    INSERT INTO trial_counts VALUES (new.workload, new.outcome, 1)
-      ON CONFLICT (workload, outcome) DO UPDATE SET trials = trials + 1;
-  END;
+)sql" MOETUNE_COUNT_INSERTED R"sql(
   CREATE TRIGGER trial_counts_delete AFTER DELETE ON trials BEGIN
     UPDATE trial_counts SET trials = trials - 1 WHERE workload = old.workload AND outcome = old.outcome;
   END;

@@ -20,6 +20,7 @@ inline constexpr std::int64_t kSchemaVersion = 7;
 extern const char* const kSchema;
 extern const char* const kCacheSchema;
 extern const char* const kDropCacheSchema;
+extern const char* const kCountInserted;  // of these the trigger that counts inserted trials
 // The schema_digest of what kSchema makes, and of both.
 inline constexpr std::string_view kSchemaDigest = "4f9c83eec60ef873dee39d90a911065f";
 inline constexpr std::string_view kCacheSchemaDigest = "9f98e11238917666f7e701d49e7817f2";
