@@ -342,7 +342,8 @@ CacheSummary summary_of(const Cache& cache) {
   const Database& database = cache.file().database;
   CacheSummary summary;
   Query row = database.query(
-      "SELECT (SELECT count(*) FROM workloads), (SELECT count(*) FROM trials), (SELECT count(*) FROM winners),"
+      "SELECT (SELECT count(*) FROM workloads), (SELECT rows FROM tallies WHERE name = 'trials'),"
+      " (SELECT count(*) FROM winners),"
       " (SELECT count(*) FROM builds), (SELECT coalesce(sum(stored_bytes), 0) FROM builds)");
   row.step();
   summary.workloads = row.integer(0);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 
 namespace moetune {
 namespace {
@@ -16,7 +17,7 @@ double mean_of(const std::vector<double>& values) {
   return values.empty() ? 0 : sum / static_cast<double>(values.size());
 }
 
-// One tree with the part of each factor's levels that every leaf admits.
+// One tree with the levels of each factor that every leaf admits, and which part of all these are.
 class Marginals {
  public:
   Marginals(const Tree& tree, const std::vector<Factor>& factors) : tree_(tree), factors_(factors) {
@@ -24,14 +25,18 @@ class Marginals {
       std::vector<double>& parts = parts_.emplace_back();
       double weight = 1;
       for (const std::vector<bool>& admits : leaf.admits) {
-        parts.push_back(static_cast<double>(std::count(admits.begin(), admits.end(), true)) /
-                        static_cast<double>(admits.size()));
+        const std::size_t before = admitted_.size();
+        begins_.push_back(before);
+        for (std::size_t l = 0; l < admits.size(); ++l)
+          if (admits[l]) admitted_.push_back(static_cast<Level>(l));
+        parts.push_back(static_cast<double>(admitted_.size() - before) / static_cast<double>(admits.size()));
         weight *= parts.back();
       }
       weights_.push_back(weight);
       mean_ += weight * leaf.value;
       square_ += weight * leaf.value * leaf.value;
     }
+    begins_.push_back(admitted_.size());
   }
 
   double mean() const { return mean_; }
@@ -42,9 +47,7 @@ class Marginals {
     for (std::size_t i = 0; i < weights_.size(); ++i) {
       const Leaf& leaf = tree_.leaves[i];
       const double share = leaf.value * weights_[i] / parts_[i][f];
-      for (std::size_t l = 0; l < by_level.size(); ++l) {
-        if (leaf.admits[f][l]) by_level[l] += share;
-      }
+      for (const Level l : admitted(i, f)) by_level[l] += share;
     }
     return by_level;
   }
@@ -56,19 +59,24 @@ class Marginals {
     for (std::size_t i = 0; i < weights_.size(); ++i) {
       const Leaf& leaf = tree_.leaves[i];
       const double share = leaf.value * weights_[i] / (parts_[i][f] * parts_[i][g]);
-      for (std::size_t a = 0; a < leaf.admits[f].size(); ++a) {
-        if (!leaf.admits[f][a]) continue;
-        for (std::size_t b = 0; b < width; ++b) {
-          if (leaf.admits[g][b]) cells[a * width + b] += share;
-        }
+      for (const Level a : admitted(i, f)) {
+        double* const row = cells.data() + a * width;
+        for (const Level b : admitted(i, g)) row[b] += share;
       }
     }
     return cells;
   }
 
  private:
+  std::span<const Level> admitted(std::size_t leaf, std::size_t f) const {
+    const std::size_t at = leaf * factors_.size() + f;
+    return std::span(admitted_).subspan(begins_[at], begins_[at + 1] - begins_[at]);
+  }
+
   const Tree& tree_;
   const std::vector<Factor>& factors_;
+  std::vector<Level> admitted_;             // of all leaves and factors
+  std::vector<std::size_t> begins_;         // there, by leaf and factor
   std::vector<std::vector<double>> parts_;  // by leaf and factor
   std::vector<double> weights_;
   double mean_ = 0, square_ = 0;
