@@ -2,8 +2,13 @@
 
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <utility>
 
+#include "base/json.h"
 #include "kernels/json_names.h"
+#include "kernels/json_text.h"
 
 namespace moetune {
 namespace {
@@ -44,13 +49,39 @@ std::vector<T> list_of(const Json& position, std::span<const Blob> blobs) {
   return list;
 }
 
-Json fill_to_json(const Fill& fill, std::vector<Blob>& blobs) {
-  Json json = {{"kind", name_of(kFills, fill.kind)}, {"scale", fill.scale}, {"values", fill.values}};
-  if (!fill.integers.empty()) json["integers"] = append_blob(blobs, fill.integers);
-  if (!fill.shifts.empty()) json["shifts"] = append_blob(blobs, fill.shifts);
-  if (!fill.poison.empty()) json["poison"] = append_blob(blobs, fill.poison);
-  return json;
-}
+class BufferWriter : public JsonText<BufferWriter> {
+ public:
+  explicit BufferWriter(std::vector<Blob>& blobs) : blobs_(blobs) {}
+
+  using JsonText::write;
+  void write(const Fill& fill) {
+    const auto list = [&](const auto& one) {
+      return one.empty() ? std::optional<std::size_t>() : append_blob(blobs_, one);
+    };
+    const auto integers = list(fill.integers), shifts = list(fill.shifts), poison = list(fill.poison);
+    text_ += '{';
+    if (integers) fields("integers", *integers), text_ += ',';
+    fields("kind", name_of(kFills, fill.kind));
+    if (poison) more("poison", *poison);
+    more("scale", double{fill.scale});
+    if (shifts) more("shifts", *shifts);
+    more("values", fill.values);
+    text_ += '}';
+  }
+  void write(const OutputCheck& check) {
+    object("baseline_factor", check.tolerance.baseline_factor, "dissimilarity", check.tolerance.dissimilarity,
+           "kind", name_of(kChecks, check.kind), "segment_length", check.segment_length, "segments",
+           check.segments, "terms", check.tolerance.terms);
+  }
+  void write(const Buffer& buffer) {
+    object("check", buffer.check, "dtype", dtype_name(buffer.dtype), "elements", buffer.elements, "fill",
+           buffer.fill, "fresh", buffer.fresh, "name", buffer.name, "offsets", buffer.offsets, "role",
+           name_of(kRoles, buffer.role), "rotates", buffer.rotates, "sequences", buffer.sequences);
+  }
+
+ private:
+  std::vector<Blob>& blobs_;
+};
 
 Fill fill_from_json(const Json& json, std::span<const Blob> blobs) {
   Fill fill;
@@ -61,15 +92,6 @@ Fill fill_from_json(const Json& json, std::span<const Blob> blobs) {
   if (json.contains("shifts")) fill.shifts = list_of<float>(json.at("shifts"), blobs);
   if (json.contains("poison")) fill.poison = list_of<Range>(json.at("poison"), blobs);
   return fill;
-}
-
-Json check_to_json(const OutputCheck& check) {
-  return {{"kind", name_of(kChecks, check.kind)},
-          {"dissimilarity", check.tolerance.dissimilarity},
-          {"baseline_factor", check.tolerance.baseline_factor},
-          {"terms", check.tolerance.terms},
-          {"segments", check.segments},
-          {"segment_length", check.segment_length}};
 }
 
 OutputCheck check_from_json(const Json& json) {
@@ -85,21 +107,14 @@ OutputCheck check_from_json(const Json& json) {
 
 }  // namespace
 
+std::string buffers_text(const std::vector<Buffer>& buffers, std::vector<Blob>& blobs) {
+  BufferWriter writer(blobs);
+  writer.write(buffers);
+  return std::move(writer).finish();
+}
+
 Json write_buffers(const std::vector<Buffer>& buffers, std::vector<Blob>& blobs) {
-  Json list = Json::array();
-  for (const Buffer& buffer : buffers) {
-    list.push_back({{"name", buffer.name},
-                    {"dtype", dtype_name(buffer.dtype)},
-                    {"elements", buffer.elements},
-                    {"role", name_of(kRoles, buffer.role)},
-                    {"rotates", buffer.rotates},
-                    {"fresh", buffer.fresh},
-                    {"sequences", buffer.sequences},
-                    {"offsets", buffer.offsets},
-                    {"fill", fill_to_json(buffer.fill, blobs)},
-                    {"check", check_to_json(buffer.check)}});
-  }
-  return list;
+  return parse_json(buffers_text(buffers, blobs), "a list of buffers");
 }
 
 std::vector<Buffer> read_buffers(const Json& json, std::span<const Blob> blobs) {

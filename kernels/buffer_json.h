@@ -7,13 +7,15 @@
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "kernels/buffer.h"
 
 namespace moetune {
 
-// Appends to `blobs` and refers to them by their position in it.
+// Appends to `blobs` and refers to them by their position in it. The text is what the document prints.
+std::string buffers_text(const std::vector<Buffer>& buffers, std::vector<std::vector<std::uint8_t>>& blobs);
 nlohmann::json write_buffers(const std::vector<Buffer>& buffers,
                              std::vector<std::vector<std::uint8_t>>& blobs);
 

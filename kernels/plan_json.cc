@@ -1,11 +1,7 @@
 // Plans as JSON: what crosses to the worker and what is stored beside a winner.
-#include <algorithm>
-#include <charconv>
 #include <cmath>
-#include <concepts>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <ranges>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -15,6 +11,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "kernels/json_names.h"
+#include "kernels/json_text.h"
 #include "kernels/plan.h"
 
 namespace moetune {
@@ -147,36 +144,14 @@ Plan plan_from_json(const Json& json) {
   return plan;
 }
 
-// Writes JSON as nlohmann::json prints the same document: stored plans and digests of them are such texts. Whoever
-// writes an object names its keys in alphabetical order.
-class PlanWriter {
+class PlanWriter : public JsonText<PlanWriter> {
  public:
-  std::string finish() && { return std::move(text_); }
-
-  void write(bool value) { text_ += value ? "true" : "false"; }
-  template <std::integral Integer>
-  void write(Integer value) {
-    char digits[24];
-    text_.append(digits, std::to_chars(digits, digits + sizeof digits, value).ptr);
-  }
+  using JsonText::write;
   void write(float value) {
     if (!std::isfinite(value)) throw std::logic_error("a plan's f32 argument is not finite");
-    text_ += Json(value).dump();
-  }
-  void write(std::string_view value) {
-    const bool is_plain =
-        std::ranges::all_of(value, [](char c) { return c >= ' ' && c <= '~' && c != '"' && c != '\\'; });
-    is_plain ? text_.append(1, '"').append(value).append(1, '"') : text_ += Json(value).dump();
+    write(double{value});
   }
   void write(const Name& name) { write(name.view()); }
-  void write(const std::string& value) { write(std::string_view(value)); }
-  void write(const std::pair<std::string, std::string>& define) {
-    text_ += '[';
-    write(define.first);
-    text_ += ',';
-    write(define.second);
-    text_ += ']';
-  }
   void write(const TensorMap& map) {
     object("box", map.box, "buffer", map.buffer, "dims", map.dims, "dtype", dtype_name(map.dtype), "offset",
            map.offset, "strides", map.strides, "swizzle", name_of(kSwizzles, map.swizzle));
@@ -220,37 +195,6 @@ class PlanWriter {
   struct Overloaded : Cases... {
     using Cases::operator()...;
   };
-
-  template <std::ranges::range List>
-  void write(const List& list) {
-    text_ += '[';
-    const char* before = "";
-    for (const auto& item : list) {
-      text_ += std::exchange(before, ",");
-      write(item);
-    }
-    text_ += ']';
-  }
-
-  template <typename Value, typename... Others>
-  void fields(const char* name, const Value& value, const Others&... others) {
-    text_.append(1, '"').append(name).append("\":");
-    write(value);
-    if constexpr (sizeof...(others) > 0) more(others...);
-  }
-  template <typename... Fields>
-  void more(const Fields&... more_fields) {
-    text_ += ',';
-    fields(more_fields...);
-  }
-  template <typename... Fields>
-  void object(const Fields&... all) {
-    text_ += '{';
-    fields(all...);
-    text_ += '}';
-  }
-
-  std::string text_;
 };
 
 }  // namespace

@@ -45,7 +45,7 @@ Judgement::Judgement(const Kernel& kernel, const Problem& problem, const DeviceL
   for (const Reference which : {Reference::exact, Reference::baseline})
     builder.add(text_of(kernel.reference(which, problem, limits)));
   std::vector<std::vector<std::uint8_t>> lists;
-  builder.add(write_buffers(kernel.buffers(problem, kSeed), lists).dump());
+  builder.add(buffers_text(kernel.buffers(problem, kSeed), lists));
   for (const std::vector<std::uint8_t>& list : lists) builder.add(bytes_of(list));
   of_problem_ = builder.finish();
 }
