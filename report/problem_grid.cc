@@ -113,6 +113,8 @@ std::vector<std::string> differing_parts(const std::vector<const Assignment*>& d
 }
 
 std::size_t Variants::number_of(const WorkloadKey& key, const std::string& config) {
+  const auto [known, is_new] = numbers_.try_emplace(key.kernel + ' ' + config);
+  if (!is_new) return known->second;
   std::string compiled = config;
   if (const Space* const space = spaces_.space(key)) {
     try {
@@ -121,9 +123,9 @@ std::size_t Variants::number_of(const WorkloadKey& key, const std::string& confi
     }
   }
   const auto at = std::ranges::find(names_, compiled);
-  if (at != names_.end()) return static_cast<std::size_t>(at - names_.begin());
-  names_.push_back(compiled);
-  return names_.size() - 1;
+  known->second = static_cast<std::size_t>(at - names_.begin());
+  if (at == names_.end()) names_.push_back(compiled);
+  return known->second;
 }
 
 }  // namespace moetune

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -43,6 +44,7 @@ class Variants {
 
  private:
   StoredSpaces& spaces_;
+  std::map<std::string, std::size_t> numbers_;  // by kernel and configuration
   std::vector<std::string> names_;
 };
 

@@ -36,6 +36,7 @@ std::vector<long long> version_numbers(const std::string& toolchain) {
 bool is_outside_space(const WorkloadReport& report, StoredSpaces& spaces) {
   const Space* const space = spaces.space(report.key());
   if (space == nullptr || report.stored.best_config.empty()) return false;
+  if (spaces.has_read(report.key().kernel, report.stored.best_config)) return false;
   try {
     space->parse_config(report.stored.best_config);
     return false;

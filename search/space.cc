@@ -109,14 +109,16 @@ std::unique_ptr<BoundDefaults> Space::bind_defaults(const Assignment& environmen
 }
 
 Config Space::parse_values(std::string_view text) const {
-  std::vector<std::string> names;
-  for (const Parameter& parameter : parameters()) names.push_back(parameter.name);
   if (text.empty()) throw BadInput("the configuration names no parameter; it would be like tile=64,stages=3");
   Config given;
   for (const auto& [name, value] : split_assignment(text, "the configuration")) {
-    const auto it = std::find(names.begin(), names.end(), name);
-    if (it == names.end()) throw BadInput(unknown_name("parameter", name, names));
-    given.set(name, value_from_text(parameters()[it - names.begin()], value));
+    const auto parameter = std::ranges::find(parameters(), name, &Parameter::name);
+    if (parameter == parameters().end()) {
+      std::vector<std::string> names;
+      for (const Parameter& one : parameters()) names.push_back(one.name);
+      throw BadInput(unknown_name("parameter", name, names));
+    }
+    given.set(name, value_from_text(*parameter, value));
   }
   return given;
 }

@@ -44,10 +44,22 @@ std::string wrong_problem(const Workload& workload, const KnownWorkload& known) 
              : "its problem is of another family than it is stored for: " + known.family;
 }
 
+void remember(const std::string& text, const Config& config, ParsedConfigs& configs) {
+  constexpr std::size_t kMostConfigs = 1 << 14;
+  if (configs.size() == kMostConfigs) configs.clear();
+  configs.emplace(text, config);
+}
+
 // Checks the values only for one of moetune's kernels with today's sources, and then gives what it `read`. Recordings
 // of other kernels hold any values, and other sources had another space.
 std::string wrong_config(const std::string& config, const KnownKernel& known, std::optional<Config>& read) {
   if (known.space == nullptr) return "";
+  if (known.is_current && known.configs != nullptr) {
+    if (const auto seen = known.configs->find(config); seen != known.configs->end()) {
+      read = seen->second;
+      return "";
+    }
+  }
   try {
     if (split_assignment(config, "its configuration").empty()) return "its configuration is empty";
   } catch (const BadInput& error) {
@@ -56,7 +68,9 @@ std::string wrong_config(const std::string& config, const KnownKernel& known, st
   if (!known.is_current) return "";
   try {
     read = known.space->parse_config(config);
-    return read->text() == config ? "" : "its configuration should be written " + read->text();
+    if (read->text() != config) return "its configuration should be written " + read->text();
+    if (known.configs != nullptr) remember(config, *read, *known.configs);
+    return "";
   } catch (const BadInput& error) {
     return std::string("its configuration: ") + error.what();
   }

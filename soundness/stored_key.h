@@ -1,7 +1,8 @@
 // The kernel, space and problem that the key of a stored record stands for in this moetune. Pure functions;
-// thread-safe.
+// thread-safe but for what a KnownKernel remembers.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 
@@ -11,6 +12,8 @@
 
 namespace moetune {
 
+using ParsedConfigs = std::map<std::string, Config>;  // by their texts
+
 // A record's kernel as this moetune has it.
 struct KnownKernel {
   const Kernel* kernel = nullptr;  // null: not moetune's
@@ -18,6 +21,8 @@ struct KnownKernel {
   // The record is of today's sources: then its problems and configurations must be ones that moetune has, as it writes
   // them. Other sources may have had other names and values.
   bool is_current = false;
+  // Remembers the configurations of the space that were read, since winners share them; null: none. For one thread.
+  ParsedConfigs* configs = nullptr;
 };
 
 // A record's whole key as this moetune reads it, once for all that is asked of the record.

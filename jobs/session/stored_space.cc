@@ -17,10 +17,10 @@ StoredSpaces::Known* StoredSpaces::find(const std::string& kernel) {
 }
 
 KnownKernel StoredSpaces::known_kernel(const std::string& kernel, std::string_view source_digest) {
-  const Known* const known = find(kernel);
+  Known* const known = find(kernel);
   if (known == nullptr) return {};
   if (source_digest.starts_with(kRecordingMark)) source_digest.remove_prefix(kRecordingMark.size());
-  return {known->kernel, &known->space, known->source_digest == source_digest};
+  return {known->kernel, &known->space, known->source_digest == source_digest, &known->configs};
 }
 
 const Space* StoredSpaces::space(const WorkloadKey& key) { return known_kernel(key.kernel, "").space; }
@@ -30,9 +30,17 @@ bool StoredSpaces::is_current(const WorkloadKey& key) {
 }
 
 const Ceilings& StoredSpaces::ceilings(const Cache& cache, const WorkloadKey& key) {
+  if (last_hardware_ && last_hardware_->is_same(key.hardware)) return *last_ceilings_;
   const auto [found, is_new] = ceilings_.try_emplace(key.hardware.text());
   if (is_new) found->second = stored_ceilings(&cache, key.hardware);
+  last_hardware_ = key.hardware;
+  last_ceilings_ = &found->second;
   return found->second;
+}
+
+bool StoredSpaces::has_read(const std::string& kernel, const std::string& config) {
+  const Known* const known = find(kernel);
+  return known != nullptr && known->configs.contains(config);
 }
 
 KnownWorkload StoredSpaces::known(const WorkloadKey& key) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -27,6 +28,8 @@ class StoredSpaces {
   // All of that, for soundness/. Valid as long as this object.
   KnownKernel known_kernel(const std::string& kernel, std::string_view source_digest);
   KnownWorkload known(const WorkloadKey& key);
+  // Whether a record of today's sources with this configuration has been found sound.
+  bool has_read(const std::string& kernel, const std::string& config);
 
   // The ceilings that the cache has of the workload's device, read once: for one cache.
   const Ceilings& ceilings(const Cache& cache, const WorkloadKey& key);
@@ -36,11 +39,14 @@ class StoredSpaces {
     const Kernel* kernel;
     Space space;
     std::string source_digest;
+    ParsedConfigs configs = {};
   };
   Known* find(const std::string& kernel);
 
   std::map<std::string, Known> known_;
   std::map<std::string, Ceilings> ceilings_;
+  std::optional<HardwareKey> last_hardware_;  // of the workload that was asked for last
+  const Ceilings* last_ceilings_ = nullptr;
 };
 
 }  // namespace moetune
