@@ -17,7 +17,7 @@ using Blobs = std::vector<std::vector<std::uint8_t>>;
 std::vector<Buffer> there_and_back(const std::vector<Buffer>& buffers) {
   Blobs blobs;
   const std::string text = write_buffers(buffers, blobs).dump();
-  std::vector<std::vector<std::uint8_t>> same_blobs;
+  Blobs same_blobs;
   CHECK(buffers_text(buffers, same_blobs) == text);
   CHECK(same_blobs == blobs);
   return read_buffers(Json::parse(text), blobs);
