@@ -4,16 +4,12 @@
 
 #include <algorithm>
 #include <array>
-#include <boost/asio/awaitable.hpp>
 #include <boost/asio/co_spawn.hpp>
-#include <boost/asio/ip/tcp.hpp>
-#include <boost/asio/redirect_error.hpp>
-#include <boost/asio/ssl.hpp>
-#include <boost/asio/use_awaitable.hpp>
-#include <boost/beast/core.hpp>
-#include <boost/beast/http.hpp>
-#include <boost/beast/ssl.hpp>
-#include <cctype>
+#include <boost/asio/io_context.hpp>
+#include <boost/beast/core/error.hpp>
+#include <boost/beast/http/buffer_body.hpp>
+#include <boost/beast/http/empty_body.hpp>
+#include <boost/beast/http/parser.hpp>
 #include <exception>
 #include <limits>
 
@@ -21,6 +17,7 @@
 #include "base/format.h"
 #include "base/regular_file.h"
 #include "base/version.h"
+#include "http/connection.h"
 #include "http/http_parts.h"
 
 namespace moetune {
@@ -51,8 +48,8 @@ bool is_clean(std::string_view text) {
   return std::none_of(text.begin(), text.end(), [](char c) { return c == '\r' || c == '\n' || c == '\0'; });
 }
 
-http::request<http::string_body> message_of(const HttpRequest& request, const Url& url) {
-  http::request<http::string_body> message;
+std::string message_of(const HttpRequest& request, const Url& url) {
+  http::request<http::empty_body> message;
   message.version(11);
   message.method_string(request.method);
   message.target(url.target);
@@ -66,9 +63,12 @@ http::request<http::string_body> message_of(const HttpRequest& request, const Ur
       throw BadInput("the header '" + name + "' holds a line end");
     message.set(name, value);
   }
-  message.body() = request.body;
-  if (!request.body.empty() || request.method == "POST") message.prepare_payload();
-  return message;
+  if (!request.body.empty() || request.method == "POST") message.content_length(request.body.size());
+  return text_of(message.base()) + request.body;
+}
+
+void throw_if(const ErrorCode& error) {
+  if (error) throw boost::system::system_error(error);
 }
 
 void take_head(const http::response_header<>& head, HttpResponse& response) {
@@ -79,11 +79,14 @@ void take_head(const http::response_header<>& head, HttpResponse& response) {
   }
 }
 
-template <typename Stream>
-asio::awaitable<void> converse(Stream& stream, Exchange& exchange) {
-  const http::request<http::string_body> message = message_of(exchange.request, exchange.url);
+asio::awaitable<void> converse(Connection& connection, Exchange& exchange) {
+  ErrorCode error;
+  const std::string message = message_of(exchange.request, exchange.url);
   exchange.step = "send the request";
-  co_await http::async_write(stream, message, asio::use_awaitable);
+  for (std::string_view left = message; !left.empty();) {
+    left.remove_prefix(co_await connection.write_some(left, error));
+    throw_if(error);
+  }
   exchange.step = "read the answer";
   beast::flat_buffer buffer(kMaxHeaderBytes);
   http::response_parser<http::buffer_body> parser;
@@ -91,8 +94,9 @@ asio::awaitable<void> converse(Stream& stream, Exchange& exchange) {
   limit.watch(parser);
   parser.skip(exchange.request.method == "HEAD");
   parser.body_limit(std::numeric_limits<std::uint64_t>::max());  // the loop below bounds it
-  limit.take_head(co_await http::async_read_header(stream, buffer, parser, asio::use_awaitable),
-                  parser.get());
+  const std::size_t head = co_await connection.read_head<false>(buffer, parser, error);
+  throw_if(error);
+  limit.take_head(head, parser.get());
   take_head(parser.get(), exchange.response);
   std::array<char, kPieceBytes> piece;
   std::uint64_t total = 0;
@@ -100,9 +104,8 @@ asio::awaitable<void> converse(Stream& stream, Exchange& exchange) {
     parser.get().body().data = piece.data();
     parser.get().body().size = piece.size();
     parser.get().body().more = true;
-    if (exchange.streams) beast::get_lowest_layer(stream).expires_after(exchange.request.timeout);
-    ErrorCode error;
-    co_await http::async_read_some(stream, buffer, parser, asio::redirect_error(asio::use_awaitable, error));
+    if (exchange.streams) connection.expires_after(exchange.request.timeout);
+    co_await connection.read_some<false>(buffer, parser, error);
     if (error == http::error::need_buffer) error = {};
     const std::size_t got = piece.size() - parser.get().body().size;
     total += got;
@@ -111,19 +114,17 @@ asio::awaitable<void> converse(Stream& stream, Exchange& exchange) {
       throw BrokenEnvironment(exchange.request.url + " sends more than the " +
                               std::to_string(exchange.request.max_bytes) + " bytes that are taken");
     if (got > 0 && !exchange.sink(exchange.response, {piece.data(), got})) co_return;
-    if (error) throw boost::system::system_error(error);
+    throw_if(error);
   }
-  if (const ErrorCode error = limit.check_trailers(parser.get())) throw boost::system::system_error(error);
+  throw_if(limit.check_trailers(parser.get()));
 }
 
 asio::awaitable<void> exchange_all(Exchange& exchange) {
-  const auto executor = co_await asio::this_coro::executor;
-  asio::ip::tcp::resolver resolver(executor);
-  const auto addresses =
-      co_await resolver.async_resolve(exchange.url.host, exchange.url.port, asio::use_awaitable);
-  beast::tcp_stream connection(executor);
+  Connection connection(co_await asio::this_coro::executor);
   connection.expires_after(exchange.request.timeout);
-  co_await connection.async_connect(addresses, asio::use_awaitable);
+  ErrorCode error;
+  co_await connection.connect(exchange.url.host, exchange.url.port, error);
+  throw_if(error);
   if (!exchange.url.tls) {
     co_await converse(connection, exchange);
     co_return;
@@ -138,11 +139,9 @@ asio::awaitable<void> exchange_all(Exchange& exchange) {
     tls.add_certificate_authority(asio::buffer(exchange.certificates));
   }
   exchange.step = "agree on TLS";
-  beast::ssl_stream<beast::tcp_stream> stream(std::move(connection), tls);
-  stream.set_verify_callback(asio::ssl::host_name_verification(exchange.url.host));
-  ::SSL_set_tlsext_host_name(stream.native_handle(), exchange.url.host.c_str());
-  co_await stream.async_handshake(asio::ssl::stream_base::client, asio::use_awaitable);
-  co_await converse(stream, exchange);
+  co_await connection.start_tls(tls, exchange.url.host, error);
+  throw_if(error);
+  co_await converse(connection, exchange);
 }
 
 std::string reason_of(const ErrorCode& error) {

@@ -2,7 +2,11 @@
 
 #include <algorithm>
 #include <boost/asio/ip/address.hpp>
+#include <boost/beast/http/empty_body.hpp>
+#include <boost/beast/http/error.hpp>
+#include <boost/beast/http/write.hpp>
 #include <cctype>
+#include <sstream>
 
 #include "base/format.h"
 
@@ -100,19 +104,24 @@ std::optional<ServerRequest> request_of(const IncomingHead& head, const std::str
   return request;
 }
 
-OutgoingMessage answer_of(const ServerResponse& response, unsigned version, bool keep_alive, bool is_head) {
-  OutgoingMessage answer(static_cast<http::status>(response.status), version);
+std::string head_of(const ServerResponse& response, unsigned version, bool keep_alive, bool is_head) {
+  http::response<http::empty_body> answer(static_cast<http::status>(response.status), version);
   for (const auto& [name, value] : response.headers) answer.set(name, value);
   answer.keep_alive(keep_alive);
   if (response.pieces) {
     answer.content_length(response.bytes);
-  } else if (is_head) {
-    if (!response.stream) answer.content_length(response.body.size());
-  } else {
-    answer.body() = response.body;
-    answer.prepare_payload();
+  } else if (!is_head || !response.stream) {
+    answer.content_length(response.body.size());
   }
-  return answer;
+  std::ostringstream text;
+  text << answer.base();
+  return text.str();
+}
+
+std::string text_of(const IncomingHead& head) {
+  std::ostringstream text;
+  text << head;
+  return text.str();
 }
 
 ServerResponse http_refusal(int status, const char* code, const char* message) {

@@ -1,7 +1,8 @@
 // The messages of the HTTP server: between Beast's and those of http_server.h. Pure functions; thread-safe.
 #pragma once
 
-#include <boost/beast/http.hpp>
+#include <boost/beast/http/fields.hpp>
+#include <boost/beast/http/message.hpp>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -13,14 +14,16 @@
 namespace moetune {
 
 using IncomingHead = boost::beast::http::request_header<>;
-using OutgoingMessage = boost::beast::http::response<boost::beast::http::string_body>;
 
 // All of a request but its body. nullopt for a target that is none, and for two Host headers, of which a proxy in front
 // may have seen the other.
 std::optional<ServerRequest> request_of(const IncomingHead& head, const std::string& peer);
 
-// Status, headers and the length of the body; its bytes unless it comes in pieces or `is_head`.
-OutgoingMessage answer_of(const ServerResponse& response, unsigned version, bool keep_alive, bool is_head);
+// All of an answer but its body: status, headers and the length of the body, as it is sent.
+std::string head_of(const ServerResponse& response, unsigned version, bool keep_alive, bool is_head);
+
+// A client's head as it is sent.
+std::string text_of(const IncomingHead& head);
 
 // {"error": {"code", "message"}}
 ServerResponse http_refusal(int status, const char* code, const char* message);

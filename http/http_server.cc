@@ -1,28 +1,24 @@
 #include "http/http_server.h"
 
-#include <openssl/ssl.h>
 #include <sys/socket.h>
 
 #include <array>
 #include <atomic>
-#include <boost/asio/awaitable.hpp>
 #include <boost/asio/co_spawn.hpp>
-#include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/redirect_error.hpp>
-#include <boost/asio/ssl.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/strand.hpp>
 #include <boost/asio/thread_pool.hpp>
 #include <boost/asio/use_awaitable.hpp>
-#include <boost/beast/core.hpp>
-#include <boost/beast/http.hpp>
-#include <boost/beast/ssl.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/string_body.hpp>
 #include <mutex>
 #include <optional>
 #include <thread>
 
 #include "base/error.h"
 #include "base/regular_file.h"
+#include "http/connection.h"
 #include "http/http_parts.h"
 
 namespace moetune {
@@ -211,20 +207,13 @@ class HttpServer::Impl {
     socket.set_option(tcp::no_delay(true), error);
     // Else the system makes it of megabytes, and a slow reader seems to take nothing for as long as these last.
     socket.set_option(asio::socket_base::send_buffer_size(kSendBuffer), error);
-    beast::tcp_stream connection(std::move(socket));
-    if (!tls_) {
-      co_await converse(connection, peer);
-      connection.socket().shutdown(tcp::socket::shutdown_send, error);
-      co_return;
-    }
-    beast::ssl_stream<beast::tcp_stream> stream(std::move(connection), *tls_);
-    beast::get_lowest_layer(stream).expires_after(options_.timeout);
-    co_await stream.async_handshake(asio::ssl::stream_base::server,
-                                    asio::redirect_error(asio::use_awaitable, error));
+    Connection connection(std::move(socket));
+    connection.expires_after(options_.timeout);
+    if (tls_) co_await connection.accept_tls(*tls_, error);
     if (error) co_return;
-    co_await converse(stream, peer);
-    beast::get_lowest_layer(stream).expires_after(options_.timeout);
-    co_await stream.async_shutdown(asio::redirect_error(asio::use_awaitable, error));
+    co_await converse(connection, peer);
+    connection.expires_after(options_.timeout);
+    co_await connection.shutdown(error);
   }
 
   struct Answering {
@@ -237,34 +226,31 @@ class HttpServer::Impl {
   };
   using RequestParser = http::request_parser<http::string_body>;
 
-  template <typename Stream>
-  asio::awaitable<void> converse(Stream& stream, const std::string& peer) {
+  asio::awaitable<void> converse(Connection& connection, const std::string& peer) {
     beast::flat_buffer buffer(options_.max_header);
     for (;;) {
-      const std::optional<Incoming> incoming = co_await read_request(stream, buffer, peer);
+      const std::optional<Incoming> incoming = co_await read_request(connection, buffer, peer);
       if (!incoming) co_return;
       const Answering how = incoming->how;
       const ServerResponse response = co_await respond(incoming->request);
       if (response.stream && !how.is_head) {
-        co_await write_stream(stream, response, incoming->request.peer);
+        co_await write_stream(connection, response, incoming->request.peer);
         co_return;
       }
-      if (!co_await write(stream, response, how) || !how.keep_alive) co_return;
+      if (!co_await write(connection, response, how) || !how.keep_alive) co_return;
     }
   }
 
   // nullopt if the connection ends with it: the client has left, or has its refusal. Nobody looks at trailers.
-  template <typename Stream>
-  asio::awaitable<std::optional<Incoming>> read_request(Stream& stream, beast::flat_buffer& buffer,
+  asio::awaitable<std::optional<Incoming>> read_request(Connection& connection, beast::flat_buffer& buffer,
                                                         const std::string& peer) {
     RequestParser parser;
     HeaderLimit limit(options_.max_header);
     limit.watch(parser);
     parser.body_limit(options_.max_body);
-    beast::get_lowest_layer(stream).expires_after(options_.timeout);
+    connection.expires_after(options_.timeout);
     NetError error;
-    const std::size_t bytes = co_await http::async_read_header(
-        stream, buffer, parser, asio::redirect_error(asio::use_awaitable, error));
+    const std::size_t bytes = co_await connection.read_head<true>(buffer, parser, error);
     std::optional<ServerResponse> refusal;
     std::optional<ServerRequest> request;
     if (!error) {
@@ -276,9 +262,10 @@ class HttpServer::Impl {
                         .keep_alive = !error && parser.get().keep_alive(),
                         .is_head = parser.get().method() == http::verb::head};
     if (!error && !refusal && !parser.is_done()) {
-      if (expects_something(parser.get()) && !co_await write_text(stream, kContinue)) co_return std::nullopt;
-      beast::get_lowest_layer(stream).expires_after(options_.timeout);
-      co_await http::async_read(stream, buffer, parser, asio::redirect_error(asio::use_awaitable, error));
+      if (expects_something(parser.get()) && !co_await write_text(connection, kContinue))
+        co_return std::nullopt;
+      connection.expires_after(options_.timeout);
+      co_await connection.read_all<true>(buffer, parser, error);
       if (!error) error = limit.check_trailers(parser.get());
     }
     if (error && is_end(error)) co_return std::nullopt;
@@ -287,8 +274,8 @@ class HttpServer::Impl {
       request->body = std::move(parser.get().body());
       co_return Incoming{.request = *std::move(request), .how = how};
     }
-    co_await write(stream, *refusal, {.version = 11, .is_head = how.is_head});
-    co_await drain(stream);
+    co_await write(connection, *refusal, {.version = 11, .is_head = how.is_head});
+    co_await drain(connection);
     co_return std::nullopt;
   }
 
@@ -319,15 +306,13 @@ class HttpServer::Impl {
   }
 
   // Reads on for a while: closing with bytes unread would take the answer away from a client that still sends.
-  template <typename Stream>
-  asio::awaitable<void> drain(Stream& stream) {
+  asio::awaitable<void> drain(Connection& connection) {
     std::array<char, 16384> bytes;
     NetError error;
-    if (!tls_) beast::get_lowest_layer(stream).socket().shutdown(tcp::socket::shutdown_send, error);
-    beast::get_lowest_layer(stream).expires_after(kDrainTime);
+    if (!tls_) connection.socket().shutdown(tcp::socket::shutdown_send, error);
+    connection.expires_after(kDrainTime);
     for (std::size_t total = 0; total < kMostDrained;) {
-      const std::size_t got = co_await stream.async_read_some(
-          asio::buffer(bytes), asio::redirect_error(asio::use_awaitable, error));
+      const std::size_t got = co_await connection.read_some(asio::buffer(bytes), error);
       if (error) co_return;
       total += got;
     }
@@ -354,22 +339,21 @@ class HttpServer::Impl {
   }
 
   // A reader may take its time for each piece, and for all of them as long as a slow line needs.
-  template <typename Stream>
-  asio::awaitable<bool> write(Stream& stream, const ServerResponse& response, Answering how) {
+  asio::awaitable<bool> write(Connection& connection, const ServerResponse& response, Answering how) {
     using Clock = std::chrono::steady_clock;
     NetError error;
     if (response.delay.count() > 0) {
       asio::steady_timer pause(co_await asio::this_coro::executor, response.delay);
       co_await pause.async_wait(asio::redirect_error(asio::use_awaitable, error));
     }
-    OutgoingMessage answer = answer_of(response, how.version, how.keep_alive, how.is_head);
+    std::string text = head_of(response, how.version, how.keep_alive, how.is_head);
+    if (!response.pieces && !how.is_head) text += response.body;
     const auto bytes = static_cast<double>(response.pieces ? response.bytes : response.body.size());
     const Clock::time_point end = Clock::now() + options_.timeout +
                                   std::chrono::milliseconds(static_cast<long>(1e3 * bytes / kSlowestReader));
-    http::response_serializer<http::string_body> serializer(answer);
-    while (!serializer.is_done()) {
-      beast::get_lowest_layer(stream).expires_at(std::min(end, Clock::now() + options_.timeout));
-      co_await http::async_write_some(stream, serializer, asio::redirect_error(asio::use_awaitable, error));
+    for (std::string_view left = text; !left.empty();) {
+      connection.expires_at(std::min(end, Clock::now() + options_.timeout));
+      left.remove_prefix(co_await connection.write_some(left, error));
       if (error) co_return false;
     }
     if (!response.pieces || how.is_head) co_return true;
@@ -377,30 +361,27 @@ class HttpServer::Impl {
       std::string piece = response.pieces();
       if (piece.empty() || Clock::now() > end) co_return false;
       piece.resize(std::min<std::uint64_t>(piece.size(), response.bytes - sent));
-      if (!co_await write_text(stream, piece)) co_return false;
+      if (!co_await write_text(connection, piece)) co_return false;
       sent += piece.size();
     }
     co_return true;
   }
 
-  template <typename Stream>
-  asio::awaitable<bool> write_text(Stream& stream, const std::string& text) {
+  asio::awaitable<bool> write_text(Connection& connection, const std::string& text) {
     NetError error;
-    for (std::size_t sent = 0; sent < text.size() && !error;) {
-      beast::get_lowest_layer(stream).expires_after(options_.timeout);
-      sent += co_await stream.async_write_some(asio::buffer(text.data() + sent, text.size() - sent),
-                                               asio::redirect_error(asio::use_awaitable, error));
+    for (std::string_view left = text; !left.empty() && !error;) {
+      connection.expires_after(options_.timeout);
+      left.remove_prefix(co_await connection.write_some(left, error));
     }
-    beast::get_lowest_layer(stream).expires_never();
+    connection.expires_never();
     co_return !error;
   }
 
   // Until the client leaves. The body ends with the connection.
-  template <typename Stream>
-  asio::awaitable<void> write_stream(Stream& stream, const ServerResponse& response,
+  asio::awaitable<void> write_stream(Connection& connection, const ServerResponse& response,
                                      const std::string& client) {
     if (!watchers_.add(client, options_.max_streams_each)) {
-      co_await write(stream,
+      co_await write(connection,
                      refused(http_refusal(503, "too_many_streams", "Too many streams of one address.")), {});
       co_return;
     }
@@ -416,13 +397,13 @@ class HttpServer::Impl {
     const std::size_t others = streams_++;
     const Counted counted{streams_, watchers_, client};
     if (others >= options_.max_streams) {
-      co_await write(stream,
+      co_await write(connection,
                      refused(http_refusal(503, "too_many_streams", "Too many clients watch already.")), {});
       co_return;
     }
     std::string head = "HTTP/1.1 200 OK\r\nConnection: close\r\n";
     for (const auto& [name, value] : response.headers) head += name + ": " + value + "\r\n";
-    if (!co_await write_text(stream, head + "\r\n: welcome\n\n")) co_return;
+    if (!co_await write_text(connection, head + "\r\n: welcome\n\n")) co_return;
     auto last = std::chrono::steady_clock::now();
     asio::steady_timer timer(co_await asio::this_coro::executor);
     for (;;) {
@@ -431,12 +412,12 @@ class HttpServer::Impl {
       if (text.empty() && now - last >= options_.heartbeat) text = ": heartbeat\n\n";
       if (!text.empty()) {
         last = now;
-        if (!co_await write_text(stream, text)) co_return;
+        if (!co_await write_text(connection, text)) co_return;
       }
       timer.expires_after(kStreamPoll);
       NetError error;
       co_await timer.async_wait(asio::redirect_error(asio::use_awaitable, error));
-      if (error || has_left(beast::get_lowest_layer(stream).socket())) co_return;
+      if (error || has_left(connection.socket())) co_return;
     }
   }
 
