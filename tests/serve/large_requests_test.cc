@@ -35,7 +35,7 @@ double seconds_of(const std::function<void()>& action) {
 }  // namespace
 
 TEST_CASE("a list of jobs with large requests takes no longer than to show a few of them") {
-  constexpr int kJobs = 60;
+  constexpr int kJobs = 20;
   RunningService running;
   {
     JobQueue queue(running.folder / "cache.db-jobs");

@@ -45,7 +45,6 @@ void check_decodes(const std::string& base, const std::vector<DecodeCase>& cases
 }  // namespace
 
 TEST_CASE("simt: the tma body of decode_attention, by mma.sync, is right however its splits are combined") {
-  if (no_simt()) return;
   check_decodes(
       kRing,
       {{"batch=2,context=200,q_heads=4,kv_heads=2,head_dim=64,lengths=ragged,lse=natural",
@@ -65,7 +64,6 @@ TEST_CASE("simt: the tma body of decode_attention, by mma.sync, is right however
 }
 
 TEST_CASE("simt: the tma body of decode_attention widens e4m3 on its way from shared memory") {
-  if (no_simt()) return;
   check_decodes(
       kRing,
       {{"batch=2,context=150,q_heads=4,kv_heads=2,head_dim=128,lengths=ragged,kv_dtype=e4m3,lse=natural",
@@ -77,7 +75,6 @@ TEST_CASE("simt: the tma body of decode_attention widens e4m3 on its way from sh
 }
 
 TEST_CASE("simt: persistent grids of decode_attention come through their spans") {
-  if (no_simt()) return;
   check_decodes(
       kRing,
       {{"batch=5,context=200,q_heads=4,kv_heads=2,head_dim=64,lengths=ragged,lse=natural",
@@ -96,7 +93,6 @@ TEST_CASE("simt: persistent grids of decode_attention come through their spans")
 }
 
 TEST_CASE("simt: decode_attention by wgmma, rows on M and tokens on M") {
-  if (no_simt()) return;
   check_decodes(
       kRing,
       {{"batch=2,context=200,q_heads=20,kv_heads=1,head_dim=64,lengths=ragged,lse=natural",
@@ -111,7 +107,6 @@ TEST_CASE("simt: decode_attention by wgmma, rows on M and tokens on M") {
 }
 
 TEST_CASE("simt: the mma body of decode_attention") {
-  if (no_simt()) return;
   check_decodes(kCopies,
                 {{"batch=2,context=130,q_heads=4,kv_heads=2,head_dim=64,lengths=ragged,page=1,lse=natural",
                   {"", "splits=2,combine=cluster", "math=swap,splits=2,combine=last_cta"}},
@@ -122,7 +117,6 @@ TEST_CASE("simt: the mma body of decode_attention") {
 }
 
 TEST_CASE("simt: configurations of decode_attention spread over the space, under several schedules") {
-  if (no_simt()) return;
   std::uint64_t schedule = 0;
   for (const char* const text :
        {"batch=3,context=190,q_heads=6,kv_heads=2,head_dim=64,lengths=ragged,page=16,lse=natural",

@@ -50,7 +50,6 @@ const std::vector<std::string> kCombineProblems = {
 }  // namespace
 
 TEST_CASE("simt: moe_combine's references agree with float64") {
-  if (no_simt()) return;
   for (const std::string& text : kCombineProblems) {
     CAPTURE(text);
     const SimtProblem one = combined(text);
@@ -61,7 +60,6 @@ TEST_CASE("simt: moe_combine's references agree with float64") {
 }
 
 TEST_CASE("simt: moe_combine configurations sum as the reference does, under several schedules") {
-  if (no_simt()) return;
   for (const std::string& text : kCombineProblems) {
     CAPTURE(text);
     check_sample(combined(text));
@@ -69,7 +67,6 @@ TEST_CASE("simt: moe_combine configurations sum as the reference does, under sev
 }
 
 TEST_CASE("simt: moe_combine with rows of the output that lie apart") {
-  if (no_simt()) return;
   SimtProblem one = combined("tokens=7,hidden=264,experts=8,top_k=4,align=2,capacity=100,skew=zipf");
   one.call.integers[kMoeRow] = 288;
   check_sample(one);

@@ -45,7 +45,6 @@ const std::vector<std::string> kDispatchProblems = {
 }  // namespace
 
 TEST_CASE("simt: moe_dispatch's references agree with float64") {
-  if (no_simt()) return;
   for (const std::string& text : kDispatchProblems) {
     CAPTURE(text);
     const SimtProblem one = dispatched(text);
@@ -56,7 +55,6 @@ TEST_CASE("simt: moe_dispatch's references agree with float64") {
 }
 
 TEST_CASE("simt: moe_dispatch configurations write what the reference does, under several schedules") {
-  if (no_simt()) return;
   std::uint64_t schedule = 0;
   for (const std::string& text : kDispatchProblems) {
     CAPTURE(text);
@@ -71,7 +69,6 @@ TEST_CASE("simt: moe_dispatch configurations write what the reference does, unde
 
 TEST_CASE(
     "simt: moe_dispatch with rows that lie apart, and with more and fewer places than the routing needs") {
-  if (no_simt()) return;
   SimtProblem one = dispatched("tokens=10,hidden=264,experts=8,top_k=2,align=4,out=e4m3,scale_layout=column");
   one.call.integers[kMoeRow] = 304;
   for (const std::int64_t places : {6, 47, 131}) {
@@ -87,7 +84,6 @@ TEST_CASE(
 }
 
 TEST_CASE("simt: a block of moe_dispatch that takes many rows keeps their scales apart") {
-  if (no_simt()) return;
   const SimtProblem one = dispatched("tokens=24,hidden=1032,experts=8,top_k=2,align=1,out=e4m3,scale=token");
   const HostTensors right = one.reference(Reference::exact);
   const Config config = shared_space("moe_dispatch")
@@ -102,7 +98,6 @@ TEST_CASE("simt: a block of moe_dispatch that takes many rows keeps their scales
 }
 
 TEST_CASE("simt: moe_dispatch rounds every bf16 to the nearest e4m3, ties to even") {
-  if (no_simt()) return;
   // All finite magnitudes up to 448, in groups whose largest value is 448, so that scales are 1.
   SimtProblem one = dispatched("tokens=135,hidden=1024,experts=8,top_k=1,align=1,out=e4m3");
   std::vector<std::uint16_t> x;
@@ -125,7 +120,6 @@ TEST_CASE("simt: moe_dispatch rounds every bf16 to the nearest e4m3, ties to eve
 }
 
 TEST_CASE("simt: NaN stays NaN in moe_dispatch's e4m3, and leaves the other values of its group alone") {
-  if (no_simt()) return;
   SimtProblem one = dispatched("tokens=1,hidden=256,experts=8,top_k=1,align=1,out=e4m3");
   std::vector<std::uint16_t> x(256, 0x3f80);  // 1
   x[3] = 0x7fc0;
@@ -141,7 +135,6 @@ TEST_CASE("simt: NaN stays NaN in moe_dispatch's e4m3, and leaves the other valu
 }
 
 TEST_CASE("simt: moe_dispatch brings rows into equal segments, some of them full and slots dropped") {
-  if (no_simt()) return;
   const RoutingSizes sizes{.tokens = 21, .experts = 8, .top_k = 3, .segment = 6};
   const RoutingPlan plan = plan_routing(sizes, draw_experts(sizes, "zipf", 3));
   CHECK(std::count(plan.inverse.begin(), plan.inverse.end(), -1) > 0);

@@ -72,7 +72,6 @@ const std::string kNarrowExperts =
 }  // namespace
 
 TEST_CASE("simt: moe_experts' references agree with float64") {
-  if (no_simt()) return;
   for (const std::string& text : kExpertProblems) {
     CAPTURE(text);
     const SimtProblem one = multiplied(text);
@@ -88,7 +87,6 @@ TEST_CASE("simt: moe_experts' references agree with float64") {
 }
 
 TEST_CASE("simt: the mma body of moe_experts is right under several schedules") {
-  if (no_simt()) return;
   for (const std::string& text : kExpertProblems) {
     CAPTURE(text);
     check_bodies(multiplied(text), 2);
@@ -96,7 +94,6 @@ TEST_CASE("simt: the mma body of moe_experts is right under several schedules") 
 }
 
 TEST_CASE("simt: moe_experts with the largest tiles of the mma body, run after run") {
-  if (no_simt()) return;
   const SimtProblem one =
       multiplied("tokens=50,hidden=72,intermediate=72,experts=8,top_k=3,align=1,skew=one");
   const Config config =
@@ -109,7 +106,6 @@ TEST_CASE("simt: moe_experts with the largest tiles of the mma body, run after r
 }
 
 TEST_CASE("simt: moe_experts with one expert that has every token, and rows and weights that lie apart") {
-  if (no_simt()) return;
   SimtProblem one = multiplied("tokens=70,hidden=72,intermediate=40,experts=8,top_k=1,align=1,skew=one");
   one.call.integers[kMoeRow] = 88;
   one.call.integers[kExpertsOutRow] = 80;
@@ -121,7 +117,6 @@ TEST_CASE("simt: moe_experts with one expert that has every token, and rows and 
 }
 
 TEST_CASE("simt: offsets and slots may be anything: moe_experts touches nothing outside of its tensors") {
-  if (no_simt()) return;
   constexpr std::int32_t kLeast = std::numeric_limits<std::int32_t>::min();
   constexpr std::int32_t kMost = std::numeric_limits<std::int32_t>::max();
   const std::array<std::int32_t, 9> lists[] = {{0, 4, 2, kLeast, kMost, 7, 0, 1, 5},

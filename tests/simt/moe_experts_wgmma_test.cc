@@ -47,7 +47,6 @@ void check_experts(const std::vector<ExpertsCase>& cases) {
 }  // namespace
 
 TEST_CASE("simt: the wgmma body of moe_experts, with every way to share a tile") {
-  if (no_simt()) return;
   check_experts(
       {{"tokens=9,hidden=136,intermediate=88,experts=8,top_k=2,align=4,dtype=fp16",
         {"", "warps=8,up_columns=64,down_columns=128,weights=stream", "up_columns=96,down_columns=96"}},
@@ -56,7 +55,6 @@ TEST_CASE("simt: the wgmma body of moe_experts, with every way to share a tile")
 }
 
 TEST_CASE("simt: the wgmma body of moe_experts, with blocks that take tiles in turn and few or many stages") {
-  if (no_simt()) return;
   check_experts(
       {{"tokens=1,hidden=264,intermediate=200,experts=8,top_k=3,align=1",
         {"up_stages=2,down_stages=2,schedule=persistent", "up_stages=8,down_stages=8,schedule=persistent",
@@ -66,7 +64,6 @@ TEST_CASE("simt: the wgmma body of moe_experts, with blocks that take tiles in t
 }
 
 TEST_CASE("simt: the swapped body of moe_experts, by 16 to 64 rows") {
-  if (no_simt()) return;
   check_experts({{"tokens=9,hidden=136,intermediate=88,experts=8,top_k=2,align=4,dtype=fp16",
                   {"body=swapped,rows=16", "body=swapped,rows=64,warps=8,up_columns=64,down_columns=128",
                    "body=swapped,rows=32,depth=128,up_columns=64"}},
@@ -76,7 +73,6 @@ TEST_CASE("simt: the swapped body of moe_experts, by 16 to 64 rows") {
 }
 
 TEST_CASE("simt: both products of moe_experts in one launch") {
-  if (no_simt()) return;
   check_experts(
       {{"tokens=1,hidden=8,intermediate=8,experts=8,top_k=1,align=1",
         {"body=swapped,rows=16,up_stages=2,down_stages=2,residents=3",

@@ -65,7 +65,6 @@ void prepare(SimtProblem& prefill, const std::string& name, const std::array<std
 }  // namespace
 
 TEST_CASE("simt: the reference of prefill_attention agrees with float64") {
-  if (no_simt()) return;
   for (const std::string& text : kPrefills) {
     CAPTURE(text);
     const SimtProblem prefill("prefill_attention", text, 4);
@@ -82,7 +81,6 @@ TEST_CASE("simt: the reference of prefill_attention agrees with float64") {
 }
 
 TEST_CASE("simt: the mma body of prefill_attention is right, run after run, under several schedules") {
-  if (no_simt()) return;
   for (const std::string& text : kPrefills) {
     CAPTURE(text);
     SimtProblem prefill("prefill_attention", text, 4);
@@ -101,7 +99,6 @@ TEST_CASE("simt: the mma body of prefill_attention is right, run after run, unde
 }
 
 TEST_CASE("simt: keys of e4m3 whose scale is 0 or nearly give the mean of the values that a token sees") {
-  if (no_simt()) return;
   for (const float scale : {0.0f, 1e-45f, -1e-45f}) {
     CAPTURE(scale);
     SimtProblem prefill("prefill_attention",
@@ -125,7 +122,6 @@ TEST_CASE("simt: keys of e4m3 whose scale is 0 or nearly give the mean of the va
 }
 
 TEST_CASE("simt: keys of e4m3 may have a negative scale: the least products count most") {
-  if (no_simt()) return;
   SimtProblem prefill(
       "prefill_attention",
       "batch=3,q_heads=4,kv_heads=2,head_dim=64,seqlen_q=40,seqlen_kv=90,lengths=ragged,window=50,"
@@ -146,7 +142,6 @@ TEST_CASE("simt: keys of e4m3 may have a negative scale: the least products coun
 }
 
 TEST_CASE("simt: keys that are not a number show in all that see them, however a sequence is split") {
-  if (no_simt()) return;
   for (const std::size_t poisoned : {1, 100}) {  // tokens: one of many, and all of the first split
     CAPTURE(poisoned);
     SimtProblem prefill(
@@ -168,7 +163,6 @@ TEST_CASE("simt: keys that are not a number show in all that see them, however a
 }
 
 TEST_CASE("simt: splits of a sequence with more new tokens than was said write nothing elsewhere") {
-  if (no_simt()) return;
   SimtProblem prefill("prefill_attention",
                       "batch=2,q_heads=2,kv_heads=2,head_dim=64,seqlen_q=64,seqlen_kv=200,lengths=ragged", 4);
   prepare(prefill, "q_offsets", {0, 0, 68});
@@ -177,7 +171,6 @@ TEST_CASE("simt: splits of a sequence with more new tokens than was said write n
 }
 
 TEST_CASE("simt: a sequence with more new tokens than was said takes nothing from the others") {
-  if (no_simt()) return;
   SimtProblem prefill("prefill_attention",
                       "batch=2,q_heads=1,kv_heads=1,head_dim=64,seqlen_q=64,seqlen_kv=200", 4);
   prepare(prefill, "q_offsets", {0, 100, 128});
@@ -194,7 +187,6 @@ TEST_CASE("simt: a sequence with more new tokens than was said takes nothing fro
 }
 
 TEST_CASE("simt: offsets may be anything: nothing is read or written outside of the tensors") {
-  if (no_simt()) return;
   constexpr std::int32_t kLeast = std::numeric_limits<std::int32_t>::min();
   constexpr std::int32_t kMost = std::numeric_limits<std::int32_t>::max();
   for (const char* const name : {"q_offsets", "kv_offsets"}) {
@@ -213,7 +205,6 @@ TEST_CASE("simt: offsets may be anything: nothing is read or written outside of 
 
 TEST_CASE(
     "simt: a tile of e4m3 lands as fp16 in the order of the 128-byte swizzle, zeros in rows that no query sees") {
-  if (no_simt()) return;
   const Kernel& kernel = find_kernel("prefill_attention");
   const DeviceLimits limits = limits_of_architecture("sm_90a");
   for (const int head_dim : {64, 128, 256}) {
@@ -255,7 +246,6 @@ TEST_CASE(
 }
 
 TEST_CASE("simt: the mma body of prefill_attention takes tensors as servers lay them out") {
-  if (no_simt()) return;
   for (const char* const family : kPrefillFamilies) {
     const Kernel& kernel = find_kernel("prefill_attention");
     RandomPrefills members(kernel, parse_problem(kernel.name(), kernel.schema(), nullptr, family), 40, 21);

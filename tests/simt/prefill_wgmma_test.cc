@@ -38,7 +38,6 @@ void check_wgmma(const std::vector<WgmmaCase>& cases) {
 }  // namespace
 
 TEST_CASE("simt: the wgmma body of prefill_attention, on a grid and with tiles in every order") {
-  if (no_simt()) return;
   check_wgmma(
       {{"batch=1,q_heads=2,kv_heads=1,head_dim=64,seqlen_q=1,seqlen_kv=1", {""}},
        {"batch=2,q_heads=4,kv_heads=2,head_dim=64,seqlen_q=100,seqlen_kv=200,lengths=ragged,lse=natural",
@@ -55,7 +54,6 @@ TEST_CASE("simt: the wgmma body of prefill_attention, on a grid and with tiles i
 }
 
 TEST_CASE("simt: clusters of prefill_attention's wgmma body bring each other tiles") {
-  if (no_simt()) return;
   check_wgmma(
       {{"batch=2,q_heads=4,kv_heads=2,head_dim=64,seqlen_q=70,seqlen_kv=200,lengths=ragged,lse=natural",
         {"cluster=2", "cluster=2,schedule=static,query_stages=2,warpgroups=2,ping_pong=1,tile=128",
@@ -67,7 +65,6 @@ TEST_CASE("simt: clusters of prefill_attention's wgmma body bring each other til
 }
 
 TEST_CASE("simt: the wgmma body of prefill_attention widens e4m3") {
-  if (no_simt()) return;
   check_wgmma(
       {{"batch=2,q_heads=4,kv_heads=2,head_dim=64,seqlen_q=100,seqlen_kv=170,lengths=ragged,lse=natural,kv_dtype=e4m3,"
         "kv_scale=head",
@@ -78,7 +75,6 @@ TEST_CASE("simt: the wgmma body of prefill_attention widens e4m3") {
 }
 
 TEST_CASE("simt: configurations of prefill_attention's wgmma body spread over the space") {
-  if (no_simt()) return;
   std::uint64_t schedule = 5;
   for (
       const char* const text :

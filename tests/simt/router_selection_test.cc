@@ -12,7 +12,6 @@ using namespace moetune;
 using namespace moetune::testing;
 
 TEST_CASE("simt: of equal logits the lower id comes first, whatever the type") {
-  if (no_simt()) return;
   for (const char* const others : {"experts=100,top_k=7", "experts=16,top_k=16"}) {
     CAPTURE(others);
     SimtProblem routed = routed_problem(std::string("tokens=12,dtype=bf16,align=1,") + others);
@@ -42,7 +41,6 @@ TEST_CASE("simt: of equal logits the lower id comes first, whatever the type") {
 }
 
 TEST_CASE("simt: of logits and biases of +0 and -0 the lower id comes first, whatever selects") {
-  if (no_simt()) return;
   const float few[] = {-0.0f, 0.0f, -1.0f, 0.0f, -0.0f};
   for (const char* const others :
        {"top_k=7", "top_k=9,score=topk_softmax", "top_k=16,score=topk_softmax,bias=correction",
@@ -75,7 +73,6 @@ TEST_CASE("simt: of logits and biases of +0 and -0 the lower id comes first, wha
 }
 
 TEST_CASE("simt: every way to select, of logits that differ, that are few and that are all equal") {
-  if (no_simt()) return;
   for (const char* const sizes :
        {"experts=8,top_k=8", "experts=33,top_k=5", "experts=256,top_k=8", "experts=512,top_k=16",
         "experts=509,top_k=1", "experts=896,top_k=22", "experts=1023,top_k=32"}) {
@@ -103,7 +100,6 @@ TEST_CASE("simt: every way to select, of logits that differ, that are few and th
 }
 
 TEST_CASE("simt: an election among lists of every length, with and without groups, whatever the logits") {
-  if (no_simt()) return;
   struct Case {
     const char* problem;
     int vector;
@@ -149,7 +145,6 @@ TEST_CASE("simt: an election among lists of every length, with and without group
 }
 
 TEST_CASE("simt: of equal candidates in one lane, in one list and in two lists the lower id is elected") {
-  if (no_simt()) return;
   for (const char* const others : {"experts=384,top_k=12", "experts=512,top_k=16",
                                    "experts=256,top_k=16,score=sigmoid,groups=8,groups_kept=4"}) {
     CAPTURE(others);

@@ -46,7 +46,6 @@ const std::vector<std::string> kProblems = {
 }  // namespace
 
 TEST_CASE("simt: the router's reference agrees with float64") {
-  if (no_simt()) return;
   for (const std::string& text : kProblems) {
     CAPTURE(text);
     const SimtProblem routed = routed_problem(text);
@@ -59,7 +58,6 @@ TEST_CASE("simt: the router's reference agrees with float64") {
 
 TEST_CASE(
     "simt: router configurations write what the reference does, run after run, under several schedules") {
-  if (no_simt()) return;
   for (const std::string& text : kProblems) {
     CAPTURE(text);
     const SimtProblem routed = routed_problem(text);
@@ -73,7 +71,6 @@ TEST_CASE(
 }
 
 TEST_CASE("simt: the router on NaN, infinities and equal logits, and with rows that lie apart") {
-  if (no_simt()) return;
   SimtProblem routed = routed_problem("tokens=9,experts=64,top_k=8,align=8");
   routed.call.integers[0] = 80;
   routed.edit = [](SimtTensors& tensors) {
@@ -98,7 +95,6 @@ TEST_CASE("simt: the router on NaN, infinities and equal logits, and with rows t
 }
 
 TEST_CASE("simt: odd logits and biases count the same in float64, in the reference and in the kernel") {
-  if (no_simt()) return;
   const float inf = std::numeric_limits<float>::infinity(), nan = std::nanf(""),
               odd[] = {nan, inf, -inf, 3e38f};
   for (const char* const others :
@@ -131,7 +127,6 @@ TEST_CASE("simt: odd logits and biases count the same in float64, in the referen
 }
 
 TEST_CASE("simt: the device's number of tokens may be none, all, or no number of tokens") {
-  if (no_simt()) return;
   for (const char* const others :
        {"layout=rows", "outputs=weights", "outputs=ranks,ranks=4", "layout=masked,segment=9"}) {
     for (const std::int32_t count : {0, 1, 40, 41, 1 << 30, -1, -(1 << 30)}) {
@@ -156,7 +151,6 @@ TEST_CASE("simt: the device's number of tokens may be none, all, or no number of
 }
 
 TEST_CASE("simt: blocks whose tokens need several chunks of bits, counted or not") {
-  if (no_simt()) return;
   for (const char* const others : {"capacity=150", "count=device"}) {
     const SimtProblem routed =
         routed_problem(std::string("tokens=1400,experts=8,top_k=2,align=4,skew=zipf,") + others);
@@ -175,7 +169,6 @@ TEST_CASE("simt: blocks whose tokens need several chunks of bits, counted or not
 
 TEST_CASE(
     "simt: clusters of every size send experts of every number, and let the next kernel start at any time") {
-  if (no_simt()) return;
   for (const char* const top_k : {"1", "2", "3", "6", "8", "10", "16"}) {
     CAPTURE(top_k);
     const SimtProblem routed = routed_problem(
@@ -195,7 +188,6 @@ TEST_CASE(
 }
 
 TEST_CASE("simt: blocks that wait for each other need not run at the same time") {
-  if (no_simt()) return;
   for (const char* const others : {"tokens=90,experts=32,top_k=2,capacity=125,dropped=mask,layout=rows",
                                    "tokens=1300,experts=8,top_k=2,align=4,count=device"}) {
     CAPTURE(others);
@@ -213,7 +205,6 @@ TEST_CASE("simt: blocks that wait for each other need not run at the same time")
 }
 
 TEST_CASE("simt: the router's defaults write what the reference does, for few tokens and many") {
-  if (no_simt()) return;
   for (const char* const model : {"experts=8,top_k=2,dtype=bf16", "experts=32,top_k=4,score=topk_softmax",
                                   "experts=128,top_k=8", "experts=40,top_k=3"}) {
     for (const char* const tokens : {"tokens=5,", "tokens=70,", "tokens=300,"}) {
@@ -229,7 +220,6 @@ TEST_CASE("simt: the router's defaults write what the reference does, for few to
 }
 
 TEST_CASE("simt: a selection score of NaN takes no part in what its group counts") {
-  if (no_simt()) return;
   SimtProblem routed = routed_problem(
       "tokens=3,experts=32,top_k=2,score=sigmoid,bias=correction,groups=4,groups_kept=1,align=1");
   routed.edit = [](SimtTensors& tensors) {

@@ -152,7 +152,6 @@ std::size_t wrong_products(const Bytes& out, double factor) {
 }  // namespace
 
 TEST_CASE("simt: bulk copies land where they are waited for, and each mistake with them is named") {
-  if (no_simt()) return;
   for (std::uint64_t seed = 0; seed < 6; ++seed) {
     CAPTURE(seed);
     CHECK(bulk(kNone, seed).complaint == "");
@@ -181,7 +180,6 @@ TEST_CASE("simt: bulk copies land where they are waited for, and each mistake wi
 }
 
 TEST_CASE("simt: boxes of tensors of every element size and swizzle, within the tensor and past its ends") {
-  if (no_simt()) return;
   using Swizzle = TensorMap::Swizzle;
   for (const auto& [dtype, swizzle, row] : {std::tuple{DType::bf16, Swizzle::b128, 64u},
                                             {DType::u8, Swizzle::b128, 128u},
@@ -230,7 +228,6 @@ TEST_CASE("simt: boxes of tensors of every element size and swizzle, within the 
 }
 
 TEST_CASE("simt: tensor maps that the driver refuses, or that are of another rank") {
-  if (no_simt()) return;
   const TensorMap sound = map_of(DType::bf16, TensorMap::Swizzle::b128, 64);
   alignas(16) std::uint8_t tensor[32] = {};
   const auto refused = [&](auto&& change) {
@@ -261,7 +258,6 @@ TEST_CASE("simt: tensor maps that the driver refuses, or that are of another ran
 }
 
 TEST_CASE("simt: blocks of a cluster bring each other parts of a box, round by round") {
-  if (no_simt()) return;
   for (const std::uint32_t blocks : {1u, 2u, 4u}) {
     TensorMap map;
     map.buffer = "in";
@@ -295,7 +291,6 @@ TEST_CASE("simt: blocks of a cluster bring each other parts of a box, round by r
 }
 
 TEST_CASE("simt: an arrival behind copies comes once they have landed") {
-  if (no_simt()) return;
   const Bytes in = counting(64 * 16);
   LaunchPlan plan;
   Launch& launch = add_launch(plan, "arrive_behind_copies", 64, 65 * 16 + 8);
@@ -312,7 +307,6 @@ TEST_CASE("simt: an arrival behind copies comes once they have landed") {
 }
 
 TEST_CASE("simt: wgmma multiplies swizzled operands, transposed or not, and each mistake with it is named") {
-  if (no_simt()) return;
   for (const char* const element : {"Bf16", "Fp16"}) {
     for (const bool transposed : {false, true}) {
       const AsyncRun run = product(element, transposed, kNone, 1);
@@ -338,7 +332,6 @@ TEST_CASE("simt: wgmma multiplies swizzled operands, transposed or not, and each
 }
 
 TEST_CASE("simt: wgmma with A in registers, which stay as they are until it has ended") {
-  if (no_simt()) return;
   const Bytes b = matrix(DType::f16, 64, true, 100);
   Bytes a(64 * 16 * 2);
   for (std::size_t i = 0; i < 64 * 16; ++i)

@@ -1,11 +1,9 @@
 #include "tests/simt/simt_device.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <cstring>
 #include <set>
 
-#include "tests/sanitized.h"
 #include "tests/simt/grid.h"
 #include "tests/simt/guarded_memory.h"
 #include "tests/simt/simt_module.h"
@@ -252,14 +250,6 @@ void SimtDevice::forget_scratch() { state_->scratch.clear(); }
 std::vector<std::uint8_t> SimtDevice::scratch(const std::string& name) const {
   const std::span<std::uint8_t> bytes = state_->scratch.at(name).bytes();
   return {bytes.begin(), bytes.end()};
-}
-
-bool no_simt() {
-  if (!kSanitized) return false;
-  static bool said = false;
-  if (!said) std::printf("Not run: a sanitizer does not follow the fibers of tests/simt.\n");
-  said = true;
-  return true;
 }
 
 }  // namespace moetune::testing

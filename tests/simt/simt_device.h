@@ -100,7 +100,4 @@ class SimtDevice {
   std::unique_ptr<State> state_;
 };
 
-// Whether this build can run it: not if it is instrumented by a sanitizer. Says why once.
-bool no_simt();
-
 }  // namespace moetune::testing

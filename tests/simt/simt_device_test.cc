@@ -57,7 +57,6 @@ SimtDevice& grids() {
 }  // namespace
 
 TEST_CASE("simt: a block's sum through warps and shared memory, under any schedule") {
-  if (no_simt()) return;
   std::vector<float> numbers(3 * 256);
   std::iota(numbers.begin(), numbers.end(), 0.0f);
   Array<float> in(numbers), out(std::vector<float>(3));
@@ -73,7 +72,6 @@ TEST_CASE("simt: a block's sum through warps and shared memory, under any schedu
 }
 
 TEST_CASE("simt: every collective gives each lane what CUDA says") {
-  if (no_simt()) return;
   Words out(std::vector<std::uint32_t>(32 * 16));
   for (const std::uint64_t seed : {0, 7}) {
     collectives().set_seed(seed);
@@ -104,7 +102,6 @@ TEST_CASE("simt: every collective gives each lane what CUDA says") {
 }
 
 TEST_CASE("simt: atomics in shared and global memory, on top of a memset") {
-  if (no_simt()) return;
   std::vector<std::int32_t> numbers;
   for (int i = 0; i < 5000; ++i) numbers.push_back(i * i % 37);
   Array<std::int32_t> in(numbers);
@@ -120,7 +117,6 @@ TEST_CASE("simt: atomics in shared and global memory, on top of a memset") {
 }
 
 TEST_CASE("simt: static shared memory is each block's own, while others are alive") {
-  if (no_simt()) return;
   for (const std::uint64_t seed : {0, 5}) {
     collectives().set_seed(seed);
     Words total(std::vector<std::uint32_t>(6));
@@ -133,7 +129,6 @@ TEST_CASE("simt: static shared memory is each block's own, while others are aliv
 }
 
 TEST_CASE("simt: named barriers over part of a block") {
-  if (no_simt()) return;
   Words out(std::vector<std::uint32_t>(128));
   for (const std::uint64_t seed : {0, 4}) {
     collectives().set_seed(seed);
@@ -147,7 +142,6 @@ TEST_CASE("simt: named barriers over part of a block") {
 }
 
 TEST_CASE("simt: a barrier over eight blocks, run after run over the same scratch") {
-  if (no_simt()) return;
   LaunchPlan plan = plan_of("grid_rounds", 8, 64,
                             {{"counter", Pointer{"counter"}},
                              {"values", Pointer{"values"}},
@@ -169,7 +163,6 @@ TEST_CASE("simt: a barrier over eight blocks, run after run over the same scratc
 
 TEST_CASE(
     "simt: counters that a kernel does not leave at zero are an error, other scratch may hold anything") {
-  if (no_simt()) return;
   LaunchPlan plan = plan_of("grid_rounds", 8, 64,
                             {{"counter", Pointer{"counter"}},
                              {"values", Pointer{"values"}},
@@ -183,7 +176,6 @@ TEST_CASE(
 }
 
 TEST_CASE("simt: blocks look back at blocks that started before them, few at a time") {
-  if (no_simt()) return;
   LaunchPlan plan =
       plan_of("look_back", 40, 32,
               {{"sums", Pointer{"flags", 8}}, {"ended", Pointer{"flags"}}, {"out", Pointer{"out"}}});

@@ -69,7 +69,6 @@ std::vector<Config> sample(const Kernel& kernel, const Problem& problem, std::si
 }  // namespace
 
 TEST_CASE("simt: decode_kernel's exact reference, in each of its modes") {
-  if (no_simt()) return;
   const Kernel& kernel = find_kernel("decode_kernel");
   for (const char* problem : {"elements=2500,write=all", "elements=2500,write=none,dtype=bf16",
                               "elements=2100,write=eighth,dtype=fp16", "elements=2100,write=eightfold"}) {
@@ -79,7 +78,6 @@ TEST_CASE("simt: decode_kernel's exact reference, in each of its modes") {
 }
 
 TEST_CASE("simt: decode_kernel by the vector loader") {
-  if (no_simt()) return;
   const Kernel& kernel = find_kernel("decode_kernel");
   for (const char* text :
        {"elements=20500,write=all,dtype=fp16", "elements=20500,write=none,dtype=bf16",
@@ -95,7 +93,6 @@ TEST_CASE("simt: decode_kernel by the vector loader") {
 }
 
 TEST_CASE("simt: decode_attention's exact reference") {
-  if (no_simt()) return;
   const Kernel& kernel = find_kernel("decode_attention");
   for (const char* problem :
        {"batch=2,context=37,q_heads=4,kv_heads=2,lengths=ragged",
@@ -106,7 +103,6 @@ TEST_CASE("simt: decode_attention's exact reference") {
 }
 
 TEST_CASE("simt: the eight largest of 256 for 64 tokens, by 8 blocks, under 20 schedules") {
-  if (no_simt()) return;
   constexpr std::size_t kTokens = 64, kExperts = 256, kTop = 8;
   std::vector<std::uint8_t> scores(kTokens * kExperts * 4), chosen(kTokens * kTop * 4);
   std::uint32_t word = 1;

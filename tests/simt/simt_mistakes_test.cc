@@ -41,7 +41,6 @@ bool has(const std::string& text, const std::string& part) { return text.find(pa
 }  // namespace
 
 TEST_CASE("simt reports a deadlock with who waits for what") {
-  if (no_simt()) return;
   const std::string text = complaint("deadlock");
   CAPTURE(text);
   CHECK(has(text, "deadlock: deadlock, no thread can go on"));
@@ -51,7 +50,6 @@ TEST_CASE("simt reports a deadlock with who waits for what") {
 }
 
 TEST_CASE("simt reports threads that spin, whether or not they let others run") {
-  if (no_simt()) return;
   const std::string polite = complaint("spins", {}, 0, 4), silent = complaint("spins_silently", {}, 0, 1);
   CAPTURE(polite);
   CAPTURE(silent);
@@ -60,7 +58,6 @@ TEST_CASE("simt reports threads that spin, whether or not they let others run") 
 }
 
 TEST_CASE("simt reports accesses outside of buffers and of shared memory") {
-  if (no_simt()) return;
   const std::string past = complaint("writes_past", {{"position", std::int64_t{128}}});
   CAPTURE(past);
   CHECK(
@@ -92,7 +89,6 @@ TEST_CASE("simt reports accesses outside of buffers and of shared memory") {
 }
 
 TEST_CASE("simt reports collectives that lanes do not reach together") {
-  if (no_simt()) return;
   const std::string early = complaint("leaves_early", {}, 0, 32);
   CAPTURE(early);
   CHECK(has(early,
@@ -103,7 +99,6 @@ TEST_CASE("simt reports collectives that lanes do not reach together") {
 }
 
 TEST_CASE("simt reports traps, alignment, local arrays and stacks that are too small") {
-  if (no_simt()) return;
   CHECK(complaint("traps") == "traps: thread (6,0,0) of block (0,0,0): __trap");
   CHECK(has(complaint("misaligned", {{"offset", 4}}), "not aligned"));
   CHECK(complaint("misaligned", {{"offset", 8}}) == "");
@@ -124,7 +119,6 @@ TEST_CASE("simt reports traps, alignment, local arrays and stacks that are too s
 }
 
 TEST_CASE("simt reports what a kernel does before it waits for the launch in front") {
-  if (no_simt()) return;
   const auto complaint_of = [](const char* entry) { return complaint(entry, {}, 0, 64, true, true); };
   CHECK(
       complaint_of("writes_early") ==
@@ -140,7 +134,6 @@ TEST_CASE("simt reports what a kernel does before it waits for the launch in fro
 }
 
 TEST_CASE("simt shows a race under some of its schedules") {
-  if (no_simt()) return;
   LaunchPlan plan;
   Launch& launch = plan.launches.emplace_back();
   launch.entry = "races";
@@ -158,7 +151,6 @@ TEST_CASE("simt shows a race under some of its schedules") {
 }
 
 TEST_CASE("simt reports plans that do not fit the kernel") {
-  if (no_simt()) return;
   CHECK(complaint("traps", {{"more", 1}}) == "traps: takes 1 arguments, the plan has 2");
   CHECK(complaint("writes_past", {{"position", 1}}) ==
         "writes_past: argument 'position' does not fit its parameter's type");
