@@ -52,8 +52,8 @@ class Connection {
 
   Awaitable<std::size_t> read_some(boost::asio::mutable_buffer bytes, Error& error);
   Awaitable<std::size_t> write_some(std::string_view bytes, Error& error);
-  // Reads until `parser` has the head, until it is done, or until it has taken something; returns what it took. `buffer`
-  // bounds what is read at once, and keeps what came behind.
+  // Reads until `parser` has the head, until it is done, or until it has taken something; returns what it took.
+  // `buffer` bounds what is read at once, and keeps what came behind.
   template <bool is_request>
   Awaitable<std::size_t> read_head(Buffer& buffer, Parser<is_request>& parser, Error& error);
   template <bool is_request>
