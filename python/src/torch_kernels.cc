@@ -109,11 +109,11 @@ struct Text {
 };
 
 // A tensor of the stack: released at the end of the call.
-class Borrowed {
+class BorrowedTensor {
  public:
-  Borrowed() = default;
-  Borrowed(const Borrowed&) = delete;
-  ~Borrowed() {
+  BorrowedTensor() = default;
+  BorrowedTensor(const BorrowedTensor&) = delete;
+  ~BorrowedTensor() {
     if (handle_ != nullptr) torch.aoti_torch_delete_tensor_object(handle_);
   }
 
@@ -278,7 +278,7 @@ class StackCall {
   }
 
   const Overload& overload_;
-  Borrowed tensors_[MOETUNE_MAX_TENSORS];
+  BorrowedTensor tensors_[MOETUNE_MAX_TENSORS];
   Text texts_[4];
   Given given_;
 };
@@ -325,7 +325,7 @@ bool reads_gradients() {
   require(torch.aoti_torch_empty_strided(1, &size, &size, dtype_of(kF32), torch.aoti_torch_device_type_cpu(),
                                          0, &handle),
           "allocate a number");
-  Borrowed tensor;
+  BorrowedTensor tensor;
   tensor.take(reinterpret_cast<StackValue>(handle));
   if (tensor.requires_grad()) return false;
   return torch.torch_set_requires_grad(handle, true) == 0 && tensor.requires_grad();
