@@ -31,7 +31,7 @@ struct Copies {
   i64 page_table_stride;
   int capacity;
   u64 policy;
-  PipelineState state;
+  RingPlace<kStages> state;
 
   __device__ __forceinline__ void tile(const Work& work, int tile, i32 block) {
     if (producer.takes_k) copy_tile(producer.k_ring, k_map, state, work, tile, block, work.length, policy);
@@ -74,7 +74,7 @@ __device__ __forceinline__ void lead(Copies copies, const SegmentRing& segments,
   SpanWalk walk(lengths, copies.capacity, batch, kv_heads);
   int skip = walk.matches(guess) ? 0 : asked;
   asked -= skip;
-  SegmentState state;
+  RingPlace<kSegments> state;
   bool more = walk.enter();
   // The ring's free stages fill while the first queries are on their way, which publish() may wait for.
   if (more) asked = copies.some(walk.work(), asked, kStages - asked - skip);
@@ -98,7 +98,7 @@ __device__ __forceinline__ void follow(Copies copies, const SegmentRing& segment
   const SpanWalk guess = SpanWalk::of_equal_lengths(copies.capacity, batch, kv_heads);
   int asked = early_tiles(guess);
   copies.ahead(guess, asked);
-  for (SegmentState state;; state.advance()) {
+  for (RingPlace<kSegments> state;; state.advance()) {
     const Work work = segments.read(state);
     segments.release(state);
     if (work.tiles == 0) break;
@@ -108,14 +108,14 @@ __device__ __forceinline__ void follow(Copies copies, const SegmentRing& segment
 }
 
 // Passes over tiles that were asked for in vain.
-__device__ __forceinline__ void discard_tiles(u32 shared, int tiles, PipelineState& state) {
+__device__ __forceinline__ void discard_tiles(u32 shared, int tiles, RingPlace<kStages>& state) {
   const Ring k_ring(shared, 0), v_ring(shared, 1);
   for (int tile = 0; tile < tiles; ++tile) {
-    mbarrier_wait(k_ring.full(state.slot), state.parity);
-    mbarrier_wait(v_ring.full(state.slot), state.parity);
+    mbarrier_wait(k_ring.full(state.index), state.parity);
+    mbarrier_wait(v_ring.full(state.index), state.parity);
     if (threadIdx.x % kWarpSize == 0) {
-      mbarrier_arrive(k_ring.empty(state.slot));
-      mbarrier_arrive(v_ring.empty(state.slot));
+      mbarrier_arrive(k_ring.empty(state.index));
+      mbarrier_arrive(v_ring.empty(state.index));
     }
     state.advance();
   }
@@ -125,12 +125,12 @@ __device__ __forceinline__ void consume_segments(u8* shared, const SegmentRing& 
                                                  const float* k_scale, const float* v_scale,
                                                  float scale_log2) {
   const LaneOffsets lanes;
-  PipelineState state;
-  for (SegmentState segment;; segment.advance()) {
+  RingPlace<kStages> state;
+  for (RingPlace<kSegments> segment;; segment.advance()) {
     const Work work = segments.read(segment);
     discard_tiles(shared_address(shared), work.skip, state);
     if (work.tiles == 0) break;
-    const Query query(shared_address(shared) + segment.place * kQueryBytes, lanes);
+    const Query query(shared_address(shared) + segment.index * kQueryBytes, lanes);
     outputs.v_scale = Scaling::at(v_scale, work.kv_head);
     Attention attention;
     attend_tiles(shared, work, query, lanes, attention, state,

@@ -18,7 +18,7 @@ __device__ __forceinline__ void produce(u8* shared, const Inbox& inbox, const Te
   const int length = lengths[work.batch];
   if constexpr (kWindow > 0) work.measure(clamp_length(length, capacity));
   const FirstBlocks first(pages, work, 0, kWindow > 0 ? work.length : capacity);
-  PipelineState state;
+  RingPlace<kStages> state;
   const auto copy = [&](int tile, i32 block, int end) {
     if (producer.takes_k) copy_tile(producer.k_ring, k_map, state, work, tile, block, end, policy);
     if (producer.takes_v) copy_tile(producer.v_ring, v_map, state, work, tile, block, end, policy);
@@ -47,12 +47,12 @@ __device__ __forceinline__ void consume(u8* shared, const Work& work, const Outp
   const LaneOffsets lanes;
   const Query query(base, lanes);
   Attention attention;
-  PipelineState state;
+  RingPlace<kStages> state;
   attend_tiles(shared, work, query, lanes, attention, state, scale_log2);
   // What was asked for before the length was known must land before the ring is used again.
   for (int tile = work.tiles; tile < early_tiles(work, capacity); ++tile) {
-    mbarrier_wait(k_ring.full(state.slot), state.parity);
-    mbarrier_wait(v_ring.full(state.slot), state.parity);
+    mbarrier_wait(k_ring.full(state.index), state.parity);
+    mbarrier_wait(v_ring.full(state.index), state.parity);
     state.advance();
   }
   finish(shared, attention, work, outputs);

@@ -8,6 +8,7 @@
 
 #include "templates/common/barrier.cuh"
 #include "templates/common/mbarrier.cuh"
+#include "templates/common/ring_place.cuh"
 #include "templates/common/tma.cuh"
 #include "templates/decode_attention/math.cuh"
 #include "templates/decode_attention/tail.cuh"
@@ -39,33 +40,21 @@ struct Ring {
   }
 };
 
-// A place in a ring and the parity its barriers have there.
-struct PipelineState {
-  int slot = 0;
-  u32 parity = 0;
-
-  __device__ __forceinline__ void advance() {
-    if (++slot == kStages) {
-      slot = 0;
-      parity ^= 1;
-    }
-  }
-};
-
 // Where a box begins in its block of the tensor map.
 __device__ __forceinline__ int box_row(int token) { return kPage == 0 ? token : token % kPageTokens; }
 
 // Asks for one tile: lane s for box s. Pages from token `end` on are not copied.
-__device__ __forceinline__ void copy_tile(const Ring& ring, const TensorMap& map, const PipelineState& state,
-                                          const Work& work, int tile, i32 block, int end, u64 policy) {
+__device__ __forceinline__ void copy_tile(const Ring& ring, const TensorMap& map,
+                                          const RingPlace<kStages>& state, const Work& work, int tile,
+                                          i32 block, int end, u64 policy) {
   const int lane = threadIdx.x % kWarpSize;
   const int first = work.first_token + tile * work.step;
   const int boxes = min_of(kBoxes, ceil_div(end - first, kBoxTokens));
-  mbarrier_wait(ring.empty(state.slot), state.parity ^ 1);
-  if (lane == 0) mbarrier_arrive_expect(ring.full(state.slot), boxes * kBoxBytes);
+  mbarrier_wait(ring.empty(state.index), state.parity ^ 1);
+  if (lane == 0) mbarrier_arrive_expect(ring.full(state.index), boxes * kBoxBytes);
   __syncwarp();
   if (lane < boxes) {
-    tma_load_5d(ring.slot(state.slot) + lane * kBoxBytes, map, ring.full(state.slot), policy, 0,
+    tma_load_5d(ring.slot(state.index) + lane * kBoxBytes, map, ring.full(state.index), policy, 0,
                 box_row(first + lane * kBoxTokens), 0, work.kv_head, block);
   }
   __syncwarp();
@@ -129,7 +118,7 @@ struct Producer {
 // One worker's share of `work.tiles` tiles, from `state` on.
 __device__ __forceinline__ void attend_tiles(u8* shared, const Work& work, const Query& query,
                                              const LaneOffsets& lanes, Attention& attention,
-                                             PipelineState& state, float logit_factor) {
+                                             RingPlace<kStages>& state, float logit_factor) {
   const float scale_log2 = fabsf(logit_factor);
   const u32 base = shared_address(shared);
   const Ring k_ring(base, 0), v_ring(base, 1);
@@ -140,19 +129,19 @@ __device__ __forceinline__ void attend_tiles(u8* shared, const Work& work, const
   for (int tile = 0; tile < work.tiles; ++tile) {
     const int token = work.first_token + tile * work.step + worker_token;
     const int valid = work.length - token;
-    mbarrier_wait(k_ring.full(state.slot), state.parity);
-    if (valid > 0) attention.score(k_ring.slot(state.slot) + own, query, lanes);
+    mbarrier_wait(k_ring.full(state.index), state.parity);
+    if (valid > 0) attention.score(k_ring.slot(state.index) + own, query, lanes);
     __syncwarp();
-    if (leader) mbarrier_arrive(k_ring.empty(state.slot));
+    if (leader) mbarrier_arrive(k_ring.empty(state.index));
     if (valid > 0) {
       if constexpr (kNarrow) {
         if (logit_factor < 0) attention.negate_scores();
       }
       attention.softmax_tile(visible_range(work, token), work.first_row, scale_log2);
     }
-    mbarrier_wait(v_ring.full(state.slot), state.parity);
+    mbarrier_wait(v_ring.full(state.index), state.parity);
     if (valid > 0) {
-      const u32 v = v_ring.slot(state.slot) + own;
+      const u32 v = v_ring.slot(state.index) + own;
       const bool tail = valid < kWorkerTokens, head = kHiddenHead && token < visible;
       if (tail) clear_rows(shared + (v - base), valid, kWorkerTokens);
       if (head) clear_rows(shared + (v - base), 0, min_of(kWorkerTokens, visible - token));
@@ -160,7 +149,7 @@ __device__ __forceinline__ void attend_tiles(u8* shared, const Work& work, const
       attention.accumulate(v, lanes);
     }
     __syncwarp();
-    if (leader) mbarrier_arrive(v_ring.empty(state.slot));
+    if (leader) mbarrier_arrive(v_ring.empty(state.index));
     state.advance();
   }
 }

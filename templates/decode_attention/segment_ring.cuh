@@ -4,20 +4,8 @@
 
 #include "templates/common/cp_async.cuh"
 #include "templates/common/mbarrier.cuh"
+#include "templates/common/ring_place.cuh"
 #include "templates/decode_attention/math.cuh"
-
-// A place in the ring, and the parity its barriers have there.
-struct SegmentState {
-  int place = 0;
-  u32 parity = 0;
-
-  __device__ __forceinline__ void advance() {
-    if (++place == kSegments) {
-      place = 0;
-      parity ^= 1;
-    }
-  }
-};
 
 class SegmentRing {
  public:
@@ -32,32 +20,32 @@ class SegmentRing {
   }
 
   // By one warp. Work without tiles ends the ring, and has no query.
-  __device__ __forceinline__ void publish(const SegmentState& state, const Work& work,
+  __device__ __forceinline__ void publish(const RingPlace<kSegments>& state, const Work& work,
                                           const Queries& queries) const {
     const int lane = threadIdx.x % kWarpSize;
-    mbarrier_wait(empty(state.place), state.parity ^ 1);
+    mbarrier_wait(empty(state.index), state.parity ^ 1);
     const bool asks = work.tiles > 0;
-    if (asks) stage_query(shared_ + state.place * kQueryBytes, queries, work, lane, kWarpSize);
+    if (asks) stage_query(shared_ + state.index * kQueryBytes, queries, work, lane, kWarpSize);
     if (lane == 0) {
-      works()[state.place] = work;
-      mbarrier_arrive(full(state.place));
+      works()[state.index] = work;
+      mbarrier_arrive(full(state.index));
     }
     if (kQueryAsync && asks) {
-      cp_async_arrive(full(state.place));
+      cp_async_arrive(full(state.index));
     } else {
-      mbarrier_arrive(full(state.place));
+      mbarrier_arrive(full(state.index));
     }
   }
 
   // Waits for the segment. The place is the reader's until it releases it.
-  __device__ __forceinline__ Work read(const SegmentState& state) const {
-    mbarrier_wait(full(state.place), state.parity);
-    return works()[state.place];
+  __device__ __forceinline__ Work read(const RingPlace<kSegments>& state) const {
+    mbarrier_wait(full(state.index), state.parity);
+    return works()[state.index];
   }
 
   // By every lane of every warp that reads: each arrives for what it read itself.
-  __device__ __forceinline__ void release(const SegmentState& state) const {
-    mbarrier_arrive(empty(state.place));
+  __device__ __forceinline__ void release(const RingPlace<kSegments>& state) const {
+    mbarrier_arrive(empty(state.index));
   }
 
  private:

@@ -90,7 +90,7 @@ extern "C" __global__ void __launch_bounds__(kThreadsOf<Up>, RESIDENTS)
   tiles.make<kThreadsOf<Up>>(offsets, places, row_tiles);
   const Counters counters(counts);
   const int warp = warp_of_block();
-  Place<Up::kStages> place;
+  RingPlace<Up::kStages> place;
   if (warp < WARPS) {
     Multiplier<Up> up(up_ring, up_scale, warp / 4, place);
     Multiplier<Down> down(down_ring, down_scale, warp / 4, place);
@@ -136,7 +136,7 @@ extern "C" __global__ void __launch_bounds__(kThreadsOf<Up>, RESIDENTS)
   const TileList tiles(memory + Stages<Up>::kTilesOffset);
   tiles.make<kThreadsOf<Up>>(offsets, places, row_tiles);
   const int warp = warp_of_block();
-  Place<Up::kStages> place;
+  RingPlace<Up::kStages> place;
   if (warp < WARPS) {
     Multiplier<Up> multiplier(ring, up_scale, warp / 4, place);
     for_tiles<Up>(tiles, [&](const Tile& tile) { multiplier.multiply(tile, {between, between_scales}); });
@@ -160,7 +160,7 @@ extern "C" __global__ void __launch_bounds__(kThreadsOf<Down>, RESIDENTS)
   const TileList tiles(memory + Stages<Down>::kTilesOffset);
   tiles.make<kThreadsOf<Down>>(offsets, places, row_tiles);
   const int warp = warp_of_block();
-  Place<Down::kStages> place;
+  RingPlace<Down::kStages> place;
   if (warp == kLoader) {
     Loader<Down> loader(ring, weights, rows, between_scales, place);
     bool is_first = true;

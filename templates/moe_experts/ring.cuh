@@ -11,6 +11,7 @@
 #include "templates/common/dependent_launch.cuh"
 #include "templates/common/l2_policy.cuh"
 #include "templates/common/mbarrier.cuh"
+#include "templates/common/ring_place.cuh"
 #include "templates/common/shared_memory.cuh"
 #include "templates/common/tma.cuh"
 #include "templates/common/wgmma.cuh"
@@ -39,19 +40,6 @@ template <typename Product>
 constexpr int kSumColumns = Product::kMatrices* kOwnColumns<Product>;
 static_assert(!kNarrow || BETWEEN_GROUP == kOwnColumns<Up>,
               "a warpgroup has a whole group of what it stores");
-
-// Index and phase parity in a ring of kCount slots.
-template <int kCount>
-struct Place {
-  int index = 0;
-  u32 parity = 0;
-
-  __device__ __forceinline__ void advance() {
-    if (++index < kCount) return;
-    index = 0;
-    parity ^= 1;
-  }
-};
 
 // Shared addresses.
 template <typename Product>
@@ -89,7 +77,7 @@ class Loader {
  public:
   __device__ __forceinline__ Loader(const Ring<Product>& ring, const TensorMap& weights,
                                     const TensorMap& rows, const float* scales,
-                                    Place<Product::kStages>& place)
+                                    RingPlace<Product::kStages>& place)
       : ring_(ring), weights_(weights), rows_(rows), scales_(scales), place_(place) {}
 
   static __device__ __forceinline__ bool leads() { return threadIdx.x % kWarpSize == 0; }
@@ -108,7 +96,7 @@ class Loader {
   template <typename Wait>
   __device__ __forceinline__ void load_behind(const Tile& tile, Wait wait) {
     constexpr int kAhead = min_of(Product::kStages, Sizes::kSteps);
-    Place<Product::kStages> first = place_;
+    RingPlace<Product::kStages> first = place_;
     for (int step = 0; step < kAhead; ++step) load_weights(tile, step);
     wait();
     for (int step = 0; step < kAhead; ++step, first.advance()) load_rows(tile, step, first.index);
@@ -165,7 +153,7 @@ class Loader {
   const TensorMap& weights_;
   const TensorMap& rows_;
   const float* scales_;
-  Place<Product::kStages>& place_;
+  RingPlace<Product::kStages>& place_;
 };
 
 // The warps that gather rows of x. A thread copies the same 16 bytes of every eighth row, and each row's scales are
@@ -265,7 +253,7 @@ class Gatherer {
 
   Operands<Up> of_;
   Ring<Up> ring_;
-  Place<Up::kStages> asked_, arrived_;
+  RingPlace<Up::kStages> asked_, arrived_;
   int unit_, row_;
   u32 first_target_, target_, present_;  // addresses in the first stage, and in the one that is asked for
   const Operand* rows_[kCopies];

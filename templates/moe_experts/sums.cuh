@@ -332,7 +332,7 @@ template <typename Product>
 class Multiplier {
  public:
   __device__ __forceinline__ Multiplier(const Ring<Product>& ring, const float* weight_scales, int group,
-                                        Place<Product::kStages>& place)
+                                        RingPlace<Product::kStages>& place)
       : ring_(ring), weight_scales_(weight_scales), place_(place), group_(group) {}
 
   // Without any of the tile's rows the warpgroup leaves it to the others.
@@ -420,6 +420,6 @@ class Multiplier {
 
   Ring<Product> ring_;
   const float* weight_scales_;
-  Place<Product::kStages>& place_;
+  RingPlace<Product::kStages>& place_;
   int group_, turn_ = 0;
 };

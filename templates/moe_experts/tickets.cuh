@@ -46,7 +46,7 @@ class Tickets {
 
   int* values_;
   u32 barriers_;
-  Place<kSlots> place_;
+  RingPlace<kSlots> place_;
 };
 static_assert(!FUSED || (4 + 2 * 8) * Tickets::kSlots <= kTicketBytes, "slots and their barriers");
 

@@ -33,7 +33,7 @@ class Computer {
     const TileRange tiles = work.tiles();
     if (tiles.count() <= 0) return;
     int tile = tiles.end - 1;
-    mbarrier_wait(pipeline_.queries_full(query_.stage), query_.parity);
+    mbarrier_wait(pipeline_.queries_full(query_.index), query_.parity);
     score_last(work, tile);
     attention_.hold_scores();
     scored(tile == tiles.first);
@@ -72,8 +72,8 @@ class Computer {
   }
 
   __device__ __forceinline__ void score() {
-    mbarrier_wait(pipeline_.keys_full(keys_.stage), keys_.parity);
-    attention_.score<kTile>(pipeline_.queries(query_.stage), pipeline_.keys(keys_.stage));
+    mbarrier_wait(pipeline_.keys_full(keys_.index), keys_.parity);
+    attention_.score<kTile>(pipeline_.queries(query_.index), pipeline_.keys(keys_.index));
   }
 
   // The rows' last tile, and waits for it. With TRIM a warpgroup whose rows see no more than half of it computes no
@@ -81,8 +81,8 @@ class Computer {
   // other's products. (Addresses anew: ptxas serializes wgmma if descriptors of both ways stay in registers.)
   __device__ __forceinline__ void score_last(const Work& work, int tile) {
     if constexpr (kFewTokens < kTile) {
-      mbarrier_wait(pipeline_.keys_full(keys_.stage), keys_.parity);
-      const u32 queries = pipeline_.queries(query_.stage), keys = pipeline_.keys(keys_.stage);
+      mbarrier_wait(pipeline_.keys_full(keys_.index), keys_.parity);
+      const u32 queries = pipeline_.queries(query_.index), keys = pipeline_.keys(keys_.index);
       if (attention_.sees_few(work, tile)) {
         attention_.score<kFewTokens>(wgmma_forget(queries), wgmma_forget(keys));
         wgmma_wait<0>();
@@ -97,19 +97,19 @@ class Computer {
   }
 
   __device__ __forceinline__ void scored(bool last) {
-    release_tile(pipeline_.keys_empty(keys_.stage));
-    if (last) release(pipeline_.queries_empty(query_.stage));
+    release_tile(pipeline_.keys_empty(keys_.index));
+    if (last) release(pipeline_.queries_empty(query_.index));
     keys_.advance();
   }
 
   __device__ __forceinline__ void accumulate() {
-    mbarrier_wait(pipeline_.values_full(values_.stage), values_.parity);
-    attention_.accumulate(pipeline_.values(values_.stage));
+    mbarrier_wait(pipeline_.values_full(values_.index), values_.parity);
+    attention_.accumulate(pipeline_.values(values_.index));
   }
 
   __device__ __forceinline__ void accumulated() {
     attention_.hold_output();
-    release_tile(pipeline_.values_empty(values_.stage));
+    release_tile(pipeline_.values_empty(values_.index));
     values_.advance();
   }
 
@@ -122,8 +122,8 @@ class Computer {
   // that release the stage, though one lane arrives for its warp.
   __device__ __forceinline__ void clear_values(int first, int end) {
     if (kNarrow || first >= end) return;
-    mbarrier_wait(pipeline_.values_full(values_.stage), values_.parity);
-    u8* const tile = shared_ + kValuesOffset + values_.stage * kTileBytes;
+    mbarrier_wait(pipeline_.values_full(values_.index), values_.parity);
+    u8* const tile = shared_ + kValuesOffset + values_.index * kTileBytes;
     constexpr int kThreadsThatCompute = 128 * kWarpgroups;
     for (int i = threadIdx.x - 128; i < (end - first) * kChunks * 8; i += kThreadsThatCompute) {
       const int row = first + i / (kChunks * 8), unit = i % (kChunks * 8);

@@ -51,7 +51,7 @@ class Loader {
   static __device__ __forceinline__ bool leads() { return threadIdx.x % kWarpSize == 0; }
 
   __device__ __forceinline__ void load_queries(const Work& work) {
-    const int stage = query_.stage;
+    const int stage = query_.index;
     mbarrier_wait(pipeline_.queries_empty(stage), query_.parity ^ 1);
     __syncwarp();  // as in WorkSlot::put
     query_.advance();
@@ -72,21 +72,21 @@ class Loader {
 
   __device__ __forceinline__ void load_keys(const Work& work, int tile) {
     if constexpr (kNarrow) return load_raw(work, tile, maps_.k);
-    load_tile(work, tile, maps_.k, pipeline_.keys(keys_.stage), pipeline_.keys_full(keys_.stage),
-              pipeline_.keys_empty(keys_.stage), keys_.parity);
+    load_tile(work, tile, maps_.k, pipeline_.keys(keys_.index), pipeline_.keys_full(keys_.index),
+              pipeline_.keys_empty(keys_.index), keys_.parity);
     keys_.advance();
   }
 
   __device__ __forceinline__ void load_values(const Work& work, int tile) {
     if constexpr (kNarrow) return load_raw(work, tile, maps_.v);
-    load_tile(work, tile, maps_.v, pipeline_.values(values_.stage), pipeline_.values_full(values_.stage),
-              pipeline_.values_empty(values_.stage), values_.parity);
+    load_tile(work, tile, maps_.v, pipeline_.values(values_.index), pipeline_.values_full(values_.index),
+              pipeline_.values_empty(values_.index), values_.parity);
     values_.advance();
   }
 
   __device__ __forceinline__ void load_raw(const Work& work, int tile, const TensorMap& map) {
-    load_tile(work, tile, map, pipeline_.raw(raw_.stage), pipeline_.raw_full(raw_.stage),
-              pipeline_.raw_empty(raw_.stage), raw_.parity);
+    load_tile(work, tile, map, pipeline_.raw(raw_.index), pipeline_.raw_full(raw_.index),
+              pipeline_.raw_empty(raw_.index), raw_.parity);
     raw_.advance();
   }
 

@@ -4,25 +4,13 @@
 #include "templates/common/barrier.cuh"
 #include "templates/common/mbarrier.cuh"
 #include "templates/common/multicast.cuh"
+#include "templates/common/ring_place.cuh"
 #include "templates/prefill_attention/work.cuh"
 
 constexpr int kComputingWarps = 4 * kWarpgroups;
 constexpr int kWideningWarps = kRawStages > 0 ? 3 : 0;  // beside the one that loads
 constexpr int kTileReaders =
     kNarrow ? 1 : kCluster;  // blocks that read what lands in a stage of keys or values
-
-// A place in a ring of so many stages, and the parity of its present round.
-template <int kCount>
-struct RingPlace {
-  int stage = 0;
-  u32 parity = 0;
-
-  __device__ __forceinline__ void advance() {
-    if (++stage < kCount) return;
-    stage = 0;
-    parity ^= 1;
-  }
-};
 
 // Shared addresses. `full` barriers complete once data has landed, `empty` ones once every computing warp is done with
 // it.

@@ -33,11 +33,11 @@ class Widener {
 
   // One place in the code for keys and values: what depends on which it is are a few sums a tile.
   __device__ __forceinline__ void tile(bool keys, RowRange kept) {
-    const int stage = keys ? keys_.stage : values_.stage;
+    const int stage = keys ? keys_.index : values_.index;
     const u32 parity = keys ? keys_.parity : values_.parity;
     mbarrier_wait(keys ? pipeline_.keys_empty(stage) : pipeline_.values_empty(stage), parity ^ 1);
-    mbarrier_wait(pipeline_.raw_full(raw_.stage), raw_.parity);
-    const u8* const raw = shared_ + kRawOffset + raw_.stage * kRawBytes;
+    mbarrier_wait(pipeline_.raw_full(raw_.index), raw_.parity);
+    const u8* const raw = shared_ + kRawOffset + raw_.index * kRawBytes;
     const int offset = (keys ? kKeysOffset : kValuesOffset) + stage * kTileBytes;
     if (kept.all()) {
       for (int batch = turn_; batch < kBatches; batch += kWideningWarps)
@@ -49,7 +49,7 @@ class Widener {
     // The warp that had one batch more has the last turn next time.
     turn_ = turn_ == 0 ? kWideningWarps - 1 : turn_ - 1;
     publish(keys ? pipeline_.keys_full(stage) : pipeline_.values_full(stage));
-    release_raw(pipeline_.raw_empty(raw_.stage));
+    release_raw(pipeline_.raw_empty(raw_.index));
     raw_.advance();
     if (keys) {
       keys_.advance();
@@ -60,9 +60,9 @@ class Widener {
 
   __device__ __forceinline__ void queries() {
     if constexpr (!kConvertsQueries) return;
-    mbarrier_wait(pipeline_.queries_landed(query_.stage), query_.parity);
+    mbarrier_wait(pipeline_.queries_landed(query_.index), query_.parity);
     uint4* const lane =
-        reinterpret_cast<uint4*>(shared_ + query_.stage * kQueryBytes) + threadIdx.x % kWarpSize;
+        reinterpret_cast<uint4*>(shared_ + query_.index * kQueryBytes) + threadIdx.x % kWarpSize;
     for (int batch = warp(); batch < kQueryBytes / (16 * kQueryUnits * kWarpSize); batch += kWideningWarps) {
       uint4 units[kQueryUnits];
 #pragma unroll
@@ -71,7 +71,7 @@ class Widener {
       for (int i = 0; i < kQueryUnits; ++i)
         lane[(batch * kQueryUnits + i) * kWarpSize] = converted_queries(units[i]);
     }
-    publish(pipeline_.queries_full(query_.stage));
+    publish(pipeline_.queries_full(query_.index));
     query_.advance();
   }
 
