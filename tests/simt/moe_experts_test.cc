@@ -145,7 +145,6 @@ TEST_CASE("simt: offsets and slots may be anything: moe_experts touches nothing 
 }
 
 TEST_CASE("simt: moe_experts' mma body widens e4m3, under several schedules") {
-  if (no_simt()) return;
   const SimtProblem one = multiplied(kNarrowExperts);
   const HostTensors right = one.reference(Reference::exact);
   std::uint64_t schedule = 0;

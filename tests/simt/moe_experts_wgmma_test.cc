@@ -85,7 +85,6 @@ TEST_CASE("simt: both products of moe_experts in one launch") {
 }
 
 TEST_CASE("simt: moe_experts in e4m3, by every body of wgmma") {
-  if (no_simt()) return;
   const std::string narrow = "depth=128,up_columns=32,down_columns=64";
   check_experts(
       {{"tokens=9,hidden=256,intermediate=128,experts=8,top_k=2,align=4,w=e4m3",

@@ -71,7 +71,6 @@ HostTensors plain_answer(const SimtProblem& one) {
 }  // namespace
 
 TEST_CASE("simt: route_plan's reference agrees with a plain answer, for the router's ids and for odd ones") {
-  if (no_simt()) return;
   for (const std::string& text : kPlanProblems) {
     CAPTURE(text);
     for (const SimtProblem& one : {SimtProblem("route_plan", text, 5), odd_problem(text)})
@@ -80,7 +79,6 @@ TEST_CASE("simt: route_plan's reference agrees with a plain answer, for the rout
 }
 
 TEST_CASE("simt: route_plan configurations write what the reference does, run after run") {
-  if (no_simt()) return;
   std::uint64_t schedule = 0;
   for (const std::string& text : kPlanProblems) {
     CAPTURE(text);
@@ -98,7 +96,6 @@ TEST_CASE("simt: route_plan configurations write what the reference does, run af
 }
 
 TEST_CASE("simt: route_plan by more blocks than have work, and by blocks that do not run at the same time") {
-  if (no_simt()) return;
   for (const char* const text :
        {"tokens=3,experts=8,top_k=2,align=4", "tokens=333,experts=40,top_k=3,map=local,layout=rows"}) {
     CAPTURE(text);
@@ -118,7 +115,6 @@ TEST_CASE("simt: route_plan by more blocks than have work, and by blocks that do
 }
 
 TEST_CASE("simt: route_plan's number of tokens on the device may be none, all, or no number of tokens") {
-  if (no_simt()) return;
   for (const std::int32_t count : {0, 1, 40, 41, 1 << 30, -1, -(1 << 30)}) {
     CAPTURE(count);
     SimtProblem one("route_plan", "tokens=40,experts=32,top_k=3,align=8,count=device", 5);
@@ -136,7 +132,6 @@ TEST_CASE("simt: route_plan's number of tokens on the device may be none, all, o
 }
 
 TEST_CASE("simt: route_plan's defaults write what the reference does, for few tokens and many") {
-  if (no_simt()) return;
   for (const char* const tokens : {"tokens=5", "tokens=300", "tokens=1200", "tokens=9000"}) {
     const SimtProblem one = odd_problem(std::string(tokens) + ",experts=64,top_k=8,map=local");
     const auto usual =
