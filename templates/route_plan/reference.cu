@@ -7,7 +7,7 @@
 extern "C" __global__ void route_plan_reference_counts(const Id* ids, const int* expert_map,
                                                        const int* token_count, int* counts, i64 map_size,
                                                        int tokens, int capacity) {
-  const ReferencePlaces a{.counts = counts, .slots = tokens * kTopK, .capacity = capacity};
+  const ReferencePlaces a{counts, nullptr, nullptr, nullptr, nullptr, nullptr, tokens * kTopK, capacity, 0};
   const int expert = blockIdx.x * blockDim.x + threadIdx.x;
   if (expert < kExperts) a.count(given_segments(ids, expert_map, int(map_size), token_count, tokens), expert);
 }
@@ -15,12 +15,7 @@ extern "C" __global__ void route_plan_reference_counts(const Id* ids, const int*
 // One block.
 extern "C" __global__ void route_plan_reference_offsets(int* counts, int* offsets, int* sorted, int* grouping,
                                                         int tokens, int places) {
-  const ReferencePlaces a{.counts = counts,
-                          .offsets = offsets,
-                          .sorted = sorted,
-                          .grouping = grouping,
-                          .slots = tokens * kTopK,
-                          .places = places};
+  const ReferencePlaces a{counts, offsets, sorted, nullptr, grouping, nullptr, tokens * kTopK, 0, places};
   a.lay_out();
 }
 
@@ -28,13 +23,7 @@ extern "C" __global__ void route_plan_reference_places(const Id* ids, const int*
                                                        const int* token_count, int* offsets, int* sorted,
                                                        int* inverse, int* grouping, u8* dropped, i64 map_size,
                                                        int tokens, int capacity) {
-  const ReferencePlaces a{.offsets = offsets,
-                          .sorted = sorted,
-                          .inverse = inverse,
-                          .grouping = grouping,
-                          .dropped = dropped,
-                          .slots = tokens * kTopK,
-                          .capacity = capacity};
+  const ReferencePlaces a{nullptr, offsets, sorted, inverse, grouping, dropped, tokens * kTopK, capacity, 0};
   const int expert = blockIdx.x * blockDim.x + threadIdx.x;
   if (expert < kExperts) a.place(given_segments(ids, expert_map, int(map_size), token_count, tokens), expert);
 }

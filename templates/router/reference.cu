@@ -116,7 +116,7 @@ extern "C" __global__ void router_reference(const Logit* logits, const float* bi
 #if PLAN || RANKS
 extern "C" __global__ void router_reference_counts(const Id* ids, const int* expert_map, int* counts,
                                                    int tokens, int capacity) {
-  const ReferencePlaces a{.counts = counts, .slots = tokens * kTopK, .capacity = capacity};
+  const ReferencePlaces a{counts, nullptr, nullptr, nullptr, nullptr, nullptr, tokens * kTopK, capacity, 0};
   const int expert = blockIdx.x * blockDim.x + threadIdx.x;
   if (expert < kExperts) a.count(RoutedSegments{ids, expert_map}, expert);
 }
@@ -126,25 +126,14 @@ extern "C" __global__ void router_reference_counts(const Id* ids, const int* exp
 // One block.
 extern "C" __global__ void router_reference_offsets(int* counts, int* offsets, int* sorted, int* grouping,
                                                     int tokens, int places) {
-  const ReferencePlaces a{.counts = counts,
-                          .offsets = offsets,
-                          .sorted = sorted,
-                          .grouping = grouping,
-                          .slots = tokens * kTopK,
-                          .places = places};
+  const ReferencePlaces a{counts, offsets, sorted, nullptr, grouping, nullptr, tokens * kTopK, 0, places};
   a.lay_out();
 }
 
 extern "C" __global__ void router_reference_places(const Id* ids, const int* expert_map, int* offsets,
                                                    int* sorted, int* inverse, int* grouping, u8* dropped,
                                                    int tokens, int capacity) {
-  const ReferencePlaces a{.offsets = offsets,
-                          .sorted = sorted,
-                          .inverse = inverse,
-                          .grouping = grouping,
-                          .dropped = dropped,
-                          .slots = tokens * kTopK,
-                          .capacity = capacity};
+  const ReferencePlaces a{nullptr, offsets, sorted, inverse, grouping, dropped, tokens * kTopK, capacity, 0};
   const int expert = blockIdx.x * blockDim.x + threadIdx.x;
   if (expert < kExperts) a.place(RoutedSegments{ids, expert_map}, expert);
 }
