@@ -43,7 +43,7 @@ const std::vector<PlantedBug> kPlantedBugs = {
     {"batch=64,q_heads=32,kv_heads=8,context=300,lengths=ragged",
      "body=tma,math=mma16,tile=64,warps=4,producers=1,row_tiles=1,query=registers,splits=1,combine=kernel,"
      "schedule=persistent,residents=1",
-     "body_persistent.cuh", "+ segment.place * kQueryBytes", ""},
+     "body_persistent.cuh", "+ segment.index * kQueryBytes", ""},
     // Tokens 8..15 of every 16 count with the probabilities of 0..7.
     {"batch=2,q_heads=16,kv_heads=2,context=300",
      "body=mma,math=swap,tile=64,warps=4,producers=0,row_tiles=1,query=registers,splits=2,combine=kernel",
