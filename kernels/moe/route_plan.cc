@@ -4,28 +4,20 @@
 #include "kernels/moe/moe_problem.h"
 #include "kernels/moe/route_plan_family.h"
 #include "kernels/moe/route_plan_launches.h"
-#include "kernels/moe/tokens_family.h"
+#include "kernels/moe/routing_kernel.h"
 
 namespace moetune {
 namespace {
 
-class RoutePlan final : public Kernel {
+class RoutePlan final : public RoutingKernel {
  public:
-  const std::string& name() const override { return name_; }
-  const std::string& summary() const override { return summary_; }
+  RoutePlan()
+      : RoutingKernel("route_plan",
+                      "the router's counts, offsets and permutations, of experts that somebody else chose") {}
+
   const ProblemSchema& schema() const override { return route_plan_schema(); }
   const std::vector<Preset>& presets() const override { return route_plan_presets(); }
   void check(const Problem& problem) const override { check_route_plan(problem); }
-
-  Assignment specialization(const Problem& problem) const override {
-    Assignment compiled_in;
-    for (const auto& [name, value] : problem.dims) {
-      if (name != "tokens" && name != "skew") compiled_in.set(name, value);
-    }
-    return compiled_in;
-  }
-
-  const std::vector<std::string>& free_dimensions() const override { return tokens_alone(); }
 
   const CallSchema& call_schema() const override {
     static const CallSchema schema = {.integers = {{"map_size", "entries of the expert map; 0 without one"}},
@@ -90,11 +82,6 @@ class RoutePlan final : public Kernel {
             .flops = {.fp32 = 2 * static_cast<double>(slots)},  // counts and places each slot
             .inputs = Inputs::warm};
   }
-
- private:
-  const std::string name_ = "route_plan";
-  const std::string summary_ =
-      "the router's counts, offsets and permutations, of experts that somebody else chose";
 };
 
 }  // namespace

@@ -4,7 +4,7 @@
 
 #include "kernels/moe/router_family.h"
 #include "kernels/moe/router_plan.h"
-#include "kernels/moe/tokens_family.h"
+#include "kernels/moe/routing_kernel.h"
 
 namespace moetune {
 namespace {
@@ -12,23 +12,17 @@ namespace {
 // A weight is a ratio of exponentials. That of a logit near 16 is off by as much as a sum of 256 terms.
 constexpr double kExponential = 256;
 
-class Router final : public Kernel {
+class Router final : public RoutingKernel {
  public:
-  const std::string& name() const override { return name_; }
-  const std::string& summary() const override { return summary_; }
+  Router()
+      : RoutingKernel(
+            "router",
+            "top-k experts of each token with their weights, and the permutation that groups tokens by expert") {
+  }
+
   const ProblemSchema& schema() const override { return router_schema(); }
   const std::vector<Preset>& presets() const override { return router_presets(); }
   void check(const Problem& problem) const override { check_router(problem); }
-
-  Assignment specialization(const Problem& problem) const override {
-    Assignment compiled_in;
-    for (const auto& [name, value] : problem.dims) {
-      if (name != "tokens" && name != "skew") compiled_in.set(name, value);
-    }
-    return compiled_in;
-  }
-
-  const std::vector<std::string>& free_dimensions() const override { return tokens_alone(); }
 
   const CallSchema& call_schema() const override {
     static const CallSchema schema = {
@@ -115,11 +109,6 @@ class Router final : public Kernel {
     cost.flops.fp32 = static_cast<double>(shape.tokens * shape.experts * (10 + shape.top_k));
     return cost;
   }
-
- private:
-  const std::string name_ = "router";
-  const std::string summary_ =
-      "top-k experts of each token with their weights, and the permutation that groups tokens by expert";
 };
 
 }  // namespace
