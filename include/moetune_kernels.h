@@ -117,17 +117,22 @@ enum {
 /* moe_experts' slots (docs/moe_experts.md). Values of a row lie side by side; rows of x, out and the weights may lie
  * apart. */
 enum {
-  MOETUNE_MOE_EXPERTS_X = 0,         /* bf16, fp16 or e4m3 [tokens, hidden] */
-  MOETUNE_MOE_EXPERTS_SORTED = 1,    /* i32 [places], as the router writes it */
-  MOETUNE_MOE_EXPERTS_OFFSETS = 2,   /* i32 [experts + 1], likewise */
-  MOETUNE_MOE_EXPERTS_INVERSE = 3,   /* i32 [tokens, top_k], likewise */
-  MOETUNE_MOE_EXPERTS_WEIGHTS = 4,   /* f32 [tokens, top_k] */
-  MOETUNE_MOE_EXPERTS_W_GATE_UP = 5, /* [experts, 2 * intermediate, hidden], gate's rows before up's; as X */
-  MOETUNE_MOE_EXPERTS_W_DOWN = 6,    /* [experts, hidden, intermediate] */
-  MOETUNE_MOE_EXPERTS_OUT = 7,       /* bf16 or fp16 [tokens, hidden] */
-  MOETUNE_MOE_EXPERTS_X_SCALE = 8,   /* f32 [tokens, hidden / 128], of e4m3 alone, as the two below */
-  MOETUNE_MOE_EXPERTS_GATE_UP_SCALE = 9, /* f32 [experts, 2 * intermediate / 128, hidden / 128] */
-  MOETUNE_MOE_EXPERTS_DOWN_SCALE = 10    /* f32 [experts, hidden / 128, intermediate / 128] */
+  MOETUNE_MOE_EXPERTS_X = 0,       /* bf16, fp16 or e4m3 [tokens, hidden] */
+  MOETUNE_MOE_EXPERTS_SORTED = 1,  /* i32 [places], as the router writes it */
+  MOETUNE_MOE_EXPERTS_OFFSETS = 2, /* i32 [experts + 1], likewise */
+  MOETUNE_MOE_EXPERTS_INVERSE = 3, /* i32 [tokens, top_k], likewise */
+  MOETUNE_MOE_EXPERTS_WEIGHTS = 4, /* f32 [tokens, top_k] */
+  MOETUNE_MOE_EXPERTS_W_GATE_UP =
+      5, /* [experts, 2 * intermediate, hidden], gate's rows before up's, or in turn with
+                                        activation=swigluoai; as X, or u8 blocks of mxfp4 */
+  MOETUNE_MOE_EXPERTS_W_DOWN = 6,  /* [experts, hidden, intermediate] */
+  MOETUNE_MOE_EXPERTS_OUT = 7,     /* bf16 or fp16 [tokens, hidden] */
+  MOETUNE_MOE_EXPERTS_X_SCALE = 8, /* f32 [tokens, hidden / 128], of e4m3 alone */
+  MOETUNE_MOE_EXPERTS_GATE_UP_SCALE =
+      9,                               /* f32 [experts, 2 * intermediate / 128, hidden / 128]; u8 of mxfp4 */
+  MOETUNE_MOE_EXPERTS_DOWN_SCALE = 10, /* f32 [experts, hidden / 128, intermediate / 128]; u8 of mxfp4 */
+  MOETUNE_MOE_EXPERTS_GATE_UP_BIAS = 11, /* as out, [experts, 2 * intermediate], of swigluoai, in turn */
+  MOETUNE_MOE_EXPERTS_DOWN_BIAS = 12     /* as out, [experts, hidden] */
 };
 
 /* moe_experts' call. */

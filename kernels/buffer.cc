@@ -46,7 +46,8 @@ void check_fill(const Buffer& buffer) {
     refuse(buffer, "holds integers that " + std::string(dtype_name(buffer.dtype)) + " cannot");
   if ((fill.kind == Fill::Kind::columns) == fill.shifts.empty())
     refuse(buffer, "has shifts without columns, or columns without shifts");
-  if (!fill.shifts.empty() && is_integer(buffer.dtype)) refuse(buffer, "shifts columns of integers");
+  const bool is_wide = is_integer(buffer.dtype) && buffer.dtype != DType::u8;  // shifts are added in f32
+  if (!fill.shifts.empty() && is_wide) refuse(buffer, "shifts columns of wide integers");
   for (const Range& range : fill.poison) {
     if (range.begin < 0 || range.count < 0 || range.begin > buffer.elements - range.count)
       refuse(buffer, "is poisoned past its end");

@@ -17,6 +17,30 @@ Buffer expert_weights(const char* name, DType dtype, const MoeMatrices& matrices
   return buffer;
 }
 
+// Blocks of mxfp4 without gaps: any bits are values.
+Buffer packed_weights(const char* name, std::int64_t bytes) {
+  Buffer values{.name = name, .dtype = DType::u8, .elements = bytes, .rotates = true};
+  values.fill = {.kind = Fill::Kind::zipf, .scale = 0, .values = 256};
+  return values;
+}
+
+// Their scales, so that a product of `terms` keeps the size of its row's values: three powers of two or four.
+Buffer packed_scales(const char* name, std::int64_t bytes, std::int64_t terms) {
+  constexpr double kMeanCode = 2.93,
+                   kUsualFill = 0.6;  // root mean square of e2m1; of what `normal` adds in bits
+  const double exponent = -std::log2(kMeanCode * std::sqrt(static_cast<double>(terms))) - kUsualFill;
+  Buffer scales{.name = name, .dtype = DType::u8, .elements = bytes, .rotates = true};
+  scales.fill = {
+      .kind = Fill::Kind::columns, .scale = 1.2f, .shifts = {static_cast<float>(std::round(253 + exponent))}};
+  return scales;
+}
+
+Buffer expert_biases(const char* name, DType dtype, std::int64_t count) {
+  Buffer biases{.name = name, .dtype = dtype, .elements = count, .rotates = true};
+  biases.fill = {.kind = Fill::Kind::normal, .scale = 0.5f};
+  return biases;
+}
+
 // Scales around `mean`.
 Buffer expert_scales(const char* name, std::int64_t count, float mean) {
   Buffer scales{.name = name, .elements = count, .rotates = true};
@@ -29,7 +53,7 @@ class MoeExperts final : public MoeKernel {
   MoeExperts()
       : MoeKernel("moe_experts",
                   "the experts' products: gate and up with SwiGLU, down, and the sum over a token's experts",
-                  {"hidden", "experts", "top_k", "intermediate", "dtype", "w"},
+                  {"hidden", "experts", "top_k", "intermediate", "dtype", "w", "activation"},
                   {{"x_row", "elements from a token's row of x to the next token's"},
                    {"places", "places of sorted"},
                    {"out_row", "elements from a token's row of the output to the next token's"},
@@ -79,12 +103,14 @@ class MoeExperts final : public MoeKernel {
         std::move(offsets),
         moe_list("inverse", std::move(routing.inverse)),
         moe_weights(shape),
-        expert_weights(
-            "w_gate_up", shape.operand,
-            {shape.experts(), 2 * shape.intermediate, shape.hidden, of[kExpertsUpRow], of[kExpertsUpExpert]}),
-        expert_weights(
-            "w_down", shape.operand,
-            {shape.experts(), shape.hidden, shape.intermediate, of[kExpertsDownRow], of[kExpertsDownExpert]}),
+        shape.packed ? packed_weights("w_gate_up", shape.packed_values(2 * shape.intermediate, shape.hidden))
+                     : expert_weights("w_gate_up", shape.operand,
+                                      {shape.experts(), 2 * shape.intermediate, shape.hidden,
+                                       of[kExpertsUpRow], of[kExpertsUpExpert]}),
+        shape.packed ? packed_weights("w_down", shape.packed_values(shape.hidden, shape.intermediate))
+                     : expert_weights("w_down", shape.operand,
+                                      {shape.experts(), shape.hidden, shape.intermediate, of[kExpertsDownRow],
+                                       of[kExpertsDownExpert]}),
         moe_out(shape, shape.dtype, of[kExpertsOutRow],
                 {.dissimilarity = shape.narrow() ? 2e-3 : 1e-4, .baseline_factor = 2.0})};
     if (shape.narrow()) {
@@ -93,6 +119,16 @@ class MoeExperts final : public MoeKernel {
       buffers.back().fresh = true;
       buffers.push_back(expert_scales("gate_up_scale", shape.gate_up_scales(), mean(shape.hidden)));
       buffers.push_back(expert_scales("down_scale", shape.down_scales(), mean(shape.intermediate)));
+    }
+    if (shape.packed) {
+      const std::int64_t up = 2 * shape.intermediate, hidden = shape.hidden, down = shape.intermediate;
+      buffers.push_back(packed_scales("gate_up_scale", shape.packed_scales(up, hidden), hidden));
+      buffers.push_back(packed_scales("down_scale", shape.packed_scales(hidden, down), down));
+    }
+    if (shape.biased) {
+      const std::int64_t up = 2 * shape.intermediate;
+      buffers.push_back(expert_biases("gate_up_bias", shape.dtype, shape.experts() * up));
+      buffers.push_back(expert_biases("down_bias", shape.dtype, shape.experts() * shape.hidden));
     }
     return buffers;
   }
@@ -117,7 +153,10 @@ class MoeExperts final : public MoeKernel {
     const double matrices = 3 * hidden * static_cast<double>(shape.intermediate);
     // With their scales.
     const double row_bytes = shape.narrow() ? 1 + 4.0 / kExpertsScaleGroup : 2;
-    const double weight_bytes = shape.narrow() ? 1 + 4.0 / (kExpertsScaleGroup * kExpertsScaleGroup) : 2;
+    const double weight_bytes = shape.narrow() ? 1 + 4.0 / (kExpertsScaleGroup * kExpertsScaleGroup)
+                                : shape.packed ? static_cast<double>(kPackedValueBytes + kPackedScaleBytes) /
+                                                     (kPackedRows * kPackedDepth)
+                                               : 2;
     Cost cost{.read_bytes = row_bytes * tokens * hidden +
                             weight_bytes * expected_experts(shape.sizes, shape.skew) * matrices +
                             12 * static_cast<double>(shape.slots()),

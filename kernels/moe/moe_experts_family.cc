@@ -17,23 +17,28 @@ enum ExpertsSlot {
   kExpertsOut,
   kExpertsXScale,
   kExpertsGateUpScale,
-  kExpertsDownScale
+  kExpertsDownScale,
+  kExpertsGateUpBias,
+  kExpertsDownBias
 };
 
 class MoeExpertsFamily final : public TokensFamily {
  public:
   explicit MoeExpertsFamily(const MoeExpertsShape& shape)
-      : TokensFamily("moe_experts", {{"x", shape.operand, Role::input, true, 16},
-                                     {"sorted", DType::i32, Role::input, true, 4},
-                                     {"offsets", DType::i32, Role::input, true, 4},
-                                     {"inverse", DType::i32, Role::input, true, 4},
-                                     {"weights", DType::f32, Role::input, true, 4},
-                                     {"w_gate_up", shape.operand, Role::input, true, 16},
-                                     {"w_down", shape.operand, Role::input, true, 16},
-                                     {"out", shape.dtype, Role::output, true, 16},
-                                     {"x_scale", DType::f32, Role::input, shape.narrow(), 4},
-                                     {"gate_up_scale", DType::f32, Role::input, shape.narrow(), 4},
-                                     {"down_scale", DType::f32, Role::input, shape.narrow(), 4}}),
+      : TokensFamily("moe_experts",
+                     {{"x", shape.operand, Role::input, true, 16},
+                      {"sorted", DType::i32, Role::input, true, 4},
+                      {"offsets", DType::i32, Role::input, true, 4},
+                      {"inverse", DType::i32, Role::input, true, 4},
+                      {"weights", DType::f32, Role::input, true, 4},
+                      {"w_gate_up", weights(shape), Role::input, true, 16},
+                      {"w_down", weights(shape), Role::input, true, 16},
+                      {"out", shape.dtype, Role::output, true, 16},
+                      {"x_scale", DType::f32, Role::input, shape.narrow(), 4},
+                      {"gate_up_scale", scales(shape), Role::input, is_scaled(shape), shape.packed ? 16 : 4},
+                      {"down_scale", scales(shape), Role::input, is_scaled(shape), shape.packed ? 16 : 4},
+                      {"gate_up_bias", shape.dtype, Role::input, shape.biased, 4},
+                      {"down_bias", shape.dtype, Role::input, shape.biased, 4}}),
         shape_(shape) {}
 
   void check_call(const Extents& extents, const Call& call) const override {
@@ -56,8 +61,10 @@ class MoeExpertsFamily final : public TokensFamily {
     made.integers[kMoeRow] = tokens > 1 ? x.strides[0] : shape_.hidden;
     made.integers[kMoePlaces] = places;
     made.integers[kExpertsOutRow] = tokens > 1 ? out.strides[0] : shape_.hidden;
-    bind_matrices(tensors, kExpertsGateUp, 2 * shape_.intermediate, shape_.hidden, made, kExpertsUpRow);
-    bind_matrices(tensors, kExpertsDown, shape_.hidden, shape_.intermediate, made, kExpertsDownRow);
+    if (!shape_.packed) {
+      bind_matrices(tensors, kExpertsGateUp, 2 * shape_.intermediate, shape_.hidden, made, kExpertsUpRow);
+      bind_matrices(tensors, kExpertsDown, shape_.hidden, shape_.intermediate, made, kExpertsDownRow);
+    }
     check_moe_experts_call(shape_.at({tokens}), made);
     require(tensors, kExpertsSorted, places);
     require(tensors, kExpertsOffsets, shape_.experts() + 1);
@@ -68,11 +75,26 @@ class MoeExpertsFamily final : public TokensFamily {
       require(tensors, kExpertsGateUpScale, shape_.gate_up_scales());
       require(tensors, kExpertsDownScale, shape_.down_scales());
     }
+    const std::int64_t up = 2 * shape_.intermediate;
+    if (shape_.packed) {
+      require(tensors, kExpertsGateUp, shape_.packed_values(up, shape_.hidden));
+      require(tensors, kExpertsDown, shape_.packed_values(shape_.hidden, shape_.intermediate));
+      require(tensors, kExpertsGateUpScale, shape_.packed_scales(up, shape_.hidden));
+      require(tensors, kExpertsDownScale, shape_.packed_scales(shape_.hidden, shape_.intermediate));
+    }
+    if (shape_.biased) {
+      require(tensors, kExpertsGateUpBias, shape_.experts() * up);
+      require(tensors, kExpertsDownBias, shape_.experts() * shape_.hidden);
+    }
     extents = {tokens};
     call = made;
   }
 
  private:
+  static DType weights(const MoeExpertsShape& shape) { return shape.packed ? DType::u8 : shape.operand; }
+  static DType scales(const MoeExpertsShape& shape) { return shape.packed ? DType::u8 : DType::f32; }
+  static bool is_scaled(const MoeExpertsShape& shape) { return shape.packed || shape.narrow(); }
+
   // Weights [experts, rows, columns], whose strides are `field` of the call and the next.
   void bind_matrices(std::span<const TensorView* const> tensors, std::size_t slot, std::int64_t rows,
                      std::int64_t columns, Call& call, std::size_t field) const {

@@ -24,6 +24,8 @@ std::int32_t to_int(std::int64_t value) { return static_cast<std::int32_t>(value
 Defines experts_defines(const MoeExpertsShape& shape) {
   return {{"DTYPE", shape.dtype == DType::bf16 ? "Bf16" : "Fp16"},
           {"NARROW", shape.narrow() ? "1" : "0"},
+          {"PACKED", shape.packed ? "1" : "0"},
+          {"BIASED", shape.biased ? "1" : "0"},
           {"HIDDEN", std::to_string(shape.hidden)},
           {"INTERMEDIATE", std::to_string(shape.intermediate)},
           {"EXPERTS", std::to_string(shape.experts())},
@@ -48,6 +50,8 @@ struct ExpertsChoice {
         fused(config.number("launches") == 2),
         persistent(config.is("schedule", "persistent")),
         narrow(shape.narrow()),
+        packed(shape.packed),
+        biased(shape.biased),
         size(dtype_bytes(shape.operand)),
         rows(config.number("rows")),
         depth(config.number("depth")),
@@ -68,8 +72,12 @@ struct ExpertsChoice {
         list_bytes(4 * (2 * (shape.experts() + 1) + kExpertsWarp)) {}
 
   std::int64_t shared_bytes(const ExpertsProduct& product) const {
-    const std::int64_t scales = narrow && wgmma ? 4 * rows * depth / own_columns(up) : 0;
-    const std::int64_t stage = depth * size * (rows + product.matrices * product.columns) + scales;
+    const std::int64_t columns = product.matrices * product.columns;
+    const std::int64_t scales = packed ? columns / kPackedRows * (depth / kPackedDepth) * kPackedScaleBytes
+                                : narrow && wgmma ? 4 * rows * depth / own_columns(up)
+                                                  : 0;
+    const std::int64_t weights = packed ? columns * depth / 2 : columns * depth * size;
+    const std::int64_t stage = depth * size * rows + weights + scales;
     return product.stages * stage + kExpertsBarriers + (fused ? kExpertsTickets : 0) +
            (narrow && swapped ? 2 * warps * rows * 4 : 0) + list_bytes;
   }
@@ -91,8 +99,8 @@ struct ExpertsChoice {
     return product.columns / (swapped ? groups : groups / std::min(groups, rows / 64));
   }
 
-  bool wgmma, swapped, fused, persistent, narrow;
-  std::int64_t size;  // of an element of rows and weights
+  bool wgmma, swapped, fused, persistent, narrow, packed, biased;
+  std::int64_t size;  // of an element of rows, and of weights that are not packed
   std::int64_t rows, depth, warps, residents;
   ExpertsProduct up, down;
   std::int64_t list_bytes;
@@ -120,12 +128,13 @@ CompileUnit experts_unit(const ExpertsChoice& choice, const Config& config, cons
   return unit;
 }
 
+std::uint64_t count(std::int64_t value) { return static_cast<std::uint64_t>(value); }
+
 // Weights as [expert][eight columns][matrix][column][K]: a box is a chunk of K of a warpgroup's columns, eight of each
 // matrix in turn, in the order that the 128-byte swizzle wants.
 TensorMap weight_map(const char* buffer, DType dtype, const ExpertsProduct& product, std::int64_t own_columns,
-                     std::int64_t experts, std::int64_t row, std::int64_t expert) {
+                     std::int64_t experts, std::int64_t row, std::int64_t expert, bool in_turn) {
   const std::int64_t size = dtype_bytes(dtype);
-  const auto count = [](std::int64_t value) { return static_cast<std::uint64_t>(value); };
   const auto bytes = [size](std::int64_t elements) { return static_cast<std::uint64_t>(size * elements); };
   TensorMap map;
   map.buffer = buffer;
@@ -133,9 +142,28 @@ TensorMap weight_map(const char* buffer, DType dtype, const ExpertsProduct& prod
   map.swizzle = TensorMap::Swizzle::b128;
   map.dims = {count(product.depth), count(kSwizzledRows), count(product.matrices),
               count(product.width / kSwizzledRows), count(experts)};
-  map.strides = {bytes(row), bytes(product.width * row), bytes(kSwizzledRows * row), bytes(expert)};
+  const std::int64_t column = in_turn ? product.matrices * row : row;
+  map.strides = {bytes(column), bytes(in_turn ? row : product.width * row), bytes(kSwizzledRows * column),
+                 bytes(expert)};
   map.box = {to_unsigned(kSwizzleBytes / size), to_unsigned(kSwizzledRows), to_unsigned(product.matrices),
              to_unsigned(own_columns / kSwizzledRows), 1};
+  return map;
+}
+
+// Packed weights as [expert][strip][block][words]: a box is a stage of a warpgroup's strips.
+TensorMap packed_map(const char* buffer, const ExpertsProduct& product, std::int64_t own_columns,
+                     std::int64_t depth, std::int64_t experts) {
+  constexpr std::int64_t kWords = kPackedValueBytes / 4;
+  const std::int64_t strips = product.matrices * product.width / kPackedRows,
+                     blocks = ceil_div(product.depth, kPackedDepth);
+  TensorMap map;
+  map.buffer = buffer;
+  map.dtype = DType::i32;
+  map.dims = {count(kWords), count(blocks), count(strips), count(experts), 1};
+  const std::uint64_t matrix = count(strips * blocks * kPackedValueBytes);
+  map.strides = {count(kPackedValueBytes), count(blocks * kPackedValueBytes), matrix, matrix};
+  map.box = {to_unsigned(kWords), to_unsigned(depth / kPackedDepth),
+             to_unsigned(product.matrices * own_columns / kPackedRows), 1, 1};
   return map;
 }
 
@@ -208,8 +236,10 @@ class ExpertsLaunches {
                    std::int64_t expert) const {
     if (choice_.wgmma) {
       launch.arguments.push_back(
-          {buffer, weight_map(buffer, shape_.operand, product, choice_.own_columns(product), shape_.experts(),
-                              row, expert)});
+          {buffer, choice_.packed ? packed_map(buffer, product, choice_.own_columns(product), choice_.depth,
+                                               shape_.experts())
+                                  : weight_map(buffer, shape_.operand, product, choice_.own_columns(product),
+                                               shape_.experts(), row, expert, choice_.biased)});
     } else {
       launch.arguments.push_back({buffer, Pointer{buffer}});
       launch.arguments.push_back({"weight_row", row});
@@ -219,6 +249,12 @@ class ExpertsLaunches {
 
   void add_scales(Launch& launch, const char* name) const {
     launch.arguments.push_back({name, choice_.narrow ? Pointer{name} : Pointer{}});
+  }
+  void add_weight_scales(Launch& launch, const char* name) const {
+    launch.arguments.push_back({name, choice_.narrow || choice_.packed ? Pointer{name} : Pointer{}});
+  }
+  void add_biases(Launch& launch, const char* name) const {
+    launch.arguments.push_back({name, choice_.biased ? Pointer{name} : Pointer{}});
   }
   void add_rows(Launch& launch) const {
     launch.arguments.push_back({"x", Pointer{"x"}});
@@ -241,7 +277,8 @@ class ExpertsLaunches {
     if (choice_.wgmma) add_up_weights(launch);
     add_rows(launch);
     if (!choice_.wgmma) add_up_weights(launch);
-    add_scales(launch, "gate_up_scale");
+    add_weight_scales(launch, "gate_up_scale");
+    add_biases(launch, "gate_up_bias");
     launch.arguments.push_back({"between", Pointer{"between"}});
     add_scales(launch, "between_scales");
     add_sizes(launch);
@@ -257,7 +294,8 @@ class ExpertsLaunches {
     }
     launch.arguments.push_back({"offsets", Pointer{"offsets"}});
     if (!choice_.wgmma) add_down_weights(launch);
-    add_scales(launch, "down_scale");
+    add_weight_scales(launch, "down_scale");
+    add_biases(launch, "down_bias");
     add_scales(launch, "between_scales");
     launch.arguments.push_back({"products", Pointer{"products"}});
     add_places(launch);
@@ -270,8 +308,10 @@ class ExpertsLaunches {
     add_down_weights(launch);
     launch.arguments.push_back({"rows", between_map(choice_, shape_, places_)});
     add_rows(launch);
-    add_scales(launch, "gate_up_scale");
-    add_scales(launch, "down_scale");
+    add_weight_scales(launch, "gate_up_scale");
+    add_weight_scales(launch, "down_scale");
+    add_biases(launch, "gate_up_bias");
+    add_biases(launch, "down_bias");
     launch.arguments.push_back({"between", Pointer{"between"}});
     add_scales(launch, "between_scales");
     launch.arguments.push_back({"products", Pointer{"products"}});
@@ -317,7 +357,10 @@ std::unique_ptr<const Launcher> moe_experts_launcher(const Config& config, const
 
 Plan moe_experts_reference_plan(Reference which, const MoeExpertsShape& shape, const Call& call) {
   const std::int64_t places = call.integers[kMoePlaces];
-  const auto scales = [&](const char* name) { return shape.narrow() ? Pointer{name} : Pointer{}; };
+  const auto scales = [&](const char* name) {
+    return shape.narrow() || shape.packed ? Pointer{name} : Pointer{};
+  };
+  const auto biases = [&](const char* name) { return shape.biased ? Pointer{name} : Pointer{}; };
   Plan plan;
   plan.unit = {"templates/moe_experts/reference.cu", experts_defines(shape)};
   plan.unit.defines.emplace_back("EXACT", which == Reference::exact ? "1" : "0");
@@ -332,13 +375,14 @@ Plan moe_experts_reference_plan(Reference which, const MoeExpertsShape& shape, c
   begin("moe_experts_reference_up", places * shape.intermediate).arguments = {
       {"x", Pointer{"x"}},
       {"x_row", call.integers[kMoeRow]},
-      {"x_scale", scales("x_scale")},
+      {"x_scale", shape.narrow() ? Pointer{"x_scale"} : Pointer{}},
       {"sorted", Pointer{"sorted"}},
       {"offsets", Pointer{"offsets"}},
       {"weights", Pointer{"w_gate_up"}},
       {"weight_row", call.integers[kExpertsUpRow]},
       {"weight_expert", call.integers[kExpertsUpExpert]},
       {"gate_up_scale", scales("gate_up_scale")},
+      {"gate_up_bias", biases("gate_up_bias")},
       {"between", Pointer{"between"}},
       {"tokens", to_int(shape.tokens)},
       {"places", to_int(places)}};
@@ -357,6 +401,7 @@ Plan moe_experts_reference_plan(Reference which, const MoeExpertsShape& shape, c
       {"weight_row", call.integers[kExpertsDownRow]},
       {"weight_expert", call.integers[kExpertsDownExpert]},
       {"down_scale", scales("down_scale")},
+      {"down_bias", biases("down_bias")},
       {"out", Pointer{"out"}},
       {"out_row", call.integers[kExpertsOutRow]},
       {"tokens", to_int(shape.tokens)}};

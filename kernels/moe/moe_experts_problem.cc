@@ -1,11 +1,13 @@
 #include "kernels/moe/moe_experts_problem.h"
 
 #include "base/error.h"
+#include "base/integers.h"
 
 namespace moetune {
 namespace {
 
-constexpr std::int64_t kUnit = 8;  // values of 16 bytes
+constexpr std::int64_t kUnit = 8;      // values of 16 bytes
+constexpr std::int64_t kMxGroup = 32;  // values of K that share a scale in mxfp4
 constexpr std::int64_t kMostExpertStride = std::int64_t{1}
                                            << 38;  // elements; bytes of a tensor map's stride are 40 bits
 
@@ -35,7 +37,17 @@ MoeExpertsShape::MoeExpertsShape(const Problem& problem)
     : MoeShape(problem),
       intermediate(problem["intermediate"]),
       dtype(problem.is("dtype", "bf16") ? DType::bf16 : DType::f16),
-      operand(problem.is("w", "e4m3") ? DType::e4m3 : dtype) {}
+      operand(problem.is("w", "e4m3") ? DType::e4m3 : dtype),
+      packed(problem.is("w", "mxfp4")),
+      biased(problem.is("activation", "swigluoai")) {}
+
+std::int64_t MoeExpertsShape::packed_values(std::int64_t rows, std::int64_t columns) const {
+  return experts() * (rows / kPackedRows) * ceil_div(columns, kPackedDepth) * kPackedValueBytes;
+}
+
+std::int64_t MoeExpertsShape::packed_scales(std::int64_t rows, std::int64_t columns) const {
+  return packed_values(rows, columns) / kPackedValueBytes * kPackedScaleBytes;
+}
 
 std::int64_t MoeExpertsShape::most_places() const {
   return RoutingSizes{.tokens = tokens, .experts = experts(), .top_k = top_k, .align = kMostExpertsAlign}
@@ -56,8 +68,14 @@ const ProblemSchema& moe_experts_schema() {
     all.push_back(named_dimension("dtype", "type of the output, and of rows and weights", {"bf16", "fp16"}));
     all.push_back(named_dimension(
         "w",
-        "type of rows and weights: dtype, or e4m3 with a scale for 128 values of a row and 128x128 weights",
-        {"same", "e4m3"}));
+        "type of rows and weights: dtype; e4m3 with a scale for 128 values of a row and 128x128 weights; or of weights "
+        "alone, mxfp4",
+        {"same", "e4m3", "mxfp4"}));
+    all.push_back(named_dimension(
+        "activation",
+        "silu: of gate, times up; swigluoai: gpt-oss', with biases, and rows of gate and up in "
+        "turn",
+        {"silu", "swigluoai"}));
     return all;
   }();
   return schema;
@@ -70,12 +88,17 @@ void check_moe_experts(const Problem& problem) {
   if (problem["align"] > kMostExpertsAlign)
     refuse_experts("align=" + problem.dims.at("align").text() + " is more than " +
                    std::to_string(kMostExpertsAlign));
-  if (!problem.is("w", "e4m3")) return;
+  if (problem.is("w", "same")) return;
+  const bool packed = problem.is("w", "mxfp4");
+  const std::int64_t group = packed ? kMxGroup : kExpertsScaleGroup;
   for (const char* name : {"hidden", "intermediate"}) {
-    if (problem[name] % kExpertsScaleGroup != 0)
-      refuse_experts(std::string("w=e4m3 needs whole groups of scales: ") + name + "=" +
-                     problem.dims.at(name).text() + " is no multiple of 128");
+    if (problem[name] % group != 0)
+      refuse_experts("w=" + problem.dims.at("w").text() + " needs whole groups of scales: " + name + "=" +
+                     problem.dims.at(name).text() + " is no multiple of " + std::to_string(group));
   }
+  if (packed && !problem.is("dtype", "bf16")) refuse_experts("w=mxfp4 needs dtype=bf16");
+  if (!packed && problem.is("activation", "swigluoai"))
+    refuse_experts("activation=swigluoai is not for w=e4m3");
 }
 
 void check_moe_experts_call(const MoeExpertsShape& shape, const Call& call) {
@@ -87,6 +110,7 @@ void check_moe_experts_call(const MoeExpertsShape& shape, const Call& call) {
     refuse_experts(
         "places=" + std::to_string(of[kMoePlaces]) + " is more than " + std::to_string(shape.most_places()) +
         ", the most of so many tokens with segments at multiples of " + std::to_string(kMostExpertsAlign));
+  if (shape.packed) return;  // without strides
   check_matrix(shape, "up", of[kExpertsUpRow], of[kExpertsUpExpert], 2 * shape.intermediate, shape.hidden);
   check_matrix(shape, "down", of[kExpertsDownRow], of[kExpertsDownExpert], shape.hidden, shape.intermediate);
 }

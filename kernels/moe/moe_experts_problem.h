@@ -10,6 +10,10 @@ inline constexpr std::int64_t kExpertsScaleGroup = 128;
 
 inline constexpr std::int64_t kMostExpertsAlign = 16;
 
+// A block of packed weights (templates/common/mxfp4.cuh).
+inline constexpr std::int64_t kPackedRows = 16, kPackedDepth = 64;
+inline constexpr std::int64_t kPackedValueBytes = 512, kPackedScaleBytes = 32;
+
 struct MoeExpertsShape : MoeShape {
   explicit MoeExpertsShape(const Problem& problem);
 
@@ -23,18 +27,24 @@ struct MoeExpertsShape : MoeShape {
   }  // elements that all strides are multiples of
   bool narrow() const { return operand == DType::e4m3; }
 
+  // A packed matrix of weights of all experts: its bytes, and those of its scales (templates/common/mxfp4.cuh).
+  std::int64_t packed_values(std::int64_t rows, std::int64_t columns) const;
+  std::int64_t packed_scales(std::int64_t rows, std::int64_t columns) const;
+
   // Places of `sorted` that a call may have: the router's with its segments at multiples of kMostExpertsAlign. What
   // lies between the launches has as many rows, and a workspace is asked for before lists are seen.
   std::int64_t most_places() const;
 
-  // Scales of a row of x, of all of w_gate_up, and of all of w_down.
+  // In e4m3: scales of a row of x, of all of w_gate_up, and of all of w_down.
   std::int64_t x_scales() const { return hidden / kExpertsScaleGroup; }
   std::int64_t down_scales() const { return experts() * x_scales() * (intermediate / kExpertsScaleGroup); }
   std::int64_t gate_up_scales() const { return 2 * down_scales(); }
 
   std::int64_t intermediate;
   DType dtype;    // of the output
-  DType operand;  // of x and the weights: `dtype`, or e4m3 with scales
+  DType operand;  // of x, and of weights that are not packed: `dtype`, or e4m3 with scales
+  bool packed;    // weights are mxfp4
+  bool biased;    // gpt-oss' activation and biases, and rows of gate and up in turn
 };
 
 // The fields of a call, in their order; the first two are those of MoeCallInteger, of x.

@@ -17,7 +17,7 @@ constexpr std::int64_t kVectorElements = 8;                  // 16 bytes of bf16
   throw BadInput(kernel + ": " + rule);
 }
 
-// A model, or the part of it that one GPU has. `intermediate` is nullptr where moe_experts lacks the activation, and
+// A model, or the part of it that one GPU has. `intermediate` is nullptr where only its parts are moe_experts' models, and
 // `moved` is false for parts, whose rows moe_dispatch and moe_combine move as the whole model's.
 struct MoeModel {
   const char* name;
@@ -28,10 +28,15 @@ struct MoeModel {
   const char* intermediate;
   bool moved;
   const char* capacity;  // nullptr for all
+  bool gpt_oss = false;  // its activation, and weights in mxfp4
 
   Preset preset(bool multiplied) const {
     Preset preset{name, doc, {{"hidden", hidden}, {"experts", experts}, {"top_k", top_k}}};
     if (multiplied) preset.dims.emplace_back("intermediate", intermediate);
+    if (multiplied && gpt_oss) {
+      preset.dims.emplace_back("w", "mxfp4");
+      preset.dims.emplace_back("activation", "swigluoai");
+    }
     if (capacity != nullptr) preset.dims.emplace_back("capacity", capacity);
     return preset;
   }
@@ -39,8 +44,8 @@ struct MoeModel {
 
 // With experts spread over 8 GPUs a token has one of its 8 on a GPU on average: an eighth of the slots.
 constexpr MoeModel kMoeModels[] = {
-    {"gpt-oss-20b", "gpt-oss-20b", "2880", "32", "4", nullptr, true, nullptr},
-    {"gpt-oss-120b", "gpt-oss-120b", "2880", "128", "4", nullptr, true, nullptr},
+    {"gpt-oss-20b", "gpt-oss-20b", "2880", "32", "4", "2880", true, nullptr, true},
+    {"gpt-oss-120b", "gpt-oss-120b", "2880", "128", "4", "2880", true, nullptr, true},
     {"qwen3-30b-a3b", "Qwen3-30B-A3B", "2048", "128", "8", "768", true, nullptr},
     {"qwen3-235b-a22b", "Qwen3-235B-A22B", "4096", "128", "8", "1536", true, nullptr},
     {"deepseek-v3", "DeepSeek-V3 and R1", "7168", "256", "8", nullptr, true, nullptr},

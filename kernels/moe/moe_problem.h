@@ -33,7 +33,7 @@ enum MoeCallInteger { kMoeRow, kMoePlaces };
 // tokens, hidden, experts, top_k, align, capacity and skew.
 ProblemSchema moe_schema();
 std::vector<Preset> moe_presets();
-// Models whose experts are SwiGLU without biases, with their `intermediate`; some as one of several GPUs has them.
+// Models with their experts' `intermediate`; some as one of several GPUs has them.
 std::vector<Preset> moe_experts_presets();
 // Throws BadInput, whose message begins with the kernel's name.
 void check_moe(const std::string& kernel, const Problem& problem);

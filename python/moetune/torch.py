@@ -30,11 +30,12 @@ except ModuleNotFoundError as missing:
 
 import moetune
 from moetune import _operators
+from moetune._mxfp4 import pack_mxfp4
 from moetune._serving import prepare, runtime, use
 
 __all__ = ["EndPlan", "EndRouting", "MaskedPlan", "MaskedRouting", "Plan", "RankRouting", "Routing", "RowPlan",
            "RowRouting", "decode_attention", "moe_combine", "moe_dispatch", "moe_dispatch_e4m3", "moe_experts",
-           "moe_experts_by_ids", "prefill_attention", "prepare", "route", "route_ends", "route_masked", "route_plan",
+           "moe_experts_by_ids", "pack_mxfp4", "prefill_attention", "prepare", "route", "route_ends", "route_masked", "route_plan",
            "route_plan_ends", "route_plan_masked", "route_plan_rows", "route_ranks", "route_rows", "route_weights",
            "runtime", "use"]
 
@@ -352,32 +353,37 @@ def moe_combine(rows: torch.Tensor, inverse: torch.Tensor, weights: torch.Tensor
 def moe_experts(x: torch.Tensor, sorted: torch.Tensor, offsets: torch.Tensor, inverse: torch.Tensor,
                 weights: torch.Tensor, w_gate_up: torch.Tensor, w_down: torch.Tensor, *,
                 x_scale: Optional[torch.Tensor] = None, gate_up_scale: Optional[torch.Tensor] = None,
-                down_scale: Optional[torch.Tensor] = None, out: Optional[torch.Tensor] = None) -> torch.Tensor:
+                down_scale: Optional[torch.Tensor] = None, gate_up_bias: Optional[torch.Tensor] = None,
+                down_bias: Optional[torch.Tensor] = None, activation: str = "silu",
+                out: Optional[torch.Tensor] = None) -> torch.Tensor:
     """[tokens, hidden]: the sum over a token's experts of weight * down(silu(gate(x)) * up(x)).
 
     x bf16 or fp16; sorted, offsets, inverse and weights as route returns them; w_gate_up [experts, 2 * intermediate,
     hidden], the rows of gate before those of up; w_down [experts, hidden, intermediate]. Both and the result are of x's
     type. Or x and both are e4m3, the result bf16, and x_scale is f32 [tokens, hidden / 128], gate_up_scale [experts,
-    2 * intermediate / 128, hidden / 128], down_scale [experts, hidden / 128, intermediate / 128].
+    2 * intermediate / 128, hidden / 128], down_scale [experts, hidden / 128, intermediate / 128]. Or x is bf16, and the
+    weights and their scales come from pack_mxfp4. With activation "swigluoai", gpt-oss', rows of gate and up take turns,
+    and there are gate_up_bias [experts, 2 * intermediate], in turn too, and down_bias [experts, hidden], of x's type.
     """
     operator = torch.ops.moetune.moe_experts
     given = x, sorted, offsets, inverse, weights, w_gate_up, w_down
-    scales = {"x_scale": x_scale, "gate_up_scale": gate_up_scale, "down_scale": down_scale}
+    options = {"x_scale": x_scale, "gate_up_scale": gate_up_scale, "down_scale": down_scale,
+               "gate_up_bias": gate_up_bias, "down_bias": down_bias, "activation": activation}
     if out is None:
-        made: torch.Tensor = _call(operator.default, *given, **scales)
+        made: torch.Tensor = _call(operator.default, *given, **options)
         return made
-    _call(operator.out, *given, out=out, **scales)
+    _call(operator.out, *given, out=out, **options)
     return out
 
 
 def moe_experts_by_ids(x: torch.Tensor, ids: torch.Tensor, weights: torch.Tensor, w_gate_up: torch.Tensor,
                        w_down: torch.Tensor, expert_map: Optional[torch.Tensor] = None, *,
-                       out: Optional[torch.Tensor] = None, **scales: Optional[torch.Tensor]) -> torch.Tensor:
+                       out: Optional[torch.Tensor] = None, **options: Any) -> torch.Tensor:
     """moe_experts of experts that somebody else chose: route_plan, then moe_experts.
 
     ids i32 or i64 and weights of any floating type, [tokens, top_k]; expert_map as route_plan takes it, for a GPU that
-    has some of the experts: those elsewhere count nothing. scales are moe_experts', of what is in e4m3.
+    has some of the experts: those elsewhere count nothing. options are moe_experts': scales, biases and activation.
     """
     plan = route_plan(ids, w_down.shape[0], align=1, expert_map=expert_map)
     return moe_experts(x, plan.sorted, plan.offsets, plan.inverse, weights.float(), w_gate_up, w_down, out=out,
-                       **scales)
+                       **options)

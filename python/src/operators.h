@@ -31,6 +31,8 @@ enum DispatchInteger { kScaleOf, kScaleLayout, kPadding };
 inline constexpr const char* kScalesOf[] = {"group", "token"};
 inline constexpr const char* kScaleLayouts[] = {"row", "column"};
 inline constexpr const char* kPaddings[] = {"zeros", "none"};
+enum ExpertsInteger { kActivation };
+inline constexpr const char* kActivations[] = {"silu", "swigluoai"};
 
 // The results that a router call requests. Each has its own operator, because a schema fixes the number of results.
 enum class Routed {

@@ -157,7 +157,10 @@ std::vector<Schemas> move_schemas() {
            {},
            {{"x_scale", kOptionalTensor, MOETUNE_MOE_EXPERTS_X_SCALE, "None"},
             {"gate_up_scale", kOptionalTensor, MOETUNE_MOE_EXPERTS_GATE_UP_SCALE, "None"},
-            {"down_scale", kOptionalTensor, MOETUNE_MOE_EXPERTS_DOWN_SCALE, "None"}}}};
+            {"down_scale", kOptionalTensor, MOETUNE_MOE_EXPERTS_DOWN_SCALE, "None"},
+            {"gate_up_bias", kOptionalTensor, MOETUNE_MOE_EXPERTS_GATE_UP_BIAS, "None"},
+            {"down_bias", kOptionalTensor, MOETUNE_MOE_EXPERTS_DOWN_BIAS, "None"},
+            {"activation", kChoice, kActivation, "'silu'", kActivations}}}};
 }
 
 // "Tensor(a!)? lse=None"

@@ -91,6 +91,13 @@ __device__ __forceinline__ u32 narrow_e4m3x2(float low, float high) {
 #endif
 }
 
+// Products of two pairs of bf16. Subnormal ones are not flushed to zero.
+__device__ __forceinline__ u32 multiply_bf16x2(u32 pair, u32 factors) {
+  u32 result;
+  asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(result) : "r"(pair), "r"(factors), "r"(0x80008000u));
+  return result;
+}
+
 // What rounding to the element type does to a value.
 template <typename Element>
 __device__ __forceinline__ float round_through(float value) {

@@ -157,14 +157,24 @@ __device__ __forceinline__ void wgmma(float (*sum)[4], u64 a, u64 b, bool add) {
   }
 }
 
-// sum += a (64x16, a fragment as mma.sync's in every warp) * b (16x64, transposed).
-template <typename Element>
-__device__ __forceinline__ void wgmma_64(float (*sum)[4], const u32 (&a)[4], u64 b) {
-  constexpr bool add = true, kTransposedB = true;
+#define WGMMA_REGISTERS_OF(TYPE)                                                                          \
+  if constexpr (kColumns == 16) WGMMA_REGISTERS(16, TYPE, "{%8, %9, %10, %11}", "%12", "%13", "%14");     \
+  if constexpr (kColumns == 32) WGMMA_REGISTERS(32, TYPE, "{%16, %17, %18, %19}", "%20", "%21", "%22");   \
+  if constexpr (kColumns == 64) WGMMA_REGISTERS(64, TYPE, "{%32, %33, %34, %35}", "%36", "%37", "%38");   \
+  if constexpr (kColumns == 128) WGMMA_REGISTERS(128, TYPE, "{%64, %65, %66, %67}", "%68", "%69", "%70"); \
+  if constexpr (kColumns == 256)                                                                          \
+  WGMMA_REGISTERS(256, TYPE, "{%128, %129, %130, %131}", "%132", "%133", "%134")
+
+// sum += a (64x16, a fragment as mma.sync's in every warp) * b (16xkColumns).
+template <typename Element, int kColumns, bool kTransposedB>
+__device__ __forceinline__ void wgmma_registers(float (*sum)[4], const u32 (&a)[4], u64 b) {
+  static_assert(kColumns >= 16 && kColumns <= 256 && (kColumns & (kColumns - 1)) == 0);
+  static_assert(sizeof(Element) == 2, "16-bit elements; e4m3 has another K and other rules");
+  constexpr bool add = true;
   if constexpr (kIsBf16<Element>) {
-    WGMMA_REGISTERS(64, "bf16", "{%32, %33, %34, %35}", "%36", "%37", "%38");
+    WGMMA_REGISTERS_OF("bf16");
   } else {
-    WGMMA_REGISTERS(64, "f16", "{%32, %33, %34, %35}", "%36", "%37", "%38");
+    WGMMA_REGISTERS_OF("f16");
   }
 }
 
@@ -186,3 +196,4 @@ __device__ __forceinline__ void wgmma_64(float (*sum)[4], const u32 (&a)[4], u64
 #undef WGMMA_SHARED
 #undef WGMMA_SHARED_OF
 #undef WGMMA_REGISTERS
+#undef WGMMA_REGISTERS_OF

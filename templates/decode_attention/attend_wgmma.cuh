@@ -48,7 +48,7 @@ class Attention : public RowSoftmax<1> {
 #pragma unroll
       for (int chunk = 0; chunk < kHeadDim / 64; ++chunk) {
         const u32 part = v + token_offset(16 * group) + chunk * kChunkBytes;
-        wgmma_64<Math>(output_[0] + 8 * chunk, p[group], WgmmaMatrix::columns(part, 0));
+        wgmma_registers<Math, 64, true>(output_[0] + 8 * chunk, p[group], WgmmaMatrix::columns(part, 0));
       }
     }
     wgmma_finish();

@@ -8,6 +8,7 @@
 #include "templates/common/l2_policy.cuh"
 #include "templates/common/mma.cuh"
 #include "templates/common/shared_memory.cuh"
+#include "templates/common/vectors.cuh"
 #include "templates/common/widen.cuh"
 #include "templates/moe_experts/store.cuh"
 #include "templates/moe_experts/tiles.cuh"
@@ -35,6 +36,7 @@ class MmaProduct {
     // the weights, whose rows are columns of the product, rows 0-7 of both from the first half.
     first_row_ = warp / kColumnWarps * kWarpRows;
     first_column_ = warp % kColumnWarps * kOwnColumns;
+    first_strip_ = warp % kColumnWarps * kOwnStrips;
     tall_row_ = (first_row_ + lane % 16) * kChunkRowBytes;
     tall_unit_ = lane / 16;
     wide_row_ = (first_column_ + lane / 16 * 8 + lane % 8) * kChunkRowBytes;
@@ -56,14 +58,15 @@ class MmaProduct {
     cp_async_wait<0>();
 #pragma unroll
     for (int strip = 0; strip < kStrips; ++strip)
-      store_strip<Product, kBlocks, false>(kNarrow ? totals_[strip] : sums_[strip], of_.out, tile,
-                                           first_row_ + 16 * strip, tile.column + first_column_);
+      store_strip<Product, kBlocks, kPacked>(kNarrow ? totals_[strip] : sums_[strip], of_.out, tile,
+                                             first_row_ + 16 * strip, tile.column + first_column_);
   }
 
  private:
   static constexpr int kOwnColumns = Product::kColumns / kColumnWarps, kBlocks = kOwnColumns / 8;
   static constexpr int kRowCopies = ceil_div(kRows, kRowsOfCopy);
   static constexpr int kWeightRows = Product::kMatrices * Product::kColumns;
+  static constexpr int kOwnStrips = Product::kMatrices * kOwnColumns / kPackedRows;  // of packed weights
   static_assert(kOwnColumns % 16 == 0 && kOwnColumns * kColumnWarps == Product::kColumns,
                 "columns of a warp");
 
@@ -110,8 +113,10 @@ class MmaProduct {
         const int k = step * DEPTH + chunk * kChunkValues;
         const bool is_inside = Ring::kWholeSteps || k + unit_ * kUnitValues < Product::kDepth;
         load_rows(stage + chunk * Ring::kRowChunkBytes, k, is_inside);
-        load_weights(tile, stage + Ring::kWeightsOffset + chunk * Ring::kWeightChunkBytes, k, is_inside);
+        if constexpr (!kPacked)
+          load_weights(tile, stage + Ring::kWeightsOffset + chunk * Ring::kWeightChunkBytes, k, is_inside);
       }
+      if constexpr (kPacked) load_packed(tile, step);
     }
     cp_async_commit();
   }
@@ -136,8 +141,39 @@ class MmaProduct {
       const int column = tile.column + row % Product::kColumns;
       if (kWeightRows % kRowsOfCopy != 0 && row >= kWeightRows) break;
       if (Product::kWidth % Product::kColumns != 0 && column >= Product::kWidth) continue;
-      const i64 weight = row / Product::kColumns * Product::kWidth + column;
+      const int matrix = row / Product::kColumns;
+      const i64 weight = kBiased ? Product::kMatrices * column + matrix : matrix * Product::kWidth + column;
       cp_async_16(to + place_of(row), expert + weight * of_.weight_row, is_inside, policy);
+    }
+  }
+
+  // Blocks of strips, of which values and scales lie as Stages has them. Past the end of K there are zeros.
+  __device__ __forceinline__ void load_packed(const Tile& tile, int step) const {
+    constexpr int kAllStrips = Product::kMatrices * Product::kWidth / kPackedRows;
+    constexpr int kBlockUnits = (kPackedValueBytes + kPackedScaleBytes) / 16,
+                  kValueUnits = kPackedValueBytes / 16;
+    constexpr int kUnitsOfStage = Ring::kPackedStrips * kChunks * kBlockUnits;
+    const u64 policy = l2_policy(STREAM && tile.is_only);
+    const int stage = step % Product::kStages, first = Product::kMatrices * tile.column / kPackedRows;
+    const u32 values = shared_ + stage * Ring::kBytes + Ring::kWeightsOffset,
+              scales = shared_ + Ring::kScalesOffset + stage * Ring::kScaleBytes;
+    for (int i = threadIdx.x; i < kUnitsOfStage; i += kThreads) {
+      const int block = i / kBlockUnits, unit = i % kBlockUnits;
+      const int strip = first + block / kChunks, depth = step * kChunks + block % kChunks;
+      if (strip >= kAllStrips) continue;
+      const bool is_inside = depth < Ring::kDepthBlocks, is_value = unit < kValueUnits;
+      const i64 source =
+          (static_cast<i64>(tile.expert) * kAllStrips + strip) * Ring::kDepthBlocks + (is_inside ? depth : 0);
+      if (is_value) {
+        cp_async_16(values + block * kPackedValueBytes + 16 * unit,
+                    reinterpret_cast<const u8*>(of_.weights) + source * kPackedValueBytes + 16 * unit,
+                    is_inside, policy);
+      } else {
+        const int own = 16 * (unit - kValueUnits);
+        cp_async_16(scales + block * kPackedScaleBytes + own,
+                    static_cast<const u8*>(of_.weight_scales) + source * kPackedScaleBytes + own, is_inside,
+                    policy);
+      }
     }
   }
 
@@ -157,8 +193,48 @@ class MmaProduct {
         add_units(stage, group * Ring::kGroupUnits);
         promote(tile, k);
       }
+    } else if constexpr (kPacked) {
+      add_packed(step % Product::kStages);
     } else {
       add_units(stage, 0);
+    }
+  }
+
+  // A stage's products by packed weights.
+  __device__ __forceinline__ void add_packed(int stage) {
+    const int lane = threadIdx.x % kWarpSize;
+    const u8* const memory = dynamic_shared();
+    const u8* const values = memory + stage * Ring::kBytes + Ring::kWeightsOffset + 16 * lane;
+    const u8* const scales = memory + Ring::kScalesOffset + stage * Ring::kScaleBytes + lane / 4 * 4;
+#pragma unroll
+    for (int chunk = 0; chunk < kChunks; ++chunk) {
+      VectorOf<16> words[kOwnStrips];
+      u32 factors[kOwnStrips][2][2];
+#pragma unroll
+      for (int strip = 0; strip < kOwnStrips; ++strip) {
+        const int block = (first_strip_ + strip) * kChunks + chunk;
+        words[strip] = load_vector<16>(values + block * kPackedValueBytes);
+        unpack_scales(*reinterpret_cast<const u32*>(scales + block * kPackedScaleBytes), factors[strip]);
+      }
+#pragma unroll
+      for (int within = 0; within < kPackedDepth / 16; ++within) {
+        u32 rows[kStrips][4];
+        const u32 row = shared_ + stage * Ring::kBytes + chunk * Ring::kRowChunkBytes + tall_row_ +
+                        unit(2 * within + tall_unit_);
+#pragma unroll
+        for (int strip = 0; strip < kStrips; ++strip)
+          ldmatrix(rows[strip], row + strip * 16 * kChunkRowBytes);
+#pragma unroll
+        for (int own = 0; own < kOwnStrips; ++own) {
+          u32 columns[4];
+          unpack_values(words[own].words[within], factors[own][within / 2], columns);
+#pragma unroll
+          for (int strip = 0; strip < kStrips; ++strip) {
+            mma_16816<Element>(sums_[strip][2 * own], rows[strip], columns[0], columns[2]);
+            mma_16816<Element>(sums_[strip][2 * own + 1], rows[strip], columns[1], columns[3]);
+          }
+        }
+      }
     }
   }
 
@@ -215,10 +291,9 @@ class MmaProduct {
 #pragma unroll
     for (int matrix = 0; matrix < Product::kMatrices; ++matrix) {
       const int block = (tile.column + first_column_ + matrix * Product::kWidth) / kScaleGroup;
-      of_weights[matrix] = of_.weight_scales[(static_cast<i64>(tile.expert) * kColumnBlocks +
-                                              min_of(block, kColumnBlocks - 1)) *
-                                                 kDepthBlocks +
-                                             k / kScaleGroup];
+      of_weights[matrix] = static_cast<const float*>(of_.weight_scales)
+          [(static_cast<i64>(tile.expert) * kColumnBlocks + min_of(block, kColumnBlocks - 1)) * kDepthBlocks +
+           k / kScaleGroup];
     }
 #pragma unroll
     for (int strip = 0; strip < kStrips; ++strip) {
@@ -242,7 +317,7 @@ class MmaProduct {
   u32 shared_;
   const Operands<Product>& of_;
   int unit_, row_;  // that this thread copies
-  int swizzle_, first_row_, first_column_;
+  int swizzle_, first_row_, first_column_, first_strip_;
   u32 tall_row_, wide_row_;
   int tall_unit_, wide_unit_;
   const Operand* rows_[kRowCopies];  // nullptr if there is none
@@ -265,8 +340,9 @@ __device__ __forceinline__ void multiply_tiles(const Operands<Product>& of, cons
 
 extern "C" __global__ void __launch_bounds__(kThreads, RESIDENTS)
     moe_experts_up(const Operand* x, i64 x_row, const float* x_scale, const int* sorted, const int* offsets,
-                   const Operand* weights, i64 weight_row, i64 weight_expert, const float* weight_scales,
-                   Operand* between, float* between_scales, int tokens, int places, int row_tiles) {
+                   const Operand* weights, i64 weight_row, i64 weight_expert, const void* weight_scales,
+                   const Element* bias, Operand* between, float* between_scales, int tokens, int places,
+                   int row_tiles) {
   multiply_tiles<Up>({x,
                       x_row,
                       x_scale,
@@ -275,15 +351,15 @@ extern "C" __global__ void __launch_bounds__(kThreads, RESIDENTS)
                       weight_row,
                       weight_expert,
                       weight_scales,
-                      {between, between_scales},
+                      {between, between_scales, bias},
                       tokens},
                      offsets, places, row_tiles);
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads, RESIDENTS)
     moe_experts_down(const Operand* between, const int* offsets, const Operand* weights, i64 weight_row,
-                     i64 weight_expert, const float* weight_scales, const float* between_scales,
-                     Element* products, int places, int row_tiles) {
+                     i64 weight_expert, const void* weight_scales, const Element* bias,
+                     const float* between_scales, Element* products, int places, int row_tiles) {
   multiply_tiles<Down>({between,
                         kIntermediate,
                         between_scales,
@@ -292,7 +368,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, RESIDENTS)
                         weight_row,
                         weight_expert,
                         weight_scales,
-                        {products, nullptr},
+                        {products, nullptr, bias},
                         0},
                        offsets, places, row_tiles);
 }

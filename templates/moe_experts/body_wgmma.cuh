@@ -12,6 +12,12 @@ __device__ __forceinline__ Ring<Product> begin_ring(u8* memory, const TensorMap&
     ring.init();
     tma_prefetch_descriptor(weights);
   }
+  if constexpr (kPacked) {  // scales that no copy brings are no NaN: their values are zeros
+    u32* const scales = reinterpret_cast<u32*>(memory + Stages<Product>::kScalesOffset);
+    for (int i = threadIdx.x; i < Product::kStages * Stages<Product>::kScaleBytes / 4; i += blockDim.x)
+      scales[i] = 0;
+    fence_async_proxy();
+  }
   return ring;
 }
 
@@ -76,9 +82,10 @@ extern "C" __global__ void __launch_bounds__(kThreadsOf<Up>, RESIDENTS)
     moe_experts_products(const __grid_constant__ TensorMap up_weights,
                          const __grid_constant__ TensorMap down_weights,
                          const __grid_constant__ TensorMap rows, const Operand* x, i64 x_row,
-                         const float* x_scale, const int* sorted, const int* offsets, const float* up_scale,
-                         const float* down_scale, Operand* between, float* between_scales, Element* products,
-                         u32* counts, int tokens, int places, int row_tiles) {
+                         const float* x_scale, const int* sorted, const int* offsets, const void* up_scale,
+                         const void* down_scale, const Element* up_bias, const Element* down_bias,
+                         Operand* between, float* between_scales, Element* products, u32* counts, int tokens,
+                         int places, int row_tiles) {
   u8* const memory = dynamic_shared();
   const Ring<Up> up_ring = begin_ring<Up>(memory, up_weights);
   const Ring<Down> down_ring{up_ring.base};
@@ -97,16 +104,16 @@ extern "C" __global__ void __launch_bounds__(kThreadsOf<Up>, RESIDENTS)
     for_tickets(
         tiles, tickets,
         [&](const Tile& tile) {
-          up.multiply(tile, {between, between_scales});
+          up.multiply(tile, {between, between_scales, up_bias});
           __syncwarp();
           if (threadIdx.x % kWarpSize == 0) add_release(counters.ready + tile.row, 1);
         },
         [&](const Tile& tile) {
-          down.multiply(tile, {products, nullptr});
+          down.multiply(tile, {products, nullptr, down_bias});
         });
   } else if (warp == kLoader) {
-    Loader<Up> up(up_ring, up_weights, up_weights, nullptr, place);
-    Loader<Down> down(down_ring, down_weights, rows, between_scales, place);
+    Loader<Up> up(up_ring, up_weights, up_weights, nullptr, up_scale, place);
+    Loader<Down> down(down_ring, down_weights, rows, between_scales, down_scale, place);
     load_tickets(tiles, tickets, counters, up, down);
   } else {
     Gatherer gatherer(up_ring, {x, x_row, x_scale, sorted, nullptr, 0, 0, nullptr, {}, tokens});
@@ -127,8 +134,9 @@ __device__ __forceinline__ void for_tiles(const TileList& tiles, Work work) {
 // Offsets and slots may have been written by the kernel in front: they are read behind the wait.
 extern "C" __global__ void __launch_bounds__(kThreadsOf<Up>, RESIDENTS)
     moe_experts_up(const __grid_constant__ TensorMap weights, const Operand* x, i64 x_row,
-                   const float* x_scale, const int* sorted, const int* offsets, const float* up_scale,
-                   Operand* between, float* between_scales, int tokens, int places, int row_tiles) {
+                   const float* x_scale, const int* sorted, const int* offsets, const void* up_scale,
+                   const Element* up_bias, Operand* between, float* between_scales, int tokens, int places,
+                   int row_tiles) {
   u8* const memory = dynamic_shared();
   const Ring<Up> ring = begin_ring<Up>(memory, weights);
   wait_for_predecessor();
@@ -139,9 +147,11 @@ extern "C" __global__ void __launch_bounds__(kThreadsOf<Up>, RESIDENTS)
   RingPlace<Up::kStages> place;
   if (warp < WARPS) {
     Multiplier<Up> multiplier(ring, up_scale, warp / 4, place);
-    for_tiles<Up>(tiles, [&](const Tile& tile) { multiplier.multiply(tile, {between, between_scales}); });
+    for_tiles<Up>(tiles, [&](const Tile& tile) {
+      multiplier.multiply(tile, {between, between_scales, up_bias});
+    });
   } else if (warp == kLoader) {
-    Loader<Up> loader(ring, weights, weights, nullptr, place);
+    Loader<Up> loader(ring, weights, weights, nullptr, up_scale, place);
     for_tiles<Up>(tiles, [&](const Tile& tile) { loader.load(tile); });
   } else {
     Gatherer gatherer(ring, {x, x_row, x_scale, sorted, nullptr, 0, 0, nullptr, {}, tokens});
@@ -153,8 +163,8 @@ extern "C" __global__ void __launch_bounds__(kThreadsOf<Up>, RESIDENTS)
 // whatever `products` was for behind it.
 extern "C" __global__ void __launch_bounds__(kThreadsOf<Down>, RESIDENTS)
     moe_experts_down(const __grid_constant__ TensorMap weights, const __grid_constant__ TensorMap rows,
-                     const int* offsets, const float* down_scale, const float* between_scales,
-                     Element* products, int places, int row_tiles) {
+                     const int* offsets, const void* down_scale, const Element* down_bias,
+                     const float* between_scales, Element* products, int places, int row_tiles) {
   u8* const memory = dynamic_shared();
   const Ring<Down> ring = begin_ring<Down>(memory, weights);
   const TileList tiles(memory + Stages<Down>::kTilesOffset);
@@ -162,7 +172,7 @@ extern "C" __global__ void __launch_bounds__(kThreadsOf<Down>, RESIDENTS)
   const int warp = warp_of_block();
   RingPlace<Down::kStages> place;
   if (warp == kLoader) {
-    Loader<Down> loader(ring, weights, rows, between_scales, place);
+    Loader<Down> loader(ring, weights, rows, between_scales, down_scale, place);
     bool is_first = true;
     for_tiles<Down>(tiles, [&](const Tile& tile) {
       is_first ? loader.load_behind(tile, wait_for_predecessor) : loader.load(tile);
@@ -173,7 +183,9 @@ extern "C" __global__ void __launch_bounds__(kThreadsOf<Down>, RESIDENTS)
   allow_dependent_launch();
   if (warp >= WARPS) return;
   Multiplier<Down> multiplier(ring, down_scale, warp / 4, place);
-  for_tiles<Down>(tiles, [&](const Tile& tile) { multiplier.multiply(tile, {products, nullptr}); });
+  for_tiles<Down>(tiles, [&](const Tile& tile) {
+    multiplier.multiply(tile, {products, nullptr, down_bias});
+  });
 }
 
 #endif

@@ -1,6 +1,7 @@
 // The two grouped products of a configuration: sizes, stages in shared memory, and what both bodies are given.
 //
-// Rows and weights come to shared memory in chunks of K: rows of 128 bytes, in the 128-byte swizzle.
+// Rows and weights come to shared memory in chunks of K: rows of 128 bytes, in the 128-byte swizzle. Of packed weights
+// (kPacked) a chunk is a block of 16 rows, eight of gate and the same eight of up.
 //
 // Macros beside those of shape.cuh: ROWS and UP_COLUMNS or DOWN_COLUMNS (of a tile), DEPTH (values of K in a stage),
 // UP_STAGES, DOWN_STAGES, WARPS (that multiply), RESIDENTS (blocks of an SM), STREAM (1: weights that one tile of rows
@@ -9,6 +10,7 @@
 // computes them).
 #pragma once
 
+#include "templates/common/mxfp4.cuh"
 #include "templates/moe_experts/shape.cuh"
 
 constexpr int kRows = ROWS, kChunkRowBytes = 128, kChunkValues = kChunkRowBytes / kOperandBytes,
@@ -17,6 +19,7 @@ constexpr int kUnitValues = 16 / kOperandBytes;  // of a copy by cp.async
 constexpr int kTicketBytes = FUSED ? 128 : 0;
 constexpr int kLargestBytes = kNarrow && SWAPPED ? 2 * WARPS * kRows * 4 : 0;  // LargestOfRows
 static_assert(DEPTH % kChunkValues == 0 && kRows % 16 == 0, "whole chunks, and strips of 16 rows");
+static_assert(!kPacked || kChunkValues == kPackedDepth, "a chunk of rows for each of weights");
 
 // between[place] = gate(x) * up(x) of the place's token.
 struct Up {
@@ -44,17 +47,23 @@ struct Down {
 template <typename Product>
 struct Stages {
   static constexpr int kRowChunkBytes = kRows * kChunkRowBytes;
-  static constexpr int kWeightChunkBytes = Product::kMatrices * Product::kColumns * kChunkRowBytes;
+  static constexpr int kPackedStrips = Product::kMatrices * Product::kColumns / kPackedRows;
+  static constexpr int kWeightChunkBytes =
+      kPacked ? kPackedStrips * kPackedValueBytes : Product::kMatrices * Product::kColumns * kChunkRowBytes;
   static constexpr int kWeightsOffset = kChunks * kRowChunkBytes;
   static constexpr int kBytes = kWeightsOffset + kChunks * kWeightChunkBytes;
-  static constexpr int kSteps = ceil_div(Product::kDepth, DEPTH);  // of K
+  static constexpr int kSteps = ceil_div(Product::kDepth, DEPTH);               // of K
+  static constexpr int kDepthBlocks = ceil_div(Product::kDepth, kPackedDepth);  // of packed weights
   static constexpr int kColumnTiles = ceil_div(Product::kWidth, Product::kColumns);
   // Of 32 bytes of K, which an instruction multiplies by: those of a group that shares scales, and groups of a stage.
   static constexpr int kGroupUnits = (kNarrow ? Product::kScaled : DEPTH) * kOperandBytes / 32;
   static constexpr int kGroups = DEPTH * kOperandBytes / 32 / kGroupUnits;
   static constexpr bool kWholeSteps = Product::kDepth % DEPTH == 0;
-  // Scales [DEPTH / kScaled][kRows], for which both products have the same room; body_mma reads them where they are.
-  static constexpr int kScaleBytes = kNarrow && BODY_WGMMA ? DEPTH / BETWEEN_GROUP * kRows * 4 : 0;
+  // Scales: of packed weights; or of rows, [DEPTH / kScaled][kRows], for which both products have the same room, and
+  // which body_mma reads where they are.
+  static constexpr int kScaleBytes = kPacked                 ? kChunks * kPackedStrips * kPackedScaleBytes
+                                     : kNarrow && BODY_WGMMA ? DEPTH / BETWEEN_GROUP * kRows * 4
+                                                             : 0;
   static constexpr int kScalesOffset = Product::kStages * kBytes;
   static constexpr int kBarriersOffset = kScalesOffset + Product::kStages * kScaleBytes,
                        kTicketsOffset = kBarriersOffset + 128;
@@ -74,11 +83,29 @@ __device__ __forceinline__ i64 between_scale(int row_of_tiles, int column) {
   return (static_cast<i64>(row_of_tiles) * (kIntermediate / BETWEEN_GROUP) + column / BETWEEN_GROUP) * kRows;
 }
 
-// Where a product's rows go.
+// Where a product's rows go, and what is added to them first.
 template <typename Product>
 struct Output {
   typename Product::Out* values;  // [places, kWidth]
   float* scales;                  // of `between`: where between_scale says
+  const Element* biases;          // [experts, kMatrices * kWidth], those of gate and up in turn
+
+  struct Bias {
+    float of[Product::kMatrices];
+  };
+  __device__ __forceinline__ Bias bias(int expert, int column) const {
+    Bias bias = {};
+    if constexpr (kBiased) {
+      const Element* const own =
+          biases + Product::kMatrices * (static_cast<i64>(expert) * Product::kWidth + column);
+      if constexpr (Product::kMatrices == 2) {
+        Element::unpack(*reinterpret_cast<const u32*>(own), bias.of[0], bias.of[1]);
+      } else {
+        bias.of[0] = Element::to_float(*own);
+      }
+    }
+    return bias;
+  }
 };
 
 // Device memory that a product reads and writes. Strides count elements. Scales are nullptr without any.
@@ -88,9 +115,10 @@ struct Operands {
   i64 row_stride;
   const float* scales;     // of x: [tokens, kHidden / kScaleGroup]; of `between`: where between_scale says
   const int* sorted;       // [places]: slots
-  const Operand* weights;  // [experts, kMatrices * kWidth, kDepth]
+  const Operand* weights;  // [experts, kMatrices * kWidth, kDepth], or packed
   i64 weight_row, weight_expert;
-  const float* weight_scales;  // [experts, kMatrices * kWidth / kScaleGroup, kDepth / kScaleGroup]
+  const void*
+      weight_scales;  // f32 [experts, kMatrices * kWidth / kScaleGroup, kDepth / kScaleGroup], or packed
   Output<Product> out;
   int tokens;
 };

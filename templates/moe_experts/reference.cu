@@ -2,6 +2,7 @@
 // in the elements' type writes between its steps; with e4m3, also `between`, in groups as those of x.
 //
 // Macros: those of shape.cuh; EXACT (1: nothing is rounded, the output is f32).
+#include "templates/common/mxfp4.cuh"
 #include "templates/common/quantize.cuh"
 #include "templates/common/vectors.cuh"
 #include "templates/moe_experts/shape.cuh"
@@ -39,44 +40,85 @@ __device__ void widen(const E4m3* from, float (&values)[8]) {
     Fp16::unpack(widen_e4m3x2(vector.words[w / 2] >> w % 2 * 16), values[2 * w], values[2 * w + 1]);
 }
 
-// The scale of 8 values of K of a row, of scales with so many in a row.
-__device__ float scale_at(const float* scales, i64 row, int depth, int k) {
-  return kNarrow ? scales[row * (depth / kScaleGroup) + k / kScaleGroup] : 1.0f;
-}
+// Weights of a product with so many matrices (gate and up, or one), columns and values of K.
+template <int kMatrices, int kWidth, int kDepth>
+struct Weights {
+  const void* values;
+  i64 row, expert;
+  const void* scales;
+  const Element* biases;
+
+  // 8 of K from `k` on, times their scale.
+  __device__ void load(int of_expert, int matrix, int column, int k, float (&loaded)[8]) const {
+    if constexpr (kPacked) {
+      for (int i = 0; i < 8; ++i) loaded[i] = packed(of_expert, matrix, column, k + i);
+    } else {
+      const int index = kBiased ? kMatrices * column + matrix : matrix * kWidth + column;
+      widen(static_cast<const Operand*>(values) + of_expert * expert + index * row + k, loaded);
+      if constexpr (kNarrow) {
+        const i64 block = (i64(of_expert) * kMatrices * kWidth + index) / kScaleGroup;
+        const float scale =
+            static_cast<const float*>(scales)[block * (kDepth / kScaleGroup) + k / kScaleGroup];
+        for (int i = 0; i < 8; ++i) loaded[i] *= scale;
+      }
+    }
+  }
+
+  __device__ float bias(int of_expert, int matrix, int column) const {
+    return kBiased ? Element::to_float(biases[(i64(of_expert) * kWidth + column) * kMatrices + matrix])
+                   : 0.0f;
+  }
+
+ private:
+  // One value, as common/mxfp4.cuh has them.
+  __device__ float packed(int of_expert, int matrix, int column, int k) const {
+    constexpr int kBits[4][4] = {{15, 8, 7, 6}, {12, 5, 4, 3}, {9, 2, 1, 0}, {14, 13, 11, 10}};
+    constexpr float kValues[8] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
+    constexpr int kStrips = kMatrices * kWidth / kPackedRows, kBlocks = ceil_div(kDepth, kPackedDepth);
+    const int strip = kMatrices * column / kPackedRows;
+    const int half = kMatrices == 2 ? matrix : column / 8 % 2, own = column % 8;  // of a block's rows
+    const i64 block = (i64(of_expert) * kStrips + strip) * kBlocks + k / kPackedDepth;
+    const int lane = 4 * own + k % 8 / 2, pair = half + k / 8 % 2 * 2;
+    const u16 bits = static_cast<const u16*>(
+        values)[(block * kPackedValueBytes + 16 * lane) / 2 + k % kPackedDepth / 16 * 2 + k % 2];
+    int code = 0;
+    for (int i = 0; i < 4; ++i) code = 2 * code + (bits >> kBits[pair][i] & 1);
+    const int exponent = static_cast<const u8*>(
+        scales)[block * kPackedScaleBytes + 4 * own + k % kPackedDepth / 32 * 2 + half];
+    const float magnitude = ldexpf(kValues[code % 8], exponent - 253);
+    return code < 8 ? magnitude : -magnitude;
+  }
+};
 
 }  // namespace
 
 // between f32 [places, INTERMEDIATE]; rows of padding are not written.
 extern "C" __global__ void moe_experts_reference_up(const Operand* x, i64 x_row, const float* x_scale,
                                                     const int* sorted, const int* offsets,
-                                                    const Operand* weights, i64 weight_row, i64 weight_expert,
-                                                    const float* scales, float* between, int tokens,
-                                                    int places) {
+                                                    const void* weights, i64 weight_row, i64 weight_expert,
+                                                    const void* scales, const Element* biases, float* between,
+                                                    int tokens, int places) {
   const i64 index = i64(blockIdx.x) * blockDim.x + threadIdx.x;
   const int place = int(index / kIntermediate), column = int(index % kIntermediate);
   if (place >= places) return;
   const int token = token_of(sorted[place], tokens);
   if (token < 0) return;
   const int expert = expert_of(offsets, place);
-  const Operand* const row = x + i64(token) * x_row;
-  const Operand* const gates = weights + expert * weight_expert + column * weight_row;
-  const Operand* const ups = gates + kIntermediate * weight_row;
-  const i64 block = (i64(expert) * 2 * kIntermediate + column) / kScaleGroup;
+  const Weights<2, kIntermediate, kHidden> of{weights, weight_row, weight_expert, scales, biases};
   float gate = 0, up = 0;
   for (int k = 0; k < kHidden; k += 8) {
     float values[8], of_gate[8], of_up[8];
-    widen(row + k, values);
-    widen(gates + k, of_gate);
-    widen(ups + k, of_up);
-    const float scale = scale_at(x_scale, token, kHidden, k),
-                gate_scale = scale * scale_at(scales, block, kHidden, k),
-                up_scale = scale * scale_at(scales, block + kIntermediate / kScaleGroup, kHidden, k);
+    widen(x + i64(token) * x_row + k, values);
+    of.load(expert, 0, column, k, of_gate);
+    of.load(expert, 1, column, k, of_up);
+    const float scale = kNarrow ? x_scale[i64(token) * (kHidden / kScaleGroup) + k / kScaleGroup] : 1.0f;
     for (int i = 0; i < 8; ++i) {
-      gate = __fmaf_rn(values[i] * gate_scale, of_gate[i], gate);
-      up = __fmaf_rn(values[i] * up_scale, of_up[i], up);
+      gate = __fmaf_rn(values[i] * scale, of_gate[i], gate);
+      up = __fmaf_rn(values[i] * scale, of_up[i], up);
     }
   }
-  between[index] = rounded(gated(rounded(gate), rounded(up)));
+  between[index] =
+      rounded(gated(rounded(gate + of.bias(expert, 0, column)), rounded(up + of.bias(expert, 1, column))));
 }
 
 // Of the baseline in e4m3: a thread a group.
@@ -97,28 +139,27 @@ extern "C" __global__ void moe_experts_reference_quantize(float* between, const 
 
 extern "C" __global__ void moe_experts_reference_down(const float* between, const int* offsets,
                                                       const int* inverse, const float* shares,
-                                                      const Operand* weights, i64 weight_row,
-                                                      i64 weight_expert, const float* scales, Out* out,
+                                                      const void* weights, i64 weight_row, i64 weight_expert,
+                                                      const void* scales, const Element* biases, Out* out,
                                                       i64 out_row, int tokens) {
   const i64 index = i64(blockIdx.x) * blockDim.x + threadIdx.x;
-  const i64 token = index / kHidden, column = index % kHidden;
+  const i64 token = index / kHidden;
+  const int column = int(index % kHidden);
   if (token >= tokens) return;
+  const Weights<1, kHidden, kIntermediate> of{weights, weight_row, weight_expert, scales, biases};
   float sum = 0;
   for (i64 slot = token * kTopK; slot < (token + 1) * kTopK; ++slot) {
     const int place = inverse[slot];
     if (place < 0) continue;
     const int expert = expert_of(offsets, place);
-    const Operand* const row = weights + expert * weight_expert + column * weight_row;
-    const i64 block = (i64(expert) * kHidden + column) / kScaleGroup;
     float product = 0;
     for (int k = 0; k < kIntermediate; k += 8) {
       float values[8];
-      widen(row + k, values);
-      const float scale = scale_at(scales, block, kIntermediate, k);
+      of.load(expert, 0, column, k, values);
       for (int i = 0; i < 8; ++i)
-        product = __fmaf_rn(between[i64(place) * kIntermediate + k + i] * scale, values[i], product);
+        product = __fmaf_rn(between[i64(place) * kIntermediate + k + i], values[i], product);
     }
-    sum = rounded(add_row(shares[slot], rounded(product), sum));
+    sum = rounded(add_row(shares[slot], rounded(product + of.bias(expert, 0, column)), sum));
   }
   write(out + token * out_row + column, sum);
 }

@@ -33,11 +33,13 @@ constexpr bool kHasGatherers = Product::kGathers || FUSED;
 template <typename Product>
 constexpr int kThreadsOf = kWarpSize*(WARPS + 1 + (kHasGatherers<Product> ? kGatherers : 0));
 
-// Columns of a warpgroup, and with those of the other matrix.
+// Columns of a warpgroup, and with those of the other matrix; and blocks of packed weights.
 template <typename Product>
 constexpr int kOwnColumns = Product::kColumns / kColumnGroups;
 template <typename Product>
 constexpr int kSumColumns = Product::kMatrices* kOwnColumns<Product>;
+template <typename Product>
+constexpr int kOwnStrips = kSumColumns<Product> / kPackedRows;
 static_assert(!kNarrow || BETWEEN_GROUP == kOwnColumns<Up>,
               "a warpgroup has a whole group of what it stores");
 
@@ -52,9 +54,9 @@ struct Ring {
   __device__ __forceinline__ u32 scales(int stage) const {
     return base + Sizes::kScalesOffset + stage * Sizes::kScaleBytes;
   }
-  __device__ __forceinline__ const float* scale_values(int stage) const {
-    return reinterpret_cast<const float*>(dynamic_shared() +
-                                          (scales(stage) - shared_address(dynamic_shared())));
+  // The same memory by its generic address.
+  static __device__ __forceinline__ const u8* generic(u32 address) {
+    return dynamic_shared() + (address - shared_address(dynamic_shared()));
   }
   __device__ __forceinline__ u32 full(int stage) const { return base + Sizes::kBarriersOffset + 8 * stage; }
   __device__ __forceinline__ u32 empty(int stage) const { return full(stage + Product::kStages); }
@@ -69,16 +71,22 @@ struct Ring {
   }
 };
 
-// The loading warp. `place` is the block's present stage; `scales` are those of `between`.
+// The loading warp. `place` is the block's present stage; `scales` are those of `between`, `weight_scales` those of
+// packed weights.
 template <typename Product>
 class Loader {
   using Sizes = Stages<Product>;
 
  public:
   __device__ __forceinline__ Loader(const Ring<Product>& ring, const TensorMap& weights,
-                                    const TensorMap& rows, const float* scales,
+                                    const TensorMap& rows, const float* scales, const void* weight_scales,
                                     RingPlace<Product::kStages>& place)
-      : ring_(ring), weights_(weights), rows_(rows), scales_(scales), place_(place) {}
+      : ring_(ring),
+        weights_(weights),
+        rows_(rows),
+        scales_(scales),
+        weight_scales_(static_cast<const u8*>(weight_scales)),
+        place_(place) {}
 
   static __device__ __forceinline__ bool leads() { return threadIdx.x % kWarpSize == 0; }
 
@@ -114,12 +122,14 @@ class Loader {
     mbarrier_wait(ring_.empty(stage), place_.parity ^ 1);
     __syncwarp();  // a lane behind the others could miss the phase, which the first one's request lets go on
     place_.advance();
-    if (!leads()) return;
     const u32 full = ring_.full(stage);
-    const u32 row_bytes =
-        Product::kGathers ? 0 : kChunks * boxes(tile) * kBoxRows * kChunkRowBytes + Sizes::kScaleBytes;
-    mbarrier_arrive_expect(full, kChunks * Sizes::kWeightChunkBytes + row_bytes);
     const u64 policy = l2_policy(STREAM && tile.is_only);
+    if constexpr (kPacked) {
+      load_packed(tile, step, stage, policy);
+      return;
+    }
+    if (!leads()) return;
+    mbarrier_arrive_expect(full, kChunks * Sizes::kWeightChunkBytes + row_bytes(tile));
 #pragma unroll
     for (int chunk = 0; chunk < kChunks; ++chunk) {
 #pragma unroll
@@ -130,6 +140,40 @@ class Loader {
                     (tile.column + group * kOwnColumns<Product>) / 8, tile.expert);
       }
     }
+  }
+
+  // Bytes of a stage's rows, with their scales, if they come through the copy engine.
+  static __device__ __forceinline__ u32 row_bytes(const Tile& tile) {
+    return Product::kGathers
+               ? 0
+               : kChunks * boxes(tile) * kBoxRows * kChunkRowBytes + (kNarrow ? Sizes::kScaleBytes : 0);
+  }
+
+  // Values come in one copy for each warpgroup, scales in one for each strip, as far as they are there: past the end
+  // of K are no values but zeros, and past the last column nothing is stored.
+  __device__ __forceinline__ void load_packed(const Tile& tile, int step, int stage, u64 policy) const {
+    constexpr int kAllStrips = Product::kMatrices * Product::kWidth / kPackedRows;
+    static_assert(Sizes::kPackedStrips <= kWarpSize, "a lane a strip");
+    const int first = Product::kMatrices * tile.column / kPackedRows;
+    const int strips = min_of(Sizes::kPackedStrips, kAllStrips - first);
+    const u32 scale_bytes = min_of(kChunks, Sizes::kDepthBlocks - step * kChunks) * kPackedScaleBytes;
+    const u32 full = ring_.full(stage);
+    if (leads()) {
+      mbarrier_arrive_expect(full,
+                             kChunks * Sizes::kWeightChunkBytes + strips * scale_bytes + row_bytes(tile));
+#pragma unroll
+      for (int group = 0; group < kColumnGroups; ++group)
+        tma_load_5d(ring_.weights(stage) + group * kOwnStrips<Product> * kChunks * kPackedValueBytes,
+                    weights_, full, policy, 0, step * kChunks, first + group * kOwnStrips<Product>,
+                    tile.expert, 0);
+    }
+    __syncwarp();  // bytes are expected before they arrive
+    const int own = static_cast<int>(threadIdx.x) % kWarpSize;
+    if (own >= strips) return;
+    const i64 strip = static_cast<i64>(tile.expert) * kAllStrips + first + own;
+    bulk_load(ring_.scales(stage) + own * kChunks * kPackedScaleBytes,
+              weight_scales_ + (strip * Sizes::kDepthBlocks + step * kChunks) * kPackedScaleBytes,
+              scale_bytes, full, policy);
   }
 
   // What lies past the tile's rows belongs to others, and is not stored.
@@ -153,6 +197,7 @@ class Loader {
   const TensorMap& weights_;
   const TensorMap& rows_;
   const float* scales_;
+  const u8* weight_scales_;
   RingPlace<Product::kStages>& place_;
 };
 

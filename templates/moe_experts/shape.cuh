@@ -1,6 +1,8 @@
 // What moe_experts and its reference agree on.
 //
-// Macros: DTYPE (Bf16 or Fp16), NARROW (1: x and weights are e4m3 with scales), HIDDEN, INTERMEDIATE, EXPERTS, TOP_K.
+// Macros: DTYPE (Bf16 or Fp16), NARROW (1: x and weights are e4m3 with scales), PACKED (1: weights are mxfp4, as
+// common/mxfp4.cuh has them), BIASED (1: gpt-oss' activation, biases, and rows of gate and up in turn), HIDDEN,
+// INTERMEDIATE, EXPERTS, TOP_K.
 #pragma once
 
 #include "templates/common/convert.cuh"
@@ -8,7 +10,7 @@
 
 using Element = DTYPE;  // of the output
 
-constexpr bool kNarrow = NARROW;
+constexpr bool kNarrow = NARROW, kPacked = PACKED, kBiased = BIASED;
 constexpr int kScaleGroup = 128;  // values of a row of x, and rows and columns of weights, that share a scale
 
 template <bool kIsNarrow>
@@ -19,11 +21,13 @@ template <>
 struct OperandType<true> {
   using Type = E4m3;
 };
-using Operand = OperandType<kNarrow>::Type;  // of x and the weights, and of what lies between the products
+using Operand = OperandType<kNarrow>::Type;  // of x, of weights that are not packed, and between the products
 constexpr int kOperandBytes = sizeof(Operand);
 
 constexpr int kHidden = HIDDEN, kIntermediate = INTERMEDIATE, kExperts = EXPERTS, kTopK = TOP_K;
 static_assert(sizeof(Element) == 2 && kHidden % 8 == 0 && kIntermediate % 8 == 0, "the problem keeps to it");
+static_assert(!kPacked || (!kNarrow && kHidden % 32 == 0 && kIntermediate % 32 == 0),
+              "whole blocks of mxfp4");
 static_assert(!kNarrow || (kHidden % kScaleGroup == 0 && kIntermediate % kScaleGroup == 0), "whole scales");
 
 // The token that a place's row belongs to; -1 for padding.
@@ -31,9 +35,14 @@ __device__ __forceinline__ int token_of(int slot, int tokens) {
   return static_cast<u32>(slot) < static_cast<u32>(tokens) * kTopK ? slot / kTopK : -1;
 }
 
-// SwiGLU.
+// SwiGLU; or gpt-oss', whose constants are the model's.
 __device__ __forceinline__ float gated(float gate, float up) {
-  return __fdividef(gate, 1.0f + __expf(-gate)) * up;
+  if constexpr (kBiased) {
+    const float at_most = fminf(gate, 7.0f);
+    return __fdividef(at_most, 1.0f + __expf(-1.702f * at_most)) * (fminf(fmaxf(up, -7.0f), 7.0f) + 1.0f);
+  } else {
+    return __fdividef(gate, 1.0f + __expf(-gate)) * up;
+  }
 }
 
 // A row's share of a token: one rounding each, in the order of the slots.

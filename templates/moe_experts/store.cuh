@@ -95,10 +95,13 @@ __device__ __forceinline__ void store_strip(const float (*sums)[4], const Output
 #pragma unroll
       for (int j = 0; j < kBlocks; ++j) {
         const float* const own = sums[kInTurn ? Product::kMatrices * j : j] + 2 * half;
-        const float low = own[0], high = own[1];
+        const int column =
+            min_of(first_column + 8 * j + 2 * static_cast<int>(threadIdx.x % 4), Product::kWidth - 2);
+        const auto first = to.bias(tile.expert, column), second = to.bias(tile.expert, column + 1);
+        const float low = own[0] + first.of[0], high = own[1] + second.of[0];
         if constexpr (Product::kMatrices == 2) {
           const float* const up = sums[kInTurn ? 2 * j + 1 : kBlocks + j] + 2 * half;
-          words[j] = Element::pack(gated(low, up[0]), gated(high, up[1]));
+          words[j] = Element::pack(gated(low, up[0] + first.of[1]), gated(high, up[1] + second.of[1]));
         } else {
           words[j] = Element::pack(low, high);
         }

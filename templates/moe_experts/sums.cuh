@@ -7,6 +7,7 @@
 
 #include "templates/common/barrier.cuh"
 #include "templates/common/mma.cuh"
+#include "templates/common/vectors.cuh"
 #include "templates/common/wgmma_async.cuh"
 #include "templates/moe_experts/ring.cuh"
 #include "templates/moe_experts/store.cuh"
@@ -15,7 +16,7 @@
 template <typename Product>
 constexpr int kWeightScales = Product::kMatrices == 2 ? 2 : ceil_div(kOwnColumns<Product>, kScaleGroup);
 
-#if !SWAPPED
+#if !SWAPPED  // which packed weights are never multiplied by
 
 // Rows are the instruction's rows: strips of 64, by the warpgroup's columns.
 template <typename Product>
@@ -129,6 +130,41 @@ class SwappedSums {
     }
   }
 
+  // The same of packed weights, by units: 64 of their rows by a chunk of K, of which a warp has a strip. Its fragments
+  // belong to the instructions until they have ended.
+  static constexpr int kUnits = kParts * kChunks;
+  using Fragments = u32[kPackedDepth / 16][4];
+
+  struct Packed {
+    VectorOf<16> values;
+    u32 scales;
+  };
+
+  // `values` and `scales` are those of the warpgroup's strips.
+  static __device__ __forceinline__ Packed load(const u8* values, const u8* scales, int unit) {
+    const int lane = threadIdx.x % kWarpSize, warp = threadIdx.x / kWarpSize % 4;
+    const int block = (unit % kParts * 4 + warp) * kChunks + unit / kParts;
+    return {load_vector<16>(values + block * kPackedValueBytes + 16 * lane),
+            *reinterpret_cast<const u32*>(scales + block * kPackedScaleBytes + lane / 4 * 4)};
+  }
+
+  static __device__ __forceinline__ void unpack(const Packed& packed, Fragments& fragments) {
+    u32 factors[2][2];
+    unpack_scales(packed.scales, factors);
+#pragma unroll
+    for (int step = 0; step < kPackedDepth / 16; ++step)
+      unpack_values(packed.values.words[step], factors[step / 2], fragments[step]);
+  }
+
+  __device__ __forceinline__ void add_unit(u32 rows_chunk, int unit, const Fragments& fragments) {
+    const u64 rows =
+        WgmmaMatrix::moved(WgmmaMatrix::rows(rows_chunk), unit / kParts * Stages<Product>::kRowChunkBytes);
+#pragma unroll
+    for (int step = 0; step < kPackedDepth / 16; ++step)
+      wgmma_registers<Element, kRows, false>(sums_[unit % kParts], fragments[step],
+                                             WgmmaMatrix::moved(rows, 32 * step));
+  }
+
   __device__ __forceinline__ void hold() {
 #pragma unroll
     for (int part = 0; part < kParts; ++part) wgmma_hold<kRows / 8>(sums_[part]);
@@ -170,6 +206,7 @@ class SwappedSums {
       return;
     } else {
       const int lane = threadIdx.x % kWarpSize, warp = threadIdx.x / kWarpSize % 4;
+      add_biases(to, tile.expert, column);
 #pragma unroll
       for (int block = 0; block < kRows / 8; ++block) {
         const int row = 8 * block + lane / 4;
@@ -196,6 +233,29 @@ class SwappedSums {
   }
 
  private:
+  // To the sums: a lane has a column of gate and the same of up, or two columns.
+  __device__ __forceinline__ void add_biases(const Output<Product>& to, int expert, int column) {
+    if constexpr (kBiased) {
+      constexpr int kWarpColumns = 16 / Product::kMatrices;
+      const int lane = threadIdx.x % kWarpSize, warp = threadIdx.x / kWarpSize % 4;
+#pragma unroll
+      for (int part = 0; part < kParts; ++part) {
+        const int own = column + kWarpColumns * (4 * part + warp) + lane / 4;
+        if (own >= Product::kWidth) continue;
+        const auto first = to.bias(expert, own);
+        const float low = first.of[0],
+                    high = Product::kMatrices == 2
+                               ? first.of[Product::kMatrices - 1]
+                               : to.bias(expert, min_of(own + 8, Product::kWidth - 1)).of[0];
+#pragma unroll
+        for (int block = 0; block < kRows / 8; ++block) {
+#pragma unroll
+          for (int v = 0; v < 4; ++v) sums_[part][block][v] += v < 2 ? low : high;
+        }
+      }
+    }
+  }
+
   // The warpgroup's columns of a row have one scale. Two parts are turned round together: a byte each.
   __device__ __forceinline__ void store_quantized(const Output<Product>& to, const Tile& tile, int column) {
     const int lane = threadIdx.x % kWarpSize, warp = threadIdx.x / kWarpSize % 4;
@@ -331,9 +391,9 @@ class WeightScales {
 template <typename Product>
 class Multiplier {
  public:
-  __device__ __forceinline__ Multiplier(const Ring<Product>& ring, const float* weight_scales, int group,
+  __device__ __forceinline__ Multiplier(const Ring<Product>& ring, const void* weight_scales, int group,
                                         RingPlace<Product::kStages>& place)
-      : ring_(ring), weight_scales_(weight_scales), place_(place), group_(group) {}
+      : ring_(ring), weight_scales_(static_cast<const float*>(weight_scales)), place_(place), group_(group) {}
 
   // Without any of the tile's rows the warpgroup leaves it to the others.
   __device__ __forceinline__ void multiply(const Tile& tile, const Output<Product>& to) {
@@ -346,6 +406,8 @@ class Multiplier {
     const int column = tile.column + group_ / kRowGroups * kOwnColumns<Product>;
     if constexpr (kNarrow) {
       add_scaled(sums, WeightScales<Product>(weight_scales_, tile.expert, column));
+    } else if constexpr (kPacked) {
+      add_packed(sums);
     } else {
       add(sums);
     }
@@ -377,6 +439,38 @@ class Multiplier {
     release(before);
   }
 
+  // Instructions of one unit run while the next one's fragments are made.
+  __device__ __forceinline__ void add_packed(SumsOf<Product>& sums) {
+    constexpr int kUnits = SumsOf<Product>::kUnits;
+    static_assert(kUnits % 2 == 0, "fragments take turns");
+    const int strip = group_ * kOwnStrips<Product> * kChunks;
+    typename SumsOf<Product>::Fragments fragments[2];
+    int before = 0;
+#pragma unroll 1
+    for (int step = 0; step < Stages<Product>::kSteps; ++step) {
+      const int stage = place_.index;
+      mbarrier_wait(ring_.full(stage), place_.parity);
+      const u8* const values = ring_.generic(ring_.weights(stage)) + strip * kPackedValueBytes;
+      const u8* const scales = ring_.generic(ring_.scales(stage)) + strip * kPackedScaleBytes;
+      auto packed = sums.load(values, scales, 0);
+#pragma unroll
+      for (int unit = 0; unit < kUnits; ++unit) {
+        sums.unpack(packed, fragments[unit % 2]);
+        if (unit + 1 < kUnits) packed = sums.load(values, scales, unit + 1);
+        wgmma_begin();
+        sums.add_unit(ring_.rows(stage), unit, fragments[unit % 2]);
+        wgmma_commit();
+        wgmma_wait<1>();
+        if (unit == 0 && step > 0) release(before);
+      }
+      before = stage;
+      place_.advance();
+    }
+    wgmma_wait<0>();
+    sums.hold();
+    release(before);
+  }
+
   // The sums of a group of K are waited for before they are scaled: meanwhile the other warpgroups multiply.
   __device__ __forceinline__ void add_scaled(SumsOf<Product>& sums, WeightScales<Product> weights) {
 #pragma unroll 1
@@ -389,7 +483,8 @@ class Multiplier {
         wgmma_begin();
         sums.add(ring_.rows(stage), own_weights(stage), group * Stages<Product>::kGroupUnits);
         wgmma_commit();
-        const auto rows = sums.row_scales(ring_.scale_values(stage) + group * kRows);
+        const auto rows = sums.row_scales(reinterpret_cast<const float*>(ring_.generic(ring_.scales(stage))) +
+                                          group * kRows);
         wgmma_wait<0>();
         sums.hold();
         if (group + 1 == Stages<Product>::kGroups) {

@@ -10,6 +10,7 @@
 #include "kernels/moe/moe_experts_problem.h"
 #include "kernels/registry.h"
 #include "tests/fake_cuda/fake_cuda.h"
+#include "tests/kernels/answers/mxfp4.h"
 
 namespace fake_cuda {
 namespace {
@@ -20,10 +21,10 @@ using namespace moetune;
 const std::map<std::string, std::vector<std::string>> kExpertParameters = {
     {"moe_experts_up",
      {"x", "x_row", "x_scale", "sorted", "offsets", "weights", "weight_row", "weight_expert", "weight_scales",
-      "between", "between_scales", "tokens", "places"}},
+      "biases", "between", "between_scales", "tokens", "places"}},
     {"moe_experts_down",
-     {"between", "offsets", "weights", "weight_row", "weight_expert", "weight_scales", "between_scales",
-      "products", "places"}},
+     {"between", "offsets", "weights", "weight_row", "weight_expert", "weight_scales", "biases",
+      "between_scales", "products", "places"}},
     {"moe_experts_combine", {"products", "inverse", "weights", "out", "out_row", "tokens"}},
 };
 
@@ -44,9 +45,8 @@ class ExpertsLaunch {
             at(shape_.operand, "x", token * wide("x_row") + k) *
             scale("x_scale", token * shape_.x_scales() + k / kExpertsScaleGroup);
       for (std::int64_t i = 0; i < shape_.intermediate; ++i) {
-        const double gate = dot(row, expert, i, 2 * shape_.intermediate);
-        const double up = dot(row, expert, i + shape_.intermediate, 2 * shape_.intermediate);
-        made[static_cast<std::size_t>(i)] = gate / (1 + std::exp(-gate)) * up;
+        const double gate = dot(row, expert, 2, 0, i), up = dot(row, expert, 2, 1, i);
+        made[static_cast<std::size_t>(i)] = activated(gate, up);
       }
       write_between(place, made);
     });
@@ -59,8 +59,7 @@ class ExpertsLaunch {
         row[static_cast<std::size_t>(i)] =
             at(shape_.operand, "between", place * shape_.intermediate + i) * scale("between_scales", place);
       for (std::int64_t column = 0; column < shape_.hidden; ++column)
-        put(shape_.dtype, "products", place * shape_.hidden + column,
-            dot(row, expert, column, shape_.hidden));
+        put(shape_.dtype, "products", place * shape_.hidden + column, dot(row, expert, 1, 0, column));
     });
   }
 
@@ -113,16 +112,37 @@ class ExpertsLaunch {
       put(shape_.operand, "between", place * shape_.intermediate + static_cast<std::int64_t>(i),
           values[i] / scale);
   }
-  // With a row of an expert's weights, of which it has so many.
-  double dot(const std::vector<double>& values, std::int64_t expert, std::int64_t row,
-             std::int64_t rows) const {
-    const std::int64_t begin = expert * wide("weight_expert") + row * wide("weight_row");
+  double activated(double gate, double up) const {
+    if (!shape_.biased) return gate / (1 + std::exp(-gate)) * up;
+    const double least = std::min(gate, 7.0);
+    return least / (1 + std::exp(-1.702 * least)) * (std::clamp(up, -7.0, 7.0) + 1);
+  }
+
+  // With a column of an expert's weights, which has so many matrices, and its bias.
+  double dot(const std::vector<double>& values, std::int64_t expert, std::int64_t matrices,
+             std::int64_t matrix, std::int64_t column) const {
+    const std::int64_t width = matrices == 2 ? shape_.intermediate : shape_.hidden;
     const auto count = static_cast<std::int64_t>(values.size());
-    const std::int64_t scales = (expert * rows + row) / kExpertsScaleGroup * (count / kExpertsScaleGroup);
-    double sum = 0;
-    for (std::int64_t k = 0; k < count; ++k)
-      sum += values[static_cast<std::size_t>(k)] * at(shape_.operand, "weights", begin + k) *
-             scale("weight_scales", scales + k / kExpertsScaleGroup);
+    const std::int64_t row = shape_.biased ? matrices * column + matrix : matrix * width + column;
+    const std::int64_t begin = expert * wide("weight_expert") + row * wide("weight_row");
+    const std::int64_t scales =
+        (expert * matrices * width + row) / kExpertsScaleGroup * (count / kExpertsScaleGroup);
+    double sum =
+        shape_.biased ? at(shape_.dtype, "biases", (expert * width + column) * matrices + matrix) : 0;
+    for (std::int64_t k = 0; k < count; ++k) {
+      const double value = values[static_cast<std::size_t>(k)];
+      if (shape_.packed) {
+        const PackedPlace place = packed_place(matrices, width, count, expert, matrix, column, k);
+        const auto half_word =
+            static_cast<std::uint16_t>(at(DType::u8, "weights", 2 * place.half_word) +
+                                       256 * at(DType::u8, "weights", 2 * place.half_word + 1));
+        sum += value * packed_value(half_word, place.pair,
+                                    static_cast<std::uint8_t>(at(DType::u8, "weight_scales", place.scale)));
+      } else {
+        sum += value * at(shape_.operand, "weights", begin + k) *
+               scale("weight_scales", scales + k / kExpertsScaleGroup);
+      }
+    }
     return sum;
   }
 

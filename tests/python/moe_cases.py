@@ -10,6 +10,7 @@ if not REASON:
     import torch
 
     import moe_reference as plain
+    from moetune.torch import pack_mxfp4
 
 Method = TypeVar("Method", bound=Callable[[Any], None])
 HIDDEN = 256
@@ -126,9 +127,36 @@ class Experts(Rows):
         self.x = (self.x.float() / rows).to(torch.float8_e4m3fn)
         self.gate_up = (self.gate_up.float() / blocks[0]).to(torch.float8_e4m3fn)
         self.down = (self.down.float() / blocks[1]).to(torch.float8_e4m3fn)
-        self.wide = self.x.float() * rows, self.gate_up.float() * blocks[0], self.down.float() * blocks[1]
+        self.wide: tuple[Any, ...] = self.x.float() * rows, self.gate_up.float() * blocks[0], self.down.float() * blocks[1]
         return made
 
     def right_of_narrow(self) -> Any:
         x, gate_up, down = self.wide
         return plain.experts_of(x, self.sorted, self.offsets, self.inverse, self.weights, gate_up, down)
+
+    def packed(self) -> dict[str, Any]:
+        """The other arguments of gpt-oss' experts, once weights are mxfp4; `right_of_packed` has the same weights."""
+        generator = torch.Generator().manual_seed(9)
+        values = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6])
+        values = torch.cat((values, -values))
+
+        def drawn(*shape: int) -> tuple[Any, Any, Any]:
+            blocks = torch.randint(0, 256, (*shape[:2], shape[2] // 32, 16), generator=generator, dtype=torch.uint8)
+            scales = torch.randint(119, 123, (*shape[:2], shape[2] // 32), generator=generator, dtype=torch.uint8)
+            codes = torch.stack((blocks & 15, blocks >> 4), -1).flatten(3).long()
+            return blocks, scales, (values[codes] * 2.0 ** (scales[..., None].float() - 127)).flatten(2)
+
+        experts, inner = len(self.down), self.down.shape[2]
+        up, down = drawn(experts, 2 * inner, HIDDEN), drawn(experts, HIDDEN, inner)
+        self.wide = up[2], down[2]
+        self.biases = tuple(torch.randn(experts, width, generator=generator).bfloat16().to(DEVICE)
+                            for width in (2 * inner, HIDDEN))
+        self.gate_up, up_scale = pack_mxfp4(up[0].to(DEVICE), up[1].to(DEVICE), gate_up="in_turn")
+        self.down, down_scale = pack_mxfp4(down[0].to(DEVICE), down[1].to(DEVICE))
+        return {"gate_up_scale": up_scale, "down_scale": down_scale, "gate_up_bias": self.biases[0],
+                "down_bias": self.biases[1], "activation": "swigluoai"}
+
+    def right_of_packed(self) -> Any:
+        gate_up, down = (each.to(DEVICE) for each in self.wide)
+        return plain.experts_of(self.x, self.sorted, self.offsets, self.inverse, self.weights, gate_up, down,
+                                self.biases)

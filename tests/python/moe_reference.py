@@ -72,13 +72,21 @@ def combined(rows: Any, inverse: Any, weights: Any) -> Any:
     return (rows[inverse.clamp(min=0).long()].float() * kept[..., None]).sum(1)
 
 
-def experts_of(x: Any, sorted_: Any, offsets: Any, inverse: Any, weights: Any, gate_up: Any, down: Any) -> Any:
-    """What moe_experts returns, in float32."""
+def experts_of(x: Any, sorted_: Any, offsets: Any, inverse: Any, weights: Any, gate_up: Any, down: Any,
+               biases: Optional[tuple[Any, Any]] = None) -> Any:
+    """What moe_experts returns, in float32; with biases, rows of gate and up take turns, as gpt-oss has them."""
     rows = dispatched(x, sorted_, inverse.shape[1]).float()
     products = torch.zeros_like(rows)
     for expert, (begin, end) in enumerate(zip(offsets.tolist(), offsets.tolist()[1:])):
-        gate, up = (rows[begin:end] @ gate_up[expert].float().T).chunk(2, dim=-1)
-        products[begin:end] = (torch.nn.functional.silu(gate) * up) @ down[expert].float().T
+        both = rows[begin:end] @ gate_up[expert].float().T
+        if biases is None:
+            gate, up = both.chunk(2, dim=-1)
+            products[begin:end] = (torch.nn.functional.silu(gate) * up) @ down[expert].float().T
+            continue
+        both += biases[0][expert].float()
+        gate, up = both[:, ::2].clamp(max=7), both[:, 1::2].clamp(-7, 7)
+        made = (up + 1) * gate * torch.sigmoid(1.702 * gate)
+        products[begin:end] = made @ down[expert].float().T + biases[1][expert].float()
     return combined(products, inverse, weights)
 
 

@@ -84,6 +84,17 @@ class RowsTest(unittest.TestCase):
         self.assertTrue(torch.equal(out, made))
 
     @if_tuned
+    def test_experts_of_gpt_oss_in_mxfp4(self) -> None:
+        inputs = Experts(intermediate=96)
+        options = inputs.packed()
+        made = operators.moe_experts(*inputs.arguments(), **options)
+        self.assertEqual((made.shape, made.dtype), ((64, HIDDEN), torch.bfloat16))
+        self.assertLess(largest_error(made, inputs.right_of_packed()), 0.02)
+        out = torch.zeros_like(made)
+        self.assertIs(operators.moe_experts(*inputs.arguments(), **options, out=out), out)
+        self.assertTrue(torch.equal(out, made))
+
+    @if_tuned
     def test_experts_whose_rows_lie_apart(self) -> None:
         inputs = Experts()
         right = operators.moe_experts(*inputs.arguments())

@@ -65,9 +65,12 @@ const std::vector<std::string> kExpertProblems = {
     "tokens=40,hidden=64,intermediate=96,experts=8,top_k=3,align=16,skew=one,capacity=150",
     "tokens=33,hidden=320,intermediate=72,experts=33,top_k=2,align=1,skew=zipf",
     "tokens=5,hidden=64,intermediate=64,experts=200,top_k=6,align=2",
+    "tokens=5,hidden=64,intermediate=72,experts=8,top_k=2,align=2,activation=swigluoai",
 };
 const std::string kNarrowExperts =
     "tokens=7,hidden=256,intermediate=384,experts=8,top_k=2,align=4,w=e4m3,skew=zipf";
+const std::string kPackedExperts =
+    "tokens=7,hidden=160,intermediate=96,experts=8,top_k=2,align=4,w=mxfp4,activation=swigluoai,skew=zipf";
 
 }  // namespace
 
@@ -80,10 +83,13 @@ TEST_CASE("simt: moe_experts' references agree with float64") {
     check_outputs(one.reference(Reference::baseline), right,
                   near(one.problem.is("dtype", "fp16") ? 0.004 : 0.03));
   }
-  const SimtProblem one = multiplied(kNarrowExperts);
-  const HostTensors right = one.on_cpu();
-  check_outputs(one.reference(Reference::exact), right, near(1e-5));
-  check_outputs(one.reference(Reference::baseline), right, near(0.06));
+  for (const std::string& text : {kNarrowExperts, kPackedExperts}) {
+    CAPTURE(text);
+    const SimtProblem one = multiplied(text);
+    const HostTensors right = one.on_cpu();
+    check_outputs(one.reference(Reference::exact), right, near(1e-5));
+    check_outputs(one.reference(Reference::baseline), right, near(0.06));
+  }
 }
 
 TEST_CASE("simt: the mma body of moe_experts is right under several schedules") {
@@ -141,6 +147,21 @@ TEST_CASE("simt: offsets and slots may be anything: moe_experts touches nothing 
                                "down_columns=64,down_stages=4,residents=1,weights=keep," + launches;
       CHECK_NOTHROW(one.run(one.config(both, ""), 3));
     }
+  }
+}
+
+TEST_CASE("simt: moe_experts' mma body unpacks mxfp4, under several schedules") {
+  const SimtProblem one = multiplied(kPackedExperts);
+  const HostTensors right = one.reference(Reference::exact);
+  std::uint64_t schedule = 0;
+  for (const char* changes : {"rows=16,warps=4", "rows=64,warps=4,depth=128,weights=stream",
+                              "rows=128,warps=8", "rows=32,warps=4,up_stages=3,schedule=persistent"}) {
+    const Config config = one.config(
+        "body=mma,rows=64,warps=4,depth=64,up_columns=64,up_stages=2,down_columns=64,down_stages=2,"
+        "residents=1,launches=3,weights=keep,schedule=grid",
+        changes);
+    CAPTURE(config.text());
+    check_outputs(one.run(config, schedule++, 1), right, near(0.02));
   }
 }
 

@@ -84,6 +84,27 @@ TEST_CASE("simt: both products of moe_experts in one launch") {
          "body=swapped,rows=16,up_stages=2,down_stages=2,launches=2,schedule=persistent,residents=2"}}});
 }
 
+TEST_CASE("simt: moe_experts with gpt-oss' activation, biases and rows in turn") {
+  check_experts(
+      {{"tokens=9,hidden=136,intermediate=88,experts=8,top_k=2,align=4,activation=swigluoai",
+        {"", "warps=8,up_columns=64,down_columns=128", "body=swapped,rows=16",
+         "body=swapped,rows=64,launches=2,schedule=persistent"}},
+       {"tokens=70,hidden=200,intermediate=72,experts=8,top_k=2,align=1,skew=one,activation=swigluoai",
+        {"rows=128,warps=8", "rows=128,launches=2,schedule=persistent"}}});
+}
+
+TEST_CASE("simt: moe_experts in mxfp4, whose weights are unpacked to registers") {
+  const std::string packed = "body=swapped,depth=128,rows=16";
+  check_experts(
+      {{"tokens=9,hidden=288,intermediate=96,experts=8,top_k=2,align=4,w=mxfp4,activation=swigluoai",
+        {packed, packed + ",rows=64,warps=8,up_columns=64,down_columns=128",
+         packed + ",depth=256,up_columns=64,up_stages=2,down_stages=2",
+         packed + ",launches=2,schedule=persistent"}},
+       {"tokens=70,hidden=128,intermediate=352,experts=8,top_k=2,align=1,skew=one,w=mxfp4",
+        {packed + ",rows=256,schedule=persistent", packed + ",rows=128,up_columns=64,down_columns=128",
+         packed + ",rows=32,launches=2,schedule=persistent,weights=stream"}}});
+}
+
 TEST_CASE("simt: moe_experts in e4m3, by every body of wgmma") {
   const std::string narrow = "depth=128,up_columns=32,down_columns=64";
   check_experts(

@@ -10,6 +10,7 @@
 #include "kernels/moe/moe_dispatch_problem.h"
 #include "kernels/moe/moe_experts_problem.h"
 #include "kernels/registry.h"
+#include "tests/kernels/answers/mxfp4.h"
 
 namespace moetune {
 namespace {
@@ -146,6 +147,51 @@ std::vector<double> scaled(const HostTensors& inputs, const char* values, const 
   return made;
 }
 
+// Weights of a product as [expert][matrix][column][K], each times its scale.
+struct ExpertWeights {
+  const char *values, *scales, *biases;
+  std::int64_t matrices, width, depth, row, expert;
+};
+
+std::vector<double> plain_weights(const MoeExpertsShape& shape, const HostTensors& inputs,
+                                  const ExpertWeights& of) {
+  std::vector<double> given;
+  if (!shape.packed)
+    given = scaled(inputs, of.values, of.scales, {of.matrices * of.width, of.depth, of.row, of.expert},
+                   kExpertsScaleGroup);
+  std::vector<double> plain;
+  for (std::int64_t expert = 0; expert < shape.experts(); ++expert) {
+    for (std::int64_t i = 0; i < of.matrices * of.width * of.depth; ++i) {
+      const std::int64_t matrix = i / (of.width * of.depth), column = i / of.depth % of.width,
+                         k = i % of.depth;
+      if (shape.packed) {
+        const PackedPlace place = packed_place(of.matrices, of.width, of.depth, expert, matrix, column, k);
+        const std::vector<double>& bytes = inputs.at(of.values);
+        const auto low = static_cast<std::size_t>(2 * place.half_word);
+        plain.push_back(packed_value(
+            static_cast<std::uint16_t>(bytes[low] + 256 * bytes[low + 1]), place.pair,
+            static_cast<std::uint8_t>(inputs.at(of.scales)[static_cast<std::size_t>(place.scale)])));
+      } else {
+        const std::int64_t row = shape.biased ? of.matrices * column + matrix : matrix * of.width + column;
+        plain.push_back(given[static_cast<std::size_t>(expert * of.expert + row * of.row + k)]);
+      }
+    }
+  }
+  return plain;
+}
+
+double expert_bias(const MoeExpertsShape& shape, const HostTensors& inputs, const ExpertWeights& of,
+                   std::int64_t expert, std::int64_t matrix, std::int64_t column) {
+  if (!shape.biased) return 0;
+  return inputs.at(of.biases)[static_cast<std::size_t>((expert * of.width + column) * of.matrices + matrix)];
+}
+
+double activated(const MoeExpertsShape& shape, double gate, double up) {
+  if (!shape.biased) return gate / (1 + std::exp(-gate)) * up;
+  const double least = std::min(gate, 7.0);
+  return least / (1 + std::exp(-1.702 * least)) * (std::clamp(up, -7.0, 7.0) + 1);
+}
+
 HostTensors experts_on_cpu(const Problem& problem, const Call& call, const HostTensors& inputs) {
   const MoeExpertsShape shape(problem);
   const std::vector<double>&sorted = inputs.at("sorted"), &offsets = inputs.at("offsets"),
@@ -153,12 +199,13 @@ HostTensors experts_on_cpu(const Problem& problem, const Call& call, const HostT
   const auto& of = call.integers;
   const std::vector<double> x = scaled(
       inputs, "x", "x_scale", {shape.tokens, shape.hidden, of[kMoeRow], shape.tokens * of[kMoeRow]}, 1);
-  const std::vector<double> up = scaled(
-      inputs, "w_gate_up", "gate_up_scale",
-      {2 * shape.intermediate, shape.hidden, of[kExpertsUpRow], of[kExpertsUpExpert]}, kExpertsScaleGroup);
-  const std::vector<double> down = scaled(
-      inputs, "w_down", "down_scale",
-      {shape.hidden, shape.intermediate, of[kExpertsDownRow], of[kExpertsDownExpert]}, kExpertsScaleGroup);
+  const ExpertWeights of_up = {"w_gate_up",        "gate_up_scale", "gate_up_bias",    2,
+                               shape.intermediate, shape.hidden,    of[kExpertsUpRow], of[kExpertsUpExpert]};
+  const ExpertWeights of_down = {
+      "w_down",     "down_scale",       "down_bias",         1,
+      shape.hidden, shape.intermediate, of[kExpertsDownRow], of[kExpertsDownExpert]};
+  const std::vector<double> up = plain_weights(shape, inputs, of_up),
+                            down = plain_weights(shape, inputs, of_down);
   std::vector<double> between(static_cast<std::size_t>(of[kMoePlaces] * shape.intermediate));
   std::vector<std::int64_t> expert_of(static_cast<std::size_t>(of[kMoePlaces]));
   for (std::int64_t expert = 0; expert < shape.experts(); ++expert) {
@@ -170,11 +217,11 @@ HostTensors experts_on_cpu(const Problem& problem, const Call& call, const HostT
       expert_of[static_cast<std::size_t>(place)] = expert;
       const double* const row = x.data() + slot / shape.top_k * of[kMoeRow];
       for (std::int64_t i = 0; i < shape.intermediate; ++i) {
-        const double* const gates = up.data() + expert * of[kExpertsUpExpert] + i * of[kExpertsUpRow];
-        const double gate = dot(row, gates, shape.hidden);
-        const double value = dot(row, gates + shape.intermediate * of[kExpertsUpRow], shape.hidden);
+        const double* const gates = up.data() + (2 * expert * shape.intermediate + i) * shape.hidden;
+        const double* const ups = gates + shape.intermediate * shape.hidden;
         between[static_cast<std::size_t>(place * shape.intermediate + i)] =
-            gate / (1 + std::exp(-gate)) * value;
+            activated(shape, dot(row, gates, shape.hidden) + expert_bias(shape, inputs, of_up, expert, 0, i),
+                      dot(row, ups, shape.hidden) + expert_bias(shape, inputs, of_up, expert, 1, i));
       }
     }
   }
@@ -186,11 +233,11 @@ HostTensors experts_on_cpu(const Problem& problem, const Call& call, const HostT
       for (std::int64_t slot = token * shape.top_k; slot < (token + 1) * shape.top_k; ++slot) {
         const auto place = static_cast<std::int64_t>(inverse[static_cast<std::size_t>(slot)]);
         if (place < 0) continue;
-        const double* const row = down.data() +
-                                  expert_of[static_cast<std::size_t>(place)] * of[kExpertsDownExpert] +
-                                  column * of[kExpertsDownRow];
+        const std::int64_t expert = expert_of[static_cast<std::size_t>(place)];
+        const double* const row = down.data() + (expert * shape.hidden + column) * shape.intermediate;
         sum += weights[static_cast<std::size_t>(slot)] *
-               dot(between.data() + place * shape.intermediate, row, shape.intermediate);
+               (dot(between.data() + place * shape.intermediate, row, shape.intermediate) +
+                expert_bias(shape, inputs, of_down, expert, 0, column));
       }
       out[static_cast<std::size_t>(token * of[kExpertsOutRow] + column)] = sum;
     }

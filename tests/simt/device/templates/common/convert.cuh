@@ -7,11 +7,13 @@
 #define Fp16 PtxFp16
 #define widen_e4m3x2 ptx_widen_e4m3x2
 #define narrow_e4m3x2 ptx_narrow_e4m3x2
+#define multiply_bf16x2 ptx_multiply_bf16x2
 #include_next "templates/common/convert.cuh"
 #undef Bf16
 #undef Fp16
 #undef widen_e4m3x2
 #undef narrow_e4m3x2
+#undef multiply_bf16x2
 
 struct Bf16 {
   u16 bits;
@@ -76,4 +78,11 @@ __device__ __forceinline__ u32 widen_e4m3x2(u32 pair) {
 
 __device__ __forceinline__ u32 narrow_e4m3x2(float low, float high) {
   return narrow_e4m3_in_software(low) | narrow_e4m3_in_software(high) << 8;
+}
+
+__device__ __forceinline__ u32 multiply_bf16x2(u32 pair, u32 factors) {
+  float low, high, of_low, of_high;
+  Bf16::unpack(pair, low, high);
+  Bf16::unpack(factors, of_low, of_high);
+  return Bf16::pack(low * of_low, high * of_high);
 }

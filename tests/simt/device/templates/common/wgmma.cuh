@@ -8,14 +8,14 @@
 #define wgmma_finish ptx_wgmma_finish
 #define wgmma_hold ptx_wgmma_hold
 #define wgmma ptx_wgmma
-#define wgmma_64 ptx_wgmma_64
+#define wgmma_registers ptx_wgmma_registers
 #include_next "templates/common/wgmma.cuh"
 #undef wgmma_forget
 #undef wgmma_begin
 #undef wgmma_finish
 #undef wgmma_hold
 #undef wgmma
-#undef wgmma_64
+#undef wgmma_registers
 
 namespace simt {
 
@@ -47,8 +47,10 @@ __device__ __forceinline__ void wgmma(float (*sum)[4], u64 a, u64 b, bool add) {
   simt::runtime->multiply(&one);
 }
 
-template <typename Element>
-__device__ __forceinline__ void wgmma_64(float (*sum)[4], const u32 (&a)[4], u64 b) {
-  const simt::Multiply one = {simt::kElementLetter<Element>, true, false, true, 64, sum[0], a, 0, b};
+template <typename Element, int kColumns, bool kTransposedB>
+__device__ __forceinline__ void wgmma_registers(float (*sum)[4], const u32 (&a)[4], u64 b) {
+  static_assert(kColumns >= 16 && kColumns <= 256 && (kColumns & (kColumns - 1)) == 0);
+  const simt::Multiply one = {
+      simt::kElementLetter<Element>, true, false, kTransposedB, kColumns, sum[0], a, 0, b};
   simt::runtime->multiply(&one);
 }
