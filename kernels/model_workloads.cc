@@ -165,7 +165,8 @@ void add_experts(ModelPlan& plan, const ModelFacts& model, const ServingShape& s
                          std::to_string(experts.intermediate) + " values");
   else
     entry("moe_experts",
-          moved + "," + with("intermediate", experts.intermediate / ranks) + ",dtype=" + model.dtype,
+          moved + "," + with("intermediate", experts.intermediate / ranks) + ",dtype=" + model.dtype +
+              experts.product_options,
           experts.layers);
 }
 

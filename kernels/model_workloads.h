@@ -35,6 +35,7 @@ struct ExpertLayers {
   std::string why_sent_plain;  // why it is empty, if the model asks for other scales
   std::int64_t intermediate =
       0;  // values of a token within an expert; 0 if moe_experts is not what it computes
+  std::string product_options;       // further dimensions of moe_experts: ",w=mxfp4"
   std::string why_no_products;       // why it is 0
   std::int64_t layers = 0;           // 0: the model has none
   std::int64_t unrouted_layers = 0;  // of these: layers without a router

@@ -178,6 +178,17 @@ std::string scale_of_fp8(const ModelFields& quantized) {
   return "group";
 }
 
+// Why `read` leaves its part out; empty if it does not.
+template <typename Read>
+std::string why_left_out(Read read) {
+  try {
+    read();
+    return "";
+  } catch (const NotUnderstood& not_understood) {
+    return not_understood.why;
+  }
+}
+
 // The scales of e4m3 rows that are sent to experts; empty for bf16.
 std::string sent_scale(const ModelFields& root, const ModelFields& fields) {
   for (const ModelFields* place : {&fields, &root}) {
@@ -196,16 +207,33 @@ std::string sent_scale(const ModelFields& root, const ModelFields& fields) {
   return "";
 }
 
-// Values of a token within an expert, of experts that compute down(silu(gate(x)) * up(x)) on 16-bit weights.
-std::int64_t width_of_products(const ModelFields& root, const ModelFields& fields,
-                               const NamedFamily& family) {
+// How the weights of experts are stored: as the activations ("same"), or as moe_experts names it.
+std::string stored_weights(const ModelFields& root, const ModelFields& fields) {
+  for (const ModelFields* place : {&fields, &root}) {
+    if (place->find("quantization")) throw NotUnderstood{"quantized weights have no kernel"};
+    const auto found = place->find("quantization_config");
+    if (!found) continue;
+    const ModelFields quantized(*found);
+    const auto method = quantized.find("quant_method");
+    const std::string name = method ? method->text() : "";
+    if (name == "mxfp4") return name;
+    if (name == "fp8" && why_left_out([&] { scale_of_fp8(quantized); }).empty()) return "e4m3";
+    throw NotUnderstood{"weights that are quantized so have no kernel" + (method ? method->shown() : "")};
+  }
+  return "same";
+}
+
+// Reads how the products of experts are computed, by gated products with or without gpt-oss' ways.
+void read_products(ExpertLayers& experts, const ModelFields& root, const ModelFields& fields,
+                   const NamedFamily& family) {
   if (family.row == nullptr) throw NotUnderstood{"what its experts compute is not known"};
   const ExpertMath math = expert_math(family.type);
   if (!math.why_other.empty()) throw NotUnderstood{std::string(math.why_other)};
-  for (const ModelFields* place : {&fields, &root}) {
-    for (const char* key : {"quantization_config", "quantization"})
-      if (place->find(key)) throw NotUnderstood{"quantized weights have no kernel"};
-  }
+  const std::string weights = stored_weights(root, fields);
+  if (math.as_gpt_oss && weights != "mxfp4") throw NotUnderstood{"K of their weights does not come last"};
+  const std::optional<JsonPlace> limit = fields.find("swiglu_limit");
+  if (math.as_gpt_oss && limit && limit->value() != 7.0)
+    throw NotUnderstood{"gate and up are clamped elsewhere than at 7" + limit->shown()};
   const std::optional<JsonPlace> activation = fields.find(Fact::activation);
   if (!activation) throw NotUnderstood{"their activation is not said"};
   const std::string name = activation->text();
@@ -214,18 +242,9 @@ std::int64_t width_of_products(const ModelFields& root, const ModelFields& field
   std::optional<std::int64_t> width = fields.number(Fact::expert_width, 1);
   if (!width && math.has_width_of_all) width = fields.number(Fact::width, 1);
   if (!width) throw NotUnderstood{"how wide an expert is, is not said"};
-  return *width;
-}
-
-// Why `read` leaves its part out; empty if it does not.
-template <typename Read>
-std::string why_left_out(Read read) {
-  try {
-    read();
-    return "";
-  } catch (const NotUnderstood& not_understood) {
-    return not_understood.why;
-  }
+  experts.intermediate = *width;
+  if (weights != "same") experts.product_options = ",w=" + weights;
+  if (math.as_gpt_oss) experts.product_options += ",activation=swigluoai";
 }
 
 // Refuses a model that seems to count its experts under a name that is not known, itself or in an object of its own.
@@ -284,8 +303,7 @@ ExpertLayers read_experts(const ModelFields& root, const ModelFields& fields, co
     experts = scored;
   });
   experts.why_sent_plain = why_left_out([&] { experts.sent_scale = sent_scale(root, fields); });
-  experts.why_no_products =
-      why_left_out([&] { experts.intermediate = width_of_products(root, fields, family); });
+  experts.why_no_products = why_left_out([&] { read_products(experts, root, fields, family); });
   return experts;
 }
 

@@ -7,11 +7,13 @@
 
 namespace moetune {
 
-// How a family's experts compute, if not down(silu(gate(x)) * up(x)) with weights as nn.Linear has them.
+// How a family's experts compute, if not down(silu(gate(x)) * up(x)) with weights as nn.Linear has them. gpt-oss' clamp
+// gate and up, whose rows take turns, and add biases; without mxfp4, K of their weights does not come last.
 struct ExpertMath {
   std::string_view types;
   std::string_view why_other;     // empty: it is that
   bool has_width_of_all = false;  // intermediate_size is theirs
+  bool as_gpt_oss = false;
 };
 
 // Whether a family does something: always or never, or if a field says so, which it may lack.

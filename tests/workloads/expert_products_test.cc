@@ -49,6 +49,17 @@ TEST_CASE("an expert is as wide as the model says, and a GPU has its part of it"
         "hidden=2048,experts=64,top_k=6,intermediate=512,dtype=bf16");
 }
 
+TEST_CASE("experts whose weights are quantized have a family of their own") {
+  const std::string wide = kQwen + R"(, "moe_intermediate_size": 768)";
+  CHECK(products_of(wide +
+                    R"(, "quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]})")
+            .problem == "hidden=2048,experts=64,top_k=6,intermediate=768,dtype=bf16,w=e4m3");
+  const std::string gpt_oss = R"("model_type": "gpt_oss", "hidden_act": "silu", "intermediate_size": 2880,)"
+                              R"("swiglu_limit": 7.0, "quantization_config": {"quant_method": "mxfp4"})";
+  CHECK(products_of(gpt_oss).problem ==
+        "hidden=2048,experts=64,top_k=6,intermediate=2880,dtype=bf16,w=mxfp4,activation=swigluoai");
+}
+
 TEST_CASE("experts that moe_experts does not compute are left out and named") {
   const auto check = [](const std::string& fields, const std::string& part,
                         const ServingShape& serving = {}) {
@@ -66,11 +77,19 @@ TEST_CASE("experts that moe_experts does not compute are left out and named") {
         "their activation has no kernel (got \"gelu_pytorch_tanh\")");
   check(R"("model_type": "one_of_tomorrow", "hidden_act": "silu")" + wide,
         "what its experts compute is not known");
-  check(R"("model_type": "gpt_oss", "hidden_act": "silu", "intermediate_size": 2880)", "clamped, and joined");
+  const std::string gpt_oss = R"("model_type": "gpt_oss", "hidden_act": "silu", "intermediate_size": 2880)";
+  check(gpt_oss, "K of their weights does not come last");
+  for (const char* limit : {"6.5", "6", R"("7")"})
+    check(gpt_oss + R"(, "quantization_config": {"quant_method": "mxfp4"}, "swiglu_limit": )" + limit,
+          "elsewhere than at 7");
+  check(R"("model_type": "minimax_m3_vl_text", "hidden_act": "silu", "intermediate_size": 2880)",
+        "clamped, and joined");
   check(R"("model_type": "deepseek_v4", "hidden_act": "silu")" + wide, "gate and up are clamped");
   check(R"("model_type": "llama4", "hidden_act": "silu")" + wide, "tokens are weighted before their experts");
-  check(kQwen + wide + R"(, "quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]})",
-        "quantized weights have no kernel");
+  check(kQwen + wide + R"(, "quantization_config": {"quant_method": "fp8", "weight_block_size": [64, 128]})",
+        "weights that are quantized so have no kernel (got \"fp8\")");
+  check(kQwen + wide + R"(, "quantization_config": {"quant_method": "awq"})",
+        "weights that are quantized so have no kernel (got \"awq\")");
   check(kQwen + wide, "moe_experts is left out: how many rows one of 8 GPUs gets", {.expert_parallel = 8});
   check(kQwen + R"(, "moe_intermediate_size": 772)", "is no multiple of 8");
   check(kQwen + R"(, "moe_intermediate_size": 770)", "4 GPUs do not divide an expert's 770 values",

@@ -56,7 +56,9 @@ TEST_CASE("gpt-oss: windows beside full attention, sinks, and its way to score")
   REQUIRE(gpt.config.facts.attention.size() == 2);
   CHECK(gpt.problem("decode_attention") ==
         "q_heads=64,kv_heads=8,head_dim=64,page=64,dtype=bf16,sinks=learned");
-  CHECK(gpt.plan.workloads.size() == 7);
+  CHECK(gpt.plan.workloads.size() == 8);
+  CHECK(gpt.problem("moe_experts") ==
+        "hidden=2880,experts=128,top_k=4,intermediate=2880,dtype=bf16,w=mxfp4,activation=swigluoai");
   CHECK(gpt.plan.workloads[2].problem ==
         "q_heads=64,kv_heads=8,head_dim=64,page=64,dtype=bf16,window=128,sinks=learned");
   CHECK(gpt.plan.workloads[2].weight == 18);
@@ -84,8 +86,10 @@ TEST_CASE("DeepSeek-V3 and Kimi-K2: experts are served, the latent is said not t
   for (const Planned* model : {&deepseek, &kimi}) {
     CHECK(model->find("decode_attention") == nullptr);
     CHECK(model->says("MLA"));
-    CHECK(model->plan.workloads.size() == 3);
+    CHECK(model->plan.workloads.size() == 4);
   }
+  CHECK(deepseek.problem("moe_experts") ==
+        "hidden=7168,experts=256,top_k=8,intermediate=2048,dtype=bf16,w=e4m3");
   CHECK(deepseek.problem("router") ==
         "experts=256,top_k=8,score=sigmoid,dtype=fp32,bias=correction,groups=8,groups_kept=4");
   CHECK(deepseek.problem("moe_dispatch") == "hidden=7168,experts=256,top_k=8,out=e4m3,scale=group");
