@@ -166,6 +166,24 @@ def bad_moves() -> Iterator[tuple[str, Call]]:
     yield "moe_experts: hidden 256 and intermediate 40 must be multiples of 128", (
         ops.moe_experts.default, tuple(each.to(narrow.x.dtype) if place in (0, 5, 6) else each
                                        for place, each in enumerate(right)), scales)
+    packed = Experts(intermediate=96)
+    options = packed.packed()
+
+    def in_mxfp4(place: int = 0, replaced: Any = packed.x, **others: Any) -> Call:
+        given = packed.arguments()
+        return ops.moe_experts.default, (*given[:place], replaced, *given[place + 1:]), {**options, **others}
+
+    yield "moe_experts: weights in mxfp4 go with an 'x' of bf16", in_mxfp4(0, packed.x.half())
+    yield "moe_experts: 'w_gate_up' has 3 dimensions; it must be .experts, intermediate / 8, blocks, 512.", in_mxfp4(
+        5, packed.gate_up.flatten(2))
+    yield "moe_experts: 'w_down' is .16, 15, 2, 512.; it must be .16, 16, 2, 512.", in_mxfp4(
+        6, packed.down[:, :15].contiguous())
+    yield "moe_experts: tensor 'gate_up_scale' is missing", in_mxfp4(gate_up_scale=None)
+    yield "moe_experts: tensor 'down_bias' is missing", in_mxfp4(down_bias=None)
+    yield "moe_experts: 'gate_up_bias' belongs to activation 'swigluoai'", in_mxfp4(activation="silu")
+    yield "moe_experts: 'gate_up_bias' is fp32; it must be bf16", in_mxfp4(gate_up_bias=options["gate_up_bias"].float())
+    yield "moe_experts: activation is 'swiglu'", in_mxfp4(activation="swiglu")
+    yield "moe_experts: activation 'swigluoai' is not for e4m3", in_e4m3(activation="swigluoai")
     yield "moe_experts: 'sorted' has 2 dimensions; it must be .places.", experts(1, right[1][None])
     yield "moe_experts: 'offsets' is .16.; it must be .17.", experts(2, right[2][1:])
     yield "moe_experts: 'inverse' is .63, 2.; it must be .64, 2.", experts(3, right[3][:63])

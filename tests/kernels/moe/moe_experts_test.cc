@@ -93,6 +93,69 @@ TEST_CASE("moe_experts: rules across dimensions, and of calls") {
         std::string::npos);
   CHECK(call_refusal(experts_kernel(), narrow, "x_row", 144) == "");
   CHECK(refusal("down_expert", 64 * 40 - 8) != "");
+  for (const auto& [wrong, why] :
+       {std::pair{"w=mxfp4,hidden=128,intermediate=40", "intermediate=40 is no multiple of 32"},
+        {"w=mxfp4,hidden=128,intermediate=64,dtype=fp16", "w=mxfp4 needs dtype=bf16"},
+        {"w=e4m3,hidden=128,intermediate=128,activation=swigluoai",
+         "activation=swigluoai is not for w=e4m3"}})
+    CHECK_THROWS_WITH_AS(experts_problem(wrong), doctest::Contains(why), BadInput);
+}
+
+TEST_CASE("moe_experts: weights in mxfp4 have scales and, as gpt-oss, biases") {
+  const Problem problem =
+      experts_problem("tokens=4,hidden=96,intermediate=64,experts=8,top_k=2,w=mxfp4,activation=swigluoai");
+  const std::vector<Buffer> buffers =
+      experts_kernel().buffers(problem, experts_kernel().default_call(problem), 3);
+  CHECK_NOTHROW(check_buffers(buffers));
+  CHECK(values_of(buffers, "w_gate_up").size() == 8 * 8 * 2 * 512);  // 96 of K are two blocks
+  CHECK(values_of(buffers, "w_down").size() == 8 * 6 * 1 * 512);
+  CHECK(values_of(buffers, "gate_up_bias").size() == 8 * 128);
+  CHECK(values_of(buffers, "down_bias").size() == 8 * 96);
+  const Numbers scales = values_of(buffers, "gate_up_scale");
+  CHECK(scales.size() == 8 * 8 * 2 * 32);
+  const auto [least, most] = std::ranges::minmax_element(scales);
+  CHECK(*least < *most);
+  // Products of 96 values are as large as a row's values, within a factor of two or so.
+  CHECK(*least >= 253 - 6);
+  CHECK(*most <= 254);
+  const Numbers codes = values_of(buffers, "w_down");
+  CHECK(*std::ranges::max_element(codes) == 255);
+  // Read are half a byte and a thirty-second of one for each weight, besides rows and lists.
+  const Cost packed = experts_kernel().cost(problem),
+             wide = experts_kernel().cost(
+                 experts_problem("tokens=4,hidden=96,intermediate=64,experts=8,top_k=2"));
+  CHECK(packed.read_bytes < 0.3 * wide.read_bytes);
+  CHECK(packed.flops.bf16 == wide.flops.bf16);
+}
+
+TEST_CASE("moe_experts: a family in mxfp4 takes bytes of the right number") {
+  const auto family = experts_kernel().family_interface(
+      experts_problem("hidden=96,intermediate=64,experts=8,top_k=2,w=mxfp4,activation=swigluoai"));
+  TensorView x{DType::bf16, {3, 96}, {96, 1}}, sorted{DType::i32, {6}, {1}}, offsets{DType::i32, {9}, {1}},
+      inverse{DType::i32, {3, 2}, {2, 1}}, weights{DType::f32, {3, 2}, {2, 1}},
+      up{DType::u8, {8, 8, 2, 512}, {8192, 1024, 512, 1}},
+      down{DType::u8, {8, 6, 1, 512}, {3072, 512, 512, 1}}, out{DType::bf16, {3, 96}, {96, 1}},
+      up_scale{DType::u8, {8, 8, 2, 32}, {512, 64, 32, 1}},
+      down_scale{DType::u8, {8, 6, 1, 32}, {192, 32, 32, 1}}, up_bias{DType::bf16, {8, 128}, {128, 1}},
+      down_bias{DType::bf16, {8, 96}, {96, 1}};
+  std::vector<const TensorView*> tensors{&x,   &sorted, &offsets,  &inverse,    &weights, &up,       &down,
+                                         &out, nullptr, &up_scale, &down_scale, &up_bias, &down_bias};
+  Extents extents;
+  Call call;
+  CHECK_NOTHROW(family->bind(tensors, "", extents, call));
+  CHECK(extents[0] == 3);
+  const auto refused = [&](TensorView& one, std::int64_t size, const char* name) {
+    const TensorView before = one;
+    one.shape[0] = size;
+    CHECK_THROWS_WITH_AS(family->bind(tensors, "", extents, call), doctest::Contains(name), BadInput);
+    one = before;
+  };
+  refused(up, 7, "'w_gate_up'");
+  refused(down, 9, "'w_down'");
+  refused(up_scale, 7, "'gate_up_scale'");
+  refused(down_scale, 7, "'down_scale'");
+  refused(up_bias, 7, "'gate_up_bias'");
+  refused(down_bias, 7, "'down_bias'");
 }
 
 TEST_CASE("moe_experts: inputs are a routing's, and what no kernel reads is poisoned") {
