@@ -49,7 +49,7 @@ Family::Family(const std::string& problem_text)
 
 ManyWinners::ManyWinners(const fs::path& cache, const Family& family, std::int64_t count) {
   const Cache source = Cache::open(cache, Cache::Mode::read_only);
-  const std::vector<FamilyWinner> own = source.winners.of_family(family.kernel.name(), family.text);
+  const std::vector<FamilyWinner> own = source.winners.of_family(family.kernel.name(), family.text).sound;
   if (own.empty()) throw BadInput("the cache has no winner of " + family.text);
   const WinnerRecord winner = source.winners.find(own.front().workload.id).value();
   file_ = new_folder(fs::temp_directory_path()) / "many.db";

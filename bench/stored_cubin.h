@@ -12,7 +12,7 @@ namespace moetune::bench {
 // Reads a winner's, default's or range table's cubin by its digest. Throws BadInput if the family has none with it.
 inline Blob stored_cubin(const Cache& file, const std::string& kernel, const std::string& family,
                          const std::string& digest) {
-  for (const FamilyWinner& winner : file.winners.of_family(kernel, family)) {
+  for (const FamilyWinner& winner : file.winners.of_family(kernel, family).sound) {
     if (winner.cubin_digest == digest || winner.default_cubin_digest == digest)
       return file.winners.cubin(digest);
   }

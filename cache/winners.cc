@@ -1,5 +1,13 @@
 #include "cache/winners.h"
 
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <string_view>
+#include <tuple>
+#include <utility>
+
 #include "base/digest.h"
 #include "cache/cache_file.h"
 #include "cache/cubins.h"
@@ -13,6 +21,9 @@ namespace {
   "workload, config, time_us, interval_low_us, interval_high_us, default_time_us, roofline, plan,"    \
   " interface, cubin, fallback_config, fallback_plan, fallback_interface, fallback_cubin, contended," \
   " provenance, stored_at, timings"
+
+// With the workload, its hardware and both cubins joined as w, h, c and f.
+#define MOETUNE_JOINED_DIGEST MOETUNE_WINNER_DIGEST_OF(MOETUNE_IDENTITY_OF("w", "h"), "c.digest", "f.digest")
 
 std::vector<std::int64_t> cubins_of(const Database& database, std::int64_t workload) {
   Query row = database.query("SELECT cubin, fallback_cubin FROM winners WHERE workload = ?", workload);
@@ -58,6 +69,28 @@ bool launches_same(const Database& database, std::int64_t workload, const Winner
       "SELECT v.config, c.digest FROM winners v JOIN cubins c ON c.id = v.cubin WHERE v.workload = ?",
       workload);
   return row.step() && row.text(0) == winner.config && row.text(1) == digest(winner.cubin);
+}
+
+// Hardware by row, of those that match their digests. Few devices have many winners.
+std::map<std::int64_t, HardwareKey> sound_hardware(const Database& database) {
+  std::map<std::int64_t, HardwareKey> all;
+  Query row = database.query("SELECT h.id, " MOETUNE_HARDWARE_COLUMNS
+                             " FROM hardware h WHERE h.digest = " MOETUNE_HARDWARE_DIGEST);
+  while (row.step()) all.emplace(row.integer(0), hardware_of(row, 1));
+  return all;
+}
+
+// By id within a second. Each is moved once.
+void sort_latest_first(std::vector<FamilyWinner>& winners) {
+  std::vector<FamilyWinner*> order;
+  for (FamilyWinner& winner : winners) order.push_back(&winner);
+  std::ranges::sort(order, std::ranges::greater(), [](const FamilyWinner* winner) {
+    return std::tuple<std::string_view, std::int64_t>(winner->stored_at, winner->workload.id);
+  });
+  std::vector<FamilyWinner> sorted;
+  sorted.reserve(winners.size());
+  for (FamilyWinner* const winner : order) sorted.push_back(std::move(*winner));
+  winners = std::move(sorted);
 }
 
 // Adds the present winner, unless there is none or it is damaged, to the history. Within a transaction.
@@ -119,8 +152,10 @@ std::optional<WinnerTimes> Winners::times(std::int64_t workload) const {
                      .record = row.text(7)};
 }
 
-bool is_provisional(const std::string& provenance) {
-  return provenance.find(R"("provisional":true)") != std::string::npos;  // as nlohmann::json writes it
+bool is_provisional(std::string_view provenance) {
+  constexpr std::string_view kMark = R"("provisional":true)";  // as nlohmann::json writes it
+  return provenance.size() > kMark.size() &&
+         ::memmem(provenance.data(), provenance.size(), kMark.data(), kMark.size()) != nullptr;
 }
 
 void Winners::put(std::int64_t workload, const WinnerRecord& winner, const char* reason) {
@@ -197,51 +232,45 @@ std::optional<WinnerRecord> Winners::read(std::int64_t workload, WinnerParts par
                       " is damaged (it does not match its digest); search again to replace it");
 }
 
-std::size_t Winners::rows_of_family(const std::string& kernel, const std::string& family) const {
+FamilyWinners Winners::of_family(const std::string& kernel, const std::string& family) const {
+  const std::map<std::int64_t, HardwareKey> devices = sound_hardware(file_->database);
+  FamilyWinners all;
   Query row = file_->database.query(
-      "SELECT count(*) FROM workloads w JOIN winners v ON v.workload = w.id"
-      " WHERE w.kernel = ? AND w.family = ?",
-      kernel, family);
-  return row.step() ? static_cast<std::size_t>(row.integer(0)) : 0;
-}
-
-std::vector<FamilyWinner> Winners::of_family(const std::string& kernel, const std::string& family) const {
-  std::vector<FamilyWinner> all;
-  // Few devices have many winners: each device's own digest is checked once.
-  Query row = file_->database.query(
-      "WITH devices AS MATERIALIZED (SELECT * FROM hardware h WHERE h.digest = " MOETUNE_HARDWARE_DIGEST
-      ") SELECT w.id, w.problem, w.source_digest, w.toolchain, w.timing, v.config, v.interface,"
+      "SELECT v.digest = " MOETUNE_JOINED_DIGEST " AND w.digest = " MOETUNE_WORKLOAD_DIGEST
+      ", w.id, w.problem, w.hardware, w.source_digest, w.toolchain, w.timing, v.config, v.interface,"
       " v.fallback_config, v.fallback_interface, c.digest, coalesce(f.digest, ''), v.time_us, v.default_time_us,"
-      " v.interval_low_us, v.interval_high_us, v.roofline, v.stored_at, v.contended, v.provenance,"
-      " " MOETUNE_HARDWARE_COLUMNS
+      " v.interval_low_us, v.interval_high_us, v.roofline, v.stored_at, v.contended, v.provenance"
       " FROM workloads w JOIN winners v ON v.workload = w.id"
-      " JOIN devices h ON h.id = w.hardware LEFT JOIN cubins c ON c.id = v.cubin"
-      " LEFT JOIN cubins f ON f.id = v.fallback_cubin WHERE w.kernel = ? AND w.family = ?"
-      " AND v.digest = " MOETUNE_WINNER_DIGEST_OF(MOETUNE_IDENTITY_OF("w", "h"), "c.digest",
-                                                  "f.digest") " AND w.digest = " MOETUNE_WORKLOAD_DIGEST
-                                                              " ORDER BY v.stored_at DESC, w.id DESC",
+      " LEFT JOIN hardware h ON h.id = w.hardware LEFT JOIN cubins c ON c.id = v.cubin"
+      " LEFT JOIN cubins f ON f.id = v.fallback_cubin WHERE w.kernel = ? AND w.family = ?",
       kernel, family);
   while (row.step()) {
-    all.push_back({.workload = {row.integer(0),
-                                {kernel, row.text(1), hardware_of(row, 19), row.text(2), row.text(3),
-                                 stored_timing(row.text(4))},
-                                family},
-                   .config = row.text(5),
-                   .interface = row.text(6),
-                   .default_config = row.text(7),
-                   .default_interface = row.text(8),
-                   .cubin_digest = row.text(9),
-                   .default_cubin_digest = row.text(10),
-                   .time_us = row.real(11),
-                   .default_time_us = row.real(12),
-                   .interval_low_us = row.real(13),
-                   .interval_high_us = row.real(14),
-                   .roofline = row.real(15),
-                   .stored_at = row.text(16),
-                   .contended = row.integer(17) != 0,
-                   .provisional = is_provisional(row.text(18))});
+    const auto device = devices.find(row.integer(3));
+    if (row.integer(0) == 0 || device == devices.end()) {
+      ++all.damaged;
+      continue;
+    }
+    all.sound.push_back({.workload = {row.integer(1),
+                                      {kernel, row.text(2), device->second, row.text(4), row.text(5),
+                                       stored_timing(row.text(6))},
+                                      family},
+                         .config = row.text(7),
+                         .interface = row.text(8),
+                         .default_config = row.text(9),
+                         .default_interface = row.text(10),
+                         .cubin_digest = row.text(11),
+                         .default_cubin_digest = row.text(12),
+                         .time_us = row.real(13),
+                         .default_time_us = row.real(14),
+                         .interval_low_us = row.real(15),
+                         .interval_high_us = row.real(16),
+                         .roofline = row.real(17),
+                         .stored_at = row.text(18),
+                         .contended = row.integer(19) != 0,
+                         .provisional = is_provisional(row.view(20))});
   }
-  if (file_->pack) require_manifest(file_->database, *file_->pack, kernel, family, {all.size(), {}});
+  sort_latest_first(all.sound);
+  if (file_->pack) require_manifest(file_->database, *file_->pack, kernel, family, {all.sound.size(), {}});
   return all;
 }
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/error.h"
@@ -51,7 +52,7 @@ struct FamilyWinner {
 };
 
 // Whether this provenance is of a winner whose search was interrupted: no duel has confirmed it.
-bool is_provisional(const std::string& provenance);
+bool is_provisional(std::string_view provenance);
 
 // The fields by which a merge compares winners.
 struct WinnerTimes {
@@ -86,6 +87,11 @@ class DamagedWinner : public BrokenEnvironment {
   using BrokenEnvironment::BrokenEnvironment;
 };
 
+struct FamilyWinners {
+  std::vector<FamilyWinner> sound;  // that match their digests, latest first
+  std::size_t damaged = 0;          // how many others there are
+};
+
 class Winners {
  public:
   explicit Winners(CacheFile& file) : file_(&file) {}
@@ -104,11 +110,9 @@ class Winners {
   std::optional<WinnerRecord> read(std::int64_t workload, WinnerParts parts) const;
   // nullopt if the row or its key is damaged; whatever the rules say.
   std::optional<WinnerTimes> times(std::int64_t workload) const;
-  // The winners of a family that match their digests, latest first; the rules are for who reads them. Throws
-  // BrokenEnvironment if the file is a pack whose manifest names others.
-  std::vector<FamilyWinner> of_family(const std::string& kernel, const std::string& family) const;
-  // How many rows it has of them, the damaged ones with the others.
-  std::size_t rows_of_family(const std::string& kernel, const std::string& family) const;
+  // The winners of a family; the rules are for who reads them. Throws BrokenEnvironment if the file is a pack whose
+  // manifest names others.
+  FamilyWinners of_family(const std::string& kernel, const std::string& family) const;
   // Throws BrokenEnvironment if it is not there or does not match its digest.
   Blob cubin(const std::string& digest) const;
 

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <iterator>
 #include <optional>
+#include <utility>
 
 #include "base/error.h"
 
@@ -26,6 +27,15 @@ std::vector<fs::path> files_of(const fs::path& path) {
   if (failure) throw BrokenEnvironment("cannot read the folder " + path.string() + ": " + failure.message());
   std::sort(files.begin(), files.end());
   return files;
+}
+
+template <typename One>
+void append(std::vector<One>& all, std::vector<One> more) {
+  if (all.empty()) {
+    all = std::move(more);
+  } else {
+    std::ranges::move(more, std::back_inserter(all));
+  }
 }
 
 }  // namespace
@@ -105,25 +115,25 @@ StoredFamily Layers::read(std::size_t layer, const std::string& kernel, const st
                           bool allow_recorded) {
   StoredFamily found;
   const auto rows = [&](const Cache& cache) {
-    return std::tuple(cache.winners.of_family(kernel, family), cache.ranges.of_family(kernel, family),
-                      cache.winners.rows_of_family(kernel, family));
+    return std::pair(cache.winners.of_family(kernel, family), cache.ranges.of_family(kernel, family));
   };
-  auto [winners, ranges, stored] =
-      read_from(layer, rows, [](const Cache& cache) { return cache.is_unchanged(); });
-  if (stored > winners.size())
+  auto [winners, ranges] = read_from(layer, rows, [](const Cache& cache) { return cache.is_unchanged(); });
+  if (winners.damaged > 0)
     warnings_.push_back(
-        path(layer) + ": " + std::to_string(stored - winners.size()) + " of " + std::to_string(stored) +
-        " winners of " + kernel + " " + family +
+        path(layer) + ": " + std::to_string(winners.damaged) + " of " +
+        std::to_string(winners.damaged + winners.sound.size()) + " winners of " + kernel + " " + family +
         " are not used: they are damaged (they do not match their digests); `moetune cache check` "
         "names them");
-  for (FamilyWinner& winner : winners) {
+  found.winners.reserve(winners.sound.size());
+  for (FamilyWinner& winner : winners.sound) {
     const WorkloadKey& key = winner.workload.key;
     const bool measured = key.hardware.origin == "gpu" && !is_recording(key);
     if (!winner.contended && (measured || allow_recorded))
       found.winners.push_back({layer, std::move(winner)});
   }
-  std::ranges::stable_sort(found.winners, {},
-                           [](const StoredWinner& one) { return one.record.workload.key.timing; });
+  const auto timing_of = [](const StoredWinner& one) { return one.record.workload.key.timing; };
+  if (!std::ranges::is_sorted(found.winners, {}, timing_of))  // mostly they have one timing
+    std::ranges::stable_sort(found.winners, {}, timing_of);
   for (FamilyRange& range : ranges) {
     if (range.key.hardware.origin == "gpu" || allow_recorded)
       found.ranges.push_back({layer, std::move(range)});
@@ -137,8 +147,8 @@ StoredFamily Layers::family(const std::string& kernel, const std::string& family
   for (std::size_t layer = 0; layer < caches_.size(); ++layer) {
     try {
       StoredFamily one = read(layer, kernel, family, allow_recorded);
-      std::ranges::move(one.winners, std::back_inserter(all.winners));
-      std::ranges::move(one.ranges, std::back_inserter(all.ranges));
+      append(all.winners, std::move(one.winners));
+      append(all.ranges, std::move(one.ranges));
     } catch (const BrokenEnvironment& error) {
       warnings_.push_back(error.what());  // damaged since it was opened; other layers still serve
     } catch (const BadInput& error) {

@@ -132,8 +132,40 @@ TEST_CASE("a winner that was changed, or moved to another problem, is not handed
       }
     }
     CHECK_FALSE(handed_out);
-    CHECK(cache.winners.of_family("decode_attention", "head_dim=128").empty());
+    const auto found = cache.winners.of_family("decode_attention", "head_dim=128");
+    CHECK(found.sound.empty());
+    CHECK(std::to_string(found.damaged) ==
+          raw_text(dir / "cache.db",
+                   "SELECT count(*) FROM workloads w JOIN winners v ON v.workload = w.id"
+                   " WHERE kernel = 'decode_attention' AND family = 'head_dim=128'"));
   }
+}
+
+TEST_CASE("a family's winners come latest first, and damaged ones are counted apart") {
+  const TempDir dir;
+  Cache cache = Cache::open(dir / "cache.db", Cache::Mode::create);
+  const char* const dates[] = {"2026-11-02T00:00:00Z", "2026-11-03T00:00:00Z", "2026-11-02T00:00:00Z",
+                               "2026-10-09T00:00:00Z", "2026-11-03T00:00:00Z"};
+  for (int i = 0; i < 5; ++i) {
+    moetune::WinnerRecord record = winner(1);
+    record.stored_at = dates[i];
+    cache.winners.put(cache.workloads.id(workload_key("batch=" + std::to_string(i)), "f"), record);
+  }
+  const auto problems = [&] {
+    std::string all;
+    for (const auto& one : cache.winners.of_family("decode_attention", "f").sound)
+      all += one.workload.key.problem + " ";
+    return all;
+  };
+  CHECK(problems() == "batch=4 batch=1 batch=2 batch=0 batch=3 ");
+  CHECK(cache.winners.of_family("decode_attention", "f").damaged == 0);
+  raw_sql(dir / "cache.db", "UPDATE winners SET roofline = 0.125 WHERE workload = 2");
+  CHECK(problems() == "batch=4 batch=2 batch=0 batch=3 ");
+  CHECK(cache.winners.of_family("decode_attention", "f").damaged == 1);
+  raw_sql(dir / "cache.db", "UPDATE hardware SET sm_count = 1");
+  CHECK(problems().empty());
+  CHECK(cache.winners.of_family("decode_attention", "f").damaged == 5);
+  CHECK(cache.winners.of_family("decode_attention", "g").damaged == 0);
 }
 
 TEST_CASE("a trial that was changed or moved counts as absent, and the others stand") {
@@ -176,7 +208,7 @@ TEST_CASE("winners of one cubin share it, and it goes with the last of them") {
   cache.winners.put(two, with_default(1));
   const auto count = [&] { return raw_text(dir / "cache.db", "SELECT count(*) FROM cubins"); };
   CHECK(count() == "2");
-  const auto found = cache.winners.of_family("decode_attention", "f");
+  const auto found = cache.winners.of_family("decode_attention", "f").sound;
   REQUIRE(found.size() == 2);
   CHECK(found[0].cubin_digest == found[1].cubin_digest);
   CHECK(cache.winners.cubin(found[0].cubin_digest) == winner(1).cubin);
@@ -200,11 +232,11 @@ TEST_CASE("a workload gets its family once") {
   Cache cache = Cache::open(dir / "cache.db", Cache::Mode::create);
   const std::int64_t id = cache.workloads.id(workload_key());
   cache.winners.put(id, winner(1));
-  CHECK(cache.winners.of_family("decode_attention", "f").empty());
+  CHECK(cache.winners.of_family("decode_attention", "f").sound.empty());
   CHECK(cache.workloads.id(workload_key(), "f") == id);
-  REQUIRE(cache.winners.of_family("decode_attention", "f").size() == 1);
+  REQUIRE(cache.winners.of_family("decode_attention", "f").sound.size() == 1);
   CHECK(cache.workloads.id(workload_key(), "g") == id);
-  CHECK(cache.winners.of_family("decode_attention", "f").size() == 1);
+  CHECK(cache.winners.of_family("decode_attention", "f").sound.size() == 1);
   CHECK(cache.winners.find(id));
   CHECK(check_cache(cache).empty());
 }

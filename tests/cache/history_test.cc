@@ -155,7 +155,7 @@ TEST_CASE("what was replaced reaches neither servers nor packs nor other caches,
   cache.winners.put(id, generation_winner(1, 10));
   cache.winners.put(id, generation_winner(2, 9));
   for (const char* served : {"tile=2", "tile=1"}) {
-    const auto found = cache.winners.of_family("decode_attention", "head_dim=128");
+    const auto found = cache.winners.of_family("decode_attention", "head_dim=128").sound;
     REQUIRE(found.size() == 1);
     CHECK(found[0].config == served);
     moetune::export_pack(cache, dir / "out.pack", {});

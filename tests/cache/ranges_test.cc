@@ -192,7 +192,7 @@ TEST_CASE("a pack that was altered hands out neither winners nor range tables, a
     moetune::export_pack(cache, dir / "sound.pack", {});
   }
   const auto family_of = [](const Cache& pack) {
-    return pack.winners.of_family("decode_attention", "head_dim=128").size() +
+    return pack.winners.of_family("decode_attention", "head_dim=128").sound.size() +
            pack.ranges.of_family("decode_attention", "head_dim=128").size();
   };
   {
@@ -234,7 +234,7 @@ TEST_CASE("a table that was put into a pack, of a family that its manifest does 
   raw_sql(dir / "b.pack", "ATTACH '" + (dir / "a.pack").string() +
                               "' AS a; DELETE FROM pack; INSERT INTO pack SELECT * FROM a.pack");
   const Cache pack = Cache::open(dir / "b.pack", Cache::Mode::read_only);
-  CHECK(pack.winners.of_family("decode_attention", "head_dim=128").size() == 1);
+  CHECK(pack.winners.of_family("decode_attention", "head_dim=128").sound.size() == 1);
   CHECK(says(broken([&] { pack.ranges.of_family("decode_attention", "head_dim=64"); }), "it was altered"));
   CHECK(says(broken([&] { moetune::export_pack(pack, dir / "c.pack", {}); }), "it was altered"));
 }

@@ -24,7 +24,7 @@ void store_winner(const fs::path& file, int number) {
 }
 
 std::string stored_config(const Cache& cache) {
-  const auto winners = cache.winners.of_family(workload_key().kernel, "a family");
+  const auto winners = cache.winners.of_family(workload_key().kernel, "a family").sound;
   return winners.size() == 1 ? winners.front().config : "none";
 }
 

@@ -43,7 +43,7 @@ TEST_CASE("one workload has trials and a winner for each timing") {
   raw_sql(
       dir / "a.db",
       "DELETE FROM workloads WHERE timing = 'alone'; UPDATE workloads SET timing = 'alone' WHERE timing = 'chained'");
-  CHECK(cache.winners.of_family("decode_attention", "f").size() == 1);
+  CHECK(cache.winners.of_family("decode_attention", "f").sound.size() == 1);
   CHECK_FALSE(check_cache(cache).empty());
 }
 

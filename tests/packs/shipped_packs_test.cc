@@ -38,7 +38,7 @@ class ShippedPack {
       return;
     }
     for (const PackFamily& family : pack_.manifest()->families) {
-      for (const FamilyWinner& winner : pack_.winners.of_family(family.kernel, family.family))
+      for (const FamilyWinner& winner : pack_.winners.of_family(family.kernel, family.family).sound)
         check(family, winner);
       for (const FamilyRange& range : pack_.ranges.of_family(family.kernel, family.family))
         check(family, range);
@@ -166,7 +166,7 @@ TEST_CASE("a pack of another parameter list is named, with what makes a new one"
   {
     const Cache from = Cache::open(shipped_packs().front(), Cache::Mode::read_only);
     const PackFamily family = from.manifest()->families.front();
-    const FamilyWinner known = from.winners.of_family(family.kernel, family.family).front();
+    const FamilyWinner known = from.winners.of_family(family.kernel, family.family).sound.front();
     WinnerRecord winner = from.winners.find(known.workload.id).value();
     winner.interface = "of other parameters";
     winner.default_launch.cubin.assign(100, 0);

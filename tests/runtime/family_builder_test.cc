@@ -33,7 +33,7 @@ void store_changed(const Folder& folder, const FakeWinner& winner, const Change&
   const Problem problem =
       parse_problem("decode_attention", find_kernel("decode_attention").schema(), nullptr, kProblem);
   std::string family = find_kernel("decode_attention").specialization(problem).text();
-  const FamilyWinner stored = made.winners.of_family("decode_attention", family).at(0);
+  const FamilyWinner stored = made.winners.of_family("decode_attention", family).sound.at(0);
   WinnerRecord record = made.winners.find(stored.workload.id).value();
   change(record, family);
   Cache changed = Cache::open(folder / "changed.db", Cache::Mode::create);
