@@ -128,6 +128,8 @@ std::optional<Cache> Cache::open_settled(const fs::path& given, std::chrono::mil
   try {
     auto file = std::make_unique<CacheFile>(
         Database(path, Database::Access::immutable, std::chrono::milliseconds(0)), true);
+    file->database.execute(
+        "PRAGMA cache_size = 48");  // each page of rows is read once, into memory that is warm
     require_readable(file->database);
     file->pack = read_manifest(file->database);
     file->settled = state;
