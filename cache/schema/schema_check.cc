@@ -1,8 +1,8 @@
 #include "cache/schema/schema_check.h"
 
 #include <algorithm>
-#include <cctype>
 #include <map>
+#include <string_view>
 
 #include "base/digest.h"
 #include "cache/schema/schema.h"
@@ -13,15 +13,14 @@ namespace {
 using Sentences = std::vector<std::string>;
 
 // A statement without the layout of its blanks.
-std::string normalize_whitespace(const std::string& sql) {
-  std::string text;
+std::string normalize_whitespace(std::string_view sql) {
+  std::string text(sql.size(), ' ');
+  std::size_t size = 0;
   for (const char c : sql) {
-    if (!std::isspace(static_cast<unsigned char>(c))) {
-      text += c;
-    } else if (!text.empty() && text.back() != ' ') {
-      text += ' ';
-    }
+    const bool is_blank = c == ' ' || (c >= '\t' && c <= '\r');
+    if (!is_blank || (size > 0 && text[size - 1] != ' ')) text[size++] = is_blank ? ' ' : c;
   }
+  text.resize(size);
   return text;
 }
 
@@ -36,7 +35,7 @@ std::map<std::string, Object> objects_of(const Database& database) {
   Query row = database.query(
       "SELECT name, type, coalesce(sql, '') FROM sqlite_schema WHERE name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
       " AND tbl_name <> 'rivals'");
-  while (row.step()) objects[row.text(0)] = {row.text(1), normalize_whitespace(row.text(2))};
+  while (row.step()) objects[row.text(0)] = {row.text(1), normalize_whitespace(row.view(2))};
   return objects;
 }
 
