@@ -13,13 +13,13 @@ std::string mangled_start(std::string_view entry) {
 }
 
 std::set<std::string> mangled_symbols(std::string_view cubin) {
-  constexpr std::string_view kStart("\0_Z", 3);
   std::set<std::string> symbols;
-  // Texts of symbol tables lie between zeros.
-  for (std::size_t at = cubin.find(kStart); at != std::string_view::npos; at = cubin.find(kStart, at + 1)) {
-    const std::size_t end = cubin.find('\0', at + 1);
+  // Texts of symbol tables lie between zeros, of which a cubin is full: '_' is rarer.
+  for (std::size_t at = cubin.find('_', 1); at != std::string_view::npos; at = cubin.find('_', at + 1)) {
+    if (cubin[at - 1] != '\0' || !cubin.substr(at + 1).starts_with('Z')) continue;
+    const std::size_t end = cubin.find('\0', at);
     if (end == std::string_view::npos) break;
-    symbols.emplace(cubin.substr(at + 1, end - at - 1));
+    symbols.emplace(cubin.substr(at, end - at));
   }
   return symbols;
 }
