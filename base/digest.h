@@ -2,6 +2,8 @@
 // not a defence against an adversary.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -15,16 +17,20 @@ std::string digest(std::string_view text);
 // The first 16 digits as a number.
 std::uint64_t digest_head(std::string_view text);
 
-// A digest over several fields in which no two different lists of fields collide by concatenation.
+// A digest over several fields in which no two different lists of fields collide by concatenation. Allocates nothing.
 class DigestBuilder {
  public:
-  DigestBuilder() { text_.reserve(1000); }  // most are of a record
-
   DigestBuilder& add(std::string_view field);
   std::string finish() const;
 
  private:
-  std::string text_;
+  void append(std::string_view text);
+
+  // The end of the text; what stood before it is in the state.
+  std::array<char, 1024> pending_;
+  std::size_t pending_size_ = 0;
+  bool is_long_ = false;                          // the state is in use
+  alignas(64) std::array<std::byte, 576> state_;  // XXH3's
 };
 
 }  // namespace moetune
