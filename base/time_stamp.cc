@@ -1,6 +1,7 @@
 #include "base/time_stamp.h"
 
-#include <cstdio>
+#include <algorithm>
+#include <string_view>
 
 #include "base/format.h"
 
@@ -8,13 +9,17 @@ namespace moetune {
 
 std::optional<UtcSeconds> parse_utc(const std::string& text) {
   using namespace std::chrono;
-  int y = 0, mo = 0, d = 0, h = 0, mi = 0, s = 0, used = 0;
-  if (text.size() != 20) return std::nullopt;
-  if (std::sscanf(text.c_str(), "%4d-%2d-%2dT%2d:%2d:%2dZ%n", &y, &mo, &d, &h, &mi, &s, &used) != 6 ||
-      used != 20)
-    return std::nullopt;
-  const year_month_day date(year(y), month(static_cast<unsigned>(mo)), day(static_cast<unsigned>(d)));
-  if (!date.ok() || h < 0 || h > 23 || mi < 0 || mi > 59 || s < 0 || s > 60) return std::nullopt;
+  constexpr std::string_view kForm = "dddd-dd-ddTdd:dd:ddZ";
+  const auto is_as = [](char c, char form) { return form == 'd' ? c >= '0' && c <= '9' : c == form; };
+  if (!std::ranges::equal(text, kForm, is_as)) return std::nullopt;
+  const auto number = [&](std::size_t begin, std::size_t end) {
+    unsigned value = 0;
+    for (std::size_t i = begin; i < end; ++i) value = 10 * value + static_cast<unsigned>(text[i] - '0');
+    return value;
+  };
+  const year_month_day date(year(static_cast<int>(number(0, 4))), month(number(5, 7)), day(number(8, 10)));
+  const unsigned h = number(11, 13), mi = number(14, 16), s = number(17, 19);
+  if (!date.ok() || h > 23 || mi > 59 || s > 60) return std::nullopt;
   return sys_days(date) + hours(h) + minutes(mi) + seconds(s);
 }
 

@@ -347,7 +347,9 @@ TEST_CASE("ragged cells of a range stand in the lines of the full ones whose pla
 TEST_CASE("times are read and ages told") {
   CHECK(utc_text(at("2026-02-28T23:59:59Z")) == "2026-02-28T23:59:59Z");
   for (const char* wrong :
-       {"", "2026-02-30T00:00:00Z", "2026-11-22", "2026-11-22T25:00:00Z", "2026-11-22T10:00:00z"})
+       {"", "2026-02-30T00:00:00Z", "2026-11-22", "2026-11-22T25:00:00Z", "2026-11-22T10:00:00z",
+        "2026-11-22T10:60:00Z", "2026-11-22T10:00:61Z", "2026-13-22T10:00:00Z", "2026-11-22T10:00:00ZZ",
+        "2026- 1-22T10:00:00Z", "2026-+1-22T10:00:00Z", "-026-11-22T10:00:00Z", "2026-11-22 10:00:00Z"})
     CHECK_FALSE(parse_utc(wrong).has_value());
   const UtcSeconds now = at("2026-11-23T10:00:00Z");
   CHECK(age_text("2026-11-23T09:58:00Z", now) == "2 min");
