@@ -1,5 +1,7 @@
 #include "dispatch/choice_memo.h"
 
+#include <sys/mman.h>
+
 #include <atomic>
 #include <new>
 
@@ -14,9 +16,14 @@ std::uint64_t packed(Cell cell) {
 
 }  // namespace
 
-ChoiceMemo::ChoiceMemo() : entries_(static_cast<Entry*>(std::calloc(kSets * kWays, sizeof(Entry)))) {
-  if (entries_ == nullptr) throw std::bad_alloc();
+// Pages of its own, because an allocator that has such memory left clears all of it.
+ChoiceMemo::ChoiceMemo() {
+  void* const pages = ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (pages == MAP_FAILED) throw std::bad_alloc();
+  entries_.reset(static_cast<Entry*>(pages));
 }
+
+void ChoiceMemo::Release::operator()(Entry* entries) const { ::munmap(entries, kBytes); }
 
 ChoiceMemo::Key ChoiceMemo::key_of(const TablePoint& point, const Extents& extents) {
   static_assert(Extents::capacity() + decltype(point.position)::capacity() + 1 == std::tuple_size_v<Key>);

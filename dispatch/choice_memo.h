@@ -5,8 +5,8 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
 #include <optional>
 
@@ -42,8 +42,9 @@ class ChoiceMemo {
     std::uint64_t cell;
   };
   static constexpr std::size_t kSets = 4096, kWays = 4;
+  static constexpr std::size_t kBytes = kSets * kWays * sizeof(Entry);
   struct Release {
-    void operator()(Entry* entries) const { std::free(entries); }
+    void operator()(Entry* entries) const;
   };
   static std::uint64_t hash_of(const Key& key);
   Entry* set_of(std::uint64_t hash) const { return entries_.get() + hash % kSets * kWays; }
