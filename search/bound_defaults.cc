@@ -46,12 +46,12 @@ BoundDefaults::BoundDefaults(const SpaceFile& file, Assignment environment, std:
 void BoundDefaults::bind_lets() {
   for (const SpaceFile::Let& let : file_.lets) {
     if (let.of_parameters) continue;
-    Program program = compile(let.expression, bindings_);
+    const Program& program = compile(let.expression, bindings_);
     if (program.is_constant()) {
       bindings_[let.slot] = {true, false, program.constant_value()};
       slots_[let.slot] = program.constant_value();
     } else {
-      lets_.push_back({let.slot, std::move(program)});
+      lets_.push_back({let.slot, program});
     }
   }
 }
@@ -59,9 +59,9 @@ void BoundDefaults::bind_lets() {
 void BoundDefaults::add(const SpaceFile::Default& rule, std::map<std::string, std::uint32_t>& known) {
   Default made;
   if (rule.when) {
-    Program when = compile(*rule.when, bindings_);
+    const Program& when = compile(*rule.when, bindings_);
     if (!when.is_constant()) {
-      made.when = std::move(when);
+      made.when = when;
     } else if (!when.holds(nullptr)) {
       return;
     }
@@ -94,8 +94,7 @@ std::uint32_t BoundDefaults::add_config(const Config& config, std::map<std::stri
   return place->second;
 }
 
-BoundDefaults::Legality BoundDefaults::legality_of(const Config& config,
-                                                   std::optional<std::size_t> chosen) const {
+BoundDefaults::Legality BoundDefaults::legality_of(const Config& config, std::optional<std::size_t> chosen) {
   Legality legality;
   std::vector<Binding> bindings = bindings_;
   for (std::size_t p = 0; p < file_.parameters.size(); ++p) {
@@ -106,11 +105,11 @@ BoundDefaults::Legality BoundDefaults::legality_of(const Config& config,
   }
   for (const SpaceFile::Let& let : file_.lets) {
     if (!let.of_parameters) continue;
-    Program program = compile(let.expression, bindings);
+    const Program& program = compile(let.expression, bindings);
     if (program.is_constant()) {
       bindings[let.slot] = {true, false, program.constant_value()};
     } else {
-      legality.lets.push_back({let.slot, std::move(program)});
+      legality.lets.push_back({let.slot, program});
     }
   }
   for (const SpaceFile::Constraint& constraint : file_.constraints)
@@ -120,7 +119,7 @@ BoundDefaults::Legality BoundDefaults::legality_of(const Config& config,
 }
 
 void BoundDefaults::add_gates(Legality& legality, std::size_t parameter, const Value& value,
-                              const std::vector<Binding>& bindings) const {
+                              const std::vector<Binding>& bindings) {
   for (const SpaceFile::Gate& gate : file_.gates) {
     if (gate.parameter == parameter && file_.parameters[parameter].values[gate.position] == value)
       require(legality, ConstraintKind::must, gate.condition, bindings);
@@ -128,9 +127,9 @@ void BoundDefaults::add_gates(Legality& legality, std::size_t parameter, const V
 }
 
 void BoundDefaults::require(Legality& legality, ConstraintKind kind, const Expression& expression,
-                            const std::vector<Binding>& bindings) const {
-  Program program = compile(expression, bindings);
-  if (!program.is_constant()) return legality.rules.push_back({kind, std::move(program)});
+                            const std::vector<Binding>& bindings) {
+  const Program& program = compile(expression, bindings);
+  if (!program.is_constant()) return legality.rules.push_back({kind, program});
   if (!program.holds(nullptr) && legality.broken != ConstraintKind::must) legality.broken = kind;
 }
 
@@ -146,9 +145,16 @@ void BoundDefaults::keep_needed_lets(Legality& legality) const {
   std::erase_if(legality.lets, [&](const Step& let) { return !needed[let.slot]; });
 }
 
-Program BoundDefaults::compile(const Expression& expression, const std::vector<Binding>& bindings) const {
+const Program& BoundDefaults::compile(const Expression& expression, const std::vector<Binding>& bindings) {
+  Compiled& last = compiled_[&expression];
+  const auto binding_of = [&](Slot slot) -> const Binding& { return bindings[slot]; };
+  if (last.program && std::ranges::equal(last.with, expression.slots(), {}, {}, binding_of))
+    return *last.program;
   require_known(expression, file_, environment_, known_);
-  return expression.compile(file_.vocabulary, bindings);
+  last.program = expression.compile(file_.vocabulary, bindings);
+  last.with.clear();
+  for (const Slot slot : expression.slots()) last.with.push_back(bindings[slot]);
+  return *last.program;
 }
 
 // Calls visit(slot, place among the values, factor).

@@ -12,6 +12,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "search/assignment.h"
@@ -94,13 +95,14 @@ class BoundDefaults {
   void add(const SpaceFile::Default& rule, std::map<std::string, std::uint32_t>& known);
   std::uint32_t add_config(const Config& config, std::map<std::string, std::uint32_t>& known);
   // `chosen` has no value yet.
-  Legality legality_of(const Config& config, std::optional<std::size_t> chosen) const;
+  Legality legality_of(const Config& config, std::optional<std::size_t> chosen);
   void add_gates(Legality& legality, std::size_t parameter, const Value& value,
-                 const std::vector<Binding>& bindings) const;
+                 const std::vector<Binding>& bindings);
   void require(Legality& legality, ConstraintKind kind, const Expression& expression,
-               const std::vector<Binding>& bindings) const;
+               const std::vector<Binding>& bindings);
   void keep_needed_lets(Legality& legality) const;
-  Program compile(const Expression& expression, const std::vector<Binding>& bindings) const;
+  // Valid until the expression is compiled again. Most configurations differ in a few parameters from the one before.
+  const Program& compile(const Expression& expression, const std::vector<Binding>& bindings);
   template <typename Visit>
   void set(Values values, const Visit& visit) const;
   void fill(Values values, std::int64_t* slots) const;
@@ -120,6 +122,11 @@ class BoundDefaults {
   std::vector<Default> defaults_;    // those that can hold
   std::vector<Config> configs_;
   std::map<std::string, Legality> judged_;  // of can_run()
+  struct Compiled {
+    std::vector<Binding> with;  // of the expression's slots
+    std::optional<Program> program;
+  };
+  std::unordered_map<const Expression*, Compiled> compiled_;  // last
 };
 
 }  // namespace moetune

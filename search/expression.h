@@ -24,6 +24,7 @@ struct Binding {
   // An unknown value that is `factor` times that of another slot; 0: of none. Their quotient is then known.
   std::int64_t factor = 0;
   Slot multiple_of = 0;
+  bool operator==(const Binding&) const = default;
 };
 
 class Expression {
