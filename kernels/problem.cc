@@ -63,6 +63,7 @@ const Dimension& find_dimension(std::string_view kernel, const ProblemSchema& sc
 std::optional<Assignment> parse_canonical(std::string_view kernel, const ProblemSchema& schema,
                                           std::string_view text) {
   Assignment dims;
+  dims.reserve(schema.size());
   for (const Dimension& dimension : schema) {
     if (!text.starts_with(dimension.name) || !text.substr(dimension.name.size()).starts_with('='))
       return std::nullopt;

@@ -116,8 +116,11 @@ std::string Family::table_text(const DispatchTable& table) const {
     return entries_[entry].variant->digest() + " " + entries_[entry].config;
   };
   std::vector<std::string> lines;
+  lines.reserve(table.measured().size() + table.default_entries().size());
   for (const DispatchTable::Measured& one : table.measured()) {
-    std::string line = one.point.ragged ? "ragged" : "full";
+    std::string line;
+    line.reserve(500);
+    line = one.point.ragged ? "ragged" : "full";
     for (const std::int64_t position : one.point.position) line += " " + std::to_string(position);
     for (const std::int64_t extent : one.extents) line += "," + std::to_string(extent);
     line += " " + choice(one.entry) + (one.inherited ? " inherited" : "");

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <functional>
 #include <stdexcept>
 
 #include "base/error.h"
@@ -35,6 +36,13 @@ void rethrow_if_of_device(const std::runtime_error& error) {
   const auto* const of_driver = dynamic_cast<const cuda::CudaError*>(&error);
   using Kind = cuda::CudaError::Kind;
   if (of_driver != nullptr && of_driver->kind != Kind::image && of_driver->kind != Kind::request) throw;
+}
+
+// Units of a family have the same defines, whose values differ.
+std::size_t FamilyBuilder::UnitHash::operator()(const CompileUnit& unit) const {
+  std::size_t hash = 0;
+  for (const auto& [name, value] : unit.defines) hash = hash * 31 + std::hash<std::string>()(value);
+  return hash;
 }
 
 FamilyBuilder::FamilyBuilder(Family& family, Layers& layers, std::vector<std::string>& warnings)
@@ -108,9 +116,16 @@ Problem FamilyBuilder::problem_of(const std::string& text) {
 // Many winners of a family share a configuration.
 const FamilyBuilder::Launchable& FamilyBuilder::launchable(const std::string& config,
                                                            const Problem& problem) {
-  Launchable& known = launchables_[config];
+  const auto known = launchables_.find(config);
+  return known != launchables_.end() ? known->second
+                                     : launchable(space_.parse_config(config), config, problem);
+}
+
+const FamilyBuilder::Launchable& FamilyBuilder::launchable(const Config& config, const std::string& text,
+                                                           const Problem& problem) {
+  Launchable& known = launchables_[text];
   if (known.launcher) return known;
-  known.config = space_.parse_config(config);
+  known.config = config;
   known.launcher = family_.kernel().launcher(known.config, problem, family_.context_.device.limits);
   known.unit = units_.try_emplace(known.launcher->unit(), units_.size()).first->second;
   return known;
@@ -237,14 +252,14 @@ const Variant* FamilyBuilder::load(const Stored& stored, const Launcher& launche
   return &variant;
 }
 
-std::optional<std::uint32_t> FamilyBuilder::add_config(const Config& config, const Problem& problem,
-                                                       ChoiceSource source) {
-  const std::string text = config.text();
-  const Launchable& own = launchable(text, problem);
+std::optional<std::uint32_t> FamilyBuilder::add_config(const Config& config, const std::string& text,
+                                                       const Problem& problem) {
+  const Launchable& own = launchable(config, text, problem);
   for (Stored& stored : cubins_) {
     if (stored.broken || stored.unit != own.unit) continue;
     try {
       const Variant* const variant = load(stored, *own.launcher, problem);
+      ChoiceSource source;
       source.hardware = origins_[stored.origin].text;
       source.inherited = origins_[stored.origin].inherited;
       source.file = layers_.path(stored.layer);
@@ -264,8 +279,11 @@ std::vector<std::uint32_t> FamilyBuilder::default_entries() {
   const Kernel& kernel = family_.kernel();
   const Problem problem = kernel.problem_of(kernel.specialization(family_.problem_), like_);
   std::vector<std::uint32_t> entries;
-  for (const Config& config : family_.defaults_.configs())
-    entries.push_back(add_config(config, problem, {}).value_or(Cell::kNone));
+  for (std::size_t i = 0; i < family_.defaults_.configs().size(); ++i) {
+    const std::optional<std::uint32_t> entry =
+        add_config(family_.defaults_.configs()[i], family_.defaults_.texts()[i], problem);
+    entries.push_back(entry.value_or(Cell::kNone));
+  }
   return entries;
 }
 
@@ -288,7 +306,7 @@ Config FamilyBuilder::pinned_config() const {
 
 std::unique_ptr<const DispatchTable> FamilyBuilder::pinned_table() {
   const Config config = pinned_config();
-  if (const std::optional<std::uint32_t> entry = add_config(config, family_.problem_, {}))
+  if (const std::optional<std::uint32_t> entry = add_config(config, config.text(), family_.problem_))
     return std::make_unique<const DispatchTable>(Cell{*entry, ChoiceKind::pinned}, family_.defaults_);
   throw RuntimeError(MOETUNE_UNKNOWN_NAME, "MOETUNE_PIN: no file holds a cubin of " + config.text() +
                                                " for this family; tune it, or pin a stored one");

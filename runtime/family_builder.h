@@ -80,6 +80,7 @@ class FamilyBuilder {
   // A stored problem. Throws BadInput for text that is no problem, or one of another family.
   Problem problem_of(const std::string& text);
   const Launchable& launchable(const std::string& config, const Problem& problem);
+  const Launchable& launchable(const Config& config, const std::string& text, const Problem& problem);
   // Throws BadInput if the moetune that stored the cubin passed its parameters in another way.
   const Launchable& matching(const std::string& config, const std::string& interface, const Problem& problem);
   void keep(Stored stored);  // in cubins_, unless it is there
@@ -87,7 +88,8 @@ class FamilyBuilder {
   Variant& variant_of(const Stored& stored, const CompileUnit& unit);
   void require_runnable(const Config& config, const Problem& problem);  // throws BadInput
   // By the first of the files' cubins that is compiled from the same unit and loads; nullopt if there is none.
-  std::optional<std::uint32_t> add_config(const Config& config, const Problem& problem, ChoiceSource source);
+  std::optional<std::uint32_t> add_config(const Config& config, const std::string& text,
+                                          const Problem& problem);
   std::vector<std::uint32_t> default_entries();
   std::unique_ptr<const DispatchTable> pinned_table();
   Config pinned_config() const;  // throws RuntimeError (invalid_argument) for one that cannot run
@@ -105,7 +107,10 @@ class FamilyBuilder {
   // expects, and at which a variant has all their entries.
   std::map<std::pair<const Launcher*, std::string>, std::set<Extents>> matched_;
   std::map<std::pair<const Variant*, const Launcher*>, std::set<Extents>> loaded_;
-  std::map<CompileUnit, std::size_t> units_;  // numbers, for quick comparisons
+  struct UnitHash {
+    std::size_t operator()(const CompileUnit& unit) const;
+  };
+  std::unordered_map<CompileUnit, std::size_t, UnitHash> units_;  // numbers, for quick comparisons
   std::vector<Stored> cubins_;
   std::set<std::tuple<std::size_t, std::string, std::size_t>> known_;  // layers, digests and units of cubins_
   std::unordered_map<std::string, Variant*> variants_;                 // the family's, by digest

@@ -33,8 +33,8 @@ FamilyDefaults::FamilyDefaults(const Kernel& kernel, const FamilyInterface& inte
     ragged_.push_back(bound_->number(ragged.dims.at(name)));
   }
   for (const Config& config : bound_->configs()) {
-    numbers_.emplace(config.text(), static_cast<std::uint32_t>(texts_.size()));
     texts_.push_back(config.text());
+    numbers_.emplace(texts_.back(), static_cast<std::uint32_t>(numbers_.size()));
   }
 }
 

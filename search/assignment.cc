@@ -29,10 +29,13 @@ void Assignment::set(std::string_view name, Value value) {
   }
 }
 
+// Most names differ in their lengths or first letters.
 const Value* Assignment::find(std::string_view name) const {
-  const auto it =
-      std::find_if(entries_.begin(), entries_.end(), [&](const Entry& e) { return e.first == name; });
-  return it != entries_.end() ? &it->second : nullptr;
+  const char first = name.empty() ? '\0' : name.front();
+  for (const auto& [known, value] : entries_) {
+    if (known.size() == name.size() && known.c_str()[0] == first && known == name) return &value;
+  }
+  return nullptr;
 }
 
 const Value& Assignment::at(std::string_view name) const {

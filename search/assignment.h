@@ -3,6 +3,7 @@
 // canonical texts are. A plain value type: no ownership, no sharing, safe to copy across threads.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -18,6 +19,8 @@ class Assignment {
 
   Assignment() = default;
   Assignment(std::initializer_list<Entry> entries) : entries_(entries) {}
+
+  void reserve(std::size_t entries) { entries_.reserve(entries); }
 
   // Replaces the value where the name is already there, else appends.
   void set(std::string_view name, Value value);

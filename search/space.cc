@@ -126,6 +126,7 @@ Config Space::parse_values(std::string_view text) const {
 Config Space::parse_config(std::string_view text, const Config* base) const {
   const Config given = parse_values(text);
   Config config;
+  config.reserve(parameters().size());
   for (const Parameter& parameter : parameters()) {
     const Value* value = given.find(parameter.name);
     if (value == nullptr && base != nullptr) value = base->find(parameter.name);
