@@ -1,7 +1,7 @@
 // The runtime's host time: opening, picking, launching. Needs a cache or pack with a winner of the problem's
 // family, and a GPU (or the scripted driver, whose launches are no measure of anything).
 //
-//   runtime_bench CACHE PROBLEM
+//   runtime_bench CACHE PROBLEM [opening]
 //   runtime_bench tuned.db batch=8,q_heads=32,kv_heads=4,context=4096,page=16
 //
 // Two things that are compared are measured in turns, and each figure is a median of such turns.
@@ -13,6 +13,7 @@
 #include <filesystem>
 #include <functional>
 #include <optional>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -115,11 +116,13 @@ void print_turn() {
 }
 
 void run(int argc, char** argv) {
-  if (argc != 3) throw BadInput("usage: runtime_bench CACHE PROBLEM");
+  const bool opening_alone = argc == 4 && argv[3] == std::string_view("opening");
+  if (argc != 3 && !opening_alone) throw BadInput("usage: runtime_bench CACHE PROBLEM [opening]");
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
   // Else the driver would put off most of cuModuleLoadData until a function is asked for.
   ::setenv("CUDA_MODULE_LOADING", "EAGER", 0);
   const bench::Family family(argv[2]);
+  if (opening_alone) return bench::print_openings(argv[1], family);
   const bench::Opened opened(argv[1], family.text);
   std::printf("pick, warm                   %9.0f ns   (bar 150)\n",
               pick_ns(opened.family(), family.extents));
