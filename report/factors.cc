@@ -4,6 +4,7 @@
 #include <charconv>
 #include <map>
 #include <tuple>
+#include <unordered_map>
 
 #include "base/error.h"
 #include "search/assignment.h"
@@ -66,30 +67,34 @@ Factors factors_of(const std::vector<std::string>& configs) {
   const std::string names = commonest(texts);
 
   Factors result;
+  std::vector<std::unordered_map<std::string, Level>> places;  // of each factor's levels
   for (auto& pairs : texts) {
     if (pairs && signature(*pairs) != names) pairs.reset();
     if (!pairs) continue;
     result.factors.resize(pairs->size());
+    places.resize(pairs->size());
     for (std::size_t f = 0; f < pairs->size(); ++f) {
+      const auto& [name, value] = (*pairs)[f];
       Factor& factor = result.factors[f];
-      factor.name = (*pairs)[f].first;
-      const std::string& value = (*pairs)[f].second;
-      const auto at = std::lower_bound(factor.levels.begin(), factor.levels.end(), value, level_before);
-      if (at != factor.levels.end() && *at == value) continue;
-      if (factor.levels.size() < kMostLevels) factor.levels.insert(at, value);
+      factor.name = name;
+      if (factor.levels.size() < kMostLevels && places[f].try_emplace(value).second)
+        factor.levels.push_back(value);
     }
   }
-  for (Factor& factor : result.factors) {
+  for (std::size_t f = 0; f < places.size(); ++f) {
+    Factor& factor = result.factors[f];
+    std::sort(factor.levels.begin(), factor.levels.end(), level_before);
+    for (std::size_t l = 0; l < factor.levels.size(); ++l)
+      places[f][factor.levels[l]] = static_cast<Level>(l);
     factor.ordered = std::all_of(factor.levels.begin(), factor.levels.end(),
                                  [](const std::string& level) { return as_number(level).has_value(); });
   }
   for (const auto& pairs : texts) {
     std::vector<Level> row;
     for (std::size_t f = 0; pairs && f < pairs->size(); ++f) {
-      const std::vector<std::string>& levels = result.factors[f].levels;
-      const auto at = std::lower_bound(levels.begin(), levels.end(), (*pairs)[f].second, level_before);
-      if (at == levels.end() || *at != (*pairs)[f].second) break;
-      row.push_back(static_cast<Level>(at - levels.begin()));
+      const auto at = places[f].find((*pairs)[f].second);
+      if (at == places[f].end()) break;
+      row.push_back(at->second);
     }
     const bool whole = pairs && row.size() == pairs->size();
     result.rows.push_back(whole ? std::optional(std::move(row)) : std::nullopt);

@@ -52,19 +52,31 @@ class Marginals {
     return by_level;
   }
 
-  // Row by row of the first factor's levels.
-  std::vector<double> of(std::size_t f, std::size_t g) const {
-    const std::size_t width = factors_[g].levels.size();
-    std::vector<double> cells(factors_[f].levels.size() * width, 0);
+  // The variance that two factors cause beyond their main effects. A leaf that admits every level of one of them adds
+  // the same to both sides of that difference, so only leaves that both factors bound are summed.
+  double interaction(std::size_t f, std::size_t g) const {
+    const std::size_t height = factors_[f].levels.size(), width = factors_[g].levels.size();
+    std::vector<double> cells(height * width, 0), first(height, 0), second(width, 0);
+    double mean = 0;
     for (std::size_t i = 0; i < weights_.size(); ++i) {
-      const Leaf& leaf = tree_.leaves[i];
-      const double share = leaf.value * weights_[i] / (parts_[i][f] * parts_[i][g]);
+      const double part_f = parts_[i][f], part_g = parts_[i][g];
+      if (part_f == 1 || part_g == 1) continue;
+      const double value = tree_.leaves[i].value * weights_[i];
+      mean += value;
+      for (const Level b : admitted(i, g)) second[b] += value / part_g;
       for (const Level a : admitted(i, f)) {
-        double* const row = cells.data() + a * width;
-        for (const Level b : admitted(i, g)) row[b] += share;
+        first[a] += value / part_f;
+        for (const Level b : admitted(i, g)) cells[a * width + b] += value / (part_f * part_g);
       }
     }
-    return cells;
+    double sum = 0;
+    for (std::size_t a = 0; a < height; ++a) {
+      for (std::size_t b = 0; b < width; ++b) {
+        const double rest = cells[a * width + b] - first[a] - second[b] + mean;
+        sum += rest * rest;
+      }
+    }
+    return sum / static_cast<double>(cells.size());
   }
 
  private:
@@ -86,18 +98,6 @@ double variance_of(const std::vector<double>& by_level, double mean) {
   double sum = 0;
   for (const double value : by_level) sum += (value - mean) * (value - mean);
   return sum / static_cast<double>(by_level.size());
-}
-
-double interaction_of(const std::vector<double>& cells, const std::vector<double>& first,
-                      const std::vector<double>& second, double mean) {
-  double sum = 0;
-  for (std::size_t a = 0; a < first.size(); ++a) {
-    for (std::size_t b = 0; b < second.size(); ++b) {
-      const double rest = cells[a * second.size() + b] - first[a] - second[b] + mean;
-      sum += rest * rest;
-    }
-  }
-  return sum / static_cast<double>(cells.size());
 }
 
 void sort_by_share(auto& effects) {
@@ -128,13 +128,9 @@ void add_interactions(const std::vector<Marginals>& trees, const std::vector<Fac
       importance.pairs.push_back({.first = chosen[i], .second = chosen[j]});
   }
   for (const Marginals& tree : trees) {
-    std::vector<std::vector<double>> single(factors.size());
-    for (const std::size_t f : chosen) single[f] = tree.of(f);
-    for (Interaction& pair : importance.pairs) {
-      const double variance = interaction_of(tree.of(pair.first, pair.second), single[pair.first],
-                                             single[pair.second], tree.mean());
-      pair.share += variance / tree.variance() / static_cast<double>(trees.size());
-    }
+    for (Interaction& pair : importance.pairs)
+      pair.share +=
+          tree.interaction(pair.first, pair.second) / tree.variance() / static_cast<double>(trees.size());
   }
   sort_by_share(importance.pairs);
 }
