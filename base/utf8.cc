@@ -92,7 +92,11 @@ bool is_misleading(unsigned code) {
 std::string escaped(std::string_view text, LineEnds line_ends, bool is_json) {
   std::string result;
   result.reserve(text.size());
-  while (!text.empty()) {
+  while (true) {
+    const auto plain = std::ranges::find_if_not(text, [](char c) { return c >= ' ' && c <= '~'; });
+    result.append(text.begin(), plain);
+    text.remove_prefix(static_cast<std::size_t>(plain - text.begin()));
+    if (text.empty()) return result;
     const std::size_t length = character_length(text);
     const std::string_view character = text.substr(0, std::max<std::size_t>(length, 1));
     const unsigned code = length == 0 ? static_cast<unsigned char>(text.front()) : code_point(character);
@@ -105,7 +109,6 @@ std::string escaped(std::string_view text, LineEnds line_ends, bool is_json) {
     }
     text.remove_prefix(character.size());
   }
-  return result;
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "kernels/registry.h"
 
+#include <algorithm>
 #include <map>
 #include <mutex>
 #include <string>
@@ -68,13 +69,19 @@ const Kernel& find_kernel(std::string_view name) {
 
 namespace {
 
-// "name=value" of each dimension in which the problem differs from the base, with commas.
-std::string difference(const Assignment& problem, const Assignment& base) {
+// "name=value" of each dimension in which the problem differs from the base, with commas. Ends early once it is longer
+// than `most`.
+std::string difference(const Assignment& problem, const Assignment& base,
+                       std::size_t most = std::string::npos) {
   std::string text;
+  std::size_t place = 0;  // the dimensions of both are in one order
   for (const auto& [name, value] : problem) {
-    const Value* const other = base.find(name);
+    const auto beside = base.begin() + static_cast<std::ptrdiff_t>(std::min(place++, base.size() - 1));
+    const Value* const other = beside->first == name ? &beside->second : base.find(name);
     if (other != nullptr && *other == value) continue;
-    text += (text.empty() ? "" : ",") + name + "=" + value.text();
+    if (!text.empty()) text += ',';
+    text.append(name).append(1, '=').append(value.text());
+    if (text.size() > most) break;
   }
   return text;
 }
@@ -110,7 +117,7 @@ std::string brief_problem(const std::string& name, const std::string& text) {
     std::string brief = difference(problem, named.front().dims);
     if (brief.empty()) return named.front().name;
     for (std::size_t i = 1; i < named.size(); ++i) {
-      const std::string rest = difference(problem, named[i].dims);
+      const std::string rest = difference(problem, named[i].dims, brief.size());
       const std::string preset = named[i].name + (rest.empty() ? "" : " " + rest);
       if (preset.size() < brief.size()) brief = preset;
     }

@@ -1,27 +1,39 @@
 #include "keys/key.h"
 
+#include <charconv>
 #include <tuple>
 
 namespace moetune {
 namespace {
 
 // So that no name can pass for another field.
-std::string escaped(const std::string& text) {
-  std::string result;
-  for (const char c : text) {
-    if (c == ',' || c == '\\') result += '\\';
-    result += c;
+void add_escaped(std::string& text, const std::string& value) {
+  for (const char c : value) {
+    if (c == ',' || c == '\\') text += '\\';
+    text += c;
   }
-  return result;
+}
+
+void add(std::string& text, const char* name, std::int64_t value) {
+  char digits[24];
+  text.append(name).append(digits, std::to_chars(digits, digits + sizeof digits, value).ptr);
 }
 
 }  // namespace
 
 std::string HardwareKey::text() const {
-  return escaped(name) + ",cc=" + std::to_string(compute_capability) + ",sms=" + std::to_string(sm_count) +
-         ",l2=" + std::to_string(l2_bytes) + ",memory=" + std::to_string(memory_bytes) +
-         ",sm_khz=" + std::to_string(sm_clock_khz) + ",memory_khz=" + std::to_string(memory_clock_khz) +
-         ",origin=" + escaped(origin);
+  std::string text;
+  text.reserve(128 + name.size() + origin.size());
+  add_escaped(text, name);
+  add(text, ",cc=", compute_capability);
+  add(text, ",sms=", sm_count);
+  add(text, ",l2=", l2_bytes);
+  add(text, ",memory=", memory_bytes);
+  add(text, ",sm_khz=", sm_clock_khz);
+  add(text, ",memory_khz=", memory_clock_khz);
+  text += ",origin=";
+  add_escaped(text, origin);
+  return text;
 }
 
 bool HardwareKey::is_same(const HardwareKey& other) const {
