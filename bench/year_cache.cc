@@ -17,6 +17,7 @@
 #include <fstream>
 #include <functional>
 #include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -32,6 +33,7 @@
 #include "launch/device_info.h"
 #include "soundness/peak.h"
 #include "soundness/stored_key.h"
+#include "tuner/judgement.h"
 #include "tuner/trial_record.h"
 #include "tuner/worker/worker_main.h"
 
@@ -114,9 +116,10 @@ class YearCache {
     if (!seed.winner.default_launch.config.empty())
       winner.default_launch = launch(space.parse_config(seed.winner.default_launch.config), problem,
                                      seed.winner.default_launch.cubin);
+    const std::string judged = Judgement(kernel_, problem, limits_, source_digests_).of_problem();
     winner.provenance =
         Json{{"moetune", version()},  {"strategy", "auto"},  {"seed", number}, {"trials", 50},
-             {"driver", gpu_.driver}, {"device", gpu_.name}, {"budget", 200},  {"judged", seed.winner.config}}
+             {"driver", gpu_.driver}, {"device", gpu_.name}, {"budget", 200},  {"judged", judged}}
             .dump();
     winner.stored_at = format("2026-%02d-%02dT%02d:%02d:%02dZ", static_cast<int>(1 + number % 11),
                               static_cast<int>(1 + number % 28), static_cast<int>(number % 24),
@@ -170,6 +173,7 @@ class YearCache {
   DeviceLimits limits_;
   const Kernel& kernel_;
   const std::string sources_ = kernel_source_digest(kernel_.name());  // today's, whatever the pack is of
+  const std::shared_ptr<SourceDigests> source_digests_ = std::make_shared<SourceDigests>();
   std::vector<Seed> seeds_;
   std::vector<std::string> configs_;
 };
