@@ -1,5 +1,9 @@
 #include "cache/ranges.h"
 
+#include <algorithm>
+#include <functional>
+#include <tuple>
+
 #include "base/utf8.h"
 #include "cache/cache_file.h"
 #include "cache/cubins.h"
@@ -159,8 +163,11 @@ std::vector<FamilyRange> Ranges::of_family(const std::string& kernel, const std:
 
 std::vector<FamilyRange> Ranges::read() const {
   std::vector<FamilyRange> all;
-  Query row = file_->database.query(SELECT_RANGES "WHERE g.plan <> '' AND " SOUND_RANGE LATEST_RANGE_FIRST);
+  Query row = file_->database.query(SELECT_RANGES "WHERE g.plan <> '' AND " SOUND_RANGE);
   while (row.step()) all.push_back(range_of(file_->database, row));
+  // Not by SQLite, which would sort whole tables in a file of its own.
+  std::ranges::sort(all, std::greater(),
+                    [](const FamilyRange& one) { return std::tie(one.stored_at, one.id); });
   return all;
 }
 

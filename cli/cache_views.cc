@@ -42,28 +42,32 @@ struct Listed {
   std::size_t all = 0, all_ranges = 0;
 };
 
-Listed read_listed(const Cache& cache, const Selection& selection) {
+// Whole records are judged for a document alone: a list believes what matches its digest if its figures can be.
+Listed read_listed(const Cache& cache, const Selection& selection, bool is_whole) {
   const std::shared_ptr<const void> snapshot = cache.snapshot();
   Listed listed;
   StoredSpaces spaces;
   const std::vector<Workload> all = cache.workloads.all();
   require_known_kernel(selection.kernel, all);
   listed.all = all.size();
+  listed.workloads.reserve(all.size());
+  const WinnerParts parts = is_whole ? WinnerParts::without_cubins : WinnerParts::figures;
   const bool is_by_key = !selection.stale && (selection.sort.empty() || selection.sort == "key");
   for (const Workload& workload : all) {
     if (!selection.stale && !is_selected(selection, workload.key.kernel, workload.key.hardware)) continue;
     if (is_by_key && selection.limit > 0 && listed.workloads.size() == selection.limit) break;
     listed.workloads.push_back(selection.stale
-                                   ? read_workload(cache, workload, spaces)
-                                   : WorkloadReport{.stored = read_result(cache, workload, spaces)});
+                                   ? read_workload(cache, workload, spaces, parts)
+                                   : WorkloadReport{.stored = read_result(cache, workload, spaces, parts)});
     WorkloadReport& one = listed.workloads.back();
     if (one.stored.winner) one.stored_at = one.stored.winner->stored_at;
   }
   if (selection.stale) find_stale(listed.workloads, spaces, ledgers_beside(cache.path()));
   select(listed.workloads, selection);
-  auto [sound, damaged] = cache.ranges.judged();
-  listed.ranges = std::move(sound);
-  listed.damaged_ranges = std::move(damaged);
+  JudgedRanges ranges =
+      is_whole ? cache.ranges.judged() : JudgedRanges{cache.ranges.read(), cache.ranges.mismatched()};
+  listed.ranges = std::move(ranges.sound);
+  listed.damaged_ranges = std::move(ranges.damaged);
   listed.all_ranges = listed.ranges.size();
   std::erase_if(listed.ranges, [&](const FamilyRange& range) {
     const RangeKey& key = range.key;
@@ -170,7 +174,7 @@ int list_cache(const CacheArguments& arguments, Cache& cache, Output& output) {
   Selection selection = arguments.selection;
   const bool is_capped = output.has_screen() && selection.limit == 0;
   if (is_capped) selection.limit = kMostRows;
-  const Listed listed = read_listed(cache, selection);
+  const Listed listed = read_listed(cache, selection, output.json());
   Document workloads = Document::array();
   for (const WorkloadReport& one : listed.workloads) {
     if (!one.stored.damage.empty()) output.warn(one.stored.damage);

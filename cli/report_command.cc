@@ -51,7 +51,7 @@ class ReportCommand : public Command {
   std::size_t write_t4(const Report& report, const Cache* cache) const;
   void say_empty(const std::string& path, const Output& output) const;
 
-  Report read(const Cache* cache, std::stop_token stop) const;
+  Report read(const Cache* cache, bool brief, std::stop_token stop) const;
   int show_shape(const Cache* cache, const std::string& path, Output& output) const;
 
   WorkloadSpec workload_;
@@ -157,8 +157,8 @@ int ReportCommand::show_shape(const Cache* cache, const std::string& path, Outpu
   return kDone;
 }
 
-Report ReportCommand::read(const Cache* cache, std::stop_token stop) const {
-  ReportRequest request{.selection = selection_, .stop = stop};
+Report ReportCommand::read(const Cache* cache, bool brief, std::stop_token stop) const {
+  ReportRequest request{.selection = selection_, .brief = brief, .stop = stop};
   // Bounded for text, whose shares of parameters need no more; a page shows trials.
   if (!writes_files()) request.most_trials = 8'000;
   request.now = std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now());
@@ -176,7 +176,7 @@ int ReportCommand::run(Output& output, std::stop_token stop) {
   const std::unique_ptr<Cache> cache = open_named_cache(cache_);
   const std::string path = cache != nullptr ? cache->path().string() : cache_.file().string();
   if (workload_.names_problem()) return show_shape(cache.get(), path, output);
-  Report report = read(cache.get(), stop);
+  Report report = read(cache.get(), !writes_files() && !output.json(), stop);
   if (stop.stop_requested()) return kDone;  // the command line knows the signal's exit code
   report.cache = path;
   Document document = output.json() ? report_document(report) : Document::object();

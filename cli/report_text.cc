@@ -246,10 +246,8 @@ void ReportPrinter::details_of(const WorkloadReport& one) {
   if (!stored.best_config.empty()) add_bounded(lines, {"config", stored.best_config});
   if (!stored.bound.empty()) add_bounded(lines, {"bound by", stored.bound + ", " + rate_text(stored.rate())});
   add_bounded(lines, {"timing", std::string(timing_name(one.key().timing))});
-  if (stored.winner) {
-    if (const std::vector<TimingResult> timings = parse_timings(stored.winner->timings); !timings.empty())
-      add_bounded(lines, {"timings", timings_line(timings_document(timings, stored.best_config))});
-  }
+  if (const std::vector<TimingResult> timings = one.timings(); !timings.empty())
+    add_bounded(lines, {"timings", timings_line(timings_document(timings, stored.best_config))});
   if (one.before) add_bounded(lines, {"before", earlier_text(one)});
   if (const std::string search = search_text(one); search != "-") add_bounded(lines, {"search", search});
   if (!one.origin.device.empty())

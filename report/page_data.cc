@@ -290,7 +290,7 @@ Document PageWriter::history(const WorkloadReport& one) const {
 // Rows of a timing's name, the winner's time and the default's there, and the fastest configuration with its time.
 Document PageWriter::timings(const WorkloadReport& one) const {
   Document list = Document::array();
-  for (const TimingResult& timing : one.timings)
+  for (const TimingResult& timing : one.timings())
     list.push_back({timing_name(timing.timing), rounded(timing.winner_us), rounded(timing.default_us),
                     clipped(timing.fastest), rounded(timing.fastest_us)});
   return list;

@@ -34,8 +34,10 @@ std::map<std::string, KnownGpu> known_gpus(const Cache& cache, const std::vector
     families.emplace(one.key.kernel, one.key.family);
     at(one.key.hardware).families.emplace(one.key.kernel, one.key.family);
   }
+  KnownGpu* last = nullptr;
   for (const Workload& workload : cache.workloads.all()) {  // one winner of a family is enough to know
-    KnownGpu& gpu = at(workload.key.hardware);
+    if (last == nullptr || !last->hardware.is_same(workload.key.hardware)) last = &at(workload.key.hardware);
+    KnownGpu& gpu = *last;
     const std::pair family(workload.key.kernel, workload.family);
     if (is_recording(workload.key) || !families.contains(family) || gpu.families.contains(family)) continue;
     if (cache.winners.find_sound(workload.id)) gpu.families.insert(family);
@@ -131,8 +133,8 @@ void describe_cells(RangeReport& report, std::vector<Problem> problems,
     if (found == searches.end()) continue;
     const WorkloadReport& own = workloads[found->second];
     made.workload = found->second;
-    made.timings = own.timings;
-    made.differing = differing_timings(own.timings, own.stored.best_config);
+    made.timings = own.timings();
+    made.differing = differing_timings(made.timings, own.stored.best_config);
   }
   report.variants = variants.take_names();
   lay_out(report, std::move(problems));
@@ -160,9 +162,14 @@ Document cell_document(const RangeReport& report, std::size_t i,
 }  // namespace
 
 std::vector<RangeReport> read_ranges(const Cache& cache, const std::vector<FamilyRange>& tables,
-                                     const Selection& selection, const std::vector<WorkloadReport>& workloads,
-                                     StoredSpaces& spaces, std::vector<std::string>& damaged) {
-  const std::map<CellKey, std::size_t> searches = by_cell(workloads);
+                                     const Selection& selection, bool with_cells,
+                                     const std::vector<WorkloadReport>& workloads, StoredSpaces& spaces,
+                                     std::vector<std::string>& damaged) {
+  std::map<CellKey, std::size_t> searches;
+  if (with_cells) searches = by_cell(workloads);
+  std::map<std::int64_t, std::size_t> folded;
+  for (const WorkloadReport& one : workloads)
+    if (one.folded_into != 0) ++folded[one.folded_into];
   std::vector<RangeReport> all;
   for (const FamilyRange& range : tables) {
     const RangeKey& key = range.key;
@@ -171,15 +178,16 @@ std::vector<RangeReport> read_ranges(const Cache& cache, const std::vector<Famil
     if (!is_selected(selection, key.kernel, key.hardware) || (selection.stale && is_fresh)) continue;
     try {
       SoundRange sound =
-          read_sound_range(range, spaces.known_kernel(range.key.kernel, range.key.source_digest));
+          with_cells
+              ? read_sound_range(range, spaces.known_kernel(key.kernel, key.source_digest))
+              : SoundRange{.table = RangeTable::parse(range.table, "it"), .problems = {}, .outdated = ""};
       all.push_back({.key = range.key,
                      .id = range.id,
                      .table = std::move(sound.table),
                      .cubins = range.variants.size(),
                      .stored_at = range.stored_at});
-      describe_cells(all.back(), std::move(sound.problems), searches, workloads, spaces);
-      all.back().folded =
-          static_cast<std::size_t>(std::ranges::count(workloads, range.id, &WorkloadReport::folded_into));
+      all.back().folded = folded[range.id];
+      if (with_cells) describe_cells(all.back(), std::move(sound.problems), searches, workloads, spaces);
     } catch (const BadInput& wrong) {
       damaged.push_back(place_of(range) + " is left out: " + wrong.what());
     }

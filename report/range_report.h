@@ -29,10 +29,11 @@ struct RangeReport {
   std::int64_t id = 0;     // FamilyRange::id
   std::size_t folded = 0;  // workloads of the report that are no more than shapes of this table
   RangeTable table;
-  std::vector<RangeCellReport> cells;  // those of `table`, in order
-  std::vector<std::string> variants;   // the compiled part of their configurations
-  std::vector<ProblemGrid> grids;      // over the dimensions of its ranges; none if all cells are one point
-  std::size_t cubins = 0;              // that are stored; 0 if nothing was compiled
+  std::vector<RangeCellReport>
+      cells;  // those of `table`, in order; empty unless they are asked for, and so are
+  std::vector<std::string> variants;  // the compiled part of their configurations
+  std::vector<ProblemGrid> grids;     // over the dimensions of its ranges; none if all cells are one point
+  std::size_t cubins = 0;             // that are stored; 0 if nothing was compiled
   std::string stored_at;
   // A GPU of the cache that has nothing of the family by itself, and is served by this table of another one as the
   // runtime would choose it; nullopt for the table's own GPU.
@@ -40,10 +41,12 @@ struct RangeReport {
 };
 
 // Those of Ranges::read() that are selected, tables first, inherited ones behind their own. Damaged tables, and those
-// that cannot be true, are left out, with a sentence in `damaged`. `workloads` are the report's.
+// that cannot be true, are left out, with a sentence in `damaged`: without cells by a table's own figures alone.
+// `workloads` are the report's.
 std::vector<RangeReport> read_ranges(const Cache& cache, const std::vector<FamilyRange>& tables,
-                                     const Selection& selection, const std::vector<WorkloadReport>& workloads,
-                                     StoredSpaces& spaces, std::vector<std::string>& damaged);
+                                     const Selection& selection, bool with_cells,
+                                     const std::vector<WorkloadReport>& workloads, StoredSpaces& spaces,
+                                     std::vector<std::string>& damaged);
 
 // Fills in WorkloadReport::folded_into: what has trials and no winner, of a problem between the cells of a table that
 // was made with the same sources and compiler on the same hardware.

@@ -13,13 +13,17 @@
 namespace moetune {
 namespace {
 
+constexpr std::size_t kMostJudged = 500;  // of a kernel, in brief
+
 void read_workloads(const Cache& cache, const ReportRequest& request, const std::vector<Workload>& all,
                     StoredSpaces& spaces, Report& report) {
+  report.workloads.reserve(all.size());
   for (const Workload& workload : all) {
     if (request.stop.stop_requested()) return;
     const std::string& kernel = request.selection.kernel;
     if (is_recording(workload.key) || (!kernel.empty() && workload.key.kernel != kernel)) continue;
-    WorkloadReport one = read_workload(cache, workload, spaces);
+    WorkloadReport one = read_workload(cache, workload, spaces,
+                                       request.brief ? WinnerParts::figures : WinnerParts::without_cubins);
     const bool says_something = one.stored.best_us > 0 || one.stored.trials > 0 || !one.stored.damage.empty();
     if (says_something) report.workloads.push_back(std::move(one));
   }
@@ -32,7 +36,8 @@ void read_trials(const Cache& cache, const ReportRequest& request, std::vector<W
   const std::size_t few = has_too_many ? workloads.size() * request.most_trials / all + 1 : workloads.size();
   for (const std::size_t i : evenly_spaced(workloads.size(), few)) {
     if (request.stop.stop_requested()) return;
-    workloads[i].trials = series_of(cache.trials.of(workloads[i].stored.workload.id));
+    workloads[i].trials =
+        series_of(cache.trials.of(workloads[i].stored.workload.id), kMostShownTrials, !request.brief);
   }
 }
 
@@ -51,7 +56,8 @@ void read_sections(const Cache& cache, const ReportRequest& request, Report& rep
       std::ranges::copy_if(members, std::back_inserter(part.workloads),
                            [&](std::size_t i) { return report.workloads[i].folded_into == 0; });
       std::vector<const WorkloadReport*> own;
-      for (const std::size_t i : members) own.push_back(&report.workloads[i]);
+      for (const std::size_t i : members)
+        if (!report.workloads[i].trials.shown.empty()) own.push_back(&report.workloads[i]);
       if (!request.stop.stop_requested()) part.parameters = parameters_of(own);
     }
     report.hardware.push_back(std::move(section));
@@ -73,7 +79,8 @@ Report read_report(const Cache* cache, const ReportRequest& request) {
   const std::shared_ptr<const void> snapshot = cache->snapshot();
   StoredSpaces spaces;
   read_workloads(*cache, request, all, spaces, report);
-  find_stale(report.workloads, spaces, ledgers_beside(cache->path()));
+  find_stale(report.workloads, spaces, ledgers_beside(cache->path()),
+             request.brief && !request.selection.stale ? kMostJudged : 0);
   find_earlier_winners(report.workloads);
   const std::vector<FamilyRange> tables = cache->ranges.read();
   fold_shapes(tables, report.workloads, spaces);
@@ -81,9 +88,9 @@ Report read_report(const Cache* cache, const ReportRequest& request) {
   std::ranges::stable_partition(report.workloads, [](const auto& one) { return one.folded_into == 0; });
   read_trials(*cache, request, report.workloads);
   read_sections(*cache, request, report);
-  report.grids = family_grids(report.workloads, spaces);
-  report.ranges =
-      read_ranges(*cache, tables, request.selection, report.workloads, spaces, report.damaged_tables);
+  if (!request.brief) report.grids = family_grids(report.workloads, spaces);
+  report.ranges = read_ranges(*cache, tables, request.selection, !request.brief, report.workloads, spaces,
+                              report.damaged_tables);
   find_inherited(report.workloads, report.ranges, all);
   report.advice = advise(report);
   return report;

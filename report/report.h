@@ -58,6 +58,10 @@ struct ReportRequest {
   UtcSeconds now{};
   // Trials are read one by one of so many workloads that these have about as many, spread evenly; 0: of all.
   std::size_t most_trials = 0;
+  // For a terminal: without the cells of range tables, the families' grids and the seconds of trials. Winners are
+  // believed if their figures can be (WinnerParts::figures). Unless the stale ones are selected, find_stale() has a
+  // bound.
+  bool brief = false;
   std::stop_token stop;  // ends the reading; what was read so far is returned
 };
 

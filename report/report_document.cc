@@ -158,7 +158,7 @@ std::string workload_line(const WorkloadReport& report) {
                                     csv_text(report.origin.driver),
                                     csv_text(report.origin.strategy),
                                     csv_text(report.family)};
-  add_timings(cells, key.timing, report.timings, stored.best_config);
+  add_timings(cells, key.timing, report.timings(), stored.best_config);
   return csv_line(cells);
 }
 

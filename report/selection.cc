@@ -21,7 +21,7 @@ struct SortOrder {
 };
 
 constexpr SortOrder kOrders[] = {
-    {"key", [](const WorkloadReport&, const WorkloadReport&) { return false; }},  // as a cache lists them
+    {"key", nullptr},  // as a cache lists them
     {"kernel",
      [](const WorkloadReport& a, const WorkloadReport& b) { return a.key().kernel < b.key().kernel; }},
     {"problem",
@@ -72,7 +72,7 @@ void select(std::vector<WorkloadReport>& workloads, const Selection& selection) 
     return !is_selected(selection, one.key().kernel, one.key().hardware) ||
            (selection.stale && one.stale.empty());
   });
-  std::ranges::stable_sort(workloads, before);
+  if (before != nullptr) std::ranges::stable_sort(workloads, before);
   if (selection.limit == 0) return;
   std::erase_if(workloads, [](const WorkloadReport& one) { return one.folded_into != 0; });
   if (workloads.size() > selection.limit)

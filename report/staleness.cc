@@ -92,17 +92,18 @@ std::optional<LedgerEntry> night_since(const WorkloadReport& report, const Ledge
   return entry;
 }
 
-std::vector<std::string> reasons(const WorkloadReport& report, const std::optional<LedgerEntry>& night,
+// Without the judges', which take long.
+std::vector<std::string> reasons(const WorkloadReport& report, const MadeWith& then, bool is_of_night,
                                  Today& today, StoredSpaces& spaces, TodaysMakings& makings) {
   const WorkloadKey& key = report.key();
-  const MadeWith then = made_with(report, night), now = makings.of(key);
+  const MadeWith now = makings.of(key);
   std::vector<std::string> stale;
   WorkloadKey examined = key;
   examined.source_digest = then.sources;
   if (!spaces.is_current(examined)) stale.emplace_back("the templates changed since");
-  if (night && !then.space.empty() && then.space != now.space)
+  if (is_of_night && !then.space.empty() && then.space != now.space)
     stale.emplace_back("the space changed since");
-  else if (!night && is_outside_space(report, spaces))
+  else if (!is_of_night && is_outside_space(report, spaces))
     stale.emplace_back("today's space does not have its configuration");
   const std::string& newest = today.toolchain(key.kernel);
   if (version_numbers(then.toolchain) < version_numbers(newest))
@@ -110,33 +111,55 @@ std::vector<std::string> reasons(const WorkloadReport& report, const std::option
   const std::string& driver = today.driver(key.hardware.text());
   if (!then.driver.empty() && !driver.empty() && then.driver != driver)
     stale.push_back("tuned with driver " + then.driver + ", the last seen is " + driver);
-  if (!then.judged.empty() && then.judged != makings.judged(key, report.stored.known))
-    stale.emplace_back("its inputs, checks or references changed since");
   return stale;
+}
+
+// A workload with the digest of what judged it.
+struct Judged {
+  WorkloadReport* report;
+  std::string then;
+};
+
+void find_judged_otherwise(const std::vector<Judged>& members, std::size_t most,
+                           const TodaysMakings& makings) {
+  const auto has_changed = [&](const Judged& one) {
+    return one.then != makings.judged(one.report->key(), one.report->stored.known);
+  };
+  if (most > 0 && members.size() > most &&
+      std::ranges::none_of(evenly_spaced(members.size(), most),
+                           [&](std::size_t i) { return has_changed(members[i]); }))
+    return;
+  for (const Judged& one : members)
+    if (has_changed(one)) one.report->stale.emplace_back("its inputs, checks or references changed since");
 }
 
 }  // namespace
 
-void find_stale(std::vector<WorkloadReport>& workloads, StoredSpaces& spaces, const Ledger& nights) {
+void find_stale(std::vector<WorkloadReport>& workloads, StoredSpaces& spaces, const Ledger& nights,
+                std::size_t most_judged) {
   Today today(workloads, nights);
   TodaysMakings makings;
-  std::map<TunedSubject, std::int64_t> current;  // the workload of today's templates with a winner
+  std::map<std::string, std::vector<Judged>> judged;  // by kernel
+  std::map<TunedSubject, std::int64_t> current;       // the workload of today's templates with a winner
   std::map<TunedSubject, const WorkloadReport*> served;
+  std::vector<TunedSubject> subjects;
   for (const WorkloadReport& report : workloads) {
+    const TunedSubject& subject = subjects.emplace_back(subject_of(report));
     if (!report.stored.winner) continue;
-    if (spaces.is_current(report.key())) current[subject_of(report)] = report.stored.workload.id;
-    const WorkloadReport*& latest = served[subject_of(report)];
+    if (spaces.is_current(report.key())) current[subject] = report.stored.workload.id;
+    const WorkloadReport*& latest = served[subject];
     if (latest == nullptr || latest->stored_at < report.stored_at) latest = &report;
   }
-  for (WorkloadReport& report : workloads) {
+  for (std::size_t i = 0; i < workloads.size(); ++i) {
+    WorkloadReport& report = workloads[i];
     const WorkloadKey& key = report.key();
     if (spaces.space(key) == nullptr || report.stored.best_config.empty()) continue;  // another's kernel
-    const auto other = current.find(subject_of(report));
+    const auto other = current.find(subjects[i]);
     if (!spaces.is_current(key) && other != current.end()) {
       report.stale.push_back("workload " + std::to_string(other->second) + " has today's templates");
       continue;
     }
-    const auto serves = served.find(subject_of(report));
+    const auto serves = served.find(subjects[i]);
     if (!report.stored.winner && report.stored.damage.empty() && serves != served.end()) {
       const std::optional<LedgerEntry> night = night_since(*serves->second, nights);
       if (night && night->made_with.sources == key.source_digest &&
@@ -145,8 +168,12 @@ void find_stale(std::vector<WorkloadReport>& workloads, StoredSpaces& spaces, co
         continue;
       }
     }
-    report.stale = reasons(report, night_since(report, nights), today, spaces, makings);
+    const std::optional<LedgerEntry> night = night_since(report, nights);
+    const MadeWith then = made_with(report, night);
+    report.stale = reasons(report, then, night.has_value(), today, spaces, makings);
+    if (!then.judged.empty()) judged[key.kernel].push_back({&report, then.judged});
   }
+  for (const auto& [kernel, members] : judged) find_judged_otherwise(members, most_judged, makings);
 }
 
 void find_earlier_winners(std::vector<WorkloadReport>& workloads) {

@@ -2,17 +2,18 @@
 
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "base/json.h"
 #include "base/stored_time.h"
-#include "jobs/stored/stored_results.h"
 #include "search/outcome.h"
 
 namespace moetune {
 namespace {
 
 // A finite number of seconds that a trial may have taken.
-double seconds(const Document& facts, const char* name) {
+double seconds(const nlohmann::json& facts, const char* name) {
   constexpr double kMost = 1e6;
   if (!facts.is_object()) return 0;
   const auto at = facts.find(name);
@@ -59,14 +60,16 @@ std::vector<std::size_t> evenly_spaced(std::size_t count, std::size_t most) {
   return positions;
 }
 
-TrialSeries series_of(const std::vector<TrialRecord>& trials, std::size_t most) {
+TrialSeries series_of(const std::vector<TrialRecord>& trials, std::size_t most, bool with_seconds) {
   TrialSeries series{.total = trials.size()};
   std::vector<ShownTrial> all;
   all.reserve(trials.size());
   for (const TrialRecord& record : trials) {
-    const Document facts = parse_stored(record.facts);
-    series.device_s += seconds(facts, "validate_s") + seconds(facts, "measure_s");
-    series.compile_s += seconds(facts, "compile_s");
+    if (with_seconds) {
+      const nlohmann::json facts = parse_json_or_discard(record.facts);
+      series.device_s += seconds(facts, "validate_s") + seconds(facts, "measure_s");
+      series.compile_s += seconds(facts, "compile_s");
+    }
     const std::optional<Outcome> outcome = outcome_from_name(record.outcome);
     const bool timed = outcome && has_time(*outcome) && is_stored_time(record.time_us);
     all.push_back({.number = all.size() + 1,

@@ -35,8 +35,9 @@ struct TrialSeries {
   std::vector<BestSoFar> best;
 };
 
-// `most` is how many to show.
-TrialSeries series_of(const std::vector<TrialRecord>& trials, std::size_t most = kMostShownTrials);
+// `most` is how many to show. All seconds are 0 unless they are asked for.
+TrialSeries series_of(const std::vector<TrialRecord>& trials, std::size_t most = kMostShownTrials,
+                      bool with_seconds = true);
 
 // So many of `count` positions, evenly, the first and the last with them.
 std::vector<std::size_t> evenly_spaced(std::size_t count, std::size_t most);

@@ -1,14 +1,18 @@
 #include "report/workload_report.h"
 
+#include <nlohmann/json.hpp>
+
+#include "base/json.h"
+
 namespace moetune {
 namespace {
 
-std::string text_field(const Document& object, const char* name) {
+std::string text_field(const nlohmann::json& object, const char* name) {
   const auto at = object.find(name);
   return at != object.end() && at->is_string() ? at->get<std::string>() : "";
 }
 
-std::optional<std::int64_t> number_field(const Document& object, const char* name) {
+std::optional<std::int64_t> number_field(const nlohmann::json& object, const char* name) {
   const auto at = object.find(name);
   if (at == object.end() || !at->is_number_integer()) return std::nullopt;
   return at->get<std::int64_t>();
@@ -32,7 +36,7 @@ void take_interval(WorkloadReport& report, const Cache& cache) {
 }  // namespace
 
 Origin origin_of(const std::string& provenance) {
-  const Document document = parse_stored(provenance);
+  const nlohmann::json document = parse_json_or_discard(provenance);
   if (!document.is_object()) return {};
   return {.strategy = text_field(document, "strategy"),
           .device = text_field(document, "device"),
@@ -59,8 +63,9 @@ std::vector<std::string> workload_notes(const WorkloadReport& report) {
   return notes;
 }
 
-WorkloadReport read_workload(const Cache& cache, const Workload& workload, StoredSpaces& spaces) {
-  WorkloadReport report{.stored = read_result(cache, workload, spaces)};
+WorkloadReport read_workload(const Cache& cache, const Workload& workload, StoredSpaces& spaces,
+                             WinnerParts parts) {
+  WorkloadReport report{.stored = read_result(cache, workload, spaces, parts)};
   if (const std::optional<Problem>& problem = report.stored.known.problem) {
     report.dims = problem->dims;
     report.family = report.stored.known.family;
@@ -69,7 +74,6 @@ WorkloadReport read_workload(const Cache& cache, const Workload& workload, Store
   if (const std::optional<WinnerRecord>& winner = report.stored.winner) {
     report.stored_at = winner->stored_at;
     report.origin = origin_of(winner->provenance);
-    report.timings = parse_timings(winner->timings);
   }
   report.history = cache.winners.history(workload.id);
   if (!report.history.empty()) {

@@ -36,9 +36,8 @@ struct WorkloadReport {
   std::string stored_at;           // "" without a winner
   Origin origin;
   std::optional<EarlierWinner> before;
-  std::vector<Generation> history;    // latest first
-  std::vector<std::string> stale;     // reasons, each a phrase
-  std::vector<TimingResult> timings;  // of the winner; empty if nobody asked for them
+  std::vector<Generation> history;  // latest first
+  std::vector<std::string> stale;   // reasons, each a phrase
   // A shape that was searched for a range table and has no winner of its own: FamilyRange::id of that table; 0: none.
   std::int64_t folded_into = 0;
   std::int64_t kept = 0;  // of a search that stored no winner: the workload whose winner won the duel with it
@@ -50,6 +49,10 @@ struct WorkloadReport {
   bool recorded() const { return key().hardware.origin != "gpu"; }
   // Over the earlier winner; 0 if there is none.
   double gain() const { return before && stored.best_us > 0 ? before->time_us / stored.best_us : 0; }
+  // The winner's times by timing, read anew; empty if nobody asked for them.
+  std::vector<TimingResult> timings() const {
+    return stored.winner ? parse_timings(stored.winner->timings) : std::vector<TimingResult>();
+  }
 };
 
 // "damaged", "contended", "provisional", "stale", "inherited", "lost duel", "no cubin": what a reader should
@@ -60,6 +63,7 @@ std::vector<std::string> workload_notes(const WorkloadReport& report);
 Origin origin_of(const std::string& provenance);
 
 // Without what needs the other workloads of the cache: `stale` and `before` of another workload; and without `trials`.
-WorkloadReport read_workload(const Cache& cache, const Workload& workload, StoredSpaces& spaces);
+WorkloadReport read_workload(const Cache& cache, const Workload& workload, StoredSpaces& spaces,
+                             WinnerParts parts = WinnerParts::without_cubins);
 
 }  // namespace moetune

@@ -140,7 +140,10 @@ std::string wrong_launch(const HardwareKey& hardware, const StoredLaunch& launch
   return first_wrong(
       [&] { return wrong_config(launch.config, known, config); },
       [&] { return parts == WinnerParts::all && launch.cubin.empty() ? "its cubin is empty" : ""; },
-      [&] { return wrong_plan(launch, hardware, known, is_ours && config ? &*config : nullptr); });
+      [&] {
+        if (parts == WinnerParts::figures) return std::string();
+        return wrong_plan(launch, hardware, known, is_ours && config ? &*config : nullptr);
+      });
 }
 
 // Whatever the record says of the roofline.
@@ -211,6 +214,7 @@ std::string why_unsound(const Workload& workload, const WinnerRecord& winner, Wi
   // As nlohmann::json writes it.
   const std::string ours = "\"moetune\":\"" + std::string(version()) + "\"";
   const bool is_ours = winner.provenance.find(ours) != std::string::npos;
+  const bool is_whole = parts != WinnerParts::figures;
   return first_wrong(
       [&] { return why_unsound(workload, known); },
       [&] { return wrong_figures(winner.time_us, winner.default_time_us); },
@@ -218,14 +222,14 @@ std::string why_unsound(const Workload& workload, const WinnerRecord& winner, Wi
       [&] { return wrong_place(winner.time_us, winner.interval_low_us, winner.interval_high_us); },
       [&] { return wrong_roofline(winner.roofline, key.timing); },
       [&] { return too_fast(key, winner.time_us, known); }, [&] { return wrong_date(winner.stored_at); },
-      [&] { return wrong_timings(winner.timings); },
+      [&] { return is_whole ? wrong_timings(winner.timings) : ""; },
       [&] { return wrong_launch(key.hardware, winner, parts, is_ours, known); },
       [&] {
         return winner.default_launch.config.empty()
                    ? ""
                    : wrong_launch(key.hardware, winner.default_launch, parts, is_ours, known);
       },
-      [&] { return wrong_json("provenance", winner.provenance); });
+      [&] { return is_whole ? wrong_json("provenance", winner.provenance) : ""; });
 }
 
 std::string why_unsound(const FamilyWinner& winner, const Kernel& kernel, const Problem& problem) {

@@ -1,5 +1,6 @@
 // Conditions that a stored record must meet, whatever its digest says: a digest finds damage, not authors. Everybody
-// who checks, shows, exports, merges, installs or launches records asks these functions, so that all give one answer.
+// who checks, shows, exports, merges, installs or launches records asks these functions, so that all give one answer;
+// lists for a terminal ask of the figures alone.
 //
 // A record is judged by itself: by its own key and numbers, not by what else its file holds. So it is as sound in a
 // pack as in the cache that the pack was made of. Pure functions; thread-safe. Each returns what is wrong, as the end
@@ -31,7 +32,7 @@ std::string why_unsound(const TrialRecord& trial, const KnownKernel& known, Soun
 
 // All that the workload must be; times that can be, within their interval and no faster than its GPU; configurations of
 // the space; launch plans that GPU can hold, which for today's sources and version the kernel makes of them. Without
-// cubins nothing is said of these.
+// cubins nothing is said of these; of `figures` nothing of plans, times by timing and provenance either.
 std::string why_unsound(const Workload& workload, const WinnerRecord& winner, WinnerParts parts,
                         const KnownWorkload& known);
 

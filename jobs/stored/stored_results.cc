@@ -169,6 +169,8 @@ StoredResult read_result(const Cache& cache, const Workload& workload, StoredSpa
   const std::optional<Floor> floor =
       floor_of(result.cost, spaces.ceilings(cache, workload.key), launches_of(result.winner));
   result.work = work_of(result.cost, floor);
+  if (parts == WinnerParts::figures && result.winner)  // thousands are kept, and nothing reads these
+    result.winner->plan = result.winner->default_launch.plan = {};
   if (floor && result.best_us > 0) {
     result.roofline = floor->roofline_fraction(result.best_us);
     result.bound = floor->bound;

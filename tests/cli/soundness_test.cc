@@ -44,6 +44,13 @@ void check_commands(Tool& tool, const std::string& path, const std::string& wher
   CHECK(tool.run({"cache", "ls", "--cache", path}).code == 0);
 }
 
+// Whether a list for a terminal leaves the judgement to `cache check`: of plans and documents beside the figures.
+bool is_beyond_lists(const std::string& what) {
+  const char* const kinds[] = {"its launch plan", "its cubin takes", "its time_us of", "its times by timing",
+                               "its provenance"};
+  return std::ranges::any_of(kinds, [&](const char* kind) { return what.starts_with(kind); });
+}
+
 }  // namespace
 
 TEST_CASE("a sound winner and a sound table are so to every command") {
@@ -91,6 +98,13 @@ TEST_CASE("check, report, export and merge say the same of each forged winner") 
     for (const Json& one : shown["workloads"]) {
       CHECK(one["damaged"] == (one["id"] == 2));
       CHECK(one["time_us"].is_null() == (one["id"] == 2));
+    }
+    CHECK(contains(tool.run({"cache", "ls", "--json", "--cache", path}).err, forged.what));
+    for (const Ended& listed :
+         {tool.run({"cache", "ls", "--cache", path}), tool.run({"report", "--cache", path})}) {
+      CHECK(listed.code == 0);
+      CHECK(contains(listed.err, forged.what) != is_beyond_lists(forged.what));
+      CHECK(contains(listed.out, "damaged") != is_beyond_lists(forged.what));
     }
   }
 }

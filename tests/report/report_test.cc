@@ -3,11 +3,16 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <set>
 
 #include "base/error.h"
+#include "base/format.h"
 #include "cache/ranges.h"
 #include "ranges/range_table.h"
 #include "report/report_document.h"
+#include "report/staleness.h"
 #include "retune/plan.h"
 #include "staleness/today.h"
 #include "tests/report/reported_cache.h"
@@ -122,6 +127,80 @@ TEST_CASE("a winner that was judged otherwise than today is stale, as it is for 
     REQUIRE(report.workloads.size() == 1);
     CHECK(mentions(report.workloads[0].stale, "its inputs, checks or references changed since") ==
           (judged == "otherwise"));
+  }
+}
+
+TEST_CASE("the judges of many winners are looked at if those of a few have changed") {
+  const std::string today = TodaysMakings().judged(decode_key());
+  const auto stale = [&](std::size_t changed, std::size_t most) {
+    StoredSpaces spaces;
+    std::vector<WorkloadReport> winners(9);
+    for (std::size_t i = 0; i < winners.size(); ++i) {
+      winners[i].stored.workload.key = decode_key();
+      winners[i].stored.known = spaces.known(decode_key());
+      winners[i].stored.best_config = decode_config("4");
+      winners[i].stored.winner.emplace();
+      winners[i].origin.judged = i == changed || i == 8 - changed ? "otherwise" : today;
+    }
+    find_stale(winners, spaces, Ledger(), most);
+    return std::ranges::count_if(winners, [](const WorkloadReport& one) { return !one.stale.empty(); });
+  };
+  for (const std::size_t most : {0, 9, 10}) CHECK(stale(1, most) == 2);
+  CHECK(stale(0, 3) == 2);  // the first, the middle and the last are looked at
+  CHECK(stale(1, 3) == 0);
+}
+
+// Winners of every kind, in an order of their own.
+static void add_mixture(ReportedCache& made, std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  const auto one_in = [&](std::uint64_t many) { return random() % many == 0; };
+  const std::string judged = TodaysMakings().judged(decode_key("1024"));
+  for (int number = 1; number <= 40; ++number) {
+    WorkloadKey key = decode_key(std::to_string(1024 * number));
+    if (one_in(4)) key.source_digest = "of yesterday";
+    if (one_in(6)) key.toolchain = "nvrtc 12.9.1";
+    if (one_in(6)) key.kernel = "saxpy";
+    if (one_in(6)) key.hardware.name = "NVIDIA H100", key.hardware.sm_count = 114;
+    if (one_in(8)) key.hardware.origin = "replay:abc";
+    const std::int64_t id = made.add(key);
+    made.trial(id, decode_config("3"), 200);
+    if (one_in(6)) continue;
+    if (one_in(3)) made.winner(id, decode_config("6"), 150, "2026-11-20T10:00:00Z");
+    WinnerRecord winner = made.winner_record(decode_config(one_in(8) ? "5000" : "4"), 100 + number,
+                                             format("2026-11-%02dT10:00:00Z", 1 + number % 22));
+    if (one_in(6)) winner.time_us = -3;
+    if (one_in(6)) winner.interval_high_us = winner.interval_low_us = 1;
+    if (one_in(6)) winner.contended = true;
+    winner.provenance = nlohmann::json{{"strategy", "auto"},
+                                       {"trials", number},
+                                       {"driver", one_in(3) ? "570.1" : "580.1"},
+                                       {"provisional", one_in(4)},
+                                       {"judged", one_in(3) ? judged : ""}}
+                            .dump();
+    if (one_in(3))
+      winner.timings = R"({"alone":{"time_us":90,"default_us":95,"fastest":"stages=6","fastest_us":80}})";
+    made.cache().winners.put(id, winner);
+  }
+}
+
+TEST_CASE("a brief report says what the whole one says of every winner") {
+  std::set<std::string> notes;
+  for (const std::uint64_t seed : {1, 2, 3, 4}) {
+    CAPTURE(seed);
+    ReportedCache made;
+    add_mixture(made, seed);
+    Document documents[2];
+    for (const bool brief : {false, true}) {
+      const Report report = read_report(&made.cache(), {.now = at("2026-11-23T10:00:00Z"), .brief = brief});
+      for (const WorkloadReport& one : report.workloads)
+        for (const std::string& note : workload_notes(one)) notes.insert(note);
+      documents[brief] = report_document(report);
+    }
+    CHECK(documents[0].dump() == documents[1].dump());
+  }
+  for (const char* const note : {"contended", "damaged", "no cubin", "provisional", "stale"}) {
+    CAPTURE(note);
+    CHECK(notes.contains(note));
   }
 }
 
