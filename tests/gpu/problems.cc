@@ -113,7 +113,7 @@ const std::map<std::string, std::vector<const char*>> kProblems = {
          "tokens=1,hidden=2048,intermediate=768,experts=16,top_k=8,align=1,w=e4m3",
          "tokens=200,hidden=384,intermediate=640,experts=64,top_k=6,align=1,skew=one,capacity=80,w=e4m3",
          "tokens=1500,hidden=512,intermediate=256,experts=8,top_k=2,align=16,w=e4m3,dtype=fp16",
-         "tokens=37,hidden=2880,intermediate=2880,experts=32,top_k=4,align=8,w=mxfp4,activation=swigluoai",
+         "tokens=37,hidden=1440,intermediate=480,experts=32,top_k=4,align=8,w=mxfp4,activation=swigluoai",
          "tokens=1500,hidden=544,intermediate=352,experts=8,top_k=2,align=1,skew=zipf,w=mxfp4",
          "tokens=200,hidden=264,intermediate=136,experts=64,top_k=6,align=1,activation=swigluoai,dtype=fp16",
      }},

@@ -147,44 +147,59 @@ std::vector<double> scaled(const HostTensors& inputs, const char* values, const 
   return made;
 }
 
-// Weights of a product as [expert][matrix][column][K], each times its scale.
-struct ExpertWeights {
-  const char *values, *scales, *biases;
-  std::int64_t matrices, width, depth, row, expert;
-};
+// Weights of a product, each times its scale, and biases.
+class ExpertWeights {
+ public:
+  struct Names {
+    const char *values, *scales, *biases;
+  };
+  struct Sizes {
+    std::int64_t matrices, width, depth, row, expert;  // the last two: elements from one to the next
+  };
 
-std::vector<double> plain_weights(const MoeExpertsShape& shape, const HostTensors& inputs,
-                                  const ExpertWeights& of) {
-  std::vector<double> given;
-  if (!shape.packed)
-    given = scaled(inputs, of.values, of.scales, {of.matrices * of.width, of.depth, of.row, of.expert},
-                   kExpertsScaleGroup);
-  std::vector<double> plain;
-  for (std::int64_t expert = 0; expert < shape.experts(); ++expert) {
-    for (std::int64_t i = 0; i < of.matrices * of.width * of.depth; ++i) {
-      const std::int64_t matrix = i / (of.width * of.depth), column = i / of.depth % of.width,
-                         k = i % of.depth;
-      if (shape.packed) {
-        const PackedPlace place = packed_place(of.matrices, of.width, of.depth, expert, matrix, column, k);
-        const std::vector<double>& bytes = inputs.at(of.values);
-        const auto low = static_cast<std::size_t>(2 * place.half_word);
-        plain.push_back(packed_value(
-            static_cast<std::uint16_t>(bytes[low] + 256 * bytes[low + 1]), place.pair,
-            static_cast<std::uint8_t>(inputs.at(of.scales)[static_cast<std::size_t>(place.scale)])));
-      } else {
-        const std::int64_t row = shape.biased ? of.matrices * column + matrix : matrix * of.width + column;
-        plain.push_back(given[static_cast<std::size_t>(expert * of.expert + row * of.row + k)]);
-      }
+  ExpertWeights(const MoeExpertsShape& shape, const HostTensors& inputs, const Names& names,
+                const Sizes& sizes)
+      : of_(sizes), in_turn_(shape.biased && !shape.packed) {
+    if (shape.biased) biases_ = inputs.at(names.biases);
+    if (!shape.packed) {
+      values_ = scaled(inputs, names.values, names.scales,
+                       {of_.matrices * of_.width, of_.depth, of_.row, of_.expert}, kExpertsScaleGroup);
+      return;
+    }
+    of_.row = of_.depth;
+    of_.expert = of_.matrices * of_.width * of_.depth;
+    unpack(shape.experts(), inputs.at(names.values), inputs.at(names.scales));
+  }
+
+  // A row's product with a column, plus its bias.
+  double times(const double* row, std::int64_t expert, std::int64_t matrix, std::int64_t column) const {
+    const std::int64_t index = in_turn_ ? of_.matrices * column + matrix : matrix * of_.width + column;
+    const double bias =
+        biases_.empty()
+            ? 0
+            : biases_[static_cast<std::size_t>((expert * of_.width + column) * of_.matrices + matrix)];
+    return dot(row, values_.data() + expert * of_.expert + index * of_.row, of_.depth) + bias;
+  }
+
+ private:
+  void unpack(std::int64_t experts, const std::vector<double>& bytes, const std::vector<double>& scales) {
+    values_.reserve(static_cast<std::size_t>(experts * of_.expert));
+    for (std::int64_t i = 0; i < experts * of_.expert; ++i) {
+      const std::int64_t column = i / of_.depth;  // of all
+      const PackedPlace place =
+          packed_place(of_.matrices, of_.width, of_.depth, column / (of_.matrices * of_.width),
+                       column / of_.width % of_.matrices, column % of_.width, i % of_.depth);
+      const auto low = static_cast<std::size_t>(2 * place.half_word);
+      values_.push_back(
+          packed_value(static_cast<std::uint16_t>(bytes[low] + 256 * bytes[low + 1]), place.pair,
+                       static_cast<std::uint8_t>(scales[static_cast<std::size_t>(place.scale)])));
     }
   }
-  return plain;
-}
 
-double expert_bias(const MoeExpertsShape& shape, const HostTensors& inputs, const ExpertWeights& of,
-                   std::int64_t expert, std::int64_t matrix, std::int64_t column) {
-  if (!shape.biased) return 0;
-  return inputs.at(of.biases)[static_cast<std::size_t>((expert * of.width + column) * of.matrices + matrix)];
-}
+  Sizes of_;
+  bool in_turn_;
+  std::vector<double> values_, biases_;
+};
 
 double activated(const MoeExpertsShape& shape, double gate, double up) {
   if (!shape.biased) return gate / (1 + std::exp(-gate)) * up;
@@ -199,13 +214,11 @@ HostTensors experts_on_cpu(const Problem& problem, const Call& call, const HostT
   const auto& of = call.integers;
   const std::vector<double> x = scaled(
       inputs, "x", "x_scale", {shape.tokens, shape.hidden, of[kMoeRow], shape.tokens * of[kMoeRow]}, 1);
-  const ExpertWeights of_up = {"w_gate_up",        "gate_up_scale", "gate_up_bias",    2,
-                               shape.intermediate, shape.hidden,    of[kExpertsUpRow], of[kExpertsUpExpert]};
-  const ExpertWeights of_down = {
-      "w_down",     "down_scale",       "down_bias",         1,
-      shape.hidden, shape.intermediate, of[kExpertsDownRow], of[kExpertsDownExpert]};
-  const std::vector<double> up = plain_weights(shape, inputs, of_up),
-                            down = plain_weights(shape, inputs, of_down);
+  const ExpertWeights up(shape, inputs, {"w_gate_up", "gate_up_scale", "gate_up_bias"},
+                         {2, shape.intermediate, shape.hidden, of[kExpertsUpRow], of[kExpertsUpExpert]});
+  const ExpertWeights down(
+      shape, inputs, {"w_down", "down_scale", "down_bias"},
+      {1, shape.hidden, shape.intermediate, of[kExpertsDownRow], of[kExpertsDownExpert]});
   std::vector<double> between(static_cast<std::size_t>(of[kMoePlaces] * shape.intermediate));
   std::vector<std::int64_t> expert_of(static_cast<std::size_t>(of[kMoePlaces]));
   for (std::int64_t expert = 0; expert < shape.experts(); ++expert) {
@@ -217,11 +230,8 @@ HostTensors experts_on_cpu(const Problem& problem, const Call& call, const HostT
       expert_of[static_cast<std::size_t>(place)] = expert;
       const double* const row = x.data() + slot / shape.top_k * of[kMoeRow];
       for (std::int64_t i = 0; i < shape.intermediate; ++i) {
-        const double* const gates = up.data() + (2 * expert * shape.intermediate + i) * shape.hidden;
-        const double* const ups = gates + shape.intermediate * shape.hidden;
         between[static_cast<std::size_t>(place * shape.intermediate + i)] =
-            activated(shape, dot(row, gates, shape.hidden) + expert_bias(shape, inputs, of_up, expert, 0, i),
-                      dot(row, ups, shape.hidden) + expert_bias(shape, inputs, of_up, expert, 1, i));
+            activated(shape, up.times(row, expert, 0, i), up.times(row, expert, 1, i));
       }
     }
   }
@@ -234,10 +244,8 @@ HostTensors experts_on_cpu(const Problem& problem, const Call& call, const HostT
         const auto place = static_cast<std::int64_t>(inverse[static_cast<std::size_t>(slot)]);
         if (place < 0) continue;
         const std::int64_t expert = expert_of[static_cast<std::size_t>(place)];
-        const double* const row = down.data() + (expert * shape.hidden + column) * shape.intermediate;
         sum += weights[static_cast<std::size_t>(slot)] *
-               (dot(between.data() + place * shape.intermediate, row, shape.intermediate) +
-                expert_bias(shape, inputs, of_down, expert, 0, column));
+               down.times(between.data() + place * shape.intermediate, expert, 0, column);
       }
       out[static_cast<std::size_t>(token * of[kExpertsOutRow] + column)] = sum;
     }
