@@ -123,7 +123,7 @@ Folded fold(const std::vector<Node>& nodes, const Node& node, const std::vector<
   if (node.op == Op::logical_or && a.known && a.value != 0) return {true, 1};
   if (node.b < 0) return a.known ? Folded{true, apply(node.op, a.value, 0)} : Folded{};
   const Folded& b = folded[node.b];
-  if (node.op == Op::divide && !a.known && !b.known)
+  if ((node.op == Op::divide || node.op == Op::floor_div) && !a.known && !b.known)
     return fold_quotient(nodes[node.a], nodes[node.b], bindings);
   if (!a.known || !b.known) return {};
   if (b.value == kUndefined) return b;

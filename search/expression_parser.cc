@@ -1,18 +1,13 @@
 #include "search/expression_parser.h"
 
 #include <array>
-#include <cctype>
-#include <optional>
 
 #include "base/suggest.h"
+#include "search/expression_scanner.h"
+#include "search/python_parser.h"
 
 namespace moetune {
 namespace {
-
-using Node = Expression::Node;
-
-constexpr std::size_t kMaxExpression = 4096;
-constexpr int kMaxNesting = 64;
 
 struct Function {
   std::string_view name;
@@ -41,67 +36,21 @@ const std::array<std::vector<BinaryOperator>, 6> kLevels = {{
 constexpr std::size_t kEquality = 2;
 constexpr std::size_t kOrder = 3;
 
-bool is_name_start(char c) { return std::isalpha(static_cast<unsigned char>(c)) || c == '_'; }
-bool is_name_part(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; }
-bool is_digit(char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; }
-
-class Parser {
+class Parser : ExpressionScanner {
  public:
   Parser(std::string_view text, std::string_view where, Vocabulary& vocabulary)
-      : text_(text), where_(where), vocabulary_(vocabulary) {}
+      : ExpressionScanner(text, where, vocabulary) {}
 
   std::vector<Node> parse() {
-    if (text_.size() > kMaxExpression) fail(0, "the expression is longer than 4096 characters");
-    skip_blanks();
-    if (at_ == text_.size()) fail(at_, "the expression is empty");
+    begin();
     conditional();
-    if (at_ != text_.size()) {
-      if (text_[at_] == '=') fail(at_, "'=' assigns nothing here; compare with '=='");
-      fail(at_, "unexpected '" + std::string(1, text_[at_]) + "'");
-    }
+    expect_end();
     return std::move(nodes_);
   }
 
  private:
-  [[noreturn]] void fail(std::size_t position, const std::string& what) const {
-    throw_at(where_, text_, static_cast<std::uint32_t>(position + 1), what);
-  }
-
-  void skip_blanks() {
-    while (at_ < text_.size() && std::isspace(static_cast<unsigned char>(text_[at_]))) ++at_;
-  }
-
-  bool accept(std::string_view symbol) {
-    if (!text_.substr(at_).starts_with(symbol)) return false;
-    at_ += symbol.size();
-    skip_blanks();
-    return true;
-  }
-
-  void expect(std::string_view symbol) {
-    if (!accept(symbol)) {
-      const std::string found = at_ < text_.size() ? "'" + std::string(1, text_[at_]) + "'" : "the end";
-      fail(at_, "expected '" + std::string(symbol) + "', found " + found);
-    }
-  }
-
-  int add(Node node) {
-    nodes_.push_back(node);
-    return static_cast<int>(nodes_.size()) - 1;
-  }
-
-  int add(Op op, std::size_t position, int a, int b = -1, int c = -1) {
-    Node node;
-    node.op = op;
-    node.column = static_cast<std::uint32_t>(position + 1);
-    node.a = a;
-    node.b = b;
-    node.c = c;
-    return add(node);
-  }
-
   int conditional() {
-    if (++nesting_ > kMaxNesting) fail(at_, "the expression is nested more than 64 deep");
+    deeper(at_);
     int result = binary(0);
     const std::size_t position = at_;
     if (accept("?")) {
@@ -142,7 +91,7 @@ class Parser {
   }
 
   int nested_unary(Op op, std::size_t position) {
-    if (++nesting_ > kMaxNesting) fail(position, "the expression is nested more than 64 deep");
+    deeper(position);
     const int operand = unary();
     --nesting_;
     return add(op, position, operand);
@@ -152,7 +101,7 @@ class Parser {
     if (at_ == text_.size()) fail(at_, "the expression ends where a value is expected");
     const char c = text_[at_];
     if (is_digit(c)) return number();
-    if (c == '\'') return quoted();
+    if (c == '\'') return quoted('\'');
     if (is_name_start(c)) return name();
     if (accept("(")) {
       const int inner = conditional();
@@ -163,68 +112,19 @@ class Parser {
   }
 
   int number() {
-    Node node;
-    node.column = static_cast<std::uint32_t>(at_ + 1);
     const std::size_t begin = at_;
-    for (; at_ < text_.size() && is_digit(text_[at_]); ++at_) {
-      if (__builtin_mul_overflow(node.value, std::int64_t{10}, &node.value) ||
-          __builtin_add_overflow(node.value, std::int64_t{text_[at_] - '0'}, &node.value)) {
-        fail(begin, "the number does not fit 64 bits");
-      }
-    }
+    const std::int64_t value = digits();
     if (at_ < text_.size() && (is_name_part(text_[at_]) || text_[at_] == '.')) {
       fail(begin, "only whole decimal numbers are known here");
     }
     skip_blanks();
-    return add(node);
-  }
-
-  int quoted() {
-    const std::size_t begin = at_;
-    const std::size_t end = text_.find('\'', at_ + 1);
-    if (end == std::string_view::npos) fail(begin, "the quoted name has no closing quote");
-    if (end == begin + 1) fail(begin, "the quoted name is empty");
-    Node node;
-    node.quoted = true;
-    node.column = static_cast<std::uint32_t>(begin + 1);
-    node.value = vocabulary_.intern(text_.substr(begin + 1, end - begin - 1));
-    at_ = end + 1;
-    skip_blanks();
-    return add(node);
+    return add_constant(begin, value);
   }
 
   int name() {
     const std::size_t begin = at_;
-    while (at_ < text_.size() && (is_name_part(text_[at_]) || text_[at_] == '.')) ++at_;
-    const std::string_view word = text_.substr(begin, at_ - begin);
-    skip_blanks();
-    if (accept("(")) return call(word, begin);
-    Node node;
-    node.op = Op::load;
-    node.column = static_cast<std::uint32_t>(begin + 1);
-    node.slot = resolve(word, begin);
-    return add(node);
-  }
-
-  Slot resolve(std::string_view word, std::size_t position) {
-    const std::size_t dot = word.find('.');
-    if (const std::optional<Slot> slot = vocabulary_.find(word)) return *slot;
-    if (dot == std::string_view::npos) {
-      std::vector<std::string> known;
-      for (const std::string& known_name : vocabulary_.names()) {
-        if (known_name.find('.') == std::string::npos) known.push_back(known_name);
-      }
-      fail(position, unknown_name("name", word, known));
-    }
-    const std::string_view group = word.substr(0, dot);
-    const std::string_view member = word.substr(dot + 1);
-    if (group != "problem" && group != "device") {
-      fail(position, unknown_name("name", word.substr(0, dot + 1), {"problem.", "device."}));
-    }
-    if (member.empty() || !is_name_start(member[0]) || member.find('.') != std::string_view::npos) {
-      fail(position, "'" + std::string(word) + "' is not " + std::string(group) + ".NAME");
-    }
-    return vocabulary_.add_environment(word);
+    const std::string_view found = word();
+    return accept("(") ? call(found, begin) : load(found, begin);
   }
 
   int call(std::string_view word, std::size_t position) {
@@ -249,18 +149,13 @@ class Parser {
       result = add(function->op, position, result, arguments[i]);
     return result;
   }
-
-  std::string_view text_;
-  std::string_view where_;
-  Vocabulary& vocabulary_;
-  std::size_t at_ = 0;
-  int nesting_ = 0;
-  std::vector<Node> nodes_;
 };
 
 }  // namespace
 
-std::vector<Node> parse_expression(std::string_view text, std::string_view where, Vocabulary& vocabulary) {
+std::vector<Expression::Node> parse_expression(std::string_view text, std::string_view where,
+                                               Vocabulary& vocabulary) {
+  if (vocabulary.syntax() == Syntax::python) return parse_python(text, where, vocabulary);
   return Parser(text, where, vocabulary).parse();
 }
 

@@ -13,6 +13,12 @@ std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
   return quotient + (rounds_up ? 1 : 0);
 }
 
+// No value is the least that 64 bits hold, so that the quotient fits.
+std::int64_t floor_div(std::int64_t a, std::int64_t b) {
+  if (b == 0) return kUndefined;
+  return a / b - (a % b != 0 && (a < 0) != (b < 0) ? 1 : 0);
+}
+
 }  // namespace
 
 std::int64_t apply(Op op, std::int64_t a, std::int64_t b) {
@@ -34,6 +40,10 @@ std::int64_t apply(Op op, std::int64_t a, std::int64_t b) {
       return b == 0 ? kUndefined : a / b;
     case Op::remainder:
       return b == 0 ? kUndefined : a % b;
+    case Op::floor_div:
+      return floor_div(a, b);
+    case Op::modulo:
+      return b == 0 ? kUndefined : a - floor_div(a, b) * b;
     case Op::equal:
       return a == b;
     case Op::not_equal:

@@ -28,6 +28,8 @@ enum class Op : std::uint8_t {
   multiply,
   divide,
   remainder,
+  floor_div,  // rounded down, as Python's //
+  modulo,     // what floor_div leaves: its sign is the divisor's
   equal,
   not_equal,
   less,

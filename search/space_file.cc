@@ -48,9 +48,11 @@ class Reader {
     // A described kernel's space lies in its own file, whose other keys have a reader of their own.
     const bool is_described = top.has("launches");
     if (!is_described)
-      top.allow_only({"kernel", "doc", "parameters", "let", "constraints", "bases", "defaults"});
+      top.allow_only({"kernel", "doc", "syntax", "parameters", "let", "constraints", "bases", "defaults"});
     space_.kernel = top.string("kernel");
     if (!is_identifier(space_.kernel)) top.fail("kernel", "'" + space_.kernel + "' is not a name");
+    if (top.has("syntax") && one_of(top, "syntax", {"own", "python"}) == "python")
+      space_.vocabulary.set_syntax(Syntax::python);
     read_parameters(top);
     read_lets(top);
     read_gates(top);

@@ -54,8 +54,12 @@ ValueRange value_of(Op op, const ValueRange& a, const ValueRange& b) {
     case Op::to_bool:
       return truth(!a.is_not_zero(), !a.is_zero());
     case Op::divide:
+    case Op::floor_div:
     case Op::ceil_div:
       return b.is_not_zero() ? of_corners(op, a, b) : ValueRange::anything();
+    case Op::modulo:
+      if (a.low < 0 && b.low > 0) return {0, b.high - 1};
+      return remainder(a, b);
     case Op::remainder:
       return remainder(a, b);
     case Op::equal:

@@ -17,6 +17,9 @@ namespace moetune {
 
 using Slot = std::uint32_t;
 
+// The language of the expressions: that of docs/spaces.md, or that of Kernel Tuner's restrictions.
+enum class Syntax { own, python };
+
 class Vocabulary {
  public:
   enum class Kind { parameter, let, environment };
@@ -37,6 +40,9 @@ class Vocabulary {
   std::size_t size() const { return symbols_.size(); }
   std::vector<std::string> names() const;
 
+  Syntax syntax() const { return syntax_; }
+  void set_syntax(Syntax syntax) { syntax_ = syntax; }
+
   std::int64_t intern(std::string_view name);  // the same number for the same name
   std::optional<std::int64_t> interned(std::string_view name) const;
   const std::vector<std::string>& interned_names() const { return interned_; }
@@ -46,6 +52,7 @@ class Vocabulary {
 
   std::vector<Symbol> symbols_;
   std::vector<std::string> interned_;
+  Syntax syntax_ = Syntax::own;
 };
 
 }  // namespace moetune
