@@ -67,6 +67,9 @@ void print(const VerifyResult& result, std::ostream& out) {
       << result.config << "\n"
       << served_line(result.table, result.cell) << "  its cubin is " << result.cubin << "; "
       << programs_text(result.programs_compiled) << table.text("  ") << allowed
+      << (result.inputs_from_files
+              ? "the inputs are those of the kernel's files, by turns: none of them is fresh\n"
+              : "")
       << (result.checks.empty() ? "nothing was checked\n"
           : result.right()      ? "right\n"
                                 : "WRONG\n");

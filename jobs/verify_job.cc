@@ -37,9 +37,9 @@ Document check_document(const InputCheck& check) {
           {"message", check.result.message}};
 }
 
-std::vector<CheckedOutput> checked_outputs(const Kernel& kernel, const Problem& problem, std::uint64_t seed) {
+std::vector<CheckedOutput> checked_outputs(const std::vector<Buffer>& buffers) {
   std::vector<CheckedOutput> outputs;
-  for (const Buffer& buffer : kernel.buffers(problem, seed)) {
+  for (const Buffer& buffer : buffers) {
     if (buffer.is_written()) outputs.push_back({buffer.name, buffer.check});
   }
   return outputs;
@@ -73,9 +73,13 @@ bool VerifyResult::right() const {
 VerifyResult verify(const VerifyRequest& request, const JobContext& context) {
   Session session = gpu_session(request.target, request.config, "verify", context);
   const bool stored = !request.config.has_value();
+  const std::vector<Buffer> buffers = session.kernel()->buffers(session.problem(), request.seed);
   VerifyResult result{.subject = session.subject(),
                       .stored = stored,
-                      .outputs = checked_outputs(*session.kernel(), session.problem(), request.seed)};
+                      .outputs = checked_outputs(buffers),
+                      .inputs_from_files = std::ranges::any_of(buffers, [](const Buffer& buffer) {
+                        return buffer.is_read() && buffer.fill.kind == Fill::Kind::arrays;
+                      })};
   try {
     Candidate candidate;
     if (stored) {
@@ -108,6 +112,7 @@ Document verify_document(const VerifyResult& result) {
   document["programs_compiled"] = result.programs_compiled;
   document["outputs"] = Document::array();
   for (const CheckedOutput& output : result.outputs) document["outputs"].push_back(allowed_document(output));
+  document["inputs_from_files"] = result.inputs_from_files;
   document["checks"] = Document::array();
   for (const InputCheck& check : result.checks) document["checks"].push_back(check_document(check));
   document["disturbed"] = result.disturbed;

@@ -39,6 +39,7 @@ struct VerifyResult {
   std::string cubin;    // cubin_source(); empty, as `config` is, if a stop request came while it was compiled
   std::size_t programs_compiled = 0;
   std::vector<CheckedOutput> outputs;  // and how each is checked
+  bool inputs_from_files = false;      // written once and for all: none of them is fresh
   std::vector<InputCheck> checks;      // fewer than asked for if interrupted
   bool disturbed = false;  // somebody else used the GPU at the end: of no importance for what is right
   bool interrupted = false;

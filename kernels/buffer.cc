@@ -48,6 +48,12 @@ void check_fill(const Buffer& buffer) {
     refuse(buffer, "has shifts without columns, or columns without shifts");
   const bool is_wide = is_integer(buffer.dtype) && buffer.dtype != DType::u8;  // shifts are added in f32
   if (!fill.shifts.empty() && is_wide) refuse(buffer, "shifts columns of wide integers");
+  if ((fill.kind == Fill::Kind::arrays) == fill.contents.empty())
+    refuse(buffer, "has contents without arrays, or arrays without contents");
+  for (const auto& content : fill.contents)
+    if (static_cast<std::int64_t>(content->size()) != buffer.bytes())
+      refuse(buffer,
+             "has " + std::to_string(buffer.bytes()) + " bytes, its fill " + std::to_string(content->size()));
   for (const Range& range : fill.poison) {
     if (range.begin < 0 || range.count < 0 || range.begin > buffer.elements - range.count)
       refuse(buffer, "is poisoned past its end");

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -33,6 +34,7 @@ struct Fill {
     zipf,         // integers below `values`: k with a probability proportional to (k + 1)^-scale
     permutation,  // the integers 0 .. elements - 1, each once
     columns,      // normal, rounded to the type, plus shifts[i % shifts.size()], rounded again
+    arrays,       // contents[seed % contents.size()], in every stream
   };
   Kind kind = Kind::zeros;
   float scale = 1;                     // standard deviation, half-width, constant or Zipf's exponent
@@ -40,6 +42,8 @@ struct Fill {
   std::vector<Range> poison;           // what a right kernel never reads: NaN, or the largest integer
   std::int64_t values = 0;
   std::vector<float> shifts;  // of `columns`: for rows of a matrix whose columns differ
+  // Elements as they lie in memory, of `arrays`.
+  std::vector<std::shared_ptr<const std::vector<std::uint8_t>>> contents;
 };
 
 enum class Role {

@@ -23,7 +23,8 @@ const Names<Fill::Kind> kFills = {{Fill::Kind::zeros, "zeros"},
                                   {Fill::Kind::constant, "constant"},
                                   {Fill::Kind::zipf, "zipf"},
                                   {Fill::Kind::permutation, "permutation"},
-                                  {Fill::Kind::columns, "columns"}};
+                                  {Fill::Kind::columns, "columns"},
+                                  {Fill::Kind::arrays, "arrays"}};
 const Names<Role> kRoles = {{Role::input, "input"}, {Role::output, "output"}, {Role::in_out, "in_out"}};
 const Names<OutputCheck::Kind> kChecks = {{OutputCheck::Kind::tolerance, "tolerance"},
                                           {OutputCheck::Kind::exact, "exact"},
@@ -60,6 +61,11 @@ class BufferWriter : public JsonText<BufferWriter> {
     };
     const auto integers = list(fill.integers), shifts = list(fill.shifts), poison = list(fill.poison);
     text_ += '{';
+    if (!fill.contents.empty()) {
+      std::vector<std::size_t> contents;
+      for (const auto& content : fill.contents) contents.push_back(append_blob(blobs_, *content));
+      fields("contents", contents), text_ += ',';
+    }
     if (integers) fields("integers", *integers), text_ += ',';
     fields("kind", name_of(kFills, fill.kind));
     if (poison) more("poison", *poison);
@@ -90,6 +96,10 @@ Fill fill_from_json(const Json& json, std::span<const Blob> blobs) {
   json.at("values").get_to(fill.values);
   if (json.contains("integers")) fill.integers = list_of<std::int32_t>(json.at("integers"), blobs);
   if (json.contains("shifts")) fill.shifts = list_of<float>(json.at("shifts"), blobs);
+  if (json.contains("contents")) {
+    for (const Json& position : json.at("contents"))
+      fill.contents.push_back(std::make_shared<const Blob>(list_of<std::uint8_t>(position, blobs)));
+  }
   if (json.contains("poison")) fill.poison = list_of<Range>(json.at("poison"), blobs);
   return fill;
 }

@@ -116,6 +116,9 @@ class Kernel {
                          const DeviceLimits& limits) const = 0;
   Plan reference(Reference which, const Problem& problem, const DeviceLimits& limits) const;  // default call
 
+  // Whether the baseline computes its outputs, so that its time means something.
+  virtual bool reference_computes() const { return true; }
+
   virtual Cost cost(const Problem& problem) const = 0;
 
   // A search prunes a configuration if a thread of it stores and loads more bytes of spilled registers than

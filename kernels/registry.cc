@@ -31,25 +31,36 @@ static const std::vector<const Kernel*>& built_in_kernels() {
   return kernels;
 }
 
-static const DescribedKernels& described_kernels() {
-  static const DescribedKernels kernels = [] {
-    std::vector<std::string> taken;
-    for (const Kernel* kernel : built_in_kernels()) taken.push_back(kernel->name());
-    return load_described_kernels(environment_variable("MOETUNE_KERNELS"), taken);
-  }();
-  return kernels;
+namespace {
+
+struct KnownKernels {
+  DescribedKernels described;
+  std::vector<const Kernel*> all;
+};
+
+// Those that the variable names now. A Python process that tunes names more of them later; what was known before
+// stays, because families refer to it.
+const KnownKernels& known_kernels() {
+  static std::mutex mutex;
+  static std::map<std::string, KnownKernels> by_folders;
+  const char* const folders = environment_variable("MOETUNE_KERNELS");
+  const std::lock_guard lock(mutex);
+  const auto [found, is_new] = by_folders.try_emplace(folders != nullptr ? folders : "");
+  KnownKernels& known = found->second;
+  if (!is_new) return known;
+  known.all = built_in_kernels();
+  std::vector<std::string> taken;
+  for (const Kernel* kernel : known.all) taken.push_back(kernel->name());
+  known.described = load_described_kernels(folders, taken);
+  for (const auto& kernel : known.described.kernels) known.all.push_back(kernel.get());
+  return known;
 }
 
-const std::vector<const Kernel*>& all_kernels() {
-  static const std::vector<const Kernel*> kernels = [] {
-    std::vector<const Kernel*> all = built_in_kernels();
-    for (const auto& kernel : described_kernels().kernels) all.push_back(kernel.get());
-    return all;
-  }();
-  return kernels;
-}
+}  // namespace
 
-const std::vector<BrokenKernel>& broken_kernels() { return described_kernels().broken; }
+const std::vector<const Kernel*>& all_kernels() { return known_kernels().all; }
+
+const std::vector<BrokenKernel>& broken_kernels() { return known_kernels().described.broken; }
 
 const Kernel* known_kernel(std::string_view name) {
   for (const Kernel* kernel : all_kernels()) {

@@ -1,5 +1,5 @@
 // Every kernel there is, by name: those that are built in, and the user's own (kernels/described/folders.h). The
-// variable MOETUNE_KERNELS is read at the first call. Thread-safe.
+// variable MOETUNE_KERNELS is read at each call. Thread-safe.
 #pragma once
 
 #include <string>

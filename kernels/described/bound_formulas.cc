@@ -18,6 +18,18 @@ std::string_view member_of(std::string_view name, std::string_view group) {
   return name.starts_with(group) ? name.substr(group.size()) : std::string_view();
 }
 
+// An integer field of the call: "call.n", or "n" if no dimension has the name.
+std::optional<std::size_t> field_position(const Description& description, std::string_view name) {
+  const std::string_view qualified = member_of(name, "call.");
+  if (qualified.empty() &&
+      std::ranges::find(description.schema, name, &Dimension::name) != description.schema.end())
+    return std::nullopt;
+  const auto& fields = description.call.integers;
+  const auto found = std::ranges::find(fields, qualified.empty() ? name : qualified, &CallField::name);
+  return found == fields.end() ? std::nullopt
+                               : std::optional(static_cast<std::size_t>(found - fields.begin()));
+}
+
 }  // namespace
 
 std::optional<std::size_t> free_position(const Description& description, std::string_view dimension) {
@@ -42,11 +54,8 @@ BoundFormulas::BoundFormulas(const Description& description, const FormulaRange&
       continue;
     }
     if (symbol.kind == Vocabulary::Kind::let) continue;
-    if (const std::string_view field = member_of(symbol.name, "call."); !field.empty()) {
-      const auto& fields = description.call.integers;
-      const auto found =
-          std::find_if(fields.begin(), fields.end(), [&](const CallField& one) { return one.name == field; });
-      inputs_.push_back({slot, true, static_cast<std::size_t>(found - fields.begin())});
+    if (const auto field = field_position(description, symbol.name)) {
+      inputs_.push_back({slot, true, *field});
       continue;
     }
     if (symbol.name.starts_with("device.")) {

@@ -1,11 +1,17 @@
 #include "kernels/described/described_kernel.h"
 
+#include <algorithm>
 #include <cmath>
+#include <filesystem>
+#include <iterator>
+#include <map>
+#include <mutex>
 #include <stdexcept>
 
 #include "base/error.h"
 #include "kernels/described/described_family.h"
 #include "kernels/described/described_plan.h"
+#include "kernels/described/npy_file.h"
 
 namespace moetune {
 namespace {
@@ -40,20 +46,14 @@ class DescribedKernel final : public Kernel {
     for (const DescribedRule& rule : description_->rules)
       if (!value_of(bound, rule.rule, INT64_MIN + 1, INT64_MAX)) throw BadInput(name() + ": " + rule.why);
     try {
-      check_buffers(buffers(problem, description_->default_call, 0));
+      check_buffers(buffers_of(problem, false));
     } catch (const std::logic_error& error) {
       throw BadInput(name() + ": " + error.what());
     }
   }
 
   std::vector<Buffer> buffers(const Problem& problem, const Call&, std::uint64_t) const override {
-    const Bound bound = values_of(problem);
-    std::vector<Buffer> buffers;
-    for (const bool written : {false, true}) {
-      for (const DescribedTensor& tensor : description_->tensors)
-        if ((tensor.role != Role::input) == written) buffers.push_back(buffer_of(tensor, problem, bound));
-    }
-    return buffers;
+    return buffers_of(problem, true);
   }
 
   std::unique_ptr<const FamilyInterface> family_interface(const Problem& problem) const override {
@@ -67,6 +67,7 @@ class DescribedKernel final : public Kernel {
 
   Plan reference(Reference which, const Problem& problem, const Call& call,
                  const DeviceLimits& limits) const override {
+    if (description_->has_answers) return answers_plan(which, problem);
     const auto& config = description_->reference_config;
     const auto made = described_launcher(description_, config ? &*config : nullptr, problem, limits,
                                          which == Reference::exact);
@@ -76,10 +77,12 @@ class DescribedKernel final : public Kernel {
     return plan;
   }
 
+  bool reference_computes() const override { return !description_->has_answers; }
+
   Cost cost(const Problem& problem) const override {
     const Bound bound = values_of(problem);
     Cost cost;
-    for (const Buffer& buffer : buffers(problem, description_->default_call, 0)) {
+    for (const Buffer& buffer : buffers_of(problem, false)) {
       if (buffer.is_read()) cost.read_bytes += static_cast<double>(buffer.bytes());
       if (buffer.is_written()) cost.written_bytes += static_cast<double>(buffer.bytes());
     }
@@ -124,6 +127,77 @@ class DescribedKernel final : public Kernel {
         "; it must be from " + std::to_string(least) + " to " + std::to_string(most));
   }
 
+  // Without files they stand as zeros, and there are no answers among them.
+  std::vector<Buffer> buffers_of(const Problem& problem, bool with_files) const {
+    const Bound bound = values_of(problem);
+    std::vector<Buffer> buffers, written;
+    for (const DescribedTensor& tensor : description_->tensors) {
+      Buffer buffer = buffer_of(tensor, problem, bound);
+      const bool is_input = tensor.role == Role::input;
+      if (tensor.fill == Fill::Kind::arrays && !with_files) buffer.fill.kind = Fill::Kind::zeros;
+      if (tensor.fill == Fill::Kind::arrays && with_files)
+        buffer.fill.contents = contents_of(tensor.files, buffer);
+      if (with_files && !tensor.answers.empty()) {
+        Buffer& answer = buffers.emplace_back();
+        answer.name = answer_name(written.size());
+        answer.dtype = exact_dtype(buffer.dtype);
+        answer.elements = buffer.elements;
+        answer.fill.kind = Fill::Kind::arrays;
+        answer.fill.contents = contents_of(tensor.answers, answer);
+      }
+      (is_input ? buffers : written).push_back(std::move(buffer));
+    }
+    std::ranges::move(written, std::back_inserter(buffers));
+    return buffers;
+  }
+
+  // No tensor has a name with a dot.
+  static std::string answer_name(std::size_t position) { return "answer." + std::to_string(position); }
+
+  // Copies what files hold to where a reference would write it.
+  Plan answers_plan(Reference which, const Problem& problem) const {
+    Plan plan;
+    plan.unit.source = "templates/common/answers.cu";
+    std::size_t position = 0;
+    for (const Buffer& buffer : buffers_of(problem, false)) {
+      if (!buffer.is_written()) continue;
+      const bool rounds = which == Reference::baseline && exact_dtype(buffer.dtype) != buffer.dtype;
+      Launch& launch = plan.launches.emplace_back();
+      launch.entry = Name(rounds ? "moetune_round_answer" : "moetune_copy_answer");
+      launch.grid = {static_cast<std::uint32_t>(std::clamp<std::int64_t>(buffer.elements / 256, 1, 4096)), 1,
+                     1};
+      launch.block = {256, 1, 1};
+      launch.arguments.push_back({Name("from"), Pointer{Name(answer_name(position++)), 0}});
+      launch.arguments.push_back({Name("to"), Pointer{Name(buffer.name), 0}});
+      if (rounds) launch.arguments.push_back({Name("type"), static_cast<std::int64_t>(buffer.dtype)});
+      const std::int64_t bytes = buffer.elements * dtype_bytes(exact_dtype(buffer.dtype));
+      launch.arguments.push_back({Name("size"), rounds ? buffer.elements : bytes});
+    }
+    return plan;
+  }
+
+  using Content = std::shared_ptr<const std::vector<std::uint8_t>>;
+
+  // Reads each file once in a process.
+  std::vector<Content> contents_of(const std::vector<std::string>& files, const Buffer& buffer) const {
+    const std::lock_guard lock(mutex_);
+    std::vector<Content> contents;
+    for (const std::string& file : files) {
+      Content& content = contents_[file + " " + std::string(dtype_name(buffer.dtype))];
+      if (!content) {
+        content = std::make_shared<const std::vector<std::uint8_t>>(read_npy(
+            std::filesystem::path(description_->file).parent_path() / file, buffer.dtype, buffer.elements));
+        content_bytes_ += static_cast<std::int64_t>(content->size());
+      }
+      if (content_bytes_ > kMostArrayBytes)
+        throw BadInput(name() + ": its files hold more than 1,000,000,000 bytes");
+      if (static_cast<std::int64_t>(content->size()) != buffer.bytes())
+        throw BadInput(name() + ": " + file + " is of another problem than this one");
+      contents.push_back(content);
+    }
+    return contents;
+  }
+
   Buffer buffer_of(const DescribedTensor& tensor, const Problem& problem, const Bound& bound) const {
     Buffer buffer{.name = tensor.name,
                   .dtype = type_of(tensor.type, problem.dims),
@@ -151,6 +225,9 @@ class DescribedKernel final : public Kernel {
   }
 
   std::shared_ptr<const Description> description_;
+  mutable std::mutex mutex_;  // of these two
+  mutable std::map<std::string, Content> contents_;
+  mutable std::int64_t content_bytes_ = 0;
 };
 
 }  // namespace

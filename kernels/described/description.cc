@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/located_json.h"
+#include "base/resources.h"
 #include "base/suggest.h"
 #include "kernels/described/description_reader.h"
 #include "kernels/family_interface.h"
@@ -22,9 +23,9 @@ class PartsReader {
   PartsReader(const JsonPlace& top, Description& description) : top_(top), description_(description) {}
 
   void read() {
-    top_.allow_only({"kernel", "doc", "source", "problem", "presets", "rules", "call", "types", "macros",
-                     "tensors", "parameters", "let", "constraints", "bases", "defaults", "scratch",
-                     "launches", "reference", "cost"});
+    top_.allow_only({"kernel", "doc",      "syntax",  "source",   "problem",    "presets", "rules",
+                     "call",   "types",    "macros",  "tensors",  "parameters", "let",     "constraints",
+                     "bases",  "defaults", "scratch", "launches", "reference",  "cost"});
     description_.name = read_name(top_.at("kernel"));
     description_.summary = text_or(top_, "doc", "described by " + description_.file);
     read_problem();
@@ -130,6 +131,7 @@ class PartsReader {
       } else {
         description_.default_call.integers[fields.size()] = value.integer(-kLargest, kLargest);
         description_.space.vocabulary.add_environment("call." + field.name);
+        description_.space.vocabulary.add_environment(field.name);  // as of dimensions, which go before
       }
       fields.push_back(field);
     }
@@ -185,6 +187,12 @@ class PartsReader {
       if (is_integer(tensor.type.type)) place.fail("lacks the key 'fill', which integers need");
       return;
     }
+    if (fill->value().is_object() && fill->find("files")) {
+      fill->allow_only({"files"});
+      tensor.fill = Fill::Kind::arrays;
+      tensor.files = read_files(fill->at("files"));
+      return;
+    }
     std::string kind;
     std::optional<JsonPlace> value;
     if (fill->value().is_string()) {
@@ -203,7 +211,8 @@ class PartsReader {
                takes_value = needs_value || kind == "normal" || kind == "uniform";
     if (found == kinds.end() || (needs_value && !value) || (value && !takes_value))
       fill->fail(
-          "must be zeros, permutation, normal, uniform, or an object with normal, uniform, constant or integers" +
+          "must be zeros, permutation, normal, uniform, or an object with normal, uniform, constant, integers or "
+          "files" +
           fill->shown());
     tensor.fill = found->second;
     if (tensor.fill == Fill::Kind::zipf) {
@@ -213,6 +222,18 @@ class PartsReader {
       if (!value->value().is_number()) value->fail("must be a number" + value->shown());
       tensor.scale = value->value().get<float>();
     }
+  }
+
+  // A tensor's contents, for every other seed.
+  static std::vector<std::string> read_files(const JsonPlace& place) {
+    std::vector<std::string> files;
+    for (const JsonPlace& one : place.elements(2)) {
+      files.push_back(one.text());
+      if (leaves_folder(files.back()) || !files.back().ends_with(".npy"))
+        one.fail("must be a .npy file in the kernel's folder" + one.shown());
+    }
+    if (files.empty()) place.fail("must name one file or two");
+    return files;
   }
 
   void read_check(const JsonPlace& place, DescribedTensor& tensor) {
@@ -356,6 +377,10 @@ class PartsReader {
       read_reference_config(*config);
       return;
     }
+    if (const auto arrays = place.find("arrays")) {
+      place.allow_only({"arrays"});
+      return read_answers(*arrays);
+    }
     place.allow_only({"source", "baseline", "launches"});
     if (const auto baseline = place.find("baseline")) description_.has_baseline = baseline->boolean();
     description_.reference = read_program(place, description_);
@@ -389,6 +414,31 @@ class PartsReader {
     require_own_types(place, "that is a configuration");
   }
 
+  // {"c": ["c.0.npy", "c.1.npy"]}: what each written tensor holds for the inputs of the same position.
+  void read_answers(const JsonPlace& place) {
+    std::size_t most = 1, answers = 0;
+    for (const DescribedTensor& tensor : description_.tensors) most = std::max(most, tensor.files.size());
+    for (const auto& [name, files] : place.members(kMostTensors)) {
+      const auto found = std::ranges::find(description_.tensors, name, &DescribedTensor::name);
+      if (found == description_.tensors.end() || found->role == Role::input)
+        files.fail("is of no tensor that is written");
+      found->answers = read_files(files);
+      if (found->answers.size() != most)
+        files.fail("must name as many files as the inputs have: " + std::to_string(most));
+      ++answers;
+    }
+    if (answers > LaunchPlan().launches.capacity()) place.fail("has more than 4 tensors");
+    for (const DescribedTensor& tensor : description_.tensors) {
+      if (tensor.role != Role::input && tensor.answers.empty())
+        place.fail("lacks the tensor '" + tensor.name + "'");
+      if (tensor.role != Role::output && tensor.files.empty() && tensor.fill != Fill::Kind::zeros &&
+          tensor.fill != Fill::Kind::constant)
+        place.fail("is of inputs that are drawn: '" + tensor.name + "' must have files, zeros or a constant");
+    }
+    description_.has_answers = true;
+    require_error_bound(place);
+  }
+
   // A reference that does not round writes floats of 32 bits, and has no other version.
   void require_own_types(const JsonPlace& place, const std::string& which) const {
     for (const DescribedTensor& tensor : description_.tensors) {
@@ -403,6 +453,10 @@ class PartsReader {
       place.fail("judges '" + tensor.name + "', whose type has less than 32 bits: a reference " + which +
                  " cannot");
     }
+    require_error_bound(place);
+  }
+
+  void require_error_bound(const JsonPlace& place) const {
     for (const DescribedTensor& tensor : description_.tensors)
       if (tensor.check == OutputCheck::Kind::tolerance && tensor.role != Role::input && !tensor.terms &&
           !tensor.error)

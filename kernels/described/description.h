@@ -45,7 +45,9 @@ struct DescribedTensor {
   bool fresh = false;
   Fill::Kind fill = Fill::Kind::normal;
   float scale = 1;
-  std::optional<Formula> values;  // of Fill::Kind::zipf
+  std::optional<Formula> values;     // of Fill::Kind::zipf
+  std::vector<std::string> files;    // of Fill::Kind::arrays: one or two, of the kernel's folder
+  std::vector<std::string> answers;  // likewise what is right, if files say so
   OutputCheck::Kind check = OutputCheck::Kind::exact;
   Tolerance tolerance;
   std::optional<double> error;             // allowed, as a share of the largest value
@@ -134,6 +136,7 @@ struct Description {
   DescribedProgram reference;
   bool has_baseline = false;  // the reference rounds as a plain implementation would if EXACT is 0
   std::optional<Config> reference_config;  // instead of a reference: another configuration
+  bool has_answers = false;                // or files: DescribedTensor::answers of each that is written
   DescribedCost cost;
   SpaceFile space;  // whose vocabulary has the names of dimensions and of the call, too
   std::vector<Expression> formulas;

@@ -53,7 +53,11 @@ std::string why_unreadable(const Vocabulary::Symbol& symbol, const Description& 
       return "the parameter '" + name + "' belongs to a launch: no cubin has it compiled in";
     return may.parameters ? "" : "the parameter '" + name + "' has no value here";
   }
-  if (name.starts_with("call."))
+  const std::string dimension = name.starts_with("problem.") ? name.substr(8) : name;
+  const bool is_dimension = find_dimension(description, dimension) != nullptr;
+  const auto& fields = description.call.integers;
+  const bool is_field = std::ranges::find(fields, name, &CallField::name) != fields.end();
+  if (name.starts_with("call.") || (is_field && !is_dimension))
     return may.call ? "" : "'" + name + "' has no value here: a call states it later";
   if (name.starts_with("device.")) {
     if (!may.device) return "'" + name + "' has no value here";
@@ -62,8 +66,7 @@ std::string why_unreadable(const Vocabulary::Symbol& symbol, const Description& 
     return std::find(known.begin(), known.end(), name) == known.end() ? unknown_name("name", name, known)
                                                                       : "";
   }
-  const std::string dimension = name.starts_with("problem.") ? name.substr(8) : name;
-  if (find_dimension(description, dimension) == nullptr) {
+  if (!is_dimension) {
     std::vector<std::string> known;
     for (const Dimension& one : description.schema) known.push_back(one.name);
     return unknown_name("dimension", dimension, known);

@@ -40,6 +40,18 @@ ENTRY(double__us10)
  "cost": {"read_bytes": 4, "written_bytes": 4}})");
 }
 
+// As NumPy writes 1024 floats.
+void write_floats(const Tool& tool, const std::string& path, float first, float step) {
+  std::string header = "{'descr': '<f4', 'fortran_order': False, 'shape': (1024,), }";
+  header.resize(118, ' ');
+  std::ofstream out(tool.path(path), std::ios::binary);
+  out << std::string("\x93NUMPY\x01\x00v\x00", 10) << header;
+  for (int i = 0; i < 1024; ++i) {
+    const float value = first + step * static_cast<float>(i);
+    out.write(reinterpret_cast<const char*>(&value), sizeof value);
+  }
+}
+
 }  // namespace
 
 TEST_CASE("own kernels are listed beside the built-in ones, from the option and from the variable") {
@@ -170,4 +182,83 @@ TEST_CASE("an own kernel is searched, judged, stored, verified and reported like
   }
 )");
   CHECK(run({"cache", "ls"})["workloads"][0]["stale"].dump() != "[]");
+}
+
+TEST_CASE("inputs and right outputs of an own kernel may be files") {
+  Tool tool({{"MOETUNE_LIBCUDA", paths::fake_libcuda()}, {"MOETUNE_FAKE_CUDA", "memory=4194304"}});
+  write_twice(tool);
+  std::ifstream in(tool.path("own/twice/kernel.json"));
+  Json json = Json::parse(in);
+  json["tensors"][0]["fill"] = {{"files", {"x.0.npy", "x.1.npy"}}};
+  json["reference"] = {{"arrays", {{"y", {"y.0.npy", "y.1.npy"}}}}};
+  tool.write("own/twice/kernel.json", json.dump());
+  for (const int which : {0, 1}) {
+    const auto first = static_cast<float>(which);
+    write_floats(tool, "own/twice/x." + std::to_string(which) + ".npy", first, 1);
+    write_floats(tool, "own/twice/y." + std::to_string(which) + ".npy", 2 * first, 2);
+  }
+  const auto run = [&](std::vector<std::string> words, int code = 0) {
+    words.insert(words.end(), {"--kernels", tool.path("own").string(), "--json"});
+    const Ended ended = tool.run(words);
+    INFO(ended.err);
+    CHECK(ended.code == code);
+    return document(ended);
+  };
+  const Json found = run({"search", "twice"});
+  CHECK(contains(found["best"]["config"].get<std::string>(), "way=1"));
+  CHECK(found["trials"]["wrong_result"].get<int>() == 2);
+  const Json verified = run({"verify", "twice", "--seeds", "2"});
+  CHECK(verified["right"] == true);
+  CHECK(verified["inputs_from_files"] == true);
+  CHECK(contains(tool.run({"verify", "twice", "--kernels", tool.path("own").string()}).out,
+                 "none of them is fresh"));
+  for (const Json& row : run({"bench", "twice"})["rows"]) CHECK(row["what"] != "reference");
+
+  // Another content is another verdict: what was right is judged again.
+  write_floats(tool, "own/twice/y.1.npy", 3, 2);
+  CHECK(run({"search", "twice"}, 1)["trials"]["wrong_result"].get<int>() > 0);
+  write_floats(tool, "own/twice/y.1.npy", 2, 2);
+  write_floats(tool, "own/twice/y.0.npy", 1, 2);
+  // Right on the inputs of this seed, and wrong on the others at the same addresses.
+  CHECK(run({"search", "twice", "--fresh"}, 1)["best"].is_null());
+  fs::remove(tool.path("own/twice/x.0.npy"));
+  CHECK(contains(tool.run({"search", "twice", "--kernels", tool.path("own").string()}).err, "x.0.npy"));
+}
+
+TEST_CASE("import writes a folder, and never over another one") {
+  Tool tool;
+  tool.write("description.json", R"json({"ConfigurationSpace": {"TuningParameters": [
+      {"Name": "block", "Type": "int", "Values": "[2**i for i in range(5, 9)]"},
+      {"Name": "items", "Type": "int", "Values": "[1, 2, 4]"}],
+    "Conditions": [{"Parameters": ["block", "items"], "Expression": "64 <= block * items <= 512"}]},
+  "KernelSpecification": {"Language": "CUDA", "KernelName": "twice", "KernelFile": "code/twice.cu",
+    "ProblemSize": [1024], "LocalSize": {"X": "block"}, "GridDivX": ["block", "items"], "Arguments": [
+      {"Name": "x", "Type": "float", "MemoryType": "Vector", "Size": 1024},
+      {"Name": "y", "Type": "float", "MemoryType": "Vector", "AccessType": "WriteOnly", "Size": "ProblemSize[0]"},
+      {"Name": "n", "Type": "int64", "MemoryType": "Scalar", "FillValue": 1024}]}})json");
+  fs::create_directories(tool.path("code"));
+  tool.write("code/twice.cu", R"(__global__ void twice(const float* x, float* y, long long n) {
+  for (int i = 0; i < items; ++i) {
+    const int at = (blockIdx.x * items + i) * block + threadIdx.x;
+    if (at < n) y[at] = 2 * x[at];
+  }
+}
+)");
+  const std::vector<std::string> command = {"import", tool.path("description.json").string(), "--to",
+                                            tool.path("made").string(), "--json"};
+  const Json made = document(tool.run(command));
+  CHECK(made["legal"] == 9);
+  CHECK(made["cartesian"] == 12);
+  CHECK(made["left_out"].empty());
+  CHECK(made["unfinished"].is_null());
+  const std::string folder = tool.path("made").string();
+  CHECK(document(tool.run({"space", "twice", "--arch", "sm_90a", "--kernels", folder, "--json"}))["legal"] ==
+        9);
+  const Ended compiled = tool.run({"compile", "twice", "--arch", "sm_90a", "--kernels", folder});
+  INFO(compiled.err);
+  CHECK(compiled.code == 0);
+  const Ended again = tool.run(command);
+  CHECK(again.code == 2);
+  CHECK(contains(again.err, "is there already"));
+  CHECK(tool.run({"import", tool.path("nowhere.json").string()}).code == 2);
 }

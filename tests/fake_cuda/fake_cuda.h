@@ -69,7 +69,7 @@ struct Machine {
   // Bytes from there to the end of the allocation that holds it.
   std::size_t room_at(std::uint64_t address) const;
   void run_affine(const Parameters& parameters);
-  void run_candidate(const Kernel& kernel, const Parameters& parameters);
+  void run_candidate(const Kernel& kernel, const Parameters& parameters, const Grid& grid);
   bool cheats(const Kernel& kernel, const Parameters& parameters, std::int64_t runs);
   void misbehave(const Kernel& kernel);
   void double_elements(const Kernel& kernel, const Parameters& parameters, std::int64_t runs);

@@ -159,6 +159,15 @@ void checksum(const Parameters& p, std::uint32_t) {
     *pointer<std::uint64_t>(p[2]) += pointer<const std::uint64_t>(p[0])[i] * (2 * i + 1);
 }
 
+// What templates/common/answers.cu computes.
+void copy_answer(const Parameters& p, std::uint32_t) {
+  std::memcpy(pointer<void>(p[1]), pointer<const void>(p[0]), p[2]);
+}
+
+void round_answer(const Parameters& p, std::uint32_t) {
+  for (std::uint64_t i = 0; i < p[3]; ++i) store(p[1], type_of(p[2]), i, pointer<const float>(p[0])[i]);
+}
+
 }  // namespace
 
 bool run_harness(const std::string& name, const Parameters& parameters, std::uint32_t blocks) {
@@ -173,7 +182,9 @@ bool run_harness(const std::string& name, const Parameters& parameters, std::uin
                                                      {"moetune_compare_integers", compare_integers},
                                                      {"moetune_compare_segments", compare_segments},
                                                      {"moetune_check_guards", check_guards},
-                                                     {"moetune_checksum", checksum}};
+                                                     {"moetune_checksum", checksum},
+                                                     {"moetune_copy_answer", copy_answer},
+                                                     {"moetune_round_answer", round_answer}};
   const auto found = kernels.find(name);
   if (found == kernels.end()) return false;
   found->second(parameters, blocks);

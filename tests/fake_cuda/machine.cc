@@ -34,6 +34,8 @@ const std::map<std::string, std::size_t> kParameters = {{"moetune_fill", 7},
                                                         {"moetune_wipe_shared", 1},
                                                         {"moetune_check_guards", 7},
                                                         {"moetune_checksum", 3},
+                                                        {"moetune_copy_answer", 3},
+                                                        {"moetune_round_answer", 4},
                                                         {"double", 3},
                                                         {"ids", 3},
                                                         {"accumulate", 3},
@@ -140,7 +142,7 @@ void Machine::run(const Kernel& kernel, const Parameters& parameters, const Grid
   } else if (kernel.base.starts_with("decode_kernel")) {
     run_affine(parameters);
   } else {
-    run_candidate(kernel, parameters);
+    run_candidate(kernel, parameters, grid);
   }
   if (is_busy()) clock_us += clock_us - begin_us;
   // As the times of a kernel that the tensor cores bound: those in the names are at the highest clock.
@@ -296,11 +298,13 @@ bool Machine::cheats(const Kernel& kernel, const Parameters& parameters, std::in
   return true;
 }
 
-void Machine::run_candidate(const Kernel& kernel, const Parameters& parameters) {
+void Machine::run_candidate(const Kernel& kernel, const Parameters& parameters, const Grid& grid) {
   misbehave(kernel);
   const std::int64_t runs = ++launches[kernel.base + (kernel.is("wears") ? "wears" : "")];
   const bool cheated = kernel.base == "double" && cheats(kernel, parameters, runs);
-  const std::int64_t microseconds = cheated ? 1 : kernel.number_of("us", 10);
+  const std::int64_t microseconds = cheated               ? 1
+                                    : kernel.is("blocks") ? std::int64_t{grid[0]}
+                                                          : kernel.number_of("us", 10);
   clock_us += static_cast<double>(kernel.is("noisy") && runs % 2 == 0 ? 2 * microseconds : microseconds);
   if (kernel.base == "ids") return copy_ids(kernel, parameters);
   if (kernel.base == "accumulate") return accumulate(kernel, parameters);

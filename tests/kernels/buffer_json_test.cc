@@ -44,8 +44,16 @@ TEST_CASE("buffers come back exactly") {
   Buffer sums = listed({0, 3, 5});
   sums.sequences = 2;
   sums.offsets = true;
-  const std::vector<Buffer> back = there_and_back({k, draws, y, listed({3, 2}), logits, sums});
-  REQUIRE(back.size() == 6);
+  Buffer written{.name = "written", .dtype = DType::u8, .elements = 2};
+  written.fill.kind = Fill::Kind::arrays;
+  for (const std::uint8_t first : {1, 9})
+    written.fill.contents.push_back(
+        std::make_shared<const std::vector<std::uint8_t>>(std::vector<std::uint8_t>{first, 7}));
+  const std::vector<Buffer> back = there_and_back({k, draws, y, listed({3, 2}), logits, sums, written});
+  REQUIRE(back.size() == 7);
+  CHECK(back[6].fill.kind == Fill::Kind::arrays);
+  REQUIRE(back[6].fill.contents.size() == 2);
+  CHECK(*back[6].fill.contents[1] == std::vector<std::uint8_t>{9, 7});
   CHECK(back[5].sequences == 2);
   CHECK(back[5].offsets);
   CHECK(back[3].sequences == 0);

@@ -359,6 +359,13 @@ TEST_CASE("buffers that contradict themselves are refused, each for its own rule
   refused({input(DType::i32, 3, {.kind = Fill::Kind::zipf})}, "draws from no values");
   refused({input(DType::f32, 3, {.kind = Fill::Kind::columns})}, "columns without shifts");
   refused({input(DType::i32, 3, {.kind = Fill::Kind::columns, .shifts = {1}})}, "columns of integers");
+  refused({input(DType::f32, 3, {.kind = Fill::Kind::arrays})}, "arrays without contents");
+  const auto content = std::make_shared<const std::vector<std::uint8_t>>(11);
+  refused({input(DType::f32, 3, {.kind = Fill::Kind::arrays, .contents = {content}})}, "its fill 11");
+  refused({input(DType::u8, 11, {.kind = Fill::Kind::normal, .contents = {content}})},
+          "contents without arrays");
+  CHECK_NOTHROW(
+      moetune::check_buffers({input(DType::u8, 11, {.kind = Fill::Kind::arrays, .contents = {content}})}));
   Buffer rows = input(DType::i32, 3, {.kind = Fill::Kind::integers, .integers = {0, 2, 3}});
   for (const std::int64_t sequences :
        {std::int64_t{2}, std::int64_t{-1}, std::numeric_limits<std::int64_t>::max()}) {

@@ -117,7 +117,9 @@ std::vector<Partial> Harness::read_partials() {
 void Harness::fill(cuda::Address address, const Buffer& buffer, std::uint64_t seed,
                    std::uint64_t fill_stream) {
   const Fill& fill = buffer.fill;
-  if (fill.kind == Fill::Kind::integers) {
+  if (fill.kind == Fill::Kind::arrays) {
+    cuda::copy_to_device(address, *fill.contents[seed % fill.contents.size()], stream_);
+  } else if (fill.kind == Fill::Kind::integers) {
     fill_list(address, buffer.dtype, fill.integers);
   } else if (fill.kind == Fill::Kind::zipf) {
     fill_zipf(address, buffer, seed, fill_stream);

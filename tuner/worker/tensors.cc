@@ -116,6 +116,11 @@ void Tensors::fill_copies(std::size_t position, std::uint64_t seed) {
   std::optional<Buffer> ordered;
   if (has_orders(buffer)) ordered = buffer;
   for (std::int64_t copy = 0; copy < copies_of(buffer); ++copy) {
+    if (copy > 0 && buffer.fill.kind == Fill::Kind::arrays) {
+      cuda::copy_on_device(arenas_[position].address(copy), arenas_[position].address(0), buffer.bytes(),
+                           stream_);
+      continue;
+    }
     if (ordered) ordered->fill.integers = integers_in_order(buffer, copy);
     harness_.fill(arenas_[position].address(copy), ordered ? *ordered : buffer, seed,
                   fill_stream(position, static_cast<std::size_t>(copy)));

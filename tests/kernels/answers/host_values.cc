@@ -42,6 +42,9 @@ class Values {
         return static_cast<double>(permuted_element(elements_, seed_, stream_, index));
       case Fill::Kind::columns:
         return shifted(index);
+      case Fill::Kind::arrays:
+        return load_element(dtype_, fill_.contents[seed_ % fill_.contents.size()]->data(),
+                            static_cast<std::int64_t>(index));
       case Fill::Kind::normal:
       case Fill::Kind::uniform:
         break;

@@ -3,6 +3,8 @@
 #include <doctest/doctest.h>
 
 #include <bit>
+#include <cstring>
+#include <filesystem>
 
 #include "base/error.h"
 #include "search/space.h"
@@ -225,4 +227,100 @@ TEST_CASE("fills and checks arrive in the buffers, and what a type cannot hold i
   json["tensors"][0]["dtype"] = "u8";
   CHECK_THROWS_WITH_AS(own_problem(*own_kernel(json), "n=300"),
                        doctest::Contains("holds integers that u8 cannot"), BadInput);
+}
+
+namespace {
+
+// A folder with arrays of f32 that NumPy might have written.
+class ArraysFolder {
+ public:
+  ArraysFolder()
+      : path_(std::filesystem::temp_directory_path() / ("moetune_arrays_" + std::to_string(::getpid()))) {
+    std::filesystem::create_directory(path_);
+  }
+  ~ArraysFolder() { std::filesystem::remove_all(path_); }
+
+  void write(const std::string& name, const std::vector<float>& values) const {
+    std::string header =
+        "{'descr': '<f4', 'fortran_order': False, 'shape': (" + std::to_string(values.size()) + ",), }";
+    header.resize(118, ' ');
+    std::ofstream out(path_ / name, std::ios::binary);
+    out << std::string("\x93NUMPY\x01\x00v\x00", 10) << header;
+    out.write(reinterpret_cast<const char*>(values.data()), static_cast<std::streamsize>(4 * values.size()));
+  }
+
+  std::unique_ptr<const Kernel> kernel(const Json& json) const {
+    return described_kernel(
+        read_description(json.dump(), (path_ / "kernel.json").string(), json["kernel"].get<std::string>()));
+  }
+
+ private:
+  std::filesystem::path path_;
+};
+
+float first_float(const Buffer& buffer, std::size_t content) {
+  float value = 0;
+  std::memcpy(&value, buffer.fill.contents.at(content)->data(), sizeof value);
+  return value;
+}
+
+}  // namespace
+
+TEST_CASE("inputs and answers may be arrays of files, a content for every other seed") {
+  const ArraysFolder folder;
+  for (const int which : {0, 1}) {
+    folder.write("a." + std::to_string(which) + ".npy", std::vector<float>(64, 1.0f + which));
+    folder.write("c." + std::to_string(which) + ".npy", std::vector<float>(64, 11.0f + which));
+  }
+  folder.write("b.npy", std::vector<float>(64, 10));
+  Json json = Json::parse(example_text("vector_add"));
+  json["tensors"][1]["fill"] = {{"files", {"a.0.npy", "a.1.npy"}}};
+  json["tensors"][2]["fill"] = {{"files", {"b.npy"}}};
+  json["tensors"][0]["dtype"] = "bf16";
+  json["tensors"][0]["check"] = {{"error", 0.01}};
+  json["reference"] = {{"arrays", {{"c", {"c.0.npy", "c.1.npy"}}}}};
+  const auto kernel = folder.kernel(json);
+  CHECK_FALSE(kernel->reference_computes());
+  const Problem problem = own_problem(*kernel, "n=64");
+  const std::vector<Buffer> buffers = kernel->buffers(problem, 1);
+  REQUIRE(buffers.size() == 4);  // the answer, which no launch of the kernel names, among the inputs
+  CHECK_NOTHROW(check_buffers(buffers));
+  CHECK(buffers[0].name == "answer.0");
+  CHECK(buffers[0].dtype == DType::f32);
+  CHECK(first_float(buffers[0], 1) == 12);
+  CHECK(first_float(buffers[1], 0) == 1);
+  CHECK(first_float(buffers[1], 1) == 2);
+  CHECK(buffers[2].fill.contents.size() == 1);
+  CHECK(buffers[3].name == "c");
+  CHECK(kernel->cost(problem).read_bytes == 512);  // of a and b
+
+  const Plan exact = kernel->reference(Reference::exact, problem, own_limits());
+  CHECK(exact.launches[0].entry == "moetune_copy_answer");
+  CHECK(std::get<std::int64_t>(exact.launches[0].arguments[2].value) == 256);
+  const Plan baseline = kernel->reference(Reference::baseline, problem, own_limits());
+  CHECK(baseline.launches[0].entry == "moetune_round_answer");
+  CHECK(std::get<std::int64_t>(baseline.launches[0].arguments[3].value) == 64);
+
+  CHECK_NOTHROW(own_problem(*kernel, "n=65"));
+  CHECK_THROWS_WITH_AS(kernel->buffers(own_problem(*kernel, "n=65"), 1),
+                       doctest::Contains("of another problem"), BadInput);
+  CHECK_THROWS_WITH_AS(folder.kernel(json)->buffers(own_problem(*kernel, "n=65"), 1),
+                       doctest::Contains("c.0.npy: it has 64 elements; the tensor has 65"), BadInput);
+  json["tensors"][2]["fill"]["files"] = {"missing.npy"};
+  CHECK_THROWS_WITH_AS(folder.kernel(json)->buffers(problem, 1), doctest::Contains("missing.npy"), BadInput);
+}
+
+TEST_CASE("expressions may be Python's, and name integers of the call by themselves") {
+  Json json = Json::parse(example_text("vector_add"));
+  json["syntax"] = "python";
+  json["call"] = Json::parse(
+      R"([{"name": "m", "type": "i64", "default": 5}, {"name": "n", "type": "i64", "default": 7}])");
+  json["launches"][0]["grid"] = {"-(-n // (block_size_x * elements))", "m * 2 if call.n > 6 else 1"};
+  json["constraints"] =
+      Json::parse(R"j([{"expr": "32 < block_size_x <= 128 or elements in (1, 2)", "why": "x"}])j");
+  const auto kernel = own_kernel(json);
+  const Problem problem = own_problem(*kernel, "n=1000");
+  const Plan plan =
+      kernel->plan(own_config("vector_add", "block_size_x=128,elements=1"), problem, own_limits());
+  CHECK(plan.launches[0].grid == Dim3{8, 10, 1});  // n is the dimension
 }
