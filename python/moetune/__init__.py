@@ -47,6 +47,8 @@ __all__ = [
     "NotTuned",
     "OutOfMemory",
     "Runtime",
+    "Tuned",
+    "TunedKernel",
     "UnknownName",
     "Unsupported",
     "WORKSPACE_COUNTERS",
@@ -55,6 +57,7 @@ __all__ = [
     "abi_version",
     "from_address",
     "open",
+    "tune",
 ]
 
 if TYPE_CHECKING:
@@ -70,13 +73,16 @@ if TYPE_CHECKING:
         from_address,
         open,
     )
+    from moetune._tune import Tuned, TunedKernel, tune
     from moetune._version import __version__
 else:
+    _HOMES = {"__version__": "moetune._version", "Tuned": "moetune._tune", "TunedKernel": "moetune._tune",
+              "tune": "moetune._tune"}
 
     def __getattr__(name: str) -> Any:
         if name not in __all__:
             raise AttributeError(f"module 'moetune' has no attribute '{name}'")
-        module = importlib.import_module("moetune._version" if name == "__version__" else "moetune._runtime")
+        module = importlib.import_module(_HOMES.get(name, "moetune._runtime"))
         globals()[name] = value = getattr(module, name)
         return value
 

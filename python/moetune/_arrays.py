@@ -1,0 +1,156 @@
+"""The arguments of a kernel that is tuned: arrays, as they lie in files and on a GPU, and numbers."""
+
+import math
+from typing import Any, NamedTuple, Optional, Union
+
+from moetune import _errors
+from moetune._signature import Parameter
+
+# By NumPy's name: the type in kernel.json, and whether the runtime takes such a tensor as it is.
+_TYPES = {
+    "float32": ("f32", True), "float16": ("f16", True), "bfloat16": ("bf16", True), "float8_e4m3fn": ("e4m3", True),
+    "int32": ("i32", True), "uint32": ("i32", False), "int64": ("i64", True), "uint64": ("i64", False),
+    "uint8": ("u8", True), "int8": ("u8", False), "bool": ("u8", False),
+}
+_SCALARS = {"int8": "i8", "uint8": "u8", "bool": "u8", "int16": "i16", "uint16": "u16", "int32": "i32",
+            "uint32": "u32", "int64": "i64", "uint64": "u64", "float32": "f32", "float64": "f64"}
+_DLPACK = {"f32": "float32", "f16": "float16", "bf16": "bfloat16", "e4m3": "float8_e4m3fn", "i32": "int32",
+           "i64": "int64", "u8": "uint8"}
+_MOST_STATED = 1 << 40  # of an integer that a call states
+_MOST_RANK = 6
+
+
+def numpy_module() -> Any:
+    try:
+        import numpy
+    except ImportError as error:
+        raise ImportError("moetune.tune needs numpy: pip install numpy") from error
+    return numpy
+
+
+def _on_host(value: Any) -> tuple[Any, str]:
+    """A contiguous NumPy array of the contents, and the name of the elements' type, which NumPy may lack."""
+    np = numpy_module()
+    if hasattr(value, "detach") and hasattr(value, "cpu"):  # PyTorch's
+        value = value.detach().cpu().contiguous()
+        name = str(value.dtype).rpartition(".")[2]
+        if name in ("bfloat16", "float8_e4m3fn"):
+            import torch
+
+            return value.view(torch.int16 if name == "bfloat16" else torch.uint8).numpy(), name
+        return value.numpy(), name
+    for method in ("get", "copy_to_host"):  # CuPy's and Numba's
+        if hasattr(value, "__cuda_array_interface__") and hasattr(value, method):
+            value = getattr(value, method)()
+    if not isinstance(value, np.ndarray):
+        value = np.asarray(value) if hasattr(value, "__array__") else np.from_dlpack(value)
+    return np.ascontiguousarray(value).reshape(value.shape), value.dtype.name
+
+
+class Array:
+    """A tensor of the kernel. `content` holds the elements as a .npy file of kernel.json has them."""
+
+    def __init__(self, name: str, value: Any) -> None:
+        np = numpy_module()
+        content, self.element = _on_host(value)
+        self.name, self.role = name, "input"
+        self.type, self._is_natural = _TYPES.get(self.element, ("u8", False))
+        self.elements_dtype = content.dtype
+        self.shape = list(content.shape) or [1]
+        if len(self.shape) > _MOST_RANK or content.size == 0:
+            raise _errors.InvalidArgument(f"'{name}' is an array of shape {content.shape}: at most {_MOST_RANK} "
+                                          "dimensions, and some elements, are needed")
+        if self.element not in _TYPES:  # its bytes
+            self.shape[-1] *= content.dtype.itemsize
+            content = content.reshape(-1).view(np.uint8)
+        elif self.type in ("bf16", "e4m3"):
+            content = content.view(np.uint16 if self.type == "bf16" else np.uint8)
+        self.content = content.reshape(self.shape)
+
+    @property
+    def is_float(self) -> bool:
+        return self.type in ("f32", "f16", "bf16", "e4m3")
+
+    def values(self, content: Any) -> Any:
+        """The elements as a reference computes with them: in their own type, or as float32 if NumPy lacks that."""
+        np = numpy_module()
+        if self.type == "bf16":
+            return (content.astype(np.uint32) << 16).view(np.float32)
+        if self.type == "e4m3":
+            sign, exponent, fraction = content >> 7, content >> 3 & 15, content & 7
+            magnitude = np.where(exponent == 0, fraction * 2.0 ** -9, (8.0 + fraction) * 2.0 ** (exponent - 10.0))
+            magnitude[(content & 127) == 127] = math.nan
+            return np.where(sign == 1, -magnitude, magnitude).astype(np.float32)
+        if self.element in _TYPES:
+            return content.copy()
+        shape = [*self.shape[:-1], self.shape[-1] // self.elements_dtype.itemsize]
+        return content.reshape(-1).view(self.elements_dtype).reshape(shape).copy()
+
+    def answer(self, value: Any) -> Any:
+        """What a reference returned for this output, as a file has it: floats in float32."""
+        np = numpy_module()
+        array, _ = _on_host(value)
+        if array.size * (1 if self.element in _TYPES else self.elements_dtype.itemsize) != self.content.size:
+            raise _errors.InvalidArgument(f"the reference's '{self.name}' has the shape {array.shape}, and the "
+                                          f"argument has {tuple(self.shape)}")
+        wanted = np.dtype(np.float32) if self.is_float else self.elements_dtype
+        flat = np.ascontiguousarray(array.astype(wanted)).reshape(-1)
+        return flat if self.element in _TYPES else flat.view(np.uint8)
+
+    def on_device(self, value: Any, device: int) -> Any:
+        """The tensor that the runtime binds."""
+        if self._is_natural:
+            return value
+        import moetune
+
+        interface = getattr(value, "__cuda_array_interface__", None)
+        if interface is None and not hasattr(value, "data_ptr"):
+            raise _errors.InvalidArgument(f"'{self.name}' has elements of {self.element}: such an array must have "
+                                          "__cuda_array_interface__ or data_ptr()")
+        address = interface["data"][0] if interface is not None else value.data_ptr()
+        return moetune.from_address(address, self.shape, _DLPACK[self.type], device=device, owner=value)
+
+
+class Scalar(NamedTuple):
+    """A number. If `is_stated`, each call states its own; otherwise it is part of what was tuned."""
+
+    name: str
+    type: str
+    value: Union[int, float]
+    is_stated: bool = False
+
+    @property
+    def is_real(self) -> bool:
+        return self.type.startswith("f")
+
+    def can_be_stated(self) -> bool:
+        return self.is_real or abs(self.value) <= _MOST_STATED
+
+    @staticmethod
+    def plain(value: Any) -> Union[int, float]:
+        plain: Union[int, float] = value.item() if hasattr(value, "item") else value
+        return plain
+
+    def require_same(self, value: Any) -> None:
+        if self.plain(value) != self.value:
+            raise _errors.InvalidArgument(f"'{self.name}' was {self.value} when the kernel was tuned, and is {value}")
+
+
+def argument_of(value: Any, at: int, parameter: Optional[Parameter]) -> Union[Array, Scalar]:
+    """An argument of a call, of the kernel's parameter if that is known."""
+    name = parameter.name if parameter is not None else f"arg{at}"
+    dtype = getattr(value, "dtype", None)
+    is_number = isinstance(value, (bool, int, float)) or (dtype is not None and hasattr(value, "item") and
+                                                          getattr(value, "shape", None) == () and
+                                                          not (parameter is not None and parameter.is_pointer))
+    if not is_number:
+        return Array(name, value)
+    plain = Scalar.plain(value)
+    if dtype is None:
+        usual = "f32" if isinstance(value, float) else "u8" if isinstance(value, bool) else "i32"
+        kind = (parameter.type if parameter is not None else "") or usual
+    else:
+        kind = _SCALARS.get(str(dtype).rpartition(".")[2], "")
+    if not kind or isinstance(plain, complex) or not math.isfinite(plain):
+        raise _errors.InvalidArgument(f"'{name}' is {value!r}: no number that a kernel can be given")
+    return Scalar(name, kind, float(plain) if kind.startswith("f") else int(plain))
