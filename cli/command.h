@@ -55,6 +55,7 @@ std::unique_ptr<Command> make_kernels_command();
 std::unique_ptr<Command> make_compile_command();
 std::unique_ptr<Command> make_devices_command();
 std::unique_ptr<Command> make_space_command();
+std::unique_ptr<Command> make_import_command();
 std::unique_ptr<Command> make_verify_command();
 std::unique_ptr<Command> make_bench_command();
 std::unique_ptr<Command> make_report_command();

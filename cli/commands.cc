@@ -12,6 +12,7 @@ std::vector<std::unique_ptr<Command>> all_commands() {
   commands.push_back(make_compare_command());
   commands.push_back(make_kernels_command());
   commands.push_back(make_space_command());
+  commands.push_back(make_import_command());
   commands.push_back(make_compile_command());
   commands.push_back(make_devices_command());
   commands.push_back(make_verify_command());

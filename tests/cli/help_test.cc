@@ -10,10 +10,10 @@ using namespace moetune::testing;
 
 namespace {
 
-const std::vector<std::string> kCommands = {"search",  "report",    "compare",    "kernels", "space",
-                                            "devices", "compile",   "verify",     "bench",   "record",
-                                            "cache",   "workloads", "tune",       "retune",  "serve",
-                                            "sync",    "doctor",    "completion", "man"};
+const std::vector<std::string> kCommands = {"search", "report",  "compare",   "kernels",    "space",
+                                            "import", "devices", "compile",   "verify",     "bench",
+                                            "record", "cache",   "workloads", "tune",       "retune",
+                                            "serve",  "sync",    "doctor",    "completion", "man"};
 
 // The longest line, in characters.
 std::size_t width_of(const std::string& text) {

@@ -44,6 +44,7 @@ std::unique_ptr<Target> recordings_target(const Folder& folder);
 std::unique_ptr<Target> kernel_tuner_target(const Folder& folder);
 std::unique_ptr<Target> spaces_target(const Folder& folder);
 std::unique_ptr<Target> problems_target(const Folder& folder);
+std::unique_ptr<Target> imports_target(const Folder& folder);
 std::unique_ptr<Target> descriptions_target(const Folder& folder);
 // workload_targets.cc
 std::unique_ptr<Target> workloads_target(const Folder& folder);

@@ -10,6 +10,7 @@
 #include "kernels/kernel_space.h"
 #include "kernels/registry.h"
 #include "replay/compressed_file.h"
+#include "replay/kernel_import.h"
 #include "replay/recording_format.h"
 #include "replay/replay_device.h"
 #include "replay/result_files.h"
@@ -105,6 +106,38 @@ class SpaceTarget : public MutantTarget {
   }
 };
 
+constexpr const char* kPythonSpace = R"json({"kernel": "toy", "syntax": "python", "parameters": [
+{"name": "a", "values": [1, 2, 4, 8, 16]}, {"name": "b", "values": [0, 1, 3]}, {"name": "c", "values": ["x", "y"]}],
+"let": {"q": "a / max(b, 1)"}, "constraints": [
+{"expr": "not a == 2 or 1 < b <= 3 and c in ['x', \"y\"]", "why": "w"}, {"expr": "32 % (a / 2) == 0 != b", "why": "w"},
+{"expr": "all(a % i or b // i > 2 for i in range(2, 6, 2) if i != 4)", "why": "w"},
+{"expr": "sum([a, b ** 3, 0.25 * 4]) - abs(-b) >= q if b else True", "why": "w"}],
+"defaults": [{"config": {"a": 1, "b": 0, "c": "x"}}]})json";
+
+constexpr const char* kT1 = R"json({"ConfigurationSpace": {"TuningParameters": [
+{"Name": "bx", "Type": "int", "Values": "[16 * i for i in range(1, 9)] + [2**8]", "Default": 16},
+{"Name": "kind", "Type": "string", "Values": "['row', 'column']"}, {"Name": "t", "Type": "int", "Values": [1, 2, 4]}],
+"Conditions": [{"Expression": "32 <= bx * t <= 256 or kind == 'row'", "Parameters": ["bx"]}]},
+"KernelSpecification": {"Language": "CUDA", "KernelName": "add", "KernelFile": "add.cu", "GlobalSizeType": "OpenCL",
+"ProblemSize": [4096, 16], "LocalSize": {"X": "bx", "Y": 1}, "GlobalSize": {"X": "4096 // t", "Y": "16"},
+"GridDivX": ["bx"], "SharedMemory": "4 * bx", "Arguments": [
+{"Name": "y", "Type": "float", "MemoryType": "Vector", "AccessType": "WriteOnly", "Size": "ProblemSize[0] * max(bx)"},
+{"Name": "x", "Type": "int32", "MemoryType": "Vector", "FillType": "Constant", "FillValue": 3, "Size": 7},
+{"Name": "n", "Type": "double", "MemoryType": "Scalar", "FillValue": 2.5}]}})json";
+
+class ImportTarget : public MutantTarget {
+ public:
+  using MutantTarget::MutantTarget;
+
+  void run(const std::string& input) override {
+    const ImportedKernel kernel = import_kernel(input, "fuzz.json");
+    if (kernel.legal == 0 || static_cast<double>(kernel.legal) > kernel.cartesian)
+      throw Finding("an import counts what cannot be");
+    if (kernel.unfinished.empty())
+      described_kernel(read_description(kernel.description.dump(), "fuzz", kernel.name));
+  }
+};
+
 // "KERNEL\nPROBLEM\nCONFIG"
 class ProblemTarget : public MutantTarget {
  public:
@@ -196,6 +229,12 @@ std::unique_ptr<Target> descriptions_target(const Folder&) {
                                                  "-1",       "macros",  "[[",         "{"});
 }
 
+std::unique_ptr<Target> imports_target(const Folder&) {
+  return std::make_unique<ImportTarget>(Mutator(
+      {kT1}, {"Values", "Expression", "range(", " for i in ", "ProblemSize[", "max(", "**", "//", "/ 0", "[[",
+              "null", "\"\"", "9223372036854775807", "-1", "1e300", "\"Constant\"", "Default"}));
+}
+
 std::unique_ptr<Target> recordings_target(const Folder&) {
   const std::string text = format_recording(sample_recording()),
                     other = format_recording(sample_recording(7));
@@ -216,9 +255,31 @@ std::unique_ptr<Target> kernel_tuner_target(const Folder&) {
 std::unique_ptr<Target> spaces_target(const Folder&) {
   std::vector<std::string> seeds;
   for (const std::string& path : list_resources("spaces/")) seeds.push_back(read_resource(path));
-  return std::make_unique<SpaceTarget>(Mutator(
-      std::move(seeds), {"problem.", "device.", "\"let\"", " ? ", " : ", " / 0", " % ", "log2(", "max(", "((",
-                         " == ", " && ", "\"must\"", "tile", "'", "\"at\": \"launch\""}));
+  seeds.insert(seeds.end(), 4, kPythonSpace);
+  return std::make_unique<SpaceTarget>(Mutator(std::move(seeds), {"problem.",
+                                                                  "device.",
+                                                                  "\"let\"",
+                                                                  " ? ",
+                                                                  " : ",
+                                                                  " / 0",
+                                                                  " % ",
+                                                                  "log2(",
+                                                                  "max(",
+                                                                  "((",
+                                                                  " == ",
+                                                                  " && ",
+                                                                  "\"must\"",
+                                                                  "tile",
+                                                                  "'",
+                                                                  "\"at\": \"launch\"",
+                                                                  " and ",
+                                                                  " not ",
+                                                                  "//",
+                                                                  "**",
+                                                                  " for i in range(",
+                                                                  " in [",
+                                                                  " if ",
+                                                                  "0.5"}));
 }
 
 std::unique_ptr<Target> problems_target(const Folder&) {

@@ -1,0 +1,203 @@
+#include "replay/kernel_import.h"
+
+#include <doctest/doctest.h>
+
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+
+using namespace moetune;
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+using Pairs = std::vector<std::pair<const char*, const char*>>;
+
+// A T1 description with these parameters and conditions, of a kernel that adds a number to an array.
+Json described(const Pairs& parameters, const std::vector<const char*>& conditions) {
+  Json json = Json::parse(R"({"General": {"BenchmarkName": "made up"}, "ConfigurationSpace": {},
+    "KernelSpecification": {"Language": "CUDA", "KernelName": "add_number", "KernelFile": "inner/add.cu",
+      "ProblemSize": [4096, 2048], "GlobalSizeType": "CUDA",
+      "LocalSize": {"X": "32", "Y": "4", "Z": "1"}, "GlobalSize": {"X": "ProblemSize // 32", "Y": "512", "Z": "1"},
+      "Arguments": [
+        {"Name": "out", "Type": "float", "MemoryType": "Vector", "AccessType": "WriteOnly", "FillType": "Constant",
+         "FillValue": 0.0, "Size": "ProblemSize[0] * ProblemSize[1]"},
+        {"Name": "in", "Type": "float", "MemoryType": "Vector", "AccessType": "ReadOnly", "FillType": "Random",
+         "FillValue": 1.0, "Size": 8388608},
+        {"Name": "number", "Type": "float", "MemoryType": "Scalar", "FillValue": 2.5},
+        {"Name": "n", "Type": "int32", "MemoryType": "Scalar", "FillValue": 8388608}]}})");
+  Json& space = json["ConfigurationSpace"];
+  for (const auto& [name, values] : parameters)
+    space["TuningParameters"].push_back({{"Name", name}, {"Type", "int"}, {"Values", values}});
+  for (const char* const condition : conditions)
+    space["Conditions"].push_back({{"Expression", condition}, {"Parameters", Json::array()}});
+  return json;
+}
+
+ImportedKernel imported(const Json& json) { return import_kernel(json.dump(), "made/description.json"); }
+
+std::pair<std::uint64_t, double> counted(const Pairs& parameters,
+                                         const std::vector<const char*>& conditions) {
+  const ImportedKernel kernel = imported(described(parameters, conditions));
+  return {kernel.legal, kernel.cartesian};
+}
+
+std::string import_error(const Json& json) {
+  try {
+    imported(json);
+  } catch (const BadInput& error) {
+    return error.what();
+  }
+  return "";
+}
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+bool leaves_out(const ImportedKernel& kernel, const std::string& part) {
+  for (const std::string& sentence : kernel.left_out)
+    if (has(sentence, part)) return true;
+  return false;
+}
+
+}  // namespace
+
+// The counts are those of the spaces that these tuners publish.
+TEST_CASE("import: spaces of the benchmark hub and of KTT have as many legal configurations as there") {
+  CHECK(counted({{"bx", "[16 * i for i in range(1, 17)]"},
+                 {"by", "[1, 2, 4, 8, 16]"},
+                 {"tx", "[1, 2, 3, 4]"},
+                 {"ty", "list(range(1, 5))"},
+                 {"read_only", "[0, 1]"},
+                 {"padding", "[0, 1]"},
+                 {"shared", "[0, 1]"},
+                 {"height", "[15]"},
+                 {"width", "[15]"}},
+                {"padding==0 or bx % 32 != 0", "bx*by<=1024", "padding==0 or shared != 0",
+                 "shared == 0 or (((bx*tx+(width-1)))*((by*ty+(height-1)))) < 12*1024"}) ==
+        std::pair(std::uint64_t{4362}, 10240.0));
+  CHECK(counted({{"bx", "[2**i for i in range(6)]"},
+                 {"by", "list(range(32, 256 + 1, 8))"},
+                 {"tx", "[1, 2, 3, 4]"},
+                 {"ty", "[1, 2, 3, 4, 5, 6, 7, 8]"},
+                 {"sx", "[0, 1]"},
+                 {"sy", "[0, 1]"}},
+                {"32 <= bx * by <= 1024", "tx > 1 or sx == 0", "ty > 1 or sy == 0"})
+            .first == 11130);
+  const Pairs gemm = {{"MWG", "[16, 32, 64]"}, {"NWG", "[16, 32, 64]"}, {"KWG", "[32]"},
+                      {"MC", "[8, 16, 32]"},   {"NC", "[8, 16, 32]"},   {"MA", "[8, 16, 32]"},
+                      {"NB", "[8, 16, 32]"},   {"KWI", "[2]"},          {"VM", "[1, 2, 4]"},
+                      {"VN", "[1, 2, 4]"},     {"SA", "[0, 1]"},        {"SB", "[0, 1]"}};
+  CHECK(counted(gemm, {"(KWG//KWI)*KWI == KWG", "(MWG // (MC*VM)) * (MC*VM) == MWG",
+                       "((NWG // (NC*VN)) * (NC*VN)) == NWG", "(MWG // (MA*VM)) * (MA*VM) == MWG",
+                       "(NWG // (NB*VN)) * (NB*VN) == NWG", "(KWG // ((MC*NC)//MA)) * ((MC*NC)//MA) == KWG",
+                       "(KWG // ((MC*NC)//NB)) * ((MC*NC)//NB) == KWG"}) ==
+        std::pair(std::uint64_t{5788}, 26244.0));
+  // The same by remainders of exact quotients.
+  CHECK(
+      counted(gemm, {"KWG % KWI == 0", "MWG % (MC * VM) == 0", "NWG % (NC * VN) == 0", "MWG % (MA * VM) == 0",
+                     "NWG % (NB * VN) == 0", "KWG % ((MC * NC)/MA) == 0", "KWG % ((MC * NC)/NB) == 0"})
+          .first == 5788);
+  CHECK(counted({{"x", "[16, 32]"},
+                 {"y", "[1, 2, 4, 8]"},
+                 {"z", "[1, 2, 4, 8, 16, 32]"},
+                 {"inner", "[0, 1, 2, 4, 8, 16, 32]"},
+                 {"soa", "[0, 1]"}},
+                {"inner < z", "x * y >= 64"}) == std::pair(std::uint64_t{210}, 672.0));
+}
+
+TEST_CASE("import: a T1 description becomes a kernel.json that is sound") {
+  Json json = described({{"tile", "[1, 2, 4]"}, {"block", "[32, 64]"}}, {"not (tile == 4 and block == 64)"});
+  json["ConfigurationSpace"]["TuningParameters"][0]["Default"] = 2;
+  json["ConfigurationSpace"]["TuningParameters"][1]["Default"] = {64};
+  Json& specification = json["KernelSpecification"];
+  specification["LocalSize"]["X"] = "block";
+  specification["GridDivX"] = {"block", "tile"};
+  specification["SharedMemory"] = "4 * block";
+  const ImportedKernel kernel = imported(json);
+  CHECK(kernel.name == "add_number");
+  CHECK(kernel.source == "inner/add.cu");
+  CHECK(kernel.legal == 5);
+  CHECK(kernel.left_out.empty());
+  CHECK(kernel.unfinished == "");
+  const Json& made = kernel.description;
+  CHECK(made["launches"][0]["grid"] == Json({"ceil_div(size_x, (block) * (tile))", "512", "1"}));
+  CHECK(made["launches"][0]["block"] == Json({"block", "4", "1"}));
+  CHECK(made["launches"][0]["shared"] == "4 * block");
+  CHECK(made["launches"][0]["arguments"] == Json::parse(R"(["out", "in", {"f32": 2.5}, {"i32": 8388608}])"));
+  CHECK(made["tensors"][0]["shape"] == Json({8388608}));
+  CHECK(made["tensors"][0]["role"] == "output");
+  CHECK(made["tensors"][1]["fill"] == Json({{"uniform", 1.0}}));
+  CHECK(made["reference"]["config"] == "tile=2,block=64");
+
+  specification["GlobalSizeType"] = "OpenCL";
+  specification.erase("GridDivX");
+  specification["GlobalSize"]["X"] = "4096 // tile";
+  specification["GlobalSize"]["Y"] = "4";
+  CHECK(imported(json).description["launches"][0]["grid"] ==
+        Json({"ceil_div(4096 // tile, block)", "4", "1"}));
+}
+
+TEST_CASE("import: what a kernel.json cannot say is named") {
+  Json json = described({{"tile", "[1, 2, 4]"}}, {"tile != 1"});
+  json["ConfigurationSpace"]["TuningParameters"][0]["Default"] = 1;
+  Json& specification = json["KernelSpecification"];
+  specification["Language"] = "OpenCL";
+  specification["Arguments"][0]["MemType"] = "Constant";
+  specification["Arguments"][1]["FillType"] = "Generator";
+  specification["Arguments"][2]["Type"] = "float4";
+  specification["ReferenceArguments"] = Json::array();
+  ImportedKernel kernel = imported(json);
+  for (const char* const part :
+       {"has to be ported", "'out' lies in __constant__", "the values of 'in' (Generator) are drawn instead",
+        "'number' is no number that is known here: float4", "ReferenceArguments", "its default is not legal"})
+    CHECK(leaves_out(kernel, part));
+  CHECK(kernel.description["defaults"][0]["config"]["tile"] == 2);
+  json["ConfigurationSpace"]["TuningParameters"][0]["Default"] = 7;
+  CHECK(leaves_out(imported(json), "the default of 'tile' is none of its values"));
+  specification.erase("Arguments");
+  CHECK(leaves_out(imported(json), "it lists no arguments"));
+  CHECK(has(imported(json).unfinished, "tensors must hold an output"));
+}
+
+TEST_CASE("import: a description that cannot be read names file, line and key") {
+  const Json json = described({{"tile", "[1, 2, 4]"}}, {"tile != 1"});
+  const auto with = [&](const char* pointer, const Json& value) {
+    Json changed = json;
+    changed[Json::json_pointer(pointer)] = value;
+    return import_error(changed);
+  };
+  CHECK(has(with("/ConfigurationSpace/Conditions/0/Expression", "tile !== 1"),
+            "made/description.json: constraints[0]"));
+  CHECK(has(with("/ConfigurationSpace/Conditions/0/Expression", "size < 1"), "unknown name 'size'"));
+  CHECK(has(with("/ConfigurationSpace/Conditions/0/Expression", "tile > 9"), "no configuration is legal"));
+  CHECK(has(with("/ConfigurationSpace/TuningParameters/0/Values", "[tile]"),
+            "TuningParameters[0].Values: unknown name"));
+  CHECK(has(with("/ConfigurationSpace/TuningParameters/0/Values", "[1, 1]"), "holds 1 twice"));
+  CHECK(has(with("/ConfigurationSpace/TuningParameters/0/Values", Json({0.5})),
+            "neither an integer nor a name"));
+  CHECK(has(with("/ConfigurationSpace/TuningParameters/0/Name", "a b"), "is not a name"));
+  CHECK(has(with("/KernelSpecification/Arguments/0/Size", "ProblemSize[2]"), "a list has no such element"));
+  CHECK(has(with("/KernelSpecification/ProblemSize", {1, 2, 3, 4}), "has more than 3 elements"));
+  CHECK(has(with("/KernelSpecification/LocalSize", 7), "LocalSize"));
+  CHECK(has(import_error({{"ConfigurationSpace", {}}}), "lacks the key 'KernelSpecification'"));
+  CHECK_THROWS_AS(import_kernel("{\"ConfigurationSpace\"", "x.json"), BadInput);
+  CHECK_THROWS_AS(import_kernel("[1, 2]", "x.json"), BadInput);
+  CHECK_THROWS_AS(import_kernel("", "x.json"), BadInput);
+}
+
+TEST_CASE("import: a cache of Kernel Tuner gives parameters") {
+  const ImportedKernel kernel = import_kernel(
+      R"({"device_name": "Some GPU", "kernel_name": "add", "problem_size": [4096], "tune_params_keys": ["block", "kind"],
+"tune_params": {"block": [64, 32], "kind": ["row", "column"]}, "cache": {
+"64,row": {"block": 64, "kind": "row", "time": 2.5}, "32,row": {"block": 32, "kind": "row", "time": 3.5}}})",
+      "cache.json");
+  CHECK(kernel.name == "add");
+  CHECK_FALSE(kernel.has_launch);
+  CHECK(has(kernel.unfinished, "add problem"));
+  CHECK(kernel.legal == 4);
+  CHECK(leaves_out(kernel, "2 configurations were recorded; add constraints"));
+  CHECK(kernel.description["parameters"] ==
+        Json::parse(
+            R"([{"name": "block", "values": [64, 32]}, {"name": "kind", "values": ["row", "column"]}])"));
+}
