@@ -8,9 +8,13 @@
 
 namespace moetune {
 
-Space load_space(const std::string& kernel) {
-  const std::string path = "spaces/" + kernel + ".json";
-  Space space = Space::parse(read_resource(path), path);
+namespace {
+
+std::string space_path(const std::string& kernel) { return "spaces/" + kernel + ".json"; }
+
+Space parse_space(const std::string& kernel, const std::string& text) {
+  const std::string path = space_path(kernel);
+  Space space = Space::parse(text, path);
   if (space.kernel() != kernel) {
     throw BadInput(path + ": \"kernel\" is '" + space.kernel() + "' and must be '" + kernel +
                    "', as the file is named");
@@ -18,12 +22,17 @@ Space load_space(const std::string& kernel) {
   return space;
 }
 
+}  // namespace
+
+Space load_space(const std::string& kernel) { return parse_space(kernel, read_resource(space_path(kernel))); }
+
 const Space& shared_space(const std::string& kernel) {
   static std::mutex mutex;
-  static std::map<std::string, Space> spaces;
+  static std::map<std::string, Space> spaces;  // by their text: a user's kernel may change
+  const std::string text = read_resource(space_path(kernel));
   const std::lock_guard lock(mutex);
-  auto found = spaces.find(kernel);
-  if (found == spaces.end()) found = spaces.emplace(kernel, load_space(kernel)).first;
+  auto found = spaces.find(text);
+  if (found == spaces.end()) found = spaces.emplace(text, parse_space(kernel, text)).first;
   return found->second;
 }
 

@@ -1,8 +1,8 @@
 // A kernel.json made of what others have written: a T1 description, as the auto-tuning community's benchmark hub and
 // KTT's loader have them, or the results of another tuner, of which the parameters are taken.
 //
-// Leaves out what cannot be said in a kernel.json, and names it. Stateless. Throws BadInput naming the file, the line and
-// the key.
+// Leaves out what cannot be said in a kernel.json, and names it. Stateless. Throws BadInput naming the file, the line
+// and the key.
 #pragma once
 
 #include <cstdint>

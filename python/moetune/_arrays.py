@@ -89,13 +89,14 @@ class Array:
     def answer(self, value: Any) -> Any:
         """What a reference returned for this output, as a file has it: floats in float32."""
         np = numpy_module()
-        array, _ = _on_host(value)
-        if array.size * (1 if self.element in _TYPES else self.elements_dtype.itemsize) != self.content.size:
-            raise _errors.InvalidArgument(f"the reference's '{self.name}' has the shape {array.shape}, and the "
-                                          f"argument has {tuple(self.shape)}")
-        wanted = np.dtype(np.float32) if self.is_float else self.elements_dtype
-        flat = np.ascontiguousarray(array.astype(wanted)).reshape(-1)
-        return flat if self.element in _TYPES else flat.view(np.uint8)
+        given = Array(self.name, value)
+        values = given.values(given.content)
+        is_bytes = self.element not in _TYPES
+        if values.size * (self.elements_dtype.itemsize if is_bytes else 1) != self.content.size:
+            raise _errors.InvalidArgument(f"the reference's '{self.name}' has the shape {values.shape}, and the "
+                                          f"argument has {self.content.size} elements")
+        flat = values.astype(np.float32 if self.is_float else self.elements_dtype).reshape(-1)
+        return flat.view(np.uint8) if is_bytes else flat
 
     def on_device(self, value: Any, device: int) -> Any:
         """The tensor that the runtime binds."""

@@ -3,6 +3,7 @@ drives the tool, and launches what it found by the runtime."""
 
 import itertools
 import json
+import math
 import os
 import re
 import subprocess
@@ -108,15 +109,21 @@ def _restrictions(given: Union[str, Sequence[str]]) -> list[str]:
 def _first_legal(parameters: Mapping[str, Sequence[_Value]], restrictions: Sequence[str]) -> dict[str, _Value]:
     """In the order of the values. The restrictions are the caller's own Python."""
     known = {"min": min, "max": max, "abs": abs, "all": all, "any": any, "sum": sum, "len": len, "range": range,
-             "int": int, "list": list}
-    compiled = [compile(one.strip(), "a restriction", "eval") for one in restrictions]
+             "int": int, "list": list, "ceil_div": lambda a, b: -(-a // b), "log2": lambda a: int(a).bit_length() - 1,
+             "is_pow2": lambda a: a > 0 and a & (a - 1) == 0, "ceil": math.ceil, "floor": math.floor}
+    try:
+        compiled = [compile(one.strip(), "a restriction", "eval") for one in restrictions]
+    except SyntaxError as error:
+        raise _errors.InvalidArgument(f"a restriction is no expression of Python: {error.text}") from None
     for values in itertools.islice(itertools.product(*parameters.values()), _MOST_TRIED):
         config = dict(zip(parameters, values))
         try:
             if all(eval(one, {"__builtins__": known, **config}) for one in compiled):
                 return config
-        except (ArithmeticError, NameError, TypeError):  # the tool says what is wrong with it
+        except ArithmeticError:  # as a division by zero, which the tool takes for broken, too
             continue
+        except (NameError, TypeError, AttributeError) as error:
+            raise _errors.InvalidArgument(f"a restriction cannot be evaluated: {error}") from None
     raise _errors.InvalidArgument("no configuration satisfies the restrictions; if there is one, give it as default=")
 
 

@@ -221,6 +221,12 @@ std::unique_ptr<Target> descriptions_target(const Folder&) {
   std::vector<std::string> seeds;
   for (const char* name : {"vector_add", "softmax", "matmul"})
     seeds.push_back(read_regular_file(paths::source("examples/kernels/") + name + "/kernel.json", 1 << 20));
+  nlohmann::json files = nlohmann::json::parse(seeds.front());
+  files["syntax"] = "python";
+  for (const std::size_t input : {1, 2})
+    files["tensors"][input]["fill"] = {{"files", {"a.0.npy", "a.1.npy"}}};
+  files["reference"] = {{"arrays", {{"c", {"c.0.npy", "c.1.npy"}}}}};
+  seeds.push_back(files.dump());
   return std::make_unique<DescriptionTarget>(
       std::move(seeds), std::vector<std::string>{"problem.", "device.", "call.alpha", "when",
                                                  "memset",   "map",     "let",        "launch",

@@ -138,6 +138,8 @@ class TuneTest(unittest.TestCase):
         for said, options in (
             ("a restriction must be text", {"restrictions": [lambda block_size_x: True]}),
             ("no configuration satisfies", {"restrictions": "block_size_x > 1024"}),
+            ("name 'n' is not defined", {"restrictions": "n > 1"}),
+            ("no expression of Python: a <", {"restrictions": "a <"}),
             ("params is missing", {"params": {}}),
             ("values are integers, or names", {"params": {"block_size_x": [0.5]}}),
             ("has 3 parameters, and args has 2", {"args": [self.x, y]}),
@@ -212,6 +214,13 @@ class SourceTest(unittest.TestCase):
         self.assertEqual(Array("a", np.float32(3).reshape(())).shape, [1])
         np.testing.assert_array_equal(Array("a", np.arange(6.0, dtype=np.float32).reshape(2, 3).T).content,
                                       [[0, 3], [1, 4], [2, 5]])
+        brain = Array("a", np.zeros(4, np.float32))
+        brain.type, brain.element = "bf16", "bfloat16"
+        np.testing.assert_array_equal(brain.values(np.array([0x3F80, 0xC000, 0x7FC0], np.uint16)), [1, -2, np.nan])
+        narrow = Array("a", np.zeros(4, np.uint8))
+        narrow.type, narrow.element = "e4m3", "float8_e4m3fn"
+        np.testing.assert_array_equal(narrow.values(np.array([0x38, 0xC4, 0x01, 0x7E], np.uint8)),
+                                      [1, -3, 2.0 ** -9, 448])
         with self.assertRaisesRegex(moetune.InvalidArgument, "some elements"):
             Array("a", np.zeros((3, 0), np.float32))
 
