@@ -47,7 +47,7 @@ void check_fill(const Buffer& buffer) {
   if ((fill.kind == Fill::Kind::columns) == fill.shifts.empty())
     refuse(buffer, "has shifts without columns, or columns without shifts");
   const bool is_wide = is_integer(buffer.dtype) && buffer.dtype != DType::u8;  // shifts are added in f32
-  if (!fill.shifts.empty() && is_wide) refuse(buffer, "shifts columns of wide integers");
+  if (!fill.shifts.empty() && is_wide) refuse(buffer, "shifts columns of integers");
   if ((fill.kind == Fill::Kind::arrays) == fill.contents.empty())
     refuse(buffer, "has contents without arrays, or arrays without contents");
   for (const auto& content : fill.contents)

@@ -110,9 +110,7 @@ class MoeExperts final : public MoeKernel {
         shape.packed ? packed_weights("w_down", shape.packed_values(shape.hidden, shape.intermediate))
                      : expert_weights("w_down", shape.operand,
                                       {shape.experts(), shape.hidden, shape.intermediate, of[kExpertsDownRow],
-                                       of[kExpertsDownExpert]}),
-        moe_out(shape, shape.dtype, of[kExpertsOutRow],
-                {.dissimilarity = shape.narrow() ? 2e-3 : 1e-4, .baseline_factor = 2.0})};
+                                       of[kExpertsDownExpert]})};
     if (shape.narrow()) {
       const auto mean = [](std::int64_t terms) { return 1 / std::sqrt(static_cast<float>(terms)); };
       buffers.push_back(expert_scales("x_scale", shape.tokens * shape.x_scales(), 1));
@@ -130,6 +128,8 @@ class MoeExperts final : public MoeKernel {
       buffers.push_back(expert_biases("gate_up_bias", shape.dtype, shape.experts() * up));
       buffers.push_back(expert_biases("down_bias", shape.dtype, shape.experts() * shape.hidden));
     }
+    buffers.push_back(moe_out(shape, shape.dtype, of[kExpertsOutRow],
+                              {.dissimilarity = shape.narrow() ? 2e-3 : 1e-4, .baseline_factor = 2.0}));
     return buffers;
   }
 

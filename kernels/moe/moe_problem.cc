@@ -17,8 +17,8 @@ constexpr std::int64_t kVectorElements = 8;                  // 16 bytes of bf16
   throw BadInput(kernel + ": " + rule);
 }
 
-// A model, or the part of it that one GPU has. `intermediate` is nullptr where only its parts are moe_experts' models, and
-// `moved` is false for parts, whose rows moe_dispatch and moe_combine move as the whole model's.
+// A model, or the part of it that one GPU has. `intermediate` is nullptr where only its parts are moe_experts' models,
+// and `moved` is false for parts, whose rows moe_dispatch and moe_combine move as the whole model's.
 struct MoeModel {
   const char* name;
   const char* doc;

@@ -165,7 +165,8 @@ class ExpertsOperator final : public TokensOperator {
   }
 
  private:
-  // Packed weights are bytes: [experts, hidden / 16, blocks of K, 512], and of w_gate_up [experts, intermediate / 8, ...].
+  // Packed weights are bytes: [experts, hidden / 16, blocks of K, 512], and of w_gate_up [experts, intermediate / 8,
+  // ...].
   ExpertsFacts sizes(const Given& given, const DLTensor& x, bool is_e4m3, bool is_fp16, int64_t top_k) const {
     const DLTensor& up = tensor(given, MOETUNE_MOE_EXPERTS_W_GATE_UP, "w_gate_up");
     const DLTensor& down = tensor(given, MOETUNE_MOE_EXPERTS_W_DOWN, "w_down");

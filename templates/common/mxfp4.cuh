@@ -16,14 +16,14 @@
 constexpr int kPackedRows = 16, kPackedDepth = 64;  // of a block
 constexpr int kPackedValueBytes = 512, kPackedScaleBytes = 32;
 
-// What the values of a lane's block are multiplied by: rows l / 4 and l / 4 + 8 of the first 32 of K, then of the second.
+// What the values of lane l's block are multiplied by: rows l / 4 and l / 4 + 8 of the first 32 of K, then the second.
 __device__ __forceinline__ void unpack_scales(u32 word, u32 (&factors)[2][2]) {
 #pragma unroll
   for (int i = 0; i < 4; ++i) factors[i / 2][i % 2] = __byte_perm(word, 0, 0x0404 | 0x1010 * i) >> 1;
 }
 
-// A word's fragment of bf16. Where e2m1's bits are those of a bf16's sign, exponent and mantissa, its value is 2^126 times
-// too small, subnormal ones among them; `factors` make up for that.
+// A word's fragment of bf16. Where e2m1's bits are those of a bf16's sign, exponent and mantissa, its value is 2^126
+// times too small, subnormal ones among them; `factors` make up for that.
 __device__ __forceinline__ void unpack_values(u32 word, const u32 (&factors)[2], u32 (&fragment)[4]) {
   constexpr u32 kBits = 0x81c081c0u;
   fragment[0] = multiply_bf16x2(word & kBits, factors[0]);

@@ -16,12 +16,12 @@ TEST_CASE("a model's config.json becomes a list that show reads") {
   const Ended made = tool.run({"workloads", "from-config", kConfigs + "gpt-oss-120b.json", "--tp", "2",
                                "--batch", "1..64", "--context", "1k..16k", "--out", list});
   CHECK(made.code == 0);
-  CHECK(contains(made.out, "7 workloads"));
+  CHECK(contains(made.out, "8 workloads"));
   const Json shown = document(tool.run({"workloads", "show", list, "--json"}));
   CHECK(shown["shapes"].size() > 30);
   const Ended printed = tool.run({"workloads", "from-config", kConfigs + "deepseek-v3.json"});
   CHECK(printed.code == 0);
-  CHECK(Json::parse(printed.out)["workloads"].size() == 3);
+  CHECK(Json::parse(printed.out)["workloads"].size() == 4);
   CHECK(contains(printed.err, "MLA"));
 }
 
@@ -36,7 +36,7 @@ TEST_CASE("a model's folder is read by what lies in it, and experts are spread o
   std::filesystem::copy_file(kConfigs + "published/mistral_params.json", folder / "params.json");
   CHECK(document(tool.run(read))["workloads"].size() == 5);
   std::filesystem::copy_file(kConfigs + "deepseek-v3.json", folder / "config.json");
-  CHECK(document(tool.run(read))["workloads"].size() == 3);
+  CHECK(document(tool.run(read))["workloads"].size() == 4);
   const Ended spread = tool.run({"workloads", "from-config", folder.string(), "--ep", "8"});
   CHECK(contains(spread.out, "outputs=ranks,ranks=8,ids=i64"));
   CHECK(contains(spread.err, "how many rows one of 8 GPUs gets"));
