@@ -120,8 +120,8 @@ TEST_CASE("a night tunes a missing range, leaves it alone, and looks again at on
   CHECK(night["reworked"][0]["verdict"] == "tuned");
   CHECK(night["reworked"][0]["over"] == "tokens=1..4096");
   // At most for what it loses between its cells, where the default serves.
-  for (const Json& item : document(tool.run(over_list(tool, "retune")))["plan"]["stale"])
-    CHECK(item["causes"] == Json::array({"regret"}));
+  const Json retuned = document(tool.run(over_list(tool, "retune")));
+  for (const Json& item : retuned["plan"]["stale"]) CHECK(item["causes"] == Json::array({"regret"}));
 
   const std::filesystem::path file = tool.path("xdg") / "moetune" / "moetune.db";
   std::string good, bad;
