@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "tests/search/computed.h"
 
 using namespace moetune;
 
@@ -26,14 +27,7 @@ std::int64_t value(const std::string& text, std::int64_t a = 0, std::int64_t b =
                    const std::string& loader = "tma") {
   Vocabulary names = vocabulary();
   const Expression expression = Expression::parse(text, "test", names);
-  const std::vector<std::int64_t> slots = {a, b, *names.interned(loader)};
-  std::vector<Binding> bindings(names.size());
-  const std::int64_t computed = expression.compile(names, bindings).run(slots.data());
-  for (std::size_t i = 0; i < slots.size(); ++i) bindings[i] = {true, i == 2, slots[i]};
-  const Program folded = expression.compile(names, bindings);
-  REQUIRE(folded.is_constant());
-  CHECK(folded.constant_value() == computed);
-  return computed;
+  return testing::computed(expression, names, {a, b, *names.interned(loader)});
 }
 
 std::string expression_error(const std::string& text) {

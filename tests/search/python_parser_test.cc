@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "search/space.h"
+#include "tests/search/computed.h"
 
 using namespace moetune;
 
@@ -21,18 +22,12 @@ Vocabulary vocabulary() {
   return names;
 }
 
-// The value with a and b as variables of the program, and again with them folded away: both must agree.
 std::int64_t value(const std::string& text, std::int64_t a = 0, std::int64_t b = 0,
                    const std::string& loader = "tma") {
   Vocabulary names = vocabulary();
   names.intern(loader);
   const Expression expression = Expression::parse(text, "test", names);
-  const std::vector<std::int64_t> slots = {a, b, *names.interned(loader)};
-  std::vector<Binding> bindings(names.size());
-  const std::int64_t computed = expression.compile(names, bindings).run(slots.data());
-  for (std::size_t i = 0; i < slots.size(); ++i) bindings[i] = {true, i == 2, slots[i]};
-  CHECK(expression.compile(names, bindings).constant_value() == computed);
-  return computed;
+  return testing::computed(expression, names, {a, b, *names.interned(loader)});
 }
 
 std::string error_of(const std::string& text) {
