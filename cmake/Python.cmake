@@ -7,7 +7,7 @@ if(NOT TVM_FFI_INCLUDE OR NOT TVM_FFI_LIBRARY OR MOETUNE_SANITIZE)  # a Python w
 endif()
 file(GLOB python_sources CONFIGURE_DEPENDS python/src/*.cc)
 add_library(moetune_tvm_ffi SHARED ${python_sources})
-build_in_batches(moetune_tvm_ffi)
+build_in_batches(moetune_tvm_ffi ${MOETUNE_BATCH})
 target_include_directories(moetune_tvm_ffi SYSTEM PRIVATE ${TVM_FFI_INCLUDE})
 target_link_libraries(moetune_tvm_ffi PRIVATE moetune_runtime ${TVM_FFI_LIBRARY})
 # Beside each other in the wheel; libtvm_ffi.so is loaded by `import tvm_ffi`.

@@ -27,18 +27,18 @@ function(may_include name)
   set_property(GLOBAL APPEND_STRING PROPERTY MOETUNE_ARROWS "${arrows}\n")
 endfunction()
 
-# Eight files at a time, which share the instances of templates. MOETUNE_UNITY=OFF takes each file alone.
-function(build_in_batches target)
-  if(MOETUNE_UNITY)
-    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+# SIZE files at a time, which share the instances of templates.
+function(build_in_batches target size)
+  if(size GREATER 1)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${size})
     # A file's own type within a class of that file is what the warning is about; a batch includes both.
     target_compile_options(${target} PRIVATE -Wno-subobject-linkage)
   endif()
 endfunction()
 
 # compile_as(TARGET KIND): in batches, with the options ${options_KIND} and the headers that most files include, which
-# are parsed once for all targets of the kind. With MOETUNE_UNITY=OFF and CMAKE_DISABLE_PRECOMPILE_HEADERS=ON the
-# compiler finds what a file forgot to include.
+# are parsed once for all targets of the kind. With batches of 1 and CMAKE_DISABLE_PRECOMPILE_HEADERS=ON
+# the compiler finds what a file forgot to include.
 function(compile_as target kind)
   set(headers headers_of_${kind})
   if(NOT TARGET ${headers})
@@ -56,7 +56,11 @@ function(compile_as target kind)
   set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ${position})
   target_compile_options(${target} PRIVATE ${options_${kind}})
   target_precompile_headers(${target} REUSE_FROM ${headers})
-  build_in_batches(${target})
+  if(kind STREQUAL "tests")
+    build_in_batches(${target} ${MOETUNE_TEST_BATCH})
+  else()
+    build_in_batches(${target} ${MOETUNE_BATCH})
+  endif()
 endfunction()
 
 # inner_room(ROOM/NAME DEPENDS ...), in front of the room around it: a folder whose sources are of that room's library.

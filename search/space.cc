@@ -62,8 +62,8 @@ Space::Space(Space&&) noexcept = default;
 Space& Space::operator=(Space&&) noexcept = default;
 Space::~Space() = default;
 
-Space Space::parse(std::string_view json, std::string_view file) {
-  return Space(std::make_unique<Impl>(Impl{read_space_file(json, file)}));
+Space Space::parse(std::string_view text, std::string_view file) {
+  return Space(std::make_unique<Impl>(Impl{read_space_file(text, file)}));
 }
 
 const std::string& Space::kernel() const { return impl_->file.kernel; }

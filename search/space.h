@@ -33,7 +33,7 @@ class Space {
  public:
   // Parses the JSON text of a space file. Throws BadInput naming `file`, the line or key, and the offending
   // expression with the position in it.
-  static Space parse(std::string_view json, std::string_view file);
+  static Space parse(std::string_view text, std::string_view file);
 
   Space(Space&&) noexcept;
   Space& operator=(Space&&) noexcept;

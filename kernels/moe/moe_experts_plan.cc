@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::int64_t kExpertsReferenceThreads = 256;
 constexpr std::int64_t kExpertsCombineThreads = 256, kCombineValues = 8;  // templates/moe_experts/combine.cuh
-constexpr std::int64_t kSwizzleBytes = 128;
+constexpr std::int64_t kExpertsSwizzleBytes = 128;
 constexpr std::int64_t kSwizzledRows = 8;
 constexpr std::int64_t kExpertsBarriers = 128;  // bytes: templates/moe_experts/product.cuh
 constexpr std::int64_t kExpertsTickets = 128;
@@ -145,8 +145,8 @@ TensorMap weight_map(const char* buffer, DType dtype, const ExpertsProduct& prod
   const std::int64_t column = in_turn ? product.matrices * row : row;
   map.strides = {bytes(column), bytes(in_turn ? row : product.width * row), bytes(kSwizzledRows * column),
                  bytes(expert)};
-  map.box = {to_unsigned(kSwizzleBytes / size), to_unsigned(kSwizzledRows), to_unsigned(product.matrices),
-             to_unsigned(own_columns / kSwizzledRows), 1};
+  map.box = {to_unsigned(kExpertsSwizzleBytes / size), to_unsigned(kSwizzledRows),
+             to_unsigned(product.matrices), to_unsigned(own_columns / kSwizzledRows), 1};
   return map;
 }
 
@@ -176,8 +176,8 @@ TensorMap between_map(const ExpertsChoice& choice, const MoeExpertsShape& shape,
   map.swizzle = TensorMap::Swizzle::b128;
   map.dims = {static_cast<std::uint64_t>(shape.intermediate), static_cast<std::uint64_t>(places), 1, 1, 1};
   map.strides = {size, size, size, size};
-  map.box = {to_unsigned(kSwizzleBytes / choice.size), to_unsigned(std::max(choice.rows / 4, kSwizzledRows)),
-             1, 1, 1};
+  map.box = {to_unsigned(kExpertsSwizzleBytes / choice.size),
+             to_unsigned(std::max(choice.rows / 4, kSwizzledRows)), 1, 1, 1};
   return map;
 }
 

@@ -15,8 +15,8 @@ constexpr std::int64_t kWarpgroupRows = 64, kWarpgroupThreads = 128;
 constexpr std::int64_t kBarrierBytes = 256, kRawBarrierBytes = 64;
 constexpr std::int64_t kRawStages =
     2;  // e4m3 tiles that landed, or are under way: templates/prefill_attention/shape.cuh
-constexpr std::int64_t kChunk = 64;             // elements that the 128-byte swizzle keeps together
-constexpr std::uint32_t kCombineThreads = 256;  // templates/prefill_attention/combine_kernel.cuh
+constexpr std::int64_t kChunk = 64;               // elements that the 128-byte swizzle keeps together
+constexpr std::uint32_t kCombiningThreads = 256;  // templates/prefill_attention/combine_kernel.cuh
 constexpr std::uint32_t kPrefillReferenceThreads = 256;
 constexpr std::int64_t kReferenceRows = 64;
 
@@ -233,7 +233,7 @@ void fill_prefill_combine(Launch& launch, const PrefillChoice& choice, const Pre
                           const PrefillCall& call, const DeviceLimits& limits) {
   launch.entry = "prefill_attention_combine";
   launch.grid = {unsigned_of(choice.partial_tokens(shape)), unsigned_of(shape.batch), 1};
-  launch.block[0] = kCombineThreads;
+  launch.block[0] = kCombiningThreads;
   launch.programmatic_dependent = limits.compute_capability >= 90;
   PrefillArguments& arguments = launch.arguments;
   arguments.push_back(pointer_argument("partial_o"));

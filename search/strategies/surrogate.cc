@@ -13,9 +13,9 @@ namespace moetune {
 namespace {
 
 constexpr std::size_t kFewestSuccesses = 3;
-constexpr std::size_t kMostTrials = 500;    // a search this long has passed what a model is for
-constexpr std::size_t kMostObserved = 320;  // trials that a fit conditions on
-constexpr double kFitGrowth = 1.15;         // trials told from one fit to the next
+constexpr std::size_t kMostModelledTrials = 500;  // a search this long has passed what a model is for
+constexpr std::size_t kMostObserved = 320;        // trials that a fit conditions on
+constexpr double kFitGrowth = 1.15;               // trials told from one fit to the next
 constexpr int kFirstSteps = 30;
 constexpr int kLaterSteps = 15;
 constexpr double kLeastChance = 0.01;
@@ -54,7 +54,7 @@ void Surrogate::append_row(const HistoryPoint& past, std::vector<Position>& rows
 }
 
 void Surrogate::open(ConfigId id) {
-  if (log_.size() >= kMostTrials) return;
+  if (log_.size() >= kMostModelledTrials) return;
   Asked asked{.id = id};
   if (times_) {
     std::vector<Position> row;
@@ -67,7 +67,7 @@ void Surrogate::open(ConfigId id) {
 
 void Surrogate::tell(const Observation& observation) {
   if (observation.id >= space_.size() || log_.find(observation.id) != nullptr) return;
-  if (log_.size() >= kMostTrials) {
+  if (log_.size() >= kMostModelledTrials) {
     log_.add(observation);
     return;
   }
@@ -88,7 +88,7 @@ void Surrogate::observe(Asked& asked, const Observation& observation) {
 }
 
 bool Surrogate::usable() const {
-  if (encoding_.axes().empty() || log_.size() >= kMostTrials) return false;
+  if (encoding_.axes().empty() || log_.size() >= kMostModelledTrials) return false;
   return log_.successes() >= kFewestSuccesses || (log_.successes() > 0 && !past_.empty());
 }
 

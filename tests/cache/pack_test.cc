@@ -13,6 +13,8 @@
 #include "cache/file/database.h"
 #include "tests/cache/support.h"
 
+namespace pack_test {
+
 using moetune::Cache;
 using moetune::PackContents;
 using namespace cache_test;
@@ -247,3 +249,5 @@ TEST_CASE("an export that is killed leaves no folder, and what it may leave goes
   CHECK_FALSE(fs::exists(old));
   CHECK(check_cache(Cache::open(dir / "a.pack", Cache::Mode::inspect)).empty());
 }
+
+}  // namespace pack_test

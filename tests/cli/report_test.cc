@@ -10,7 +10,7 @@ using namespace moetune::testing;
 
 namespace {
 
-const std::string kConfig =
+const std::string kReported =
     "loader=bulk,vector_bytes=16,tile_kib=32,stages=4,warps=8,producers=1,blocks_per_sm=1,l2=normal";
 
 // A cache with one winner of `time_us`.
@@ -25,9 +25,9 @@ std::string write_cache(const Tool& tool, const std::string& name, double time_u
                           .source_digest = moetune::kernel_source_digest("decode_kernel"),
                           .toolchain = "nvrtc 13.0.88"});
   cache.trials.put(
-      id, {.config = kConfig, .outcome = "ok", .time_us = time_us, .facts = "{}", .provenance = "{}"});
+      id, {.config = kReported, .outcome = "ok", .time_us = time_us, .facts = "{}", .provenance = "{}"});
   moetune::WinnerRecord winner;
-  winner.config = kConfig;
+  winner.config = kReported;
   winner.plan = "{}";
   winner.cubin = {1, 2, 3};
   winner.time_us = time_us;
@@ -65,7 +65,7 @@ TEST_CASE("a report fits 80 columns in a pipe, other widths as COLUMNS says, and
   CHECK(contains(piped.out, "moetune devices --calibrate"));
   tool.set_environment("COLUMNS", "60");
   CHECK(longest(tool.run({"report", "--cache", path}).out) <= 60);
-  CHECK(contains(tool.run({"report", "--cache", path, "--wide"}).out, kConfig));
+  CHECK(contains(tool.run({"report", "--cache", path, "--wide"}).out, kReported));
 }
 
 TEST_CASE("a narrow report keeps problems whole, and leaves out columns that say nothing") {
@@ -79,7 +79,7 @@ TEST_CASE("a narrow report keeps problems whole, and leaves out columns that say
                             .hardware = {.name = "NVIDIA H200", .compute_capability = 90, .sm_count = 132},
                             .source_digest = moetune::kernel_source_digest("decode_kernel"),
                             .toolchain = "nvrtc 13.0.88"});
-    cache.trials.put(id, {.config = kConfig, .outcome = "too_slow", .facts = "{}", .provenance = "{}"});
+    cache.trials.put(id, {.config = kReported, .outcome = "too_slow", .facts = "{}", .provenance = "{}"});
     moetune::WinnerRecord winner;
     winner.plan = "{}";
     winner.cubin = {1, 2, 3};
@@ -87,7 +87,7 @@ TEST_CASE("a narrow report keeps problems whole, and leaves out columns that say
     winner.provenance = R"({"strategy":"auto","trials":24})";
     winner.contended = true;
     for (const double time_us : {120.0, 100.0}) {
-      winner.config = kConfig + (time_us > 100 ? ",pad=1" : "");
+      winner.config = kReported + (time_us > 100 ? ",pad=1" : "");
       winner.time_us = time_us;
       winner.default_time_us = 150;
       winner.interval_low_us = 0.9999 * time_us;

@@ -9,7 +9,7 @@ using namespace moetune::testing;
 
 namespace {
 
-std::vector<std::string> night(const Tool& tool, std::vector<std::string> more = {}) {
+std::vector<std::string> one_night(const Tool& tool, std::vector<std::string> more = {}) {
   std::vector<std::string> command = {
       "retune", "--workloads", tool.path("w.json").string(), "--budget", "2", "--threads", "1", "--json"};
   command.insert(command.end(), more.begin(), more.end());
@@ -51,28 +51,28 @@ TEST_CASE("a first night tunes, a second has nothing to do, and a changed templa
   ScriptedGpu gpu;
   Tool& tool = gpu.tool;
   write_list(tool, "\"elements=1024\"");
-  const Json planned = document(tool.run(night(tool, {"--dry-run"})));
+  const Json planned = document(tool.run(one_night(tool, {"--dry-run"})));
   CHECK(causes(planned) == std::vector<std::string>{"missing"});
   CHECK(planned["reworked"].empty());
   CHECK_FALSE(std::filesystem::exists(tool.path("xdg")));
 
-  const Ended first = tool.run(night(tool, {"--exit-code", "--log", tool.path("night.log").string()}));
+  const Ended first = tool.run(one_night(tool, {"--exit-code", "--log", tool.path("night.log").string()}));
   CHECK(first.code == 4);
   CHECK(document(first)["reworked"][0]["verdict"] == "tuned");
   for (const char* event : {"planned", "began", "ended", "night_ended"})
     CHECK(count_events(tool, event) == 1);
 
-  const Ended second = tool.run(night(tool, {"--exit-code"}));
+  const Ended second = tool.run(one_night(tool, {"--exit-code"}));
   CHECK(second.code == 0);
   CHECK(document(second)["plan"]["stale"].empty());
   CHECK(document(second)["plan"]["fresh"] == 1);
 
   touch_template(gpu);
-  CHECK(causes(document(tool.run(night(tool, {"--dry-run"})))) == std::vector<std::string>{"sources"});
-  const Ended third = tool.run(night(tool, {"--exit-code"}));
+  CHECK(causes(document(tool.run(one_night(tool, {"--dry-run"})))) == std::vector<std::string>{"sources"});
+  const Ended third = tool.run(one_night(tool, {"--exit-code"}));
   CHECK(third.code == 0);
   CHECK(document(third)["reworked"][0]["verdict"] == "kept");
-  CHECK(document(tool.run(night(tool)))["plan"]["stale"].empty());
+  CHECK(document(tool.run(one_night(tool)))["plan"]["stale"].empty());
   CHECK(tool.run({"cache", "check"}).code == 0);
 }
 
@@ -80,11 +80,11 @@ TEST_CASE("an edited space is a cause, and so is age") {
   ScriptedGpu gpu;
   Tool& tool = gpu.tool;
   write_list(tool, "\"elements=1024\"");
-  REQUIRE(tool.run(night(tool)).code == 0);
+  REQUIRE(tool.run(one_night(tool)).code == 0);
   Tool::constrain(gpu.data(), "decode_kernel", "stages == 2");
-  CHECK(causes(document(tool.run(night(tool, {"--dry-run"})))) == std::vector<std::string>{"space"});
+  CHECK(causes(document(tool.run(one_night(tool, {"--dry-run"})))) == std::vector<std::string>{"space"});
   std::this_thread::sleep_for(std::chrono::seconds(1));
-  CHECK(causes(document(tool.run(night(tool, {"--dry-run", "--max-age", "1s"})))) ==
+  CHECK(causes(document(tool.run(one_night(tool, {"--dry-run", "--max-age", "1s"})))) ==
         std::vector<std::string>{"space", "age"});
 }
 
@@ -92,7 +92,7 @@ TEST_CASE("kill -9 in mid-night: the next night does the rest, and nothing twice
   ScriptedGpu gpu;
   Tool& tool = gpu.tool;
   write_list(tool, R"("elements=1024", "elements=2048", "elements=4096", "elements=8192")");
-  const std::vector<std::string> command = night(tool, {"--log", tool.path("night.log").string()});
+  const std::vector<std::string> command = one_night(tool, {"--log", tool.path("night.log").string()});
   const auto process = tool.start(command);
   REQUIRE(wait_for_event(tool, "ended"));
   process->send(SIGKILL);
@@ -112,12 +112,12 @@ TEST_CASE("two nights at once: the second one leaves with code 3") {
   ScriptedGpu gpu;
   Tool& tool = gpu.tool;
   write_list(tool, R"("elements=1024", "elements=2048", "elements=4096")");
-  const auto first = tool.start(night(tool, {"--log", tool.path("night.log").string()}));
+  const auto first = tool.start(one_night(tool, {"--log", tool.path("night.log").string()}));
   REQUIRE(wait_for_event(tool, "began"));
-  const Ended second = tool.run(night(tool));
+  const Ended second = tool.run(one_night(tool));
   CHECK(second.code == 3);
   CHECK(contains(second.err, "another night goes on"));
-  const Ended elsewhere = tool.run(night(tool, {"--cache", tool.path("other.db").string()}));
+  const Ended elsewhere = tool.run(one_night(tool, {"--cache", tool.path("other.db").string()}));
   CHECK(elsewhere.code == 3);  // another cache, the same GPU
   CHECK(contains(elsewhere.err, "another night goes on"));
   CHECK(first->wait().code == 0);
@@ -127,11 +127,11 @@ TEST_CASE("a workload that the GPU cannot hold fails in part; if all fail the ni
   ScriptedGpu gpu;
   Tool& tool = gpu.tool;
   write_list(tool, R"("elements=1024", "elements=1073741824")");
-  const Ended part = tool.run(night(tool));
+  const Ended part = tool.run(one_night(tool));
   CHECK(part.code == 1);
   CHECK(document(part)["reworked"].size() == 2);
   write_list(tool, R"("elements=1073741824")");
-  CHECK(tool.run(night(tool)).code == 3);
+  CHECK(tool.run(one_night(tool)).code == 3);
 }
 
 TEST_CASE("shards of a list are disjoint and together all of it; options are checked") {
@@ -140,10 +140,10 @@ TEST_CASE("shards of a list are disjoint and together all of it; options are che
   write_list(tool, R"("elements=1024", "elements=2048", "elements=4096", "elements=8192", "elements=16384")");
   std::size_t stale = 0;
   for (const char* shard : {"1/2", "2/2"})
-    stale += document(tool.run(night(tool, {"--dry-run", "--shard", shard})))["plan"]["stale"].size();
+    stale += document(tool.run(one_night(tool, {"--dry-run", "--shard", shard})))["plan"]["stale"].size();
   CHECK(stale == 5);
   const auto refused = [&](const char* option, const char* value) {
-    const Ended ended = tool.run(night(tool, {option, value}));
+    const Ended ended = tool.run(one_night(tool, {option, value}));
     CHECK(ended.code == 2);
     CHECK(std::count(ended.err.begin(), ended.err.end(), '\n') == 1);
     return ended.err;
@@ -154,8 +154,8 @@ TEST_CASE("shards of a list are disjoint and together all of it; options are che
   CHECK(contains(refused("--time", "1x"), "--time takes a span of time, such as 90, 30s"));
   CHECK(contains(refused("--device", "replay:no-such"),
                  "--device: there is no file no-such, and no recording"));
-  CHECK(tool.run(night(tool, {"--time", "1h", "--until", "06:00"})).code == 2);
-  CHECK(tool.run(night(tool, {"--no-cache"})).code == 2);
+  CHECK(tool.run(one_night(tool, {"--time", "1h", "--until", "06:00"})).code == 2);
+  CHECK(tool.run(one_night(tool, {"--no-cache"})).code == 2);
 }
 
 TEST_CASE("a winner knows its GPU's UUID and settings, and so does the one that replaces it") {
@@ -164,7 +164,7 @@ TEST_CASE("a winner knows its GPU's UUID and settings, and so does the one that 
   tool.set_environment("MOETUNE_LIBNVML", paths::fake_libnvml());
   tool.set_environment("MOETUNE_FAKE_NVML", "power0=650000,mig0=1,ecc0=0");
   write_list(tool, "\"elements=1024\"");
-  REQUIRE(tool.run(night(tool)).code == 0);
+  REQUIRE(tool.run(one_night(tool)).code == 0);
   const Json known = document(tool.run({"cache", "show", "1", "--json"}))["provenance"];
   CHECK(known["uuid"] == "GPU-00ababab-abab-abab-abab-abababababab");
   CHECK(known["power_limit_w"] == 650);
@@ -175,7 +175,7 @@ TEST_CASE("a winner knows its GPU's UUID and settings, and so does the one that 
   other.tool.set_environment("MOETUNE_LIBNVML", paths::fake_libnvml());
   other.tool.set_environment("MOETUNE_FAKE_NVML", "ecc0=9");
   write_list(other.tool, "\"elements=1024\"");
-  REQUIRE(other.tool.run(night(other.tool)).code == 0);
+  REQUIRE(other.tool.run(one_night(other.tool)).code == 0);
   const Json less = document(other.tool.run({"cache", "show", "1", "--json"}))["provenance"];
   CHECK(less["power_limit_w"] == 500);
   CHECK(less["mig"] == false);
@@ -217,7 +217,8 @@ TEST_CASE("a night of the shipped recordings is of the recorded shapes; others a
   Tool tool;
   tool.write("w.json", R"({"moetune_workloads": 1, "workloads": [{"kernel": "decode_attention", "shapes": [
       "q_heads=32,batch=8,context=4096", "batch=7,context=100"]}]})");
-  const Ended planned = tool.run(night(tool, {"--dry-run", "--no-compile", "--device", "replay:shipped"}));
+  const Ended planned =
+      tool.run(one_night(tool, {"--dry-run", "--no-compile", "--device", "replay:shipped"}));
   CHECK(planned.code == 1);
   CHECK(document(planned)["plan"]["stale"].size() == 1);
   REQUIRE(document(planned)["plan"]["left_out"].size() == 1);

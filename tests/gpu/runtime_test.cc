@@ -24,7 +24,7 @@
 
 #define REQUIRE_OK(call) REQUIRE_MESSAGE((call) == MOETUNE_OK, moetune_last_error())
 
-namespace moetune {
+namespace moetune::runtime_test {
 namespace {
 
 constexpr std::size_t kBudget = 8;
@@ -317,4 +317,4 @@ TEST_CASE("routers whose blocks wait for each other run on two streams at once")
   for (const Guest& guest : guests) guest.check_outputs();
 }
 
-}  // namespace moetune
+}  // namespace moetune::runtime_test

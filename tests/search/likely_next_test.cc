@@ -8,8 +8,7 @@
 #include "search/random.h"
 #include "search/searcher.h"
 
-using namespace moetune;
-
+namespace moetune::likely_next_test {
 namespace {
 
 LegalSpace square(std::size_t side) {
@@ -57,3 +56,5 @@ TEST_CASE("what is foreseen is untried and mostly what is asked next, and to loo
   }
   CHECK(foreseen > 25);
 }
+
+}  // namespace moetune::likely_next_test

@@ -6,8 +6,7 @@
 #include "search/space.h"
 #include "tests/search/computed.h"
 
-using namespace moetune;
-
+namespace moetune::python_parser_test {
 namespace {
 
 Vocabulary vocabulary() {
@@ -168,3 +167,5 @@ TEST_CASE("Python: a space file says that it is written so") {
   CHECK_THROWS_AS(count("", "1 < a <= 3 and not b == 2"), BadInput);
   CHECK_THROWS_AS(count(R"("syntax": "ruby", )", "a < b"), BadInput);
 }
+
+}  // namespace moetune::python_parser_test

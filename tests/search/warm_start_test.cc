@@ -11,8 +11,7 @@
 #include "tests/search/mixed_space.h"
 #include "tests/search/simulation.h"
 
-using namespace moetune;
-
+namespace moetune::warm_start_test {
 namespace {
 
 // So many values that a configuration has more neighbours than a search has patience.
@@ -300,3 +299,5 @@ TEST_CASE("all neighbours of a configuration are candidates, also where the pool
   CHECK(space.are_neighbours(*pick, centre));
   CHECK(surrogate.leaders(untried, centre, space.size()).size() == around.size());
 }
+
+}  // namespace moetune::warm_start_test

@@ -22,11 +22,11 @@ constexpr int kHoldAttempts = 3;
 constexpr int kBatch = 4;
 constexpr double kDuelBatchUs = 100'000;  // of rounds that are enqueued at once
 constexpr std::size_t kMostAtOnce = 64;   // samples: each is some six entries of a queue that holds 1024
-constexpr std::chrono::milliseconds kPause{10};  // that ends a load
-constexpr std::chrono::milliseconds kRest{100};  // in which a power controller forgets a load
-constexpr int kProducerSamples = 5;              // a candidate, until so many are known as count
-constexpr std::size_t kProducerMemory = 41;      // samples of the producer that count; clocks drift
-constexpr double kLeastUs = 0.01;                // of a launch whose producer took as long as both
+constexpr std::chrono::milliseconds kLongestPause{10};  // that ends a load
+constexpr std::chrono::milliseconds kRest{100};         // in which a power controller forgets a load
+constexpr int kProducerSamples = 5;                     // a candidate, until so many are known as count
+constexpr std::size_t kProducerMemory = 41;             // samples of the producer that count; clocks drift
+constexpr double kLeastUs = 0.01;                       // of a launch whose producer took as long as both
 
 std::string microseconds(double us) { return std::to_string(std::llround(us)) + " us"; }
 
@@ -170,7 +170,7 @@ std::vector<TimedSample> Benchmark::timed_graphs(const std::vector<Rotation*>& o
   std::vector<cuda::Event> marks;
   for (std::size_t i = 0; i < 2 * order.size(); ++i) marks.push_back(cuda::make_event());
   const auto began = Clock::now();
-  if (began - load_ended_ > kPause) load_began_ = began;
+  if (began - load_ended_ > kLongestPause) load_began_ = began;
   HeldStream held(harness_, holds_);
   for (std::size_t i = 0; i < order.size(); ++i) {
     Rotation& rotation = *order[i];
@@ -207,7 +207,7 @@ std::vector<TimedSample> Benchmark::sample(const std::vector<Rotation*>& order, 
 }
 
 double Benchmark::loaded_us() const {
-  if (Clock::now() - load_ended_ > kPause) return 0;
+  if (Clock::now() - load_ended_ > kLongestPause) return 0;
   return std::chrono::duration<double, std::micro>(load_ended_ - load_began_).count();
 }
 

@@ -22,8 +22,7 @@
 #include "tuner/compile/compile_pool.h"
 #include "tuner/compile/launchable.h"
 
-using namespace moetune;
-
+namespace moetune::space_compile_test {
 namespace {
 
 constexpr const char* kArchitectures[] = {"sm_80", "sm_89", "sm_90a", "sm_100a", "sm_120a"};
@@ -161,7 +160,7 @@ constexpr Typical kTypical[] = {
 // Two legal configurations that differ in one parameter and are launched alike, so that only their code can differ.
 using Twins = std::pair<Config, Config>;
 
-std::string launches_of(const Plan& plan) {
+std::string launches_in(const Plan& plan) {
   nlohmann::json all = plan;
   all.erase("source");
   all.erase("defines");
@@ -178,7 +177,7 @@ std::optional<Twins> draw_twins(const Kernel& kernel, const Problem& problem, co
     const Value& value = parameter.values[random() % parameter.values.size()];
     const Config other = space.parse_config(parameter.name + "=" + value.text(), &one);
     if (other == one || !space.why_illegal(other, environment).empty()) continue;
-    if (launches_of(kernel.plan(one, problem, limits)) == launches_of(kernel.plan(other, problem, limits)))
+    if (launches_in(kernel.plan(one, problem, limits)) == launches_in(kernel.plan(other, problem, limits)))
       return Twins{one, other};
   }
   return std::nullopt;
@@ -273,3 +272,5 @@ TEST_CASE("configurations that differ in one parameter and are launched alike ha
   CHECK(compared >= compiled.size() - 3);
   MESSAGE(compiled.size() << " pairs, " << pool.stats().compile_seconds << " s of compiling");
 }
+
+}  // namespace moetune::space_compile_test

@@ -11,8 +11,7 @@
 #include "tests/tuner/doubling_kernel.h"
 #include "tuner/worker/cuda_device.h"
 
-using namespace moetune;
-
+namespace moetune::device_list_test {
 namespace {
 
 bool mentions(const std::string& text, const std::string& part) {
@@ -165,3 +164,5 @@ TEST_CASE("a driver without a GPU, one that does not start and one that is too o
   setenv("MOETUNE_LIBCUDA", "/proc/self/cmdline", 1);  // there, and no library
   says(true, "the CUDA driver cannot be loaded");
 }
+
+}  // namespace moetune::device_list_test
