@@ -85,6 +85,15 @@ def runtime(device: int = 0) -> moetune.Runtime:
         return _runtimes[device]
 
 
+def why_not(device: int, kernel: str, specialization: str) -> Optional[moetune.Error]:
+    """None if a family serves; else the error that a call of it would raise."""
+    try:
+        runtime(device).family(kernel, specialization)
+    except moetune.Error as error:
+        return error
+    return None
+
+
 def prepare(max_batch: int = 256, max_context: int = 131072, max_tokens: int = 32768) -> None:
     """States what workspaces must suffice for, before they are allocated.
 

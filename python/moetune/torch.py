@@ -29,15 +29,15 @@ except ModuleNotFoundError as missing:
         "the torch of your CUDA; `import moetune` goes without", name="torch") from None
 
 import moetune
-from moetune import _operators
+from moetune import _operators, _serving
 from moetune._mxfp4 import pack_mxfp4
 from moetune._serving import prepare, runtime, use
 
 __all__ = ["EndPlan", "EndRouting", "MaskedPlan", "MaskedRouting", "Plan", "RankRouting", "Routing", "RowPlan",
            "RowRouting", "decode_attention", "moe_combine", "moe_dispatch", "moe_dispatch_e4m3", "moe_experts",
-           "moe_experts_by_ids", "pack_mxfp4", "prefill_attention", "prepare", "route", "route_ends", "route_masked", "route_plan",
-           "route_plan_ends", "route_plan_masked", "route_plan_rows", "route_ranks", "route_rows", "route_weights",
-           "runtime", "use"]
+           "moe_experts_by_ids", "pack_mxfp4", "prefill_attention", "prepare", "route", "route_ends", "route_masked",
+           "route_plan", "route_plan_ends", "route_plan_masked", "route_plan_rows", "route_ranks", "route_rows",
+           "route_weights", "runtime", "supports", "use"]
 
 
 class Routing(NamedTuple):
@@ -167,6 +167,16 @@ def _call(overload: Any, *given: Any, **options: Any) -> Any:
         return overload(*given, **options)
     except RuntimeError as error:
         raise _error_of(error) from None
+
+
+def supports(kernel: str, *, device: int = 0, **facts: Any) -> Optional[str]:
+    """None if something is stored that serves a family of a kernel; else why not, in one sentence.
+
+    `facts` are what a cubin has compiled in, by the names of `moetune kernels KERNEL`, with `group` for query heads of
+    a KV head: supports("decode_attention", group=8, head_dim=128, page=64).
+    """
+    error = _serving.why_not(device, kernel, ",".join(f"{name}={value}" for name, value in facts.items()))
+    return None if error is None else str(error)
 
 
 def decode_attention(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, page_table: Optional[torch.Tensor],
