@@ -26,6 +26,7 @@ Blob image_of(const Problem& problem) {
 
 // The default, but where the scripted driver computes another one alone: without tensor maps.
 std::string usual_config(const Kernel& kernel, const Problem& problem) {
+  if (kernel.name() == "decode_attention") return plain_config(64);
   if (kernel.name() == "prefill_attention")
     return "body=mma,warpgroups=1,tile=32,stages=1,query_stages=1,packed=0,overlap=0,ping_pong=0,lag=8,poly=0,trim=0,"
            "schedule=grid,cluster=1,section=0,splits=1";

@@ -1,0 +1,288 @@
+"""moetune.transformers: small models beside themselves as transformers runs them, on a GPU or on the scripted driver.
+
+The scripted driver's decode_attention knows no windows and sinks: what it is called with is compared there.
+"""
+
+import itertools
+import unittest
+import warnings
+from typing import Any
+from unittest import mock
+
+import moetune
+from support import SCRIPTED
+from torch_support import DEVICE, backends
+from transformers_models import KINDS, WHY_NOT, cache_of, disagreements, make, prompt, same_experts, steps
+
+if not WHY_NOT:
+    import torch
+    import transformers
+
+    import moetune.torch as operators
+    import moetune.transformers
+    from moetune import _attend, _families
+
+STEPS = 5 if SCRIPTED else 16
+COMPUTED = tuple(kind for kind in KINDS if kind != "GptOss" or not SCRIPTED)
+
+
+def used(kind: str, **changed: Any) -> Any:
+    model = make(kind, **changed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        served = moetune.transformers.use(model, budget=0)
+    assert served.attention is None, served.attention
+    return model
+
+
+@unittest.skipIf(WHY_NOT, WHY_NOT)
+class TransformersTest(unittest.TestCase):
+    def agree(self, made: Any, right: Any) -> None:
+        error, other = disagreements(made, right)
+        self.assertLess(error, 0.03)
+        self.assertEqual(other, 0)
+
+    def both(self, kind: str, run: Any) -> None:
+        """Of a model and of the same one with use()."""
+        stock, model = make(kind), used(kind)
+        with torch.inference_mode(), same_experts(stock, model):
+            right = run(stock)
+            self.agree(run(model), right)
+
+    def test_prompts_and_steps_as_stock(self) -> None:
+        for kind in COMPUTED:
+            for is_static, batch in itertools.product((False, True), (1, 4)):
+                ids = prompt(batch, 13 + STEPS)
+                with self.subTest(kind=kind, static=is_static, batch=batch):
+                    self.both(kind, lambda model: steps(model, ids, is_static, 13))
+
+    def test_without_a_cache(self) -> None:
+        ids = prompt(3, 9)
+        for kind in COMPUTED:
+            self.both(kind, lambda model: model(ids, use_cache=False).logits.float())
+
+    def test_padding_on_the_left(self) -> None:
+        ids, mask = prompt(3, 12 + STEPS), torch.ones(3, 12 + STEPS, dtype=torch.long, device=DEVICE)
+        mask[0, :5], mask[2, :11] = 0, 0
+        for kind, is_static in itertools.product(COMPUTED, (False, True)):
+            with self.subTest(kind=kind, static=is_static):
+                self.both(kind, lambda model: steps(model, ids, is_static, 12, mask))
+
+    def test_chunks_of_a_prompt(self) -> None:
+        """New tokens see those of the cache, too."""
+        ids = prompt(2, 20)
+        for kind, is_static in itertools.product(COMPUTED, (False, True)):
+            def run(model: Any) -> Any:
+                cache = cache_of(model, is_static, 24)
+                return torch.cat([model(part, past_key_values=cache).logits.float()
+                                  for part in ids.split((9, 4, 7), 1)], 1)
+            self.both(kind, run)
+
+    def test_generate(self) -> None:
+        ids, mask = prompt(3, 10), torch.ones(3, 10, dtype=torch.long, device=DEVICE)
+        for cache, is_padded in itertools.product((None, "static"), (False, True)):
+            stock, model = make("Llama"), used("Llama")
+            mask[1, :4] = 0 if is_padded else 1
+            options = {"attention_mask": mask, "max_new_tokens": STEPS, "do_sample": False, "output_logits": True,
+                       "return_dict_in_generate": True, "cache_implementation": cache}
+            with mock.patch.object(operators, "decode_attention", wraps=operators.decode_attention) as decode:
+                made, right = model.generate(ids, **options), stock.generate(ids, **options)
+            with self.subTest(cache=cache, padded=is_padded):
+                # Further on two answers part where margins are small.
+                self.agree(made.logits[0], right.logits[0])
+                if SCRIPTED:  # elsewhere a static cache's steps are compiled
+                    self.assertEqual(decode.call_count > 0, not is_padded)
+
+    def test_calls_of_a_model_with_windows_and_sinks(self) -> None:
+        model, calls = used("GptOss"), []
+
+        def wraps(name: str) -> Any:
+            operator = getattr(operators, name)
+
+            def run(*given: Any, **options: Any) -> Any:
+                calls.append((name, given, options))
+                return operator(*given, **options)
+            return mock.patch.object(operators, name, run)
+
+        ids = prompt(2, 35)
+        with wraps("decode_attention"), wraps("prefill_attention"), torch.inference_mode():
+            for is_static in (False, True):
+                steps(model, ids, is_static, 33)
+            cache = transformers.DynamicCache()  # whose layers all keep all tokens
+            for part in ids.split((33, 1, 1), 1):
+                model(part, past_key_values=cache)
+        kinds = [layer.self_attn.sliding_window for layer in model.model.layers]
+        self.assertEqual(sorted(kinds, key=str), [30, None])
+        seen = {(name, options["window"], int(given[4][-1]) if name == "decode_attention" else given[1].shape[1])
+                for name, given, options in calls}
+        self.assertLessEqual({("decode_attention", 0, 34), ("decode_attention", 0, 30), ("decode_attention", 30, 34),
+                              ("prefill_attention", 30, 2 * 33 + 33)}, seen)
+        for _, given, options in calls:
+            self.assertEqual((options["sinks"].dtype, options["sinks"].shape), (torch.float32, (8,)))
+            self.assertEqual(given[1].stride(-1), 1)
+
+    def test_experts_of_gpt_oss(self) -> None:
+        model = used("GptOss")
+        stock = make("GptOss")
+        for ours, theirs in zip(model.model.layers, stock.model.layers):
+            x = torch.randn(7, 256, device=DEVICE).bfloat16()
+            for mine, right in zip(ours.mlp.experts.parameters(), theirs.mlp.experts.parameters()):
+                self.assertTrue(torch.equal(mine, right))
+            self.assertTrue(ours.mlp.experts.gate_up_proj.transpose(1, 2).is_contiguous())
+            self.assertEqual(ours.mlp.experts.gate_up_proj.untyped_storage().nbytes(),
+                             theirs.mlp.experts.gate_up_proj.untyped_storage().nbytes())
+            with torch.inference_mode():
+                self.agree(ours.mlp(x[None])[0].float(), theirs.mlp(x[None])[0].float())
+
+    def test_nothing_is_copied(self) -> None:
+        """Keys lie as the cache has them: tokens of a sequence side by side, heads and sequences apart."""
+        model, seen = used("Llama"), []
+        operator = operators.prefill_attention
+        cache = cache_of(model, True, 40)
+        with mock.patch.object(operators, "prefill_attention",
+                               lambda *given, **options: (seen.append(given), operator(*given, **options))[1]):
+            with torch.inference_mode():
+                model(prompt(3, 11), past_key_values=cache)
+        _, k, v, q_offsets, kv_offsets = seen[0][:5]
+        self.assertEqual(k.data_ptr(), cache.layers[0].keys.data_ptr())
+        self.assertEqual(v.data_ptr(), cache.layers[0].values.data_ptr())
+        self.assertEqual((tuple(k.shape), k.stride()), ((2, 2 * 2 * 40 + 40, 64), (40 * 64, 64, 1)))
+        self.assertEqual(q_offsets.tolist(), [0, 0, 11, 11, 22, 22, 33])
+        self.assertEqual(kv_offsets.tolist(), [0, 0, 11, 80, 91, 160, 171])
+
+    def test_compiled_steps(self) -> None:
+        ids = prompt(2, 12)
+        for kind, backend in itertools.product(("Llama", "Qwen3Moe"), backends()):
+            model, logits = used(kind), []
+            for forward in (torch.compile(model.forward, backend=backend, fullgraph=True), model.forward):
+                cache = cache_of(model, True, 16)
+                with torch.inference_mode():
+                    model(ids[:, :9], past_key_values=cache)
+                    logits.append(torch.stack([forward(ids[:, at:at + 1], past_key_values=cache).logits[:, -1].float()
+                                               for at in range(9, 12)]))
+            self.agree(*logits)
+
+    def test_use_twice_and_stop(self) -> None:
+        model = make("Qwen3Moe")
+        before, ids = (model.config._attn_implementation, model.get_experts_implementation()), prompt(1, 6)
+        with torch.inference_mode():
+            right = model(ids).logits
+        for _ in range(2):
+            self.assertEqual(moetune.transformers.use(model, budget=0), (None, None))
+            self.assertEqual(model.config._attn_implementation, "moetune")
+        moetune.transformers.stop(model)
+        moetune.transformers.stop(model)
+        self.assertEqual((model.config._attn_implementation, model.get_experts_implementation()), before)
+        self.assertNotIn("prepare_inputs_for_generation", vars(model))
+        with torch.inference_mode():
+            self.assertTrue(torch.equal(model(ids).logits, right))
+
+    def test_refused_calls(self) -> None:
+        model, ids = used("Llama"), prompt(2, 6)
+        mask = torch.ones(2, 6, dtype=torch.long, device=DEVICE)
+        mask[0, 3:] = 0
+        four = torch.zeros(2, 1, 6, 6, dtype=torch.bfloat16, device=DEVICE)
+        packed = torch.tensor([[0, 1, 2, 0, 1, 2]] * 2, device=DEVICE)
+        with torch.inference_mode():
+            for sentence, options in (("left alone", {"attention_mask": mask}),
+                                      ("it got another one", {"attention_mask": four}),
+                                      ("packed sequences", {"position_ids": packed, "use_cache": False})):
+                with self.assertRaisesRegex(moetune.Unsupported, sentence):
+                    model(ids, **options)
+        layer = model.model.layers[0].self_attn
+        q = torch.zeros(1, 8, 1, 64, dtype=torch.bfloat16, device=DEVICE)
+        with self.assertRaisesRegex(moetune.Unsupported, "softcap"):
+            _attend.attention(layer, q, q[:, :2], q[:, :2], _attend.spans(1, 1, 1, device=DEVICE), softcap=30.0)
+
+
+@unittest.skipIf(WHY_NOT, WHY_NOT)
+class WhatServesTest(unittest.TestCase):
+    def reasons(self, *given: Any, **changed: Any) -> Any:
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            served = moetune.transformers.use(make(*given, **changed), budget=0)
+        self.assertEqual([str(each.message).rpartition(": ")[2] for each in said],
+                         [reason.rpartition(": ")[2] for reason in served
+                          if reason not in (None, _families.NO_EXPERTS)])
+        return served
+
+    def test_what_the_operators_lack_is_the_models(self) -> None:
+        self.assertEqual(self.reasons("Llama"), (None, _families.NO_EXPERTS))
+        attention, experts = self.reasons("Mixtral", torch.float32)
+        self.assertEqual((attention, experts), ("the model is in float32; bf16 and fp16 are served",) * 2)
+        attention, experts = self.reasons("Qwen3Moe", head_dim=80)
+        self.assertRegex(attention, "head_dim")
+        self.assertIsNone(experts)
+        attention, experts = self.reasons("Mixtral", hidden_act="gelu")
+        self.assertEqual((attention, experts), (None, "their activation is not SiLU (GELUActivation)"))
+        layer = make("GptOss").model.layers[0].mlp.experts
+        self.assertIsNone(_families._why_not(layer))
+        layer.limit = 5.0
+        self.assertRegex(str(_families._why_not(layer)), "gpt-oss' activation")
+        with self.assertRaisesRegex(TypeError, "Linear"):
+            moetune.transformers.use(torch.nn.Linear(2, 2))
+
+    def test_what_is_not_tuned_names_the_command(self) -> None:
+        attention, experts = self.reasons("Qwen3Moe", num_key_value_heads=4, num_experts=8)
+        self.assertEqual(attention, "nothing is tuned for decode_attention group=2,head_dim=64,page=0,dtype=bf16; run: "
+                         "moetune search decode_attention --problem q_heads=8,kv_heads=4,head_dim=64,page=0,dtype=bf16 "
+                         "--over batch=1..128,context=512..32k")
+        self.assertEqual(experts, "nothing is tuned for route_plan experts=8,top_k=2,ids=i64,align=1; run: moetune "
+                         "search route_plan --problem experts=8,top_k=2,ids=i64,align=1 --over tokens=1..8k")
+
+    def test_a_search_stores_the_defaults_of_what_is_not_tuned(self) -> None:
+        model, ran, stored = make("Mixtral"), [], set()
+        why_not = _families._serving.why_not
+
+        def run(command: list[str], **_: Any) -> None:
+            ran.append(command[1:])
+            stored.add(command[2])
+
+        def stored_or_not(device: int, kernel: str, facts: str) -> Any:
+            return why_not(device, kernel, facts) if kernel in stored else moetune.NotTuned("nothing")
+
+        with mock.patch.object(_families.subprocess, "run", run), warnings.catch_warnings(record=True) as said, \
+                mock.patch.object(_families._serving, "why_not", stored_or_not):
+            warnings.simplefilter("always")
+            self.assertEqual(moetune.transformers.use(model), (None, None))
+        self.assertIn(["search", "moe_experts", "--problem", "tokens=64,hidden=256,experts=16,top_k=2,intermediate=128,"
+                       "dtype=bf16", "--budget", "1", "--device", "cuda:0"], ran)
+        self.assertEqual(len(said), 2)
+        self.assertRegex(str(said[1].message), "their defaults; to tune them: moetune search route_plan .* --over")
+
+    def test_supports(self) -> None:
+        self.assertIsNone(operators.supports("decode_attention", group=8, head_dim=128, page=16))
+        self.assertRegex(operators.supports("decode_attention", group=3, head_dim=128, page=16), "moetune search")
+        self.assertRegex(operators.supports("decode_attention", group=8, head_dim=80, page=16), "head_dim")
+        self.assertRegex(operators.supports("attention"), "attention")
+
+
+@unittest.skipIf(WHY_NOT, WHY_NOT)
+class MaskTest(unittest.TestCase):
+    def test_spans(self) -> None:
+        padded = torch.tensor([[0, 0, 1, 1, 1, 1], [1, 1, 1, 1, 1, 1]], device=DEVICE).bool()
+        length = torch.tensor(5, device=DEVICE)
+        for offset in (5, length):
+            self.assertEqual(_attend.spans(2, 1, 9, offset, device=DEVICE).flatten().tolist(), [6, 6])
+            made = _attend.spans(2, 1, 9, offset, attention_mask=padded, device=DEVICE)
+            self.assertEqual(made.flatten(1).tolist(), [[2, 6], [0, 6]])
+            self.assertEqual(_attend.without_begins(made).flatten().tolist(), [6, 6])
+        slid = _attend.spans(2, 1, 3, 5, 3, attention_mask=padded, device=DEVICE)
+        self.assertEqual(slid.flatten(1).tolist(), [[0, 3], [0, 3]])
+        self.assertEqual(_attend.spans(1, 4, 4, device=DEVICE).flatten().tolist(), [0, 4])
+
+    def test_rows_that_are_not_apart_by_whole_rows_are_copied(self) -> None:
+        torch.manual_seed(1)
+        q = torch.randn(2, 8, 3, 64, device=DEVICE).bfloat16()
+        whole = torch.randn(2, 2, 7, 64, device=DEVICE).bfloat16()
+        memory = torch.zeros(2, 2 * 7 * 64 + 8, dtype=torch.bfloat16, device=DEVICE)
+        memory[:, :-8] = whole.flatten(1)
+        odd = memory[:, :-8].view(2, 2, 7, 64)
+        self.assertIsNone(_attend._rows(odd))
+        spans = _attend.spans(2, 3, 7, 4, device=DEVICE)
+        made, right = (torch.ops.moetune.attend_spans(q, k, whole, spans, 0.125, 0, None) for k in (odd, whole))
+        self.assertTrue(torch.equal(made, right))
+
+
+if __name__ == "__main__":
+    unittest.main()
