@@ -31,6 +31,9 @@ Requires-Python: >=3.10
 Requires-Dist: apache-tvm-ffi>=0.1.6,<0.2
 Provides-Extra: torch
 Requires-Dist: torch; extra == "torch"
+Provides-Extra: transformers
+Requires-Dist: torch; extra == "transformers"
+Requires-Dist: transformers>=5.17; extra == "transformers"
 Provides-Extra: search
 Requires-Dist: nvidia-cuda-nvrtc>=12.8; extra == "search"
 Provides-Extra: fleet

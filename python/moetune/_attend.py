@@ -64,11 +64,10 @@ def _rows(tensor: torch.Tensor) -> Optional[int]:
     """How many rows of a head lie between sequences; None if they are not whole rows of keys apart."""
     sequence, _, row, element = tensor.stride()
     if tensor.shape[0] == 1:
-        return tensor.shape[2]
-    return sequence // row if element == 1 and row > 0 and sequence % row == 0 else None
+        return int(tensor.shape[2]) if element == 1 else None
+    return int(sequence) // int(row) if element == 1 and row > 0 and sequence % row == 0 else None
 
 
-@torch.library.custom_op("moetune::attend_spans", mutates_args=(), tags=(torch.Tag.needs_fixed_stride_order,))
 def _attend_spans(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor, scale: float,
                   window: int, sinks: Optional[torch.Tensor]) -> torch.Tensor:
     """prefill_attention over keys as they lie in a cache, [batch, kv_heads, rows, dim].
@@ -94,10 +93,15 @@ def _attend_spans(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, m
     return out.view(batch, tokens, heads, dim)
 
 
-@_attend_spans.register_fake
-def _(query: torch.Tensor, *_: Any) -> torch.Tensor:
+def _like_output(query: torch.Tensor, *_: Any) -> torch.Tensor:
     batch, heads, tokens, dim = query.shape
     return query.new_empty(batch, tokens, heads, dim)
+
+
+# An operator, for compilers keep the strides of its inputs and look no further.
+_operator: Any = torch.library.custom_op("moetune::attend_spans", _attend_spans, mutates_args=(),
+                                         tags=(torch.Tag.needs_fixed_stride_order,))
+_operator.register_fake(_like_output)
 
 
 def attention(module: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,

@@ -13,18 +13,19 @@ import functools
 import warnings
 from typing import Any, Callable, NamedTuple, Optional
 
+import moetune.torch as operators  # which says so if there is no PyTorch
+
 try:
     from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS
     from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
     from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 except ImportError as missing:
-    raise ImportError("moetune.transformers needs transformers 5 or newer: pip install 'moetune[transformers]' "
+    raise ImportError("moetune.transformers needs transformers 5.17 or newer: pip install 'moetune[transformers]' "
                       f"({missing})", name="transformers") from None
 
 import torch
 
 import moetune
-import moetune.torch as operators
 from moetune import _attend, _families
 
 __all__ = ["Served", "stop", "use"]
@@ -95,7 +96,7 @@ def _is_used(model: Any) -> bool:
     return bool(model.config.get_text_config()._attn_implementation == _NAME)
 
 
-def _without_masks(prepare: Callable[..., Any]) -> Callable[..., Any]:
+def _without_masks(prepare: Any) -> Any:
     """generate() states a mask even if nothing is padded. Whether so is read once a prompt, and kept with the cache."""
     @functools.wraps(prepare)
     def run(*given: Any, **options: Any) -> Any:

@@ -20,7 +20,7 @@ class Metadata(unittest.TestCase):
         self.assertLessEqual({"Homepage", "Documentation", "Changelog", "Issues"}, set(addresses))
         for address in addresses.values():
             self.assertRegex(address, r"^https://\S+$")
-        self.assertLessEqual({"torch", "search", "fleet"}, set(self.metadata.get_all("Provides-Extra") or []))
+        self.assertLessEqual({"torch", "transformers", "search", "fleet"}, set(self.metadata.get_all("Provides-Extra") or []))
 
     def test_links_lead_to_files(self) -> None:
         addresses = dict(line.split(", ", 1) for line in self.metadata.get_all("Project-URL") or [])
@@ -40,6 +40,13 @@ class Metadata(unittest.TestCase):
         ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
         self.assertEqual(1, ended.returncode)
         self.assertRegex(ended.stderr, r"ModuleNotFoundError: moetune.torch .*pip install 'moetune\[torch\]'")
+
+    def test_without_transformers_it_says_what_to_install(self) -> None:
+        program = "import sys; sys.modules['transformers'] = None; import moetune.transformers"
+        ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+        self.assertEqual(1, ended.returncode)
+        self.assertRegex(ended.stderr, r"ImportError: moetune.transformers needs transformers 5.17 or newer: pip install "
+                                       r"'moetune\[transformers\]'")
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ if not WHY_NOT:
 
     import moetune.torch as operators
     import moetune.transformers
-    from moetune import _attend, _families
+    from moetune import _attend, _families, _serving
 
 STEPS = 5 if SCRIPTED else 16
 COMPUTED = tuple(kind for kind in KINDS if kind != "GptOss" or not SCRIPTED)
@@ -39,7 +39,7 @@ def used(kind: str, **changed: Any) -> Any:
 class TransformersTest(unittest.TestCase):
     def agree(self, made: Any, right: Any) -> None:
         error, other = disagreements(made, right)
-        self.assertLess(error, 0.03)
+        self.assertLess(error, 0.04)
         self.assertEqual(other, 0)
 
     def both(self, kind: str, run: Any) -> None:
@@ -88,8 +88,9 @@ class TransformersTest(unittest.TestCase):
             with mock.patch.object(operators, "decode_attention", wraps=operators.decode_attention) as decode:
                 made, right = model.generate(ids, **options), stock.generate(ids, **options)
             with self.subTest(cache=cache, padded=is_padded):
-                # Further on two answers part where margins are small.
-                self.agree(made.logits[0], right.logits[0])
+                # Behind the first other token, where a margin was small, the answers are other ones.
+                same = 1 + int((made.sequences == right.sequences)[:, 10:].all(0).cumprod(0).sum())
+                self.agree(torch.stack(made.logits[:same]), torch.stack(right.logits[:same]))
                 if SCRIPTED:  # elsewhere a static cache's steps are compiled
                     self.assertEqual(decode.call_count > 0, not is_padded)
 
@@ -136,14 +137,11 @@ class TransformersTest(unittest.TestCase):
 
     def test_nothing_is_copied(self) -> None:
         """Keys lie as the cache has them: tokens of a sequence side by side, heads and sequences apart."""
-        model, seen = used("Llama"), []
-        operator = operators.prefill_attention
+        model, operator = used("Llama"), operators.prefill_attention
         cache = cache_of(model, True, 40)
-        with mock.patch.object(operators, "prefill_attention",
-                               lambda *given, **options: (seen.append(given), operator(*given, **options))[1]):
-            with torch.inference_mode():
-                model(prompt(3, 11), past_key_values=cache)
-        _, k, v, q_offsets, kv_offsets = seen[0][:5]
+        with mock.patch.object(operators, "prefill_attention", wraps=operator) as seen, torch.inference_mode():
+            model(prompt(3, 11), past_key_values=cache)
+        _, k, v, q_offsets, kv_offsets = seen.call_args_list[0].args[:5]
         self.assertEqual(k.data_ptr(), cache.layers[0].keys.data_ptr())
         self.assertEqual(v.data_ptr(), cache.layers[0].values.data_ptr())
         self.assertEqual((tuple(k.shape), k.stride()), ((2, 2 * 2 * 40 + 40, 64), (40 * 64, 64, 1)))
@@ -232,7 +230,7 @@ class WhatServesTest(unittest.TestCase):
 
     def test_a_search_stores_the_defaults_of_what_is_not_tuned(self) -> None:
         model, ran, stored = make("Mixtral"), [], set()
-        why_not = _families._serving.why_not
+        why_not = _serving.why_not
 
         def run(command: list[str], **_: Any) -> None:
             ran.append(command[1:])
@@ -241,8 +239,8 @@ class WhatServesTest(unittest.TestCase):
         def stored_or_not(device: int, kernel: str, facts: str) -> Any:
             return why_not(device, kernel, facts) if kernel in stored else moetune.NotTuned("nothing")
 
-        with mock.patch.object(_families.subprocess, "run", run), warnings.catch_warnings(record=True) as said, \
-                mock.patch.object(_families._serving, "why_not", stored_or_not):
+        with mock.patch("subprocess.run", run), warnings.catch_warnings(record=True) as said, \
+                mock.patch.object(_serving, "why_not", stored_or_not):
             warnings.simplefilter("always")
             self.assertEqual(moetune.transformers.use(model), (None, None))
         self.assertIn(["search", "moe_experts", "--problem", "tokens=64,hidden=256,experts=16,top_k=2,intermediate=128,"
@@ -252,9 +250,9 @@ class WhatServesTest(unittest.TestCase):
 
     def test_supports(self) -> None:
         self.assertIsNone(operators.supports("decode_attention", group=8, head_dim=128, page=16))
-        self.assertRegex(operators.supports("decode_attention", group=3, head_dim=128, page=16), "moetune search")
-        self.assertRegex(operators.supports("decode_attention", group=8, head_dim=80, page=16), "head_dim")
-        self.assertRegex(operators.supports("attention"), "attention")
+        self.assertRegex(str(operators.supports("decode_attention", group=3, head_dim=128, page=16)), "moetune search")
+        self.assertRegex(str(operators.supports("decode_attention", group=8, head_dim=80, page=16)), "head_dim")
+        self.assertRegex(str(operators.supports("attention")), "attention")
 
 
 @unittest.skipIf(WHY_NOT, WHY_NOT)

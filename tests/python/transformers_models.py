@@ -48,13 +48,14 @@ def same_experts(first: Any, then: Any) -> Iterator[None]:
     """The calls of one model choose experts, those of the other get the same: rounding alone would turn close choices,
     and other experts make other logits.
     """
-    hooks, chosen = [], {}
+    hooks: list[Any] = []
+    chosen: dict[str, list[Any]] = {}
 
     def routers(model: Any) -> list[tuple[str, Any]]:
         return [each for each in model.named_modules() if type(each[1]).__name__.endswith("TopKRouter")]
 
     for name, router in routers(first):
-        outputs = chosen[name] = []
+        outputs = chosen.setdefault(name, [])
         hooks.append(router.register_forward_hook(lambda _, __, made, outputs=outputs: outputs.append(made)))
     for name, router in routers(then):
         outputs = chosen[name]
