@@ -39,39 +39,35 @@ def _facts(**facts: Any) -> str:
     return ",".join(f"{name}={value}" for name, value in facts.items() if value is not None)
 
 
-def _unsupported(reason: str) -> moetune.Unsupported:
-    return moetune.Unsupported(reason)
-
-
 def _dtype_of(model: Any) -> str:
     if model.device.type != "cuda" and not _serving.host_is_device:
-        raise _unsupported(f"the model is on {model.device}; it must be on a GPU")
+        raise moetune.Unsupported(f"the model is on {model.device}; it must be on a GPU")
     if model.dtype not in _DTYPES:
-        raise _unsupported(f"the model is in {str(model.dtype).removeprefix('torch.')}; bf16 and fp16 are served")
+        raise moetune.Unsupported(f"the model is in {str(model.dtype).removeprefix('torch.')}; bf16 and fp16 are served")
     return _DTYPES[model.dtype]
 
 
 def _check_attention(model: Any, config: Any, layers: list[Any]) -> None:
-    if not layers or not getattr(model, "_supports_attention_backend", False):
-        raise _unsupported("its attention is not behind transformers' AttentionInterface")
+    if any(getattr(layer, name, None) is not None for layer in layers for name in ("v_head_dim", "kv_lora_rank")):
+        raise moetune.Unsupported("attention over a latent is not served")
+    if (not layers or not getattr(model, "_supports_attention_backend", False) or
+            not all(hasattr(layer, "head_dim") for layer in layers)):
+        raise moetune.Unsupported("its attention is not behind transformers' AttentionInterface")
     kinds = set(getattr(config, "layer_types", None) or ()) - {"full_attention", "sliding_attention"}
     if kinds:
-        raise _unsupported(f"there are layers of {', '.join(sorted(kinds))}")
+        raise moetune.Unsupported(f"there are layers of {', '.join(sorted(kinds))}")
     if getattr(config, "is_encoder_decoder", False) or not getattr(config, "is_causal", True) or any(
             not getattr(layer, "is_causal", True) for layer in layers):
-        raise _unsupported("its attention is not causal")
+        raise moetune.Unsupported("its attention is not causal")
     for name in ("attn_logit_softcapping", "attention_chunk_size"):
         if getattr(config, name, None) is not None:
-            raise _unsupported(f"{name} is not served")
-    if any(getattr(layer, name, None) is not None for layer in layers for name in ("v_head_dim", "kv_lora_rank")):
-        raise _unsupported("attention over a latent is not served")
+            raise moetune.Unsupported(f"{name} is not served")
 
 
 def attention_of(model: Any) -> list[Wanted]:
     """The families of its attention. Raises Unsupported if that is none the operators know."""
     config, dtype = model.config.get_text_config(), _dtype_of(model)
-    layers = [layer for layer in model.modules()
-              if hasattr(layer, "num_key_value_groups") and hasattr(layer, "head_dim")]
+    layers = [layer for layer in model.modules() if hasattr(layer, "num_key_value_groups")]
     _check_attention(model, config, layers)
     wanted = []
     for group, head_dim, window, sinks in sorted(
@@ -114,27 +110,29 @@ def experts_of(model: Any) -> list[Wanted]:
     """The families of its experts. Raises Unsupported if moe_experts cannot be them."""
     layers = expert_layers(model)
     if not layers:
-        raise _unsupported(NO_EXPERTS)
-    config, dtype = model.config.get_text_config(), _dtype_of(model)
+        raise moetune.Unsupported(NO_EXPERTS)
+    top_k, dtype = getattr(model.config.get_text_config(), "num_experts_per_tok", None), _dtype_of(model)
+    if not isinstance(top_k, int):
+        raise moetune.Unsupported("its configuration has no num_experts_per_tok")
     reasons = list(filter(None, map(_why_not, layers)))
     if reasons:
-        raise _unsupported(reasons[0])
+        raise moetune.Unsupported(reasons[0])
     wanted = []
     for experts, wide, narrow, has_bias in sorted({(*layer.down_proj.shape, layer.has_bias) for layer in layers}):
         hidden, inner = (narrow, wide) if has_bias else (wide, narrow)
-        layer_facts = _facts(hidden=hidden, experts=experts, top_k=config.num_experts_per_tok, intermediate=inner,
+        layer_facts = _facts(hidden=hidden, experts=experts, top_k=top_k, intermediate=inner,
                              dtype=dtype, activation="swigluoai" if has_bias else None)
-        plan = _facts(experts=experts, top_k=config.num_experts_per_tok, ids="i64", align=1)
+        plan = _facts(experts=experts, top_k=top_k, ids="i64", align=1)
         wanted += [Wanted("route_plan", plan, ("tokens=64",), "tokens=1..8k", ""),
                    Wanted("moe_experts", layer_facts, ("tokens=1", "tokens=64", "tokens=2048"), "tokens=1..8k", "")]
     return wanted
 
 
 def _search(wanted: Wanted, device: int, budget: int) -> None:
-    """Lets the tool store winners of a family in the user's cache; what fails shows when the family is opened."""
-    for sizes in wanted.sizes:
+    """Lets the tool store winners of a family in the user's cache; it says on stderr how far it is, and what failed."""
+    for sizes in wanted.sizes if _tool.TOOL.exists() else ():
         subprocess.run([str(_tool.TOOL), *wanted.command(sizes), "--budget", str(budget), "--device", f"cuda:{device}"],
-                       env=_tool.environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
+                       env=_tool.environment(), stdout=subprocess.DEVNULL, check=False)
 
 
 def open_all(wanted: list[Wanted], device: Any, budget: int) -> Optional[str]:

@@ -23,6 +23,9 @@ KINDS: dict[str, dict[str, Any]] = {
     "Llama": {"intermediate_size": 128},
     "Qwen3Moe": {"num_experts": 16, "moe_intermediate_size": 128, "norm_topk_prob": True, **ROUTED},
     "Mixtral": {"num_local_experts": 16, "intermediate_size": 128, **ROUTED},
+    "Gemma2": {"intermediate_size": 128, "attn_logit_softcapping": 30.0},
+    "DeepseekV3": {"intermediate_size": 128, "moe_intermediate_size": 128, "n_routed_experts": 16, "n_group": 1,
+                   "topk_group": 1, "q_lora_rank": 32, "kv_lora_rank": 32, "first_k_dense_replace": 0, **ROUTED},
     "GptOss": {"num_local_experts": 16, "intermediate_size": 96, "sliding_window": 30, **ROUTED},
 }
 
