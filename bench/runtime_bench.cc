@@ -122,7 +122,10 @@ void run(int argc, char** argv) {
   // Else the driver would put off most of cuModuleLoadData until a function is asked for.
   ::setenv("CUDA_MODULE_LOADING", "EAGER", 0);
   const bench::Family family(argv[2]);
-  if (opening_alone) return bench::print_openings(argv[1], family);
+  if (opening_alone) {
+    const cuda::Context context(0);
+    return bench::print_openings(argv[1], family);
+  }
   const bench::Opened opened(argv[1], family.text);
   std::printf("pick, warm                   %9.0f ns   (bar 150)\n",
               pick_ns(opened.family(), family.extents));
