@@ -157,6 +157,7 @@ class TransformersTest(unittest.TestCase):
         ids, mask = prompt(2, 12), torch.ones(2, 12, dtype=torch.long, device=DEVICE)
         mask[0, :3] = 0
         for kind, backend, is_padded in itertools.product(("Llama", "Qwen3Moe"), backends(), (False, True)):
+            torch._dynamo.reset()  # which bounds how often one function is compiled
             model, logits = used(kind), []
             for forward in (torch.compile(model.forward, backend=backend, fullgraph=True), model.forward):
                 cache, made = cache_of(model, True, 16), []
