@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <signal.h>
-#include <spawn.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -14,80 +13,13 @@
 #include <cstring>
 #include <thread>
 
-#include "base/error.h"
-
-extern char** environ;
+#include "tuner/process/spawn.h"
 
 namespace moetune {
 namespace {
 
 constexpr int kChildSocket = 3;
-constexpr std::size_t kStderrTail = 2000;
 constexpr std::chrono::milliseconds kStopPatience{300};
-
-[[noreturn]] void cannot_start(const std::string& call, int error) {
-  throw BrokenEnvironment("cannot start a child process: " + call + ": " + std::strerror(error));
-}
-
-// Moves a descriptor above those that the child's own will be put on.
-FileDescriptor above_child_descriptors(int fd) {
-  FileDescriptor low(fd);
-  FileDescriptor high(fcntl(fd, F_DUPFD_CLOEXEC, 16));
-  if (high.get() < 0) cannot_start("fcntl", errno);
-  return high;
-}
-
-struct SpawnAttributes {
-  SpawnAttributes() {
-    posix_spawn_file_actions_init(&actions);
-    posix_spawnattr_init(&attributes);
-  }
-  ~SpawnAttributes() {
-    posix_spawn_file_actions_destroy(&actions);
-    posix_spawnattr_destroy(&attributes);
-  }
-  SpawnAttributes(const SpawnAttributes&) = delete;
-  SpawnAttributes& operator=(const SpawnAttributes&) = delete;
-
-  posix_spawn_file_actions_t actions;
-  posix_spawnattr_t attributes;
-};
-
-// Its own process group, so that Ctrl-C on the terminal reaches the parent alone; default signals; no
-// descriptor of the parent but the socket and the pipe for what it prints.
-pid_t spawn(const std::string& verb, const std::string& executable, int socket, int output) {
-  SpawnAttributes spawn;
-  posix_spawn_file_actions_addopen(&spawn.actions, 0, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_adddup2(&spawn.actions, output, 1);
-  posix_spawn_file_actions_adddup2(&spawn.actions, output, 2);
-  posix_spawn_file_actions_adddup2(&spawn.actions, socket, kChildSocket);
-  posix_spawn_file_actions_addclosefrom_np(&spawn.actions, kChildSocket + 1);
-
-  sigset_t none, all;
-  sigemptyset(&none);
-  sigfillset(&all);
-  posix_spawnattr_setsigmask(&spawn.attributes, &none);
-  posix_spawnattr_setsigdefault(&spawn.attributes, &all);
-  posix_spawnattr_setpgroup(&spawn.attributes, 0);
-  posix_spawnattr_setflags(&spawn.attributes,
-                           POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
-
-  std::string name = "moetune", role = verb, option = "--fd", fd = std::to_string(kChildSocket);
-  std::string parent_option = "--parent", parent = std::to_string(getpid());
-  std::array<char*, 7> arguments = {name.data(),          role.data(),   option.data(), fd.data(),
-                                    parent_option.data(), parent.data(), nullptr};
-  pid_t pid = -1;
-  const int error =
-      posix_spawn(&pid, executable.c_str(), &spawn.actions, &spawn.attributes, arguments.data(), environ);
-  if (error != 0) cannot_start("posix_spawn of " + executable, error);
-  return pid;
-}
-
-std::string one_line(std::string text) {
-  while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
-  std::replace(text.begin(), text.end(), '\n', '|');
-  return text;
-}
 
 }  // namespace
 
@@ -97,28 +29,21 @@ ChildProcess::ChildProcess(Role role) : role_(std::move(role)) {
     cannot_start("socketpair", errno);
   FileDescriptor ours = above_child_descriptors(sockets[0]), theirs = above_child_descriptors(sockets[1]);
   if (pipe2(pipe_ends.data(), O_CLOEXEC) != 0) cannot_start("pipe2", errno);
-  stderr_ = above_child_descriptors(pipe_ends[0]);
+  stderr_ = ErrorTail(above_child_descriptors(pipe_ends[0]));
   FileDescriptor output = above_child_descriptors(pipe_ends[1]);
-  fcntl(stderr_.get(), F_SETFL, O_NONBLOCK);
 
   channel_ = std::make_unique<Channel>(std::move(ours));
-  channel_->set_side({stderr_.get(), [this] { drain_stderr(); }});
-  const std::string& executable = role_.executable;
-  pid_ = spawn(role_.verb, executable.empty() ? "/proc/self/exe" : executable, theirs.get(), output.get());
+  channel_->set_side({stderr_.fd(), [this] { drain_stderr(); }});
+  pid_ = spawn_child(
+      role_.executable,
+      {"moetune", role_.verb, "--fd", std::to_string(kChildSocket), "--parent", std::to_string(getpid())},
+      {-1, output.get(), output.get(), theirs.get()});
 }
 
 ChildProcess::~ChildProcess() { kill_and_reap(); }
 
 void ChildProcess::drain_stderr() {
-  std::array<char, 4096> chunk;
-  while (true) {
-    const ssize_t got = read(stderr_.get(), chunk.data(), chunk.size());
-    if (got < 0 && errno == EINTR) continue;
-    if (got == 0) channel_->drop_side();
-    if (got <= 0) return;
-    stderr_tail_.append(chunk.data(), static_cast<std::size_t>(got));
-    if (stderr_tail_.size() > kStderrTail) stderr_tail_.erase(0, stderr_tail_.size() - kStderrTail);
-  }
+  if (!stderr_.drain()) channel_->drop_side();
 }
 
 bool ChildProcess::alive() {
@@ -149,7 +74,7 @@ std::string ChildProcess::describe_end() const {
   } else {
     text = role_.name + " exited with status " + std::to_string(WEXITSTATUS(wait_status_));
   }
-  const std::string words = one_line(stderr_tail_);
+  const std::string words = stderr_.words();
   return words.empty() ? text : text + "; it said: " + words;
 }
 

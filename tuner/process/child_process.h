@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "tuner/process/error_tail.h"
 #include "tuner/process/protocol.h"
 
 namespace moetune {
@@ -61,8 +62,7 @@ class ChildProcess {
   Role role_;
   pid_t pid_ = -1;
   int wait_status_ = 0;
-  FileDescriptor stderr_;
-  std::string stderr_tail_;
+  ErrorTail stderr_;
   std::unique_ptr<Channel> channel_;
 };
 
