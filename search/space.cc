@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "base/suggest.h"
 #include "search/bound_defaults.h"
 #include "search/bound_space.h"
 #include "search/empty_space.h"
@@ -110,17 +109,7 @@ std::unique_ptr<BoundDefaults> Space::bind_defaults(const Assignment& environmen
 
 Config Space::parse_values(std::string_view text) const {
   if (text.empty()) throw BadInput("the configuration names no parameter; it would be like tile=64,stages=3");
-  Config given;
-  for (const auto& [name, value] : split_assignment(text, "the configuration")) {
-    const auto parameter = std::ranges::find(parameters(), name, &Parameter::name);
-    if (parameter == parameters().end()) {
-      std::vector<std::string> names;
-      for (const Parameter& one : parameters()) names.push_back(one.name);
-      throw BadInput(unknown_name("parameter", name, names));
-    }
-    given.set(name, value_from_text(*parameter, value));
-  }
-  return given;
+  return values_from_texts(parameters(), split_assignment(text, "the configuration"));
 }
 
 Config Space::parse_config(std::string_view text, const Config* base) const {

@@ -271,6 +271,21 @@ const Value& value_from_text(const Parameter& parameter, std::string_view text) 
   throw BadInput(unknown_name("value of " + parameter.name, text, texts));
 }
 
+Config values_from_texts(const std::vector<Parameter>& parameters,
+                         const std::vector<std::pair<std::string, std::string>>& texts) {
+  Config given;
+  for (const auto& [name, text] : texts) {
+    const auto parameter = std::ranges::find(parameters, name, &Parameter::name);
+    if (parameter == parameters.end()) {
+      std::vector<std::string> names;
+      for (const Parameter& one : parameters) names.push_back(one.name);
+      throw BadInput(unknown_name("parameter", name, names));
+    }
+    given.set(name, value_from_text(*parameter, text));
+  }
+  return given;
+}
+
 bool SpaceFile::depends_on_parameters(Slot slot) const {
   if (vocabulary[slot].kind == Vocabulary::Kind::parameter) return true;
   return std::any_of(lets.begin(), lets.end(),

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "search/assignment.h"
@@ -66,5 +67,9 @@ SpaceFile read_space_file(std::string_view json, std::string_view file);
 
 // The value of `parameter` written as `text`. Throws BadInput listing the nearest values.
 const Value& value_from_text(const Parameter& parameter, std::string_view text);
+
+// Values by the names of their parameters, in that order. Throws BadInput for an unknown name, or as above.
+Config values_from_texts(const std::vector<Parameter>& parameters,
+                         const std::vector<std::pair<std::string, std::string>>& texts);
 
 }  // namespace moetune
