@@ -1,4 +1,5 @@
-// The roles of the executable when it starts itself: a compiler process or a GPU worker. Not for users.
+// The roles of the executable when it starts itself: a compiler process, a GPU worker, or the
+// guard of a user's program. Not for users.
 #pragma once
 
 namespace moetune {
