@@ -42,6 +42,8 @@ std::string_view warning_name(WarningKind kind) {
       return "recorded_timing";
     case WarningKind::unusual_time:
       return "unusual_time";
+    case WarningKind::proposer:
+      return "proposer";
     case WarningKind::waiting:
       return "waiting";
     case WarningKind::provisional_winner:

@@ -43,6 +43,7 @@ enum class WarningKind {
   recorded_timing,     // a recording serves times of overlapping launches for another timing
   unusual_time,        // a winner is a little faster than the floor
   provisional_winner,  // a stored winner is the best of a search that was interrupted
+  proposer,            // a user's program that suggested configurations is left out
   waiting,             // the worker or the compiler does not answer
 };
 

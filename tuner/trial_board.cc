@@ -48,10 +48,10 @@ const Trial* TrialBoard::find(ConfigId id) const {
   return found == position_.end() ? nullptr : &result_.trials[found->second];
 }
 
-std::vector<Observation> TrialBoard::observations(bool sound) const {
+std::vector<Observation> TrialBoard::sound_observations() const {
   std::vector<Observation> all;
   for (const Trial& trial : result_.trials) {
-    if (sound && trial.result.contended) continue;
+    if (trial.result.contended) continue;
     all.push_back({trial.id, trial.result.outcome, trial.result.measurement.median_us});
   }
   return all;

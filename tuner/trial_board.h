@@ -28,8 +28,8 @@ class TrialBoard {
   // nullptr if it was not measured.
   const Trial* find(ConfigId id) const;
 
-  // In the order measured; without those that are contended if `sound`.
-  std::vector<Observation> observations(bool sound) const;
+  // In the order measured, without those that are contended.
+  std::vector<Observation> sound_observations() const;
 
  private:
   bool beats_best(const Trial& trial) const;

@@ -28,12 +28,7 @@ Json facts_json(const TrialResult& result, const Build* build) {
         std::vector<double>(samples.begin(), samples.begin() + std::min(samples.size(), kStoredSamples));
   }
   if (build == nullptr) return facts;
-  EntryFacts worst;
-  for (const auto& [name, entry] : build->entries) {
-    worst.registers = std::max(worst.registers, entry.registers);
-    worst.spill_store_bytes = std::max(worst.spill_store_bytes, entry.spill_store_bytes);
-    worst.static_shared = std::max(worst.static_shared, entry.static_shared);
-  }
+  const EntryFacts worst = worst_facts(*build);
   facts["registers"] = worst.registers;
   facts["spill_bytes"] = worst.spill_store_bytes;
   facts["static_shared"] = worst.static_shared;
@@ -96,6 +91,16 @@ void add_clocks(Json& json, const Measurement& measurement) {
 }
 
 }  // namespace
+
+EntryFacts worst_facts(const Build& build) {
+  EntryFacts worst;
+  for (const auto& [name, entry] : build.entries) {
+    worst.registers = std::max(worst.registers, entry.registers);
+    worst.spill_store_bytes = std::max(worst.spill_store_bytes, entry.spill_store_bytes);
+    worst.static_shared = std::max(worst.static_shared, entry.static_shared);
+  }
+  return worst;
+}
 
 TrialRecord to_record(const Config& config, const TrialResult& result, const Build* build,
                       const Provenance& provenance) {

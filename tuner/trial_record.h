@@ -28,6 +28,9 @@ struct Provenance {
 // So many of a trial's samples are stored beside its median: a resumed recording has them again.
 inline constexpr std::size_t kStoredSamples = 5;
 
+// Registers, spilled bytes and static shared memory: the most of any entry.
+EntryFacts worst_facts(const Build& build);
+
 // The provenance of a winner or a table that was found on the device.
 Provenance provenance_of(const std::string& strategy, std::uint64_t seed, const DeviceInfo& device);
 std::string provenance_text(const Provenance& provenance);  // JSON, with moetune's version

@@ -40,6 +40,10 @@ constexpr std::size_t kFirstJudgement = 40, kJudgeEvery = 20;
 constexpr const char* kCompilerIsSlow =
     "The compiler has not answered for 10 s; each compilation is given 60 s, and --verbose shows what fails.";
 
+// While a proposer thinks, the strategy keeps so many open that the device does not idle. On a recording, whose trials
+// take no time, the proposer is waited for.
+constexpr std::size_t kFilledIn = 4;
+
 // After a stop request nobody waits longer for a build that is stored.
 constexpr std::chrono::milliseconds kProvisionalWait{2000};
 
@@ -97,6 +101,9 @@ class TuneLoop {
   void start_build(Pending& pending);
   double drop_limit() const;
   void refill();
+  std::vector<ConfigId> next(std::size_t room);
+  void tell(const Trial& trial, const Build* build);
+  bool is_proposer_done() const;
   void take(ConfigId id);
   void resume();
   bool budget_left() const;
@@ -142,7 +149,9 @@ void TuneLoop::limit_waits(Clock::time_point from, double seconds) {
 }
 
 void TuneLoop::make_searcher_afresh() {
-  searcher_ = make_searcher(request_.strategy, *request_.space, request_.seed);
+  const std::string_view strategy =
+      request_.proposer != nullptr ? "auto" : std::string_view(request_.strategy);
+  searcher_ = make_searcher(strategy, *request_.space, request_.seed);
   searcher_->end_when([this] { return stop_.stop_requested() || time_is_up(); });
   searcher_->warm(request_.histories);
 }
@@ -171,6 +180,7 @@ TuneResult TuneLoop::run() {
                                    request_.work, request_.objective});
 
   search(resumes);
+  if (request_.proposer != nullptr) request_.proposer->end();
   result_.interrupted = stop_.stop_requested();
   result_.out_of_time = !result_.interrupted && !result_.converged && !result_.exhausted &&
                         result_.counts.total() < request_.budget && time_is_up();
@@ -315,14 +325,38 @@ void TuneLoop::refill() {
   while (queue_.size() < request_.in_flight && budget_left()) {
     const std::size_t room =
         std::min(request_.in_flight, request_.budget - result_.counts.total()) - queue_.size();
-    const std::vector<ConfigId> ids = searcher_->ask(room);
+    const std::vector<ConfigId> ids = next(room);
     if (ids.empty()) {
-      result_.exhausted = queue_.empty();
+      result_.exhausted = queue_.empty() && !is_proposer_done();
       break;
     }
     for (const ConfigId id : ids) take(id);
   }
   if (budget_left()) ahead_.run(*searcher_);
+}
+
+// The strategy's, if nobody else suggests.
+std::vector<ConfigId> TuneLoop::next(std::size_t room) {
+  Proposer* const proposer = request_.proposer;
+  if (proposer == nullptr) return searcher_->ask(room);
+  std::vector<ConfigId> open;
+  for (const Pending& pending : queue_) open.push_back(pending.id);
+  const auto is_over = [this] { return limit_->is_over() || time_is_up(); };
+  std::vector<ConfigId> ids =
+      proposer->ask(room, open, request_.ready_first ? std::function<bool()>() : is_over);
+  if (!ids.empty() || is_proposer_done()) return ids;
+  if (proposer->state() == Proposer::State::gone) return searcher_->ask(room);
+  const std::size_t wanted = request_.ready_first ? kFilledIn : 1;
+  return queue_.size() < wanted ? searcher_->ask(std::min(room, wanted - queue_.size())) : ids;
+}
+
+bool TuneLoop::is_proposer_done() const {
+  return request_.proposer != nullptr && request_.proposer->state() == Proposer::State::done;
+}
+
+void TuneLoop::tell(const Trial& trial, const Build* build) {
+  searcher_->tell({trial.id, trial.result.outcome, trial.result.measurement.median_us});
+  if (request_.proposer != nullptr) request_.proposer->tell(trial, build);
 }
 
 // Takes a configuration that was asked for: tells its result again if it has one, as the default may have.
@@ -430,7 +464,7 @@ TrialResult TuneLoop::measure(const Candidate& candidate) {
 void TuneLoop::finish(Pending pending, TrialResult result, BuildPtr build) {
   Trial trial{pending.id, pending.config, std::move(result), pending.known.has_value()};
   if (!trial.resumed) store_.put(trial, build.get());
-  searcher_->tell({trial.id, trial.result.outcome, trial.result.measurement.median_us});
+  tell(trial, build.get());
   const std::size_t position = board_.add(std::move(trial));
   const Trial& latest = result_.trials[position];
   const bool is_best = board_.best() == &latest;
@@ -447,7 +481,7 @@ void TuneLoop::check_quiet() {
   if (unchecked_.check([this](const Candidate& candidate) { return measure(candidate); })) {
     // No strategy can unlearn what it was told: another one learns what is true.
     make_searcher_afresh();
-    for (const Observation& trial : board_.observations(false)) searcher_->tell(trial);
+    for (const Trial& trial : result_.trials) tell(trial, nullptr);
   }
   result_.time.disturbed += elapsed_since(begin);
 }
@@ -469,7 +503,7 @@ void TuneLoop::mark_breakdowns_retryable() {
 }
 
 Confidence TuneLoop::confidence() const {
-  return assess(*request_.space, board_.observations(true), request_.floor_us);
+  return assess(*request_.space, board_.sound_observations(), request_.floor_us);
 }
 
 void TuneLoop::judge_convergence() {

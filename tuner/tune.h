@@ -19,6 +19,7 @@
 #include "tuner/contention.h"
 #include "tuner/device.h"
 #include "tuner/events.h"
+#include "tuner/proposer.h"
 #include "tuner/timings.h"
 
 namespace moetune {
@@ -93,6 +94,8 @@ struct TuneRequest : TuneSettings {
   // times differ from run to run anyhow: in the order asked, one seed gives one trajectory whatever the
   // compiler's speed.
   bool ready_first = false;
+  Proposer* proposer =
+      nullptr;  // suggests beside the strategy "auto"; `strategy` has its name, for provenance
   std::vector<History> histories;  // trials from elsewhere that the strategy may start from
   Work work;                       // of one launch, for SearchStarted; 0 if unknown
   // The problem's floor for launches that may overlap (tuner/ceilings.h), which bounds what is expected of
