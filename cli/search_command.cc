@@ -64,7 +64,7 @@ std::vector<std::string> strategy_names() {
 std::string strategy_text() {
   std::string text;
   for (const std::string& name : strategy_names()) text += (text.empty() ? "" : ", ") + name;
-  return text;
+  return text + "; external:COMMAND asks a program (docs/proposers.md)";
 }
 
 void SearchCommand::declare(OptionTable& table) {
@@ -193,6 +193,10 @@ int SearchCommand::run(Output& output, std::stop_token stop) {
         "--history lists the trials in the document of --json; add it, or take --verbose for the screen");
   if (!remote_.server.empty() && !request_.target.replay.objective.empty())
     throw BadInput("--objective is of results that are searched here; leave it out with --server");
+  request_.proposer = take_proposer_command(request_.settings.strategy);
+  if (request_.proposer && (!remote_.server.empty() || !range_.over.empty()))
+    throw BadInput(
+        "--strategy external: runs a program here for single searches; leave out --server and --over");
   request_.target.replay.may_stand_in = true;  // the user sees the banner
   if (until_gain_percent_ > 0) request_.settings.until_gain = until_gain_percent_ / 100;
   request_.settings.policy.timing =

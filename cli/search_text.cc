@@ -119,7 +119,18 @@ std::string ending(const TuneSettings& settings, const Document& found) {
   if (flag_field(found, "out_of_time")) return format("%g s were over (--time)", settings.time_budget_s);
   if (flag_field(found, "exhausted")) return "every configuration was tried";
   if (flag_field(found, "interrupted") || count_field(counts, "total") >= settings.budget) return "";
+  if (flag_field(field(found, "proposer"), "done")) return "the proposer had nothing more to suggest";
   return format("%zu configurations were pruned after compiling", count_field(counts, "pruned"));
+}
+
+// How many of the trials a program suggested; "" if there was none.
+std::string proposer_line(const Document& proposer, std::size_t trials) {
+  if (!proposer.is_object()) return "";
+  std::string text = text_field(proposer, "name");
+  if (!text_field(proposer, "left_out").empty()) text += " (left out)";
+  text += format(": %zu of the %zu trials", count_field(proposer, "suggested"), trials);
+  const std::size_t rejected = count_field(proposer, "rejected");
+  return rejected == 0 ? text : text + format("; %zu more were rejected", rejected);
 }
 
 // "" if nothing that was as good came before the winner. Of a recording without a default the fastest wins, and nobody
@@ -177,6 +188,7 @@ void print_search(const SearchRequest& request, const Document& found, const Out
   if (const Document& confidence = field(found, "confidence"); confidence.is_object())
     add("confidence", confidence_line(confidence));
   add("trials", trials_line(field(found, "trials")));
+  add("proposer", proposer_line(field(found, "proposer"), count_field(field(found, "trials"), "total")));
   add("ended early", ending(request.settings, found));
   add("contended", contention_line(field(found, "contention")));
   add("time", time_line(field(found, "time"), figure_field(found, "wall_s")));

@@ -2,6 +2,8 @@
 
 #include "base/error.h"
 #include "base/suggest.h"
+#include "jobs/propose/external_proposer.h"
+#include "jobs/propose/messages.h"
 #include "jobs/session/session.h"
 #include "search/searcher.h"
 #include "tuner/history.h"
@@ -59,6 +61,36 @@ Document confidence_document(const Confidence& confidence) {
           {"at_floor", confidence.at_floor}};
 }
 
+Document proposer_document(const std::optional<ProposerReport>& proposer) {
+  if (!proposer) return nullptr;
+  return {
+      {"name", proposer->name},
+      {"suggested", proposer->suggested},
+      {"rejected", proposer->rejected},
+      {"done", proposer->done},
+      {"left_out", proposer->why_left_out.empty() ? Document(nullptr) : Document(proposer->why_left_out)}};
+}
+
+// Its task refers to the session.
+std::unique_ptr<ExternalProposer> start_proposer(const ProposerCommand& command, const Session& session,
+                                                 const TuneRequest& request, const Events& events) {
+  const std::optional<Floor> floor = session.subject().floor;
+  ExternalProposer::Task task{
+      .space = session.space(),
+      .hello = hello_document(session, request),
+      .why_illegal =
+          [&session](const Config& config) {
+            return session.kernel() == nullptr
+                       ? std::string()
+                       : session.space_file()->why_illegal(config, session.environment());
+          },
+      .tell = [objective = request.objective, floor](
+                  const Trial& trial,
+                  const Build* build) { return tell_document(trial, build, objective, floor); },
+      .seed = request.seed};
+  return std::make_unique<ExternalProposer>(command, std::move(task), events);
+}
+
 Document speedup_document(const TuneResult& tune) {
   if (!tune.best || !tune.baseline || !has_time(tune.baseline->result.outcome)) return nullptr;
   return number_or_null(tune.baseline->result.measurement.median_us /
@@ -78,7 +110,7 @@ std::vector<History> search_hints(Session& session, const JobContext& context) {
 }
 
 SearchResult search(const SearchRequest& request, const JobContext& context) {
-  check_strategy(request.settings.strategy);
+  if (!request.proposer) check_strategy(request.settings.strategy);
   const WorkerWaits waits = waits_of(context, request.settings.time_budget_s);
   Session session(choose_device(request.target.device, request.target.workload,
                                 {.replay = request.target.replay, .waits = waits}),
@@ -96,7 +128,11 @@ SearchResult search(const SearchRequest& request, const JobContext& context) {
                       .histories = tuning.histories.size(),
                       .compiled = session.compiler() != nullptr,
                       .timing = session.key().timing};
+  std::unique_ptr<ExternalProposer> proposer;
+  if (request.proposer) proposer = start_proposer(*request.proposer, session, tuning, context.events);
+  tuning.proposer = proposer.get();
   result.tune = session.tune(tuning, context.stop);
+  if (proposer != nullptr) result.proposer = proposer->report();
   context.events.emit(Finished{result.tune.interrupted});
   return result;
 }
@@ -122,6 +158,7 @@ Document search_document(const SearchRequest& request, const SearchResult& resul
   document["confidence"] = subject.holds_times() ? confidence_document(tune.confidence) : Document(nullptr);
   document["contention"] = contention_document(tune.contention);
   document["histories"] = result.histories;
+  document["proposer"] = proposer_document(result.proposer);
   document["interrupted"] = tune.interrupted;
   document["provisional"] = tune.provisional;
   document["converged"] = tune.converged;

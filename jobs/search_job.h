@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "jobs/propose/command.h"
 #include "jobs/session/documents.h"
 #include "jobs/session/job.h"
 #include "jobs/session/subject.h"
@@ -16,6 +17,8 @@ struct SearchRequest {
   bool cold = false;          // take no hints from the cache's other workloads
   bool no_compile = false;    // recordings only: do not compile what is replayed
   std::uint64_t threads = 0;  // of the compiler; 0: all cores
+  // A program that suggests configurations. No job of a service brings one: it would run there.
+  std::optional<ProposerCommand> proposer = std::nullopt;
 };
 
 struct SearchResult {
@@ -25,6 +28,7 @@ struct SearchResult {
   bool compiled = false;               // false for a replay without compiling
   Timing timing = Timing::overlapped;  // that the winner answers; a recording's is always this
   TuneResult tune;
+  std::optional<ProposerReport> proposer = std::nullopt;
 };
 
 // Errors and threads as in job.h.

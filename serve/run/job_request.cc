@@ -141,6 +141,9 @@ void read_settings(Fields& fields, TuneSettings& settings, const JobLimits& limi
   fields.whole("budget", settings.budget, 1, limits.budget);
   fields.seconds("time_s", settings.time_budget_s, limits.seconds);
   fields.text("strategy", settings.strategy);
+  if (settings.strategy.starts_with("external"))
+    throw BadField("strategy",
+                   "a job brings no program of its own; `moetune search --strategy external:` runs one");
   fields.whole("seed", settings.seed, 0, kAnySeed);
   fields.flag("fresh", settings.fresh);
   fields.whole("finalists", settings.finalists, 1, 100);

@@ -263,3 +263,48 @@ TEST_CASE("import writes a folder, and never over another one") {
   CHECK(contains(again.err, "is there already"));
   CHECK(tool.run({"import", tool.path("nowhere.json").string()}).code == 2);
 }
+
+TEST_CASE("a proposer is shown the kernel and what its trials came to, while auto keeps the GPU busy") {
+  Tool tool({{"MOETUNE_LIBCUDA", paths::fake_libcuda()}, {"MOETUNE_FAKE_CUDA", "memory=4194304"}});
+  write_twice(tool);
+  const std::string log = tool.path("log").string();
+  const auto search_by = [&](const std::string& strategy) {
+    const Ended ended = tool.run({"search", "twice", "--kernels", tool.path("own").string(), "--no-cache",
+                                  "--budget", "6", "--json", "--strategy", strategy});
+    INFO(ended.err);
+    REQUIRE(ended.code == 0);
+    return document(ended);
+  };
+  const Json found = search_by("external:tee " + log + " >/dev/null");  // which says nothing
+  CHECK(found["trials"]["total"] == 6);
+  CHECK(found["trials"]["wrong_result"] == 2);
+  CHECK(found["proposer"]["suggested"] == 0);
+  CHECK(found["proposer"]["left_out"].is_null());
+  Json hello, told = Json::array();
+  std::istringstream lines(read_text(log));
+  for (std::string line; std::getline(lines, line);) {
+    const Json message = Json::parse(line);
+    if (message.contains("hello")) hello = message["hello"];
+    if (message.contains("tell")) told.push_back(message["tell"]);
+  }
+  CHECK(hello["kernel"] == "twice");
+  CHECK(hello["dimensions"] == Json{{"n", 1024}});
+  CHECK(contains(hello["source"]["templates/twice/twice.cu"].get<std::string>(), "double__us40"));
+  CHECK(hello["parameters"][0] == Json{{"name", "way"}, {"values", {0, 1, 2}}, {"doc", ""}});
+  CHECK(hello["default"] == Json{{"way", 0}, {"threads", 32}});
+  CHECK(hello["limits"]["configs"] == 256);
+  CHECK(hello["budget"] == 6);
+  REQUIRE(told.size() == 6);
+  std::size_t wrong = 0;
+  for (const Json& one : told) {
+    CHECK(one["registers"].get<int>() > 0);
+    CHECK(one["spills"] == 0);
+    CHECK(one["shared"] == 0);
+    wrong += one["outcome"] == "wrong_result" && one["message"].is_string() && one["config"]["way"] == 2;
+    if (one["outcome"] == "ok") CHECK(one["interval"][0].get<double>() <= one["time_us"].get<double>());
+  }
+  CHECK(wrong == 2);
+  const Json drawn = search_by("external:" + paths::source("examples/proposers/random.py"));
+  CHECK(drawn["trials"]["total"] == 6);
+  CHECK(drawn["proposer"]["left_out"].is_null());
+}

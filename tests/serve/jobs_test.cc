@@ -51,6 +51,10 @@ TEST_CASE("a job that cannot be is refused with its field, or fails with the com
   refused({{"kind", "search"},
            {"request", {{"kernel", "decode_attention"}, {"problem", "batch=256,context=16777216"}}}},
           "problem");
+  refused({{"kind", "search"}, {"request", {{"strategy", "external:touch ran"}}}}, "strategy");
+  refused({{"kind", "range"},
+           {"request", {{"kernel", "router"}, {"over", "tokens=1..16"}, {"strategy", "external:touch ran"}}}},
+          "strategy");
   const std::string unknown =
       running.ask("POST", "/v1/jobs", R"({"kind": "bench", "request": {"kernel": "decode_kernel", "x": 1}})")
           .body;
