@@ -123,6 +123,7 @@ void run(int argc, char** argv) {
   ::setenv("CUDA_MODULE_LOADING", "EAGER", 0);
   const bench::Family family(argv[2]);
   if (opening_alone) {
+    cuda::initialize();
     const cuda::Context context(0);
     return bench::print_openings(argv[1], family);
   }
