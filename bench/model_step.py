@@ -129,14 +129,12 @@ def stock_step(model: Any, how: str, cache: Any, ids: Any, context: int) -> Step
         return Step(model, cache, ids, context)
 
 
-def logits_in_fp32(model: Any, how: str, cache: Any, ids: Any, context: int) -> Any:
+def logits_in_fp32(model: Any, attention: str, cache: Any, ids: Any, context: int) -> Any:
     """The right ones. Of random weights, two right models in bf16 soon choose other experts, so that their top ones
     differ; how far each is from fp32 tells whether both are right."""
     moetune.transformers.stop(model)
-    attention, _, experts = how.partition("+")
     model.float().set_attn_implementation(attention)
-    if experts:
-        model.set_experts_implementation(experts)
+    model.set_experts_implementation("grouped_mm")
     for layer in cache.layers:
         layer.keys, layer.values = layer.keys.float(), layer.values.float()
     rewind(cache, context)
@@ -169,7 +167,7 @@ def measure(model: Any, stocks: list[str], batch: int, options: argparse.Namespa
     ours, others = row["moetune"], [row[how] for how in stocks if how in row]
     marks, made = {name: step.mark for name, step in steps.items()}, {n: step.logits for n, step in steps.items()}
     steps.clear()  # their graphs hold memory
-    right = logits_in_fp32(model, stocks[0], cache, ids, options.context)
+    right = logits_in_fp32(model, stocks[0].partition("+")[0], cache, ids, options.context)
     off = {name: distance(logits, right) for name, logits in made.items()}
     for name in row:
         print(f"  batch {batch:4} {name:24} {row[name]:8.3f} ms, logits {off[name]:.3f} from fp32's{marks[name]}",

@@ -11,7 +11,7 @@
 namespace moetune {
 namespace {
 
-void require_known(const Selection& selection, const Cache& cache) {
+void require_selected(const Selection& selection, const Cache& cache) {
   const std::vector<Workload> all = cache.workloads.all();
   require_known_kernel(selection.kernel, all);
   if (selection.hardware.empty()) return;
@@ -32,7 +32,7 @@ void require_known(const Selection& selection, const Cache& cache) {
 
 int export_cache(const CacheArguments& arguments, Cache& cache, Output& output) {
   const Selection& selection = arguments.selection;
-  require_known(selection, cache);
+  require_selected(selection, cache);
   std::function<bool(const std::string&, const HardwareKey&)> takes;
   if (!selection.kernel.empty() || !selection.hardware.empty()) {
     takes = [&](const std::string& kernel, const HardwareKey& hardware) {

@@ -25,7 +25,7 @@ double quantile(const std::vector<double>& sorted, double share) {
 // A launch is not a thousand times as slow as another that is worth a thought.
 constexpr double kMostLoss = 1e3;
 constexpr double kRounding = 1e-9;
-constexpr std::int64_t kMostShapes = 1'000'000;
+constexpr std::int64_t kMostTableShapes = 1'000'000;
 
 double time_in(const nlohmann::json& cell, const char* name, std::string_view what) {
   const auto time = cell.at(name).get<double>();
@@ -43,7 +43,7 @@ double figure_in(const nlohmann::json& object, const char* name, double least, d
 // A number as the document has it: a negative one would turn into a huge count.
 std::size_t count_in(const nlohmann::json& number, const char* name, std::string_view what) {
   const auto value = number.get<double>();
-  if (number.is_number_integer() && value >= 0 && value <= kMostShapes) return number.get<std::size_t>();
+  if (number.is_number_integer() && value >= 0 && value <= kMostTableShapes) return number.get<std::size_t>();
   throw BadInput(std::string(what) + " claims a number of " + name + format(" of %g", value));
 }
 

@@ -8,7 +8,7 @@ namespace moetune {
 namespace {
 
 // More rows make the forest slower and hardly better.
-constexpr std::size_t kMostRows = 3000;
+constexpr std::size_t kMostReportedRows = 3000;
 constexpr std::size_t kMaps = 4;
 constexpr std::size_t kMostMapLevels = 24;  // a map with more on a side is no picture
 
@@ -82,7 +82,7 @@ std::vector<RatioRow> read_rows(const std::vector<const WorkloadReport*>& worklo
     timed.insert(timed.end(), some.begin(), some.end());
   }
   std::vector<TimedConfig> few;
-  for (const std::size_t at : evenly_spaced(timed.size(), 4 * kMostRows)) few.push_back(timed[at]);
+  for (const std::size_t at : evenly_spaced(timed.size(), 4 * kMostReportedRows)) few.push_back(timed[at]);
   std::vector<std::string> configs;
   for (const TimedConfig& one : few) configs.push_back(one.trial->config);
   Factors factors = factors_of(configs);
@@ -149,7 +149,7 @@ ParameterReport parameters_of(const std::vector<const WorkloadReport*>& workload
   const std::vector<RatioRow> rows = read_rows(workloads, result);
   if (rows.size() < kLeastTrials) return {};
   ForestData data{.factors = &result.factors};
-  for (const std::size_t at : evenly_spaced(rows.size(), kMostRows)) {
+  for (const std::size_t at : evenly_spaced(rows.size(), kMostReportedRows)) {
     data.rows.push_back(rows[at].levels);
     data.response.push_back(rows[at].response);
   }

@@ -6,7 +6,7 @@
 namespace moetune {
 namespace {
 
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
+std::int64_t quotient_up(std::int64_t a, std::int64_t b) {
   if (b == 0 || (a == -std::numeric_limits<std::int64_t>::max() && b == -1)) return b == 0 ? kUndefined : -a;
   const std::int64_t quotient = a / b;
   const bool rounds_up = a % b != 0 && (a < 0) == (b < 0);
@@ -61,7 +61,7 @@ std::int64_t apply(Op op, std::int64_t a, std::int64_t b) {
     case Op::maximum:
       return std::max(a, b);
     case Op::ceil_div:
-      return ceil_div(a, b);
+      return quotient_up(a, b);
     case Op::is_pow2:
       return a > 0 && std::has_single_bit(static_cast<std::uint64_t>(a));
     case Op::log2:

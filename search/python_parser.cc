@@ -11,7 +11,7 @@ namespace moetune {
 namespace {
 
 constexpr std::size_t kMostElements = 65536;
-constexpr std::size_t kMostSteps = std::size_t{1} << 20;
+constexpr std::size_t kMostParsed = std::size_t{1} << 20;
 constexpr std::size_t kMostSize = 8192;  // of a tree in which a node counts as often as it is an operand
 constexpr std::int64_t kMostExponent = 64;
 
@@ -73,7 +73,7 @@ class PythonParser : ExpressionScanner {
   }
 
   void work(std::size_t position, std::size_t steps = 1) {
-    if ((steps_ += steps) > kMostSteps) fail(position, "the expression is too much work");
+    if ((steps_ += steps) > kMostParsed) fail(position, "the expression is too much work");
   }
 
   int constant(std::size_t position, std::int64_t value) {

@@ -13,7 +13,7 @@
 namespace moetune {
 namespace {
 
-constexpr std::size_t kMostDimensions = 32, kMostTensors = 16, kMostRank = TensorView::kMaxRank,
+constexpr std::size_t kMostProblemDimensions = 32, kMostTensors = 16, kMostRank = TensorView::kMaxRank,
                       kMostListed = 64;
 constexpr std::int64_t kLargest = std::int64_t{1} << 40;
 
@@ -65,7 +65,7 @@ class PartsReader {
 
   void read_problem() {
     std::set<std::string> names;
-    for (const JsonPlace& place : top_.at("problem").elements(kMostDimensions)) {
+    for (const JsonPlace& place : top_.at("problem").elements(kMostProblemDimensions)) {
       place.allow_only({"name", "doc", "default", "range", "choices", "free"});
       Dimension dimension;
       dimension.name = new_name(place.at("name"), names);

@@ -91,7 +91,7 @@ std::int64_t shared_bytes(const Schedule& schedule, const RouterShape& shape, st
 }
 
 // GridState of templates/router/arrival.cuh.
-constexpr std::int64_t kStateBytes = 4;
+constexpr std::int64_t kRouterStateBytes = 4;
 
 // GridCounts of templates/router/exchange.cuh, or each block's counters.
 Scratch block_counts(const Schedule& schedule, const RouterShape& shape, std::int64_t blocks,
@@ -183,7 +183,7 @@ std::unique_ptr<const Launcher> router_launcher(const Config& config, const Rout
     launch.arguments.push_back(pointer_if(shape.has_ranks(), "tokens_per_rank"));
     launch.arguments.push_back(pointer_if(shape.has_ranks(), "in_rank"));
     if (!shape.has_plan() && !shape.has_ranks()) return;
-    plan.scratch.push_back({"router_state", kStateBytes, true});
+    plan.scratch.push_back({"router_state", kRouterStateBytes, true});
     plan.scratch.push_back(block_counts(schedule, shape, blocks, each));
     if (schedule.is_split && shape.has_plan()) add_place_launch(plan, shape, each);
   });

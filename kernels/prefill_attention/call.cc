@@ -11,7 +11,7 @@ namespace moetune {
 namespace {
 
 constexpr CallRules kPrefillRules("prefill_attention");
-constexpr std::int64_t kMostRows = std::int64_t{1} << 30;  // of queries
+constexpr std::int64_t kMostQueryRows = std::int64_t{1} << 30;  // of queries
 
 // The members in the order of the schema.
 template <typename Self>
@@ -104,7 +104,7 @@ const CallSchema& prefill_attention_call_schema() {
 
 void check_prefill_attention_call(const PrefillShape& shape, const PrefillCall& call) {
   const std::int64_t size = dtype_bytes(shape.dtype);
-  kPrefillRules.check_range("q_tokens", call.q_tokens, 1, kMostRows);
+  kPrefillRules.check_range("q_tokens", call.q_tokens, 1, kMostQueryRows);
   check_prefill_rows("q", call.q, shape, call.q_tokens);
   check_prefill_rows("o", call.o, shape, call.q_tokens);
   // The copy engine steps from the heads of one KV head to those of the next.

@@ -130,6 +130,34 @@ std::string types_defined_twice(const std::vector<Source>& sources) {
   return twice;
 }
 
+// "kName: file header" of a file's own constants that a header has too: files that are compiled behind it would take
+// its own for the header's.
+std::string hidden_constants(const std::vector<Source>& sources) {
+  static const std::regex constant("\\b(k[A-Z][A-Za-z0-9]*)(?= = |\\{|\\[)");
+  std::map<std::string, std::string> of_headers;
+  std::vector<std::pair<std::string, std::string>> own;
+  for (const Source& source : sources) {
+    std::istringstream text(source.text);
+    for (std::string line; std::getline(text, line);) {
+      if (!line.starts_with("constexpr ") && !line.starts_with("inline constexpr ")) continue;
+      for (std::sregex_iterator found(line.begin(), line.end(), constant); found != std::sregex_iterator();
+           ++found) {
+        if (source.path.ends_with(".h"))
+          of_headers[(*found)[1]] = source.path;
+        else
+          own.emplace_back((*found)[1], source.path);
+      }
+    }
+  }
+  CHECK(of_headers.size() >= std::min<std::size_t>(sources.size() / 20, 20));
+  std::string hidden;
+  for (const auto& [name, file] : own) {
+    if (const auto header = of_headers.find(name); header != of_headers.end())
+      hidden += name + ": " + file + " " + header->second + "\n";
+  }
+  return hidden;
+}
+
 // "path:line" of every comment that does not begin with a verb or the thing it names.
 std::string riddles(const std::vector<Source>& sources) {
   static const std::regex riddle("^(//|/\\*) (Of|What|Who|Whose|Which) ");
@@ -192,6 +220,13 @@ TEST_CASE("no two rooms give different types one name") {
   CHECK(types_defined_twice({{"a.h", begin + type + end}, {"b.cc", begin + type + end}}) == "A: a.h b.cc\n");
   CHECK(types_defined_twice({{"a.h", begin + type + end}, {"b.cc", begin + hidden + "struct A;\n" + end}}) ==
         "");
+}
+
+TEST_CASE("no file hides a header's constant from those that are compiled behind it") {
+  CHECK(hidden_constants(sources_of(rooms_but({}))) == "");
+  CHECK(hidden_constants({{"a.h", "inline constexpr int kMost = 2, kLeast = 1;\n"},
+                          {"b.cc", "constexpr double kLeast = 3;\nconstexpr int kOther{4};\n"}}) ==
+        "kLeast: b.cc a.h\n");
 }
 
 TEST_CASE("comments begin with a verb or the thing they name") {
