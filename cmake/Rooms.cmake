@@ -46,7 +46,8 @@ function(compile_as target kind)
     add_library(${headers} OBJECT ${PROJECT_BINARY_DIR}/${headers}.cc)
     target_compile_options(${headers} PRIVATE ${options_${kind}})
     target_precompile_headers(${headers} PRIVATE <algorithm> <chrono> <filesystem> <fstream> <functional> <map> <memory>
-      <optional> <set> <span> <sstream> <string> <string_view> <variant> <vector> <nlohmann/json.hpp>)
+      <optional> <set> <span> <sstream> <string> <string_view> <variant> <vector>
+      ${PROJECT_SOURCE_DIR}/base/json_instances.h)
     if(kind STREQUAL "tests")  # which are programs, and no libraries
       target_precompile_headers(${headers} PRIVATE <doctest/doctest.h>)
       set_target_properties(${headers} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
@@ -90,6 +91,7 @@ function(room name)
   compile_as(room_${name} ${ARG_KIND})
   target_include_directories(room_${name} PUBLIC ${PROJECT_SOURCE_DIR})
   resolve_rooms(deps ${ARG_DEPENDS} ${needs})
+  list(APPEND deps room_base)  # which holds what the precompiled headers declare
   list(REMOVE_ITEM deps room_${name})
   target_link_libraries(room_${name} PUBLIC ${deps})
 endfunction()
