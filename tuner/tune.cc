@@ -219,7 +219,7 @@ void TuneLoop::search(bool resumes) {
 void TuneLoop::hold_finals() {
   const std::vector<Trial> others = known_elsewhere();
   if (board_.best() == nullptr && others.empty()) return;
-  if (board_.best() != nullptr) result_.confidence = confidence();
+  if (request_.assess && board_.best() != nullptr) result_.confidence = confidence();
   const std::chrono::duration<double> limit = limit_->is_over() ? kOverrun : kFinalsLimit;
   limit_waits(Clock::now(), limit.count() + kFinalsPreparing * result_.time.preparing);
   try {

@@ -105,6 +105,7 @@ struct TuneRequest : TuneSettings {
   double least_us = 0;
   // The meaning of the device's times, if they are another tuner's results (search/objective.h).
   std::optional<Objective> objective = {};
+  bool assess = true;        // TuneResult::confidence is wanted: a tenth of a second of the CPU
   bool store_winner = true;  // false: the caller stores it, or leaves it (tuner/trial_store.h)
 };
 
@@ -114,7 +115,7 @@ struct TuneResult {
   bool exhausted = false;    // the strategy had nothing left to ask
   bool converged = false;    // ended by TuneSettings::until_gain
   bool out_of_time = false;  // ended by TuneSettings::time_budget_s
-  Confidence confidence;     // in the best found, from the trials
+  Confidence confidence;     // in the best found, from the trials; unknown without TuneRequest::assess
   TrialCounts counts;
   // The winner of the duel, verified; what the cache knows of earlier searches of the workload takes part.
   std::optional<Trial> best;

@@ -149,6 +149,7 @@ TuneResult RangeSearch::tune_here(std::size_t budget, double until, bool is_cell
   settings.all_timings = is_cell;
   if (request_.time_s > 0) settings.time_budget_s = std::max(0.1, until * request_.time_s - elapsed());
   TuneRequest tuning = session_.request(settings);
+  tuning.assess = false;  // no document has it
   tuning.store_winner = is_cell && !store_.is_guarded();
   const TransferContext transfer{session_.kernel(), session_.space_file(), session_.info().limits};
   tuning.histories = histories_for(*session_.cache(), session_.key(), session_.space(), &transfer);
