@@ -1,5 +1,5 @@
 // The parts of the templates of JSON documents that do not depend on what they are used with, compiled once, in
-// json_instances.cc, instead of in every file. Part of the precompiled headers (cmake/Rooms.cmake); no file includes it.
+// json_instances.cc, instead of in every file. It is one of the precompiled headers (cmake/Rooms.cmake).
 #pragma once
 
 #include <map>
