@@ -31,7 +31,6 @@ search_bench --cost [--strategies LIST] [--json FILE]      the engine's own cost
   --no-shipped          without the recordings inside moetune
   --json FILE           the figures of any mode, as JSON too
   --other-hardware      with --warm: know only what was recorded on another GPU
-  --made-up-hardware    with --warm: know the same problem on a GPU made up from its recording
   --refit               with --confidence: judge each space by a calibration fitted to the others
   --samples             with --confidence: every assessment as a line of its own
 
@@ -43,7 +42,7 @@ enum class Mode { tables, warm, confidence, cost };
 struct Options {
   bench::Plan plan;
   Mode mode = Mode::tables;
-  bench::HistorySource history_source = bench::HistorySource::anywhere;
+  bool other_hardware = false;
   bool help = false;
   bool refit = false;
   bool samples = false;
@@ -81,8 +80,8 @@ void set_mode(Options& options, Mode mode) {
 void check_modes(const Options& options) {
   if ((options.refit || options.samples) && options.mode != Mode::confidence)
     throw BadInput("--refit and --samples go with --confidence");
-  if (options.history_source != bench::HistorySource::anywhere && options.mode != Mode::warm)
-    throw BadInput("--other-hardware and --made-up-hardware go with --warm");
+  if (options.other_hardware && options.mode != Mode::warm)
+    throw BadInput("--other-hardware goes with --warm");
 }
 
 Options parse(int argc, char** argv) {
@@ -120,9 +119,7 @@ Options parse(int argc, char** argv) {
     } else if (word == "--warm") {
       set_mode(options, Mode::warm);
     } else if (word == "--other-hardware") {
-      options.history_source = bench::HistorySource::other_hardware;
-    } else if (word == "--made-up-hardware") {
-      options.history_source = bench::HistorySource::synthetic_hardware;
+      options.other_hardware = true;
     } else if (word == "--refit") {
       options.refit = true;
     } else if (word == "--samples") {
@@ -150,7 +147,7 @@ nlohmann::json figures(const Options& options) {
   if (options.mode == Mode::cost) return bench::print_costs(options.plan.strategies);
   const std::vector<bench::RecordedSpace> spaces = bench::read_spaces(options.paths, options.shipped);
   if (spaces.empty()) throw BadInput("no recording was named, and none is shipped");
-  if (options.mode == Mode::warm) return bench::print_warm(options.plan, spaces, options.history_source);
+  if (options.mode == Mode::warm) return bench::print_warm(options.plan, spaces, options.other_hardware);
   if (options.mode == Mode::confidence) {
     return options.refit ? bench::print_refit(options.plan, spaces)
                          : bench::print_confidence(options.plan, spaces, options.samples);

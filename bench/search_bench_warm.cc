@@ -11,7 +11,6 @@
 #include "bench/search_bench_jobs.h"
 #include "bench/search_bench_score.h"
 #include "kernels/registry.h"
-#include "tests/replay/other_hardware.h"
 #include "tests/search/simulation.h"
 #include "tuner/history.h"
 
@@ -19,7 +18,6 @@ namespace moetune::bench {
 namespace {
 
 constexpr std::uint64_t kOtherSeeds = 1000;  // from a search's seed to those of the searches that it knows
-constexpr double kOtherHardware = 0.12;      // deviation of a made-up GPU's times from those recorded
 
 // The curves of one space, by seed.
 struct Curves {
@@ -29,8 +27,8 @@ struct Curves {
 
 class WarmStarts {
  public:
-  WarmStarts(const Plan& plan, const std::vector<RecordedSpace>& spaces, HistorySource source)
-      : plan_(plan), spaces_(spaces), source_(source) {
+  WarmStarts(const Plan& plan, const std::vector<RecordedSpace>& spaces, bool other_hardware)
+      : plan_(plan), spaces_(spaces), other_hardware_(other_hardware) {
     for (const RecordedSpace& space : spaces) {
       const std::string path = "spaces/" + space.key.kernel + ".json";
       if (space.limits.sm_count > 0 && !files_.contains(space.key.kernel))
@@ -58,9 +56,7 @@ class WarmStarts {
     return all;
   }
 
-  std::size_t history_count(std::size_t s) const {
-    return source_ == HistorySource::synthetic_hardware ? 1 : neighbours(s).size();
-  }
+  std::size_t history_count(std::size_t s) const { return neighbours(s).size(); }
 
  private:
   std::uint64_t seed(std::size_t k) const { return plan_.first_seed + k; }
@@ -71,14 +67,10 @@ class WarmStarts {
   }
 
   std::vector<Observation> cold_search(const RecordedSpace& space, std::uint64_t seed) const {
-    const std::vector<Observation> outcomes =
-        source_ == HistorySource::synthetic_hardware
-            ? simulate_other_hardware(space.space, space.outcomes, seed, kOtherHardware)
-            : space.outcomes;
     const auto searcher = make_searcher("auto", space.space, seed);
     std::vector<Observation> told;
-    for (const ConfigId id : simulate(*searcher, outcomes, plan_.budget, plan_.in_flight).asked)
-      told.push_back(outcomes[id]);
+    for (const ConfigId id : simulate(*searcher, space.outcomes, plan_.budget, plan_.in_flight).asked)
+      told.push_back(space.outcomes[id]);
     return told;
   }
 
@@ -93,8 +85,8 @@ class WarmStarts {
   std::vector<std::size_t> neighbours(std::size_t here) const {
     std::vector<std::pair<double, std::size_t>> found;
     for (std::size_t s = 0; s < spaces_.size(); ++s) {
-      const bool allowed = source_ == HistorySource::anywhere ||
-                           spaces_[s].key.hardware.text() != spaces_[here].key.hardware.text();
+      const bool allowed =
+          !other_hardware_ || spaces_[s].key.hardware.text() != spaces_[here].key.hardware.text();
       if (s != here && allowed && spaces_[s].key.kernel == spaces_[here].key.kernel)
         found.emplace_back(workload_distance(spaces_[here].key, spaces_[s].key), s);
     }
@@ -108,13 +100,10 @@ class WarmStarts {
   std::vector<History> known_histories(std::size_t here, std::size_t k) const {
     const RecordedSpace& space = spaces_[here];
     std::vector<History> histories;
-    const bool synthetic = source_ == HistorySource::synthetic_hardware;
-    for (const std::size_t s : synthetic ? std::vector<std::size_t>{here} : neighbours(here)) {
+    for (const std::size_t s : neighbours(here)) {
       const RecordedSpace& other = spaces_[s];
       std::optional<Transfer> transfer = transfer_from(other, space);
-      WorkloadKey there = other.key;
-      if (synthetic) there.hardware.name += " (made up)";
-      History history{.distance = workload_distance(space.key, there)};
+      History history{.distance = workload_distance(space.key, other.key)};
       for (const Observation& trial : past_[s * plan_.seeds + k]) {
         auto point = space.space.point_of(other.space.config(trial.id).text());
         if (point && transfer) point = (*transfer)(*point, space.space);
@@ -154,7 +143,7 @@ class WarmStarts {
   const Plan& plan_;
   const std::vector<RecordedSpace>& spaces_;
   std::map<std::string, Space> files_;  // by kernel
-  HistorySource source_;
+  bool other_hardware_;
   std::vector<std::vector<Observation>> past_;  // what a cold search was told, by space and seed
 };
 
@@ -208,8 +197,8 @@ nlohmann::json print_space(const RecordedSpace& space, std::size_t histories, co
 
 }  // namespace
 
-nlohmann::json print_warm(const Plan& plan, const std::vector<RecordedSpace>& spaces, HistorySource source) {
-  WarmStarts starts(plan, spaces, source);
+nlohmann::json print_warm(const Plan& plan, const std::vector<RecordedSpace>& spaces, bool other_hardware) {
+  WarmStarts starts(plan, spaces, other_hardware);
   std::size_t warm = 0;
   for (std::size_t s = 0; s < spaces.size(); ++s) warm += starts.history_count(s) > 0;
   if (warm == 0) throw BadInput("no space has a recording from elsewhere that it may know");

@@ -8,15 +8,9 @@
 
 namespace moetune::bench {
 
-// Selects the searches whose trials a warm start may know.
-enum class HistorySource {
-  anywhere,            // every other recording of the same kernel: other problems, other GPUs
-  other_hardware,      // those alone that were made on another GPU
-  synthetic_hardware,  // none of them, but the same problem on a GPU made up from its recording
-};
-
 // Prints for each space how many trials it takes to come within 2% of the search's own final best; returns
-// the same. Spaces with nothing to know are named and left out. Throws BadInput where none is left.
-nlohmann::json print_warm(const Plan& plan, const std::vector<RecordedSpace>& spaces, HistorySource source);
+// the same. A warm start knows every other recording of the same kernel, or those alone that were made on another GPU.
+// Spaces with nothing to know are named and left out. Throws BadInput where none is left.
+nlohmann::json print_warm(const Plan& plan, const std::vector<RecordedSpace>& spaces, bool other_hardware);
 
 }  // namespace moetune::bench
