@@ -46,17 +46,6 @@ inline bool factor_cholesky(std::vector<double>& a, std::size_t n) {
   return true;
 }
 
-// The solution of a x = b, where `l` is the factor of `a`.
-inline std::vector<double> solve_factored(const std::vector<double>& l, std::vector<double> b) {
-  const std::size_t n = b.size();
-  for (std::size_t i = 0; i < n; ++i) b[i] = (b[i] - dot(&l[i * n], b.data(), i)) / l[i * n + i];
-  for (std::size_t i = n; i-- > 0;) {
-    b[i] /= l[i * n + i];
-    for (std::size_t j = 0; j < i; ++j) b[j] -= l[i * n + j] * b[i];
-  }
-  return b;
-}
-
 // The inverse of a lower triangular factor, transposed: row j holds column j of the inverse, from j on.
 inline std::vector<double> invert_factor(const std::vector<double>& l, std::size_t n) {
   std::vector<double> inverse(n * n, 0.0);

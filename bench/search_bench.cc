@@ -9,7 +9,6 @@
 #include "base/error.h"
 #include "bench/bench_main.h"
 #include "bench/search_bench_confidence.h"
-#include "bench/search_bench_cost.h"
 #include "bench/search_bench_print.h"
 #include "bench/search_bench_runs.h"
 #include "bench/search_bench_warm.h"
@@ -22,29 +21,26 @@ constexpr const char* kUsage =
     R"(search_bench [OPTION]... [RECORDING or folder]...      strategies x spaces x seeds, in parallel
 search_bench --warm [OPTION]... [RECORDING or folder]...   cold searches beside ones that know the others
 search_bench --confidence [OPTION]... [RECORDING or folder]...      what the stated confidence is worth
-search_bench --cost [--strategies LIST] [--json FILE]      the engine's own cost, in made-up spaces
 
-  --strategies LIST     of names, with commas; all but exhaustive (for tables and --cost)
+  --strategies LIST     of names, with commas; all but exhaustive (for tables)
   --seeds N             50      --first-seed N   1
   --budget N            200 trials; a trial is one distinct configuration, failures count
   --in-flight N         1       --threads N      as many as there are cores
   --no-shipped          without the recordings inside moetune
   --json FILE           the figures of any mode, as JSON too
   --other-hardware      with --warm: know only what was recorded on another GPU
-  --refit               with --confidence: judge each space by a calibration fitted to the others
   --samples             with --confidence: every assessment as a line of its own
 
 Recordings are moetune's or Kernel Tuner's.
 )";
 
-enum class Mode { tables, warm, confidence, cost };
+enum class Mode { tables, warm, confidence };
 
 struct Options {
   bench::Plan plan;
   Mode mode = Mode::tables;
   bool other_hardware = false;
   bool help = false;
-  bool refit = false;
   bool samples = false;
   bool shipped = true;
   std::string json;
@@ -73,13 +69,12 @@ std::size_t count_from(const std::string& option, const std::string& text) {
 
 void set_mode(Options& options, Mode mode) {
   if (options.mode != Mode::tables && options.mode != mode)
-    throw BadInput("--warm, --confidence and --cost exclude each other");
+    throw BadInput("--warm and --confidence exclude each other");
   options.mode = mode;
 }
 
 void check_modes(const Options& options) {
-  if ((options.refit || options.samples) && options.mode != Mode::confidence)
-    throw BadInput("--refit and --samples go with --confidence");
+  if (options.samples && options.mode != Mode::confidence) throw BadInput("--samples goes with --confidence");
   if (options.other_hardware && options.mode != Mode::warm)
     throw BadInput("--other-hardware goes with --warm");
 }
@@ -112,16 +107,12 @@ Options parse(int argc, char** argv) {
       options.json = value();
     } else if (word == "--no-shipped") {
       options.shipped = false;
-    } else if (word == "--cost") {
-      set_mode(options, Mode::cost);
     } else if (word == "--confidence") {
       set_mode(options, Mode::confidence);
     } else if (word == "--warm") {
       set_mode(options, Mode::warm);
     } else if (word == "--other-hardware") {
       options.other_hardware = true;
-    } else if (word == "--refit") {
-      options.refit = true;
     } else if (word == "--samples") {
       options.samples = true;
     } else if (word == "--help" || word == "-h") {
@@ -144,14 +135,10 @@ void check_strategies(const std::vector<std::string>& names) {
 
 // Prints what was asked for; the same as JSON.
 nlohmann::json figures(const Options& options) {
-  if (options.mode == Mode::cost) return bench::print_costs(options.plan.strategies);
   const std::vector<bench::RecordedSpace> spaces = bench::read_spaces(options.paths, options.shipped);
   if (spaces.empty()) throw BadInput("no recording was named, and none is shipped");
   if (options.mode == Mode::warm) return bench::print_warm(options.plan, spaces, options.other_hardware);
-  if (options.mode == Mode::confidence) {
-    return options.refit ? bench::print_refit(options.plan, spaces)
-                         : bench::print_confidence(options.plan, spaces, options.samples);
-  }
+  if (options.mode == Mode::confidence) return bench::print_confidence(options.plan, spaces, options.samples);
   const std::vector<bench::Runs> all = bench::run_all(options.plan, spaces);
   bench::print_tables(options.plan, spaces, all);
   return bench::to_json(options.plan, spaces, all);

@@ -13,9 +13,4 @@ namespace moetune::bench {
 // assessment as a line of its own first. Returns the same.
 nlohmann::json print_confidence(const Plan& plan, const std::vector<RecordedSpace>& spaces, bool samples);
 
-// The same bands where each space is judged by a calibration that was fitted to the others alone, and the one
-// fitted to all, which search/calibration.cc holds. Assessments at a device's floor, which need none, are
-// left out. Throws BadInput for fewer than two spaces.
-nlohmann::json print_refit(const Plan& plan, const std::vector<RecordedSpace>& spaces);
-
 }  // namespace moetune::bench

@@ -97,6 +97,22 @@ double consistent(double probability, double gain) {
   return gain > kMuchGain ? std::min(probability, kMostAtMuchGain) : probability;
 }
 
+// Maps the model's probability to what recorded searches showed it to be worth: a logistic regression (Platt 1999,
+// Probabilistic Outputs for Support Vector Machines) on it, the number of trials, the residual and the spread of the
+// times' logarithms, each held to the range that those searches cover. The last two say what the model cannot know of
+// itself: if configurations differ little, little is left to find; if they differ for no reason that it sees, the best
+// may be isolated. The first slope was fixed, not fitted: a fit over spaces of different difficulty hides what the model
+// knows of each (docs/measurements/2026-11-22.md).
+double calibrated(double sampled, double trials, double residual, double spread) {
+  sampled = std::clamp(sampled, 0.001, 0.999);
+  double logit = 1.048;
+  logit += 0.1 * std::log(sampled / (1 - sampled));
+  logit += 1.410 * std::log(std::clamp(trials, 20.0, 140.0) / 60);
+  logit += -0.491 * std::log(std::clamp(residual, 0.0005, 0.3) / 0.01);
+  logit += -0.653 * std::log(std::clamp(spread, 0.02, 0.8) / 0.2);
+  return 1 / (1 + std::exp(-logit));
+}
+
 Confidence assess_with_model(Surrogate& surrogate) {
   Random random(kSeed);
   if (!surrogate.usable()) return {};
@@ -104,12 +120,11 @@ Confidence assess_with_model(Surrogate& surrogate) {
   const std::vector<std::size_t> members = promising(surrogate);
   if (members.empty()) return {};
   const Sampled sampled = sample(surrogate, members, random);
-  const ConfidenceFeatures features{sampled.within, static_cast<double>(surrogate.log().size()),
-                                    surrogate.times().residual() * surrogate.scale(), surrogate.scale()};
+  const double probability = calibrated(sampled.within, static_cast<double>(surrogate.log().size()),
+                                        surrogate.times().residual() * surrogate.scale(), surrogate.scale());
   return {.known = true,
-          .within_5_percent = consistent(kCalibration.probability(features), kGain * sampled.gain),
-          .expected_gain = kGain * sampled.gain,
-          .features = features};
+          .within_5_percent = consistent(probability, kGain * sampled.gain),
+          .expected_gain = kGain * sampled.gain};
 }
 
 // Limits every gain to the distance between the best and the floor.

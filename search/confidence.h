@@ -1,14 +1,13 @@
 // How good the best configuration of a search is likely to be, from its trials alone, whichever strategy
 // chose them: the Gaussian process of search/strategies/surrogate.h is fitted to the trials and asked what
 // the untried configurations may hold, by sampling the most promising of them together. The raw probability
-// is then mapped to what recorded searches showed it to be worth (search/calibration.h).
+// is then mapped to what recorded searches showed it to be worth.
 //
 // Deterministic; stateless. Costs tens of milliseconds at 200 trials.
 #pragma once
 
 #include <span>
 
-#include "search/calibration.h"
 #include "search/searcher.h"
 
 namespace moetune {
@@ -20,7 +19,6 @@ struct Confidence {
   double within_5_percent = 0;  // probability that no configuration is more than 5% faster
   double expected_gain = 0;     // relative reduction of the best time that kMoreTrials more should buy
   bool at_floor = false;        // the best is within 5% of the least time that the device allows
-  ConfidenceFeatures features;  // what the probability was read from, where the model was asked
 };
 
 // `trials` in the order they were told; repeats and ids outside the space are ignored. `floor_us` is the
