@@ -64,25 +64,6 @@ TEST_CASE("no recording stands in for a driver that is there and broken") {
   CHECK(none.run({"search", "decode_attention", "--budget", "3", "--no-compile", "--no-cache"}).code == 0);
 }
 
-TEST_CASE("auto takes the GPU without foreign processes, and of those the one with the most free memory") {
-  const auto chosen = [](const std::string& load, const std::string& device) {
-    auto environment = driver("devices=3");
-    environment["MOETUNE_LIBNVML"] = paths::fake_libnvml();
-    environment["MOETUNE_FAKE_NVML"] = load;
-    Tool tool(environment);
-    const Json found = document(tool.run({"space", "decode_kernel", "--device", device, "--json"}));
-    return found["limits_of"].get<std::string>();
-  };
-  CHECK(chosen("", "auto") == "Fake GPU 0");
-  CHECK(chosen("busy0=1", "auto") == "Fake GPU 1");
-  CHECK(chosen("busy0=1,free2=2000000000", "auto") == "Fake GPU 2");
-  CHECK(chosen("busy0=1,busy1=1,busy2=1,free1=2000000000", "auto") == "Fake GPU 1");
-  CHECK(chosen("busy2=1", "cuda:2") == "Fake GPU 2");
-  CHECK(chosen("", "GPU-01ab") == "Fake GPU 1");
-  CHECK(chosen("", "0000:02:00.0") == "Fake GPU 2");
-  CHECK(chosen("", "02:00.0") == "Fake GPU 2");
-}
-
 TEST_CASE("devices shows what other processes use of a GPU, and how it can be named") {
   auto environment = driver("devices=2");
   environment["MOETUNE_LIBNVML"] = paths::fake_libnvml();
@@ -130,20 +111,6 @@ TEST_CASE("verify and bench without a stored winner say how to get one") {
     CHECK(ended.code == 2);
     CHECK(contains(ended.err, "start with: moetune search decode_kernel --problem elements=1024"));
   }
-}
-
-TEST_CASE("verify names the parameter, the value or the rule that a configuration breaks") {
-  Tool tool(driver());
-  auto verify = [&](const std::string& config) {
-    return tool.run({"verify", "decode_kernel", "--problem", "elements=1024", "--config", config});
-  };
-  const Ended unknown = verify("stagse=2");
-  CHECK(unknown.code == 2);
-  CHECK(contains(unknown.err, "did you mean 'stages'?"));
-  CHECK(verify("stages=7").code == 2);
-  const Ended illegal = verify("loader=vector");
-  CHECK(illegal.code == 2);
-  CHECK(contains(illegal.err, "the vector loader has no ring"));
 }
 
 TEST_CASE("search, record and verify name the constraints that leave nothing, and what they read") {

@@ -56,25 +56,6 @@ TEST_CASE("a GPU that breaks ends the command, and no candidate is blamed when i
   CHECK(document(repaired)["trials"]["launch_failed"] == 0);
 }
 
-TEST_CASE("an unknown error that only candidates cause costs them, and not the command") {
-  ScriptedGpu gpu(",fail_at=60,code=999");
-  const Ended ended = gpu.tool.run({"search", "decode_kernel", "--problem", "elements=16384", "--json"});
-  CAPTURE(ended.err);
-  CHECK(ended.code == 1);
-  CHECK(document(ended)["trials"]["launch_failed"] == document(ended)["trials"]["total"]);
-}
-
-TEST_CASE("on a GPU whose memory is too slow for what was measured every time is implausible") {
-  ScriptedGpu gpu(",attribute0.37=8");  // 4 GB/s, and each launch takes 10 us
-  const Ended ended = gpu.tool.run({"search", "decode_kernel", "--problem", "elements=16384", "--json"});
-  CAPTURE(ended.err);
-  CHECK(ended.code == 1);
-  const Json found = document(ended);
-  CHECK(found["best"].is_null());
-  CHECK(found["trials"]["implausible"] == found["trials"]["total"]);
-  CHECK(document(gpu.tool.run({"cache", "ls", "--json"}))["workloads"][0]["winner"] == false);
-}
-
 TEST_CASE("beside somebody else's load a search ends with 0 and says so, and every command shows the mark") {
   ScriptedGpu gpu(",busy=1-100000");
   const std::vector<std::string> workload = {"decode_kernel", "--problem", "elements=16384"};
@@ -114,24 +95,6 @@ TEST_CASE("beside somebody else's load a search ends with 0 and says so, and eve
       run("record", {"--output", gpu.tool.path("recording.json").string(), "--quiet-wait", "0"});
   CHECK(recorded.code != 0);
   CHECK_FALSE(std::filesystem::exists(gpu.tool.path("recording.json").string()));
-}
-
-TEST_CASE("a load that ends is waited for, and the history holds each trial once") {
-  ScriptedGpu gpu(",busy=3-4");
-  const Ended ended = gpu.tool.run(
-      {"search", "decode_kernel", "--problem", "elements=16384", "--budget", "3", "--json", "--history"});
-  CAPTURE(ended.err);
-  REQUIRE(ended.code == 0);
-  ScriptedGpu another(",busy=3-4");
-  CHECK(contains(
-      another.tool.run({"search", "decode_kernel", "--problem", "elements=16384", "--budget", "3"}).err,
-      "The GPU is quiet again after"));
-  const Json found = document(ended);
-  CHECK(found["contention"]["disturbed"] == 2);
-  CHECK(found["contention"]["contended_trials"] == 0);
-  CHECK(found["history"].size() == found["trials"]["total"]);
-  CHECK_FALSE(found["best"].contains("contended"));
-  for (const Json& trial : found["history"]) CHECK(trial["time_us"].get<double>() < 15);
 }
 
 TEST_CASE("a search answers one timing, stores the winner's times under all, and bench shows them") {
