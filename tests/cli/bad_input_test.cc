@@ -47,23 +47,6 @@ TEST_CASE("unknown commands and options name the nearest") {
   check(tool, {{"cache", "lst"}, 2, "unknown action 'lst'; did you mean 'ls'?"});
 }
 
-TEST_CASE("option values of the wrong kind say what is right") {
-  Tool tool;
-  check(tool,
-        {{"search", "decode_attention", "--budget", "many"}, 2, "--budget takes a whole number from 1"});
-  check(tool, {{"search", "decode_attention", "--budget", "0"}, 2, "--budget takes a whole number from 1"});
-  check(tool, {{"search", "decode_attention", "--budget", "-5"}, 2, "--budget"});
-  check(tool, {{"search", "decode_attention", "--seed", "1.5"}, 2, "--seed takes a whole number"});
-  check(tool,
-        {{"search", "decode_attention", "--seed", "99999999999999999999"}, 2, "--seed takes a whole number"});
-  check(tool,
-        {{"search", "decode_attention", "--time", "0"}, 2, "--time takes a span of time, such as 90, 30s"});
-  check(tool,
-        {{"search", "decode_attention", "--time", "nan"}, 2, "--time takes a span of time, such as 90, 30s"});
-  check(tool, {{"search", "decode_attention", "--fresh=yes"}, 2, "--fresh takes no value"});
-  check(tool, {{"search", "decode_attention", "decode_kernel"}, 2, "unexpected word 'decode_kernel'"});
-}
-
 TEST_CASE("an option with an empty value names no file and no architecture") {
   Tool tool;
   check(tool, {{"report", "--cache", ""}, 2, "--cache takes no empty value"});

@@ -49,17 +49,6 @@ TEST_CASE("report shows what a search found, and that it is a recording's") {
   CHECK(report["cache"] == document(tool.run({"cache", "ls", "--json"}))["cache"]);
 }
 
-TEST_CASE("report of a kernel with nothing tuned says so, and an unknown kernel is bad input all the same") {
-  Tool tool;
-  const Ended none = tool.run({"report", "decode_kernel"});
-  CHECK(none.code == 0);
-  CHECK(contains(none.out, "Nothing of decode_kernel is tuned yet"));
-  CHECK(contains(none.out, "moetune search decode_kernel"));
-  const Ended unknown = tool.run({"report", "decode_kernl"});
-  CHECK(unknown.code == 2);
-  CHECK(contains(unknown.err, "did you mean 'decode_kernel'?"));
-}
-
 TEST_CASE("a cache file that was named and does not exist is bad input, and is not made") {
   Tool tool;
   const std::string path = tool.path("typo.db").string();
@@ -149,44 +138,6 @@ void store_winner(moetune::Cache& cache, const moetune::WorkloadKey& key, const 
 }
 
 }  // namespace
-
-TEST_CASE("one damaged winner is listed as such and hides no other") {
-  Tool tool;
-  const std::string path = tool.path("c.db").string();
-  {
-    auto cache = moetune::Cache::open(path, moetune::Cache::Mode::create);
-    store_winner(cache, workload_key("n=1", "abc"), "x=111111111");
-    store_winner(cache, workload_key("n=2", "abc"), "x=222222222");
-  }
-  std::string bytes = moetune::testing::read_text(path);
-  const std::size_t at = bytes.find("x=111111111");
-  REQUIRE(at != std::string::npos);
-  bytes[at + 2] = '9';
-  std::ofstream(path, std::ios::binary) << bytes;
-
-  for (const std::vector<std::string>& command :
-       {std::vector<std::string>{"report", "--cache", path}, {"cache", "ls", "--cache", path}}) {
-    const Ended ended = tool.run(command);
-    CAPTURE(ended.err);
-    CHECK(ended.code == 0);
-    CHECK(contains(ended.out, "damaged"));
-    CHECK(contains(ended.err, "is damaged"));
-    CHECK(contains(ended.out, "n=2"));
-  }
-  const Json report = document(tool.run({"report", "--cache", path, "--json"}));
-  REQUIRE(report["workloads"].size() == 2);
-  std::size_t damaged = 0;
-  for (const Json& workload : report["workloads"]) {
-    damaged += workload["damaged"] == true;
-    CHECK((workload["damaged"] == true) == (workload["problem"] == "n=1"));
-  }
-  CHECK(damaged == 1);
-  const Json listed = document(tool.run({"cache", "ls", "--cache", path, "--json"}));
-  for (const Json& workload : listed["workloads"]) {
-    const int code = tool.run({"cache", "show", workload["id"].dump(), "--cache", path}).code;
-    CHECK(code == (workload["damaged"] == true ? 3 : 0));
-  }
-}
 
 TEST_CASE("a range table has a key, a history and a way back") {
   Tool tool;

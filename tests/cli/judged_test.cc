@@ -41,23 +41,6 @@ RangeState range_state(const ScriptedGpu& gpu, const std::function<void(RangeSta
 
 }  // namespace
 
-TEST_CASE(
-    "after a repair of reference.cu a search tries again what it had resumed before, in the same workload") {
-  ScriptedGpu gpu;
-  const auto search = [&] {
-    const Json found = document(
-        gpu.tool.run({"search", "decode_kernel", "--problem", "elements=16384", "--budget", "3", "--json"}));
-    CHECK(found["trials"]["total"] == 2);  // all that is legal
-    return found["trials"]["resumed"].get<int>();
-  };
-  CHECK(search() == 0);
-  CHECK(search() == 2);
-  touch_reference(gpu);
-  CHECK(search() == 0);
-  CHECK(search() == 2);
-  CHECK(document(gpu.tool.run({"cache", "ls", "--json"}))["workloads"].size() == 1);
-}
-
 TEST_CASE("a night judges a winner again by a repaired reference, once") {
   ScriptedGpu gpu;
   Tool& tool = gpu.tool;

@@ -52,22 +52,6 @@ TEST_CASE(
   CHECK(contains(text.out, "worst cell (bound 2.0%)"));
 }
 
-TEST_CASE(
-    "kill -9 in the middle of a range leaves a sound cache, and the same command comes to the same end") {
-  Tool straight;
-  const Json expected = document(straight.run(over_command({"--json"})));
-  Tool tool;
-  for (int kill = 1; kill <= 2; ++kill) {
-    const auto process = tool.start(over_command());
-    if (process->says_lines(kill + 1)) process->send(SIGKILL);
-    process->wait();
-    CHECK(tool.run({"cache", "check"}).code == 0);
-  }
-  const Json resumed = document(tool.run(over_command({"--json"})));
-  CHECK((resumed["cells"] == expected["cells"]));
-  CHECK((resumed["cubins"] == expected["cubins"]));
-}
-
 TEST_CASE("a bound that is missed is blamed on few cubins only if there may be no more, and has its digits") {
   const auto text = [](double bound, double regret, bool kept, bool has_all_cubins) {
     return worst_regret_text({{"bound", bound}, {"worst_regret", regret}, {"kept", kept}}, has_all_cubins);

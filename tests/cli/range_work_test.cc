@@ -83,31 +83,6 @@ TEST_CASE("a range is recorded on a GPU, a file a shape, and a range search repl
   CHECK_FALSE(std::filesystem::exists(other));
 }
 
-TEST_CASE("tune takes a range of a list as one table, and has nothing to do the second time") {
-  Tool tool;
-  write_made_up_range(tool.path("recordings"));
-  tool.write("w.json", kList);
-  const Ended first = tool.run(over_list(tool, "tune"));
-  CAPTURE(first.err);
-  REQUIRE(first.code == 0);
-  const Json tuned = document(first);
-  CHECK(tuned["points"].empty());
-  REQUIRE(tuned["ranges"].size() == 1);
-  CHECK(tuned["ranges"][0]["state"] == "tuned");
-  CHECK(tuned["ranges"][0]["over"] == "tokens=1..4096");
-  CHECK(tuned["ranges"][0]["cells"].get<int>() >= 5);
-  CHECK(tuned["ranges"][0]["worst_regret"].get<double>() <= 0.03);  // four cubins just miss the bound here
-  CHECK(document(tool.run(over_list(tool, "tune")))["ranges"][0]["state"] == "already_tuned");
-
-  const Json report = document(tool.run({"report", "--json"}));
-  REQUIRE(report["ranges"].size() == 1);
-  CHECK(report["ranges"][0]["kernel"] == "router");
-  CHECK(report["ranges"][0]["cells"] == tuned["ranges"][0]["cells"]);
-  CHECK(report["ranges"][0]["certificate"] == tuned["ranges"][0]["certificate"]);
-  CHECK(report["ranges"][0]["inherited"] == false);
-  CHECK(contains(tool.run({"report"}).out, "tokens=1..4096"));
-}
-
 TEST_CASE("a night tunes a missing range, leaves it alone, and looks again at one that loses too much") {
   Tool tool;
   write_made_up_range(tool.path("recordings"));
@@ -150,59 +125,6 @@ TEST_CASE("a night tunes a missing range, leaves it alone, and looks again at on
   const RangeTable before = RangeTable::parse(good, "it"), after = RangeTable::parse(now, "it");
   CHECK(after.cells.size() >= before.cells.size());
   CHECK(after.worst_cell() <= 0.03);
-}
-
-TEST_CASE("a table that a new one would make slower stays") {
-  Tool tool;
-  write_made_up_range(tool.path("recordings"));
-  tool.write("w.json", kList);
-  REQUIRE(tool.run(over_list(tool, "retune")).code == 0);
-  const std::filesystem::path file = tool.path("xdg") / "moetune" / "moetune.db";
-  std::string best;
-  {
-    Cache cache = Cache::open(file, Cache::Mode::read_write);
-    const FamilyRange range = cache.ranges.all().at(0);
-    RangeTable table = RangeTable::parse(range.table, "it");
-    // The best there is in every cell: no table of four cubins is as fast.
-    for (RangeCell& cell : table.cells) {
-      const Recording recording =
-          made_up_recording(std::stoll(cell.problem.substr(cell.problem.find("tokens=") + 7)));
-      const auto least = std::min_element(recording.trials.begin(), recording.trials.end(),
-                                          [](const auto& a, const auto& b) { return a.time_us < b.time_us; });
-      cell.config = recording.space.config(static_cast<ConfigId>(least - recording.trials.begin())).text();
-      cell.time_us = cell.best_us = least->time_us;
-    }
-    table.certificate = {12, 0.1, 0.5, 0.5, 0};
-    best = table.text();
-    cache.ranges.put(range.key, {.table = best, .progress = "", .stored_at = "2999-01-01T00:00:00Z"});
-  }
-  const Json night = document(tool.run(over_list(tool, "retune")));
-  REQUIRE(night["reworked"].size() == 1);
-  CHECK(night["reworked"][0]["verdict"] == "kept");
-  CHECK(Cache::open(file, Cache::Mode::read_only).ranges.all().at(0).table == best);
-}
-
-TEST_CASE("misses over ranges are one entry a family") {
-  Tool tool;
-  tool.write(
-      "misses.json",
-      R"({"moetune_misses": 1, "hardware": "x", "misses": [{"kernel": "router", "problem": "tokens=7", "count": 30},
-                {"kernel": "router", "problem": "tokens=8", "count": 10},
-                {"kernel": "router", "problem": "tokens=8,experts=64", "count": 5}]})");
-  const Ended made = tool.run(
-      {"workloads", "from-misses", tool.path("misses.json").string(), "--over", "tokens=1..16k", "--json"});
-  CAPTURE(made.err);
-  REQUIRE(made.code == 0);
-  const Json list = document(made)["workloads"];
-  REQUIRE(list.size() == 2);
-  CHECK(list[0]["weight"] == 40);
-  CHECK(list[0]["ranges"]["tokens"] == "1..16384");
-  CHECK(contains(list[1]["problem"].get<std::string>(), "experts=64"));
-  CHECK(contains(
-      tool.run({"workloads", "from-misses", tool.path("misses.json").string(), "--over", "batch=1..8"}).err,
-      "no kernel in"));
-  CHECK(tool.run({"workloads", "from-misses", tool.path("misses.json").string(), "--over", "batch"}).code ==
-        2);
 }
 
 TEST_CASE("make_pack tunes every family of a kernel by its range; of recordings it makes no pack") {

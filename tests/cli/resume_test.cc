@@ -129,30 +129,3 @@ TEST_CASE("--fresh is refused, and forgets nothing, while another search of the 
   process->wait();
   CHECK(document(tool.run(fresh))["trials"]["resumed"] == 0);
 }
-
-TEST_CASE("two processes tune into one cache file and lose nothing") {
-  Tool tool;
-  const std::string recording = tool.write_recording();
-  auto command = [&](const std::string& seed) {
-    return std::vector<std::string>{
-        "search",   "--device", "replay:" + recording, "--strategy", "random", "--seed", seed,
-        "--budget", "600",      "--history",           "--json"};
-  };
-  const auto first = tool.start(command("1"));
-  const auto second = tool.start(command("2"));
-  const Ended one = first->wait();
-  const Ended two = second->wait();
-  CHECK(one.code == 0);
-  CHECK(two.code == 0);
-  std::set<std::string> configs;
-  for (const Ended& ended : {one, two}) {
-    const Json found = document(ended);
-    CHECK(found["trials"]["total"] == 600);
-    for (const Json& trial : found["history"]) configs.insert(trial["config"]);
-  }
-  CHECK(configs.size() > 600);
-  CHECK(tool.run({"cache", "check"}).code == 0);
-  const Json listed = document(tool.run({"cache", "ls", "--json"}));
-  REQUIRE(listed["workloads"].size() == 1);
-  CHECK(listed["workloads"][0]["trials"]["total"] == configs.size());
-}

@@ -10,16 +10,6 @@ using namespace moetune::testing;
 
 namespace {
 
-// Seconds of processor time of the processes that ended so far: a busy machine adds nothing to it.
-double children_seconds() {
-  rusage used{};
-  REQUIRE(getrusage(RUSAGE_CHILDREN, &used) == 0);
-  const auto seconds = [](const timeval& time) {
-    return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
-  };
-  return seconds(used.ru_utime) + seconds(used.ru_stime);
-}
-
 // Of another tuner, as --device takes it.
 std::string results_file(const std::string& name) {
   return "replay:" + paths::source("tests/replay/kernel_tuner/" + name + ".json");
@@ -60,30 +50,6 @@ TEST_CASE("a search on a Kernel Tuner file finds its optimum and says how good i
   CHECK(trials["compile_failed"].get<int>() > 0);
   CHECK(trials["resumed"] == 0);
   CHECK(found["wall_s"].get<double>() > 0);
-}
-
-TEST_CASE("the kernel may be left out where the recording names it") {
-  Tool tool;
-  const std::string recording = tool.write_recording();
-  const Json found =
-      document(tool.run({"search", "--device", "replay:" + recording, "--budget", "5", "--json"}));
-  CHECK(found["kernel"] == "saxpy");
-  CHECK(found["trials"]["total"] == 5);
-}
-
-TEST_CASE("a search of 200 trials on a recording is a matter of a second") {
-  Tool tool;
-  const std::string recording = tool.write_recording();
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  constexpr double kLimit = 20;  // instrumented code, several times slower
-#else
-  constexpr double kLimit = 2;  // of a build without optimization; with it less than one
-#endif
-  const double before = children_seconds();
-  const Ended ended =
-      tool.run({"search", "--device", "replay:" + recording, "--budget", "200", "--no-cache", "--json"});
-  CHECK(ended.code == 0);
-  CHECK(children_seconds() - before < kLimit);
 }
 
 TEST_CASE("a recording of failures alone ends with exit code 1 and no best") {
@@ -135,27 +101,6 @@ TEST_CASE("a full disk under stdout is an error, not silence") {
   const Ended ended = tool.start({"kernels", "--json"})->wait();
   CHECK(ended.code == 3);
   CHECK(contains(ended.err, "standard output could not be written"));
-}
-
-TEST_CASE(
-    "a search that has come near the recorded roofline knows that no one can be much faster, and ends") {
-  Tool tool;
-  const auto search = [&](const char* recording) {
-    return document(tool.run({"search", "decode_attention", "--device", recording, "--budget", "60",
-                              "--no-cache", "--no-compile", "--until-converged", "5", "--json"}));
-  };
-  const Json near = search("replay:decode_attention_h200_b64_c8192");
-  REQUIRE(near["best"]["roofline"].get<double>() > 1 / 1.05);
-  CHECK(near["confidence"]["at_floor"] == true);
-  CHECK(near["confidence"]["within_5_percent"].get<double>() >= 0.99);
-  CHECK(near["confidence"]["expected_gain"].get<double>() <=
-        1 - near["best"]["roofline"].get<double>() + 0.01);
-  CHECK(near["converged"] == true);
-  CHECK(near["trials"]["total"].get<int>() < 60);
-
-  const Json far = search("replay:decode_attention_h200_b1_c8192");
-  REQUIRE(far["best"]["roofline"].get<double>() < 0.9);
-  CHECK(far["confidence"]["at_floor"] == false);
 }
 
 TEST_CASE("an objective that is no time is named, shown in its own figures, and not kept") {

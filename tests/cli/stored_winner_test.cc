@@ -248,33 +248,6 @@ TEST_CASE("a plan that its kernel does not make of the configuration is not run,
   CHECK(contains(ended.out, "cannot be true (its launch plan is not what decode_kernel plans for"));
 }
 
-// Of another version the kernel's own plan is unknown.
-TEST_CASE("a plan of another version that launches nothing, or that nothing can bind, is not run") {
-  const auto bench_with = [](const auto& change) {
-    Tuned tuned;
-    auto cache = moetune::Cache::open(tuned.tool.path(kCache), moetune::Cache::Mode::read_write);
-    const std::int64_t workload = cache.workloads.all()[0].id;
-    moetune::WinnerRecord winner = *cache.winners.find(workload);
-    Json plan = Json::parse(winner.plan);
-    change(plan["launches"]);
-    winner.plan = plan.dump();
-    winner.provenance = "{}";
-    cache.winners.put(workload, winner);
-    return tuned.tool.run(command("bench", {"--rounds", "5"}));
-  };
-  const Ended nothing = bench_with([](Json& launches) { launches = Json::array(); });
-  CHECK(nothing.code == 3);
-  CHECK(contains(nothing.out, "cannot be true (its launch plan launches nothing)"));
-  const Ended maps = bench_with([](Json& launches) {
-    const Json map = {{"buffer", "x"},     {"offset", 0},  {"dtype", "f32"},
-                      {"swizzle", "none"}, {"dims", {64}}, {"strides", Json::array()},
-                      {"box", {64}}};
-    for (int i = 0; i < 9; ++i) launches[0]["arguments"].push_back({{"name", "map"}, {"tensor_map", map}});
-  });
-  CHECK(maps.code == 3);
-  CHECK(contains(maps.out, "9 tensor maps and 5 other arguments; at most 8 and 120 are possible"));
-}
-
 TEST_CASE("a winner that overlaps with the launch before is benched alone too") {
   Tuned tuned;
   const auto bench = [&] { return document(tuned.tool.run(command("bench", {"--rounds", "5"}))); };
