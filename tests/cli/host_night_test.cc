@@ -272,6 +272,14 @@ TEST_CASE("a GPU in another night is left to it") {
   write_list(tool, 6);
   const auto first = tool.start(night(tool, {"--device", "cuda:0"}));
   REQUIRE(has_begun(tool, "cuda:0"));
+  for (const std::vector<std::string>& cache :
+       {std::vector<std::string>{}, {"--cache", tool.path("other.db").string()}}) {
+    std::vector<std::string> alone = night(tool, {"--device", "cuda:0"});
+    alone.insert(alone.end(), cache.begin(), cache.end());
+    const Ended refused = tool.run(alone);
+    CHECK(refused.code == 3);
+    CHECK(contains(refused.err, "another night goes on"));
+  }
   const Ended second = tool.run(night(tool));
   REQUIRE(document(second)["left_out_devices"].size() == 1);
   CHECK(contains(document(second)["left_out_devices"][0]["why"], "another night goes on"));

@@ -231,6 +231,14 @@ TEST_CASE("the shell's limits on files and memory end in a sentence") {
   }
 }
 
+TEST_CASE("a search without time says that it tried nothing") {
+  Tool tool;
+  const Ended ended =
+      tool.run({"search", "--device", "replay:" + tool.write_recording(), "--time", "1e-300"});
+  CHECK(ended.code == 1);
+  CHECK(contains(ended.err, "No trial was started"));
+}
+
 TEST_CASE("a search whose configurations are all pruned says so, and asks for no more time") {
   Tool tool;
   nlohmann::json file = nlohmann::json::parse(read_text(tool.write_recording(3)));

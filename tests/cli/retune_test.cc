@@ -29,10 +29,6 @@ std::size_t count_events(const Tool& tool, const std::string& event) {
   return count;
 }
 
-bool wait_for_event(const Tool& tool, const std::string& event) {
-  return within_a_while([&] { return count_events(tool, event) > 0; });
-}
-
 // The template's text has changed, and what it compiles to has not.
 void touch_template(const ScriptedGpu& gpu) {
   std::ofstream(gpu.data() / "templates/decode_kernel/decode_kernel.cu", std::ios::app) << "\n// touched\n";
@@ -88,41 +84,6 @@ TEST_CASE("an edited space is a cause, and so is age") {
         std::vector<std::string>{"space", "age"});
 }
 
-TEST_CASE("kill -9 in mid-night: the next night does the rest, and nothing twice") {
-  ScriptedGpu gpu;
-  Tool& tool = gpu.tool;
-  write_list(tool, R"("elements=1024", "elements=2048", "elements=4096", "elements=8192")");
-  const std::vector<std::string> command = one_night(tool, {"--log", tool.path("night.log").string()});
-  const auto process = tool.start(command);
-  REQUIRE(wait_for_event(tool, "ended"));
-  process->send(SIGKILL);
-  CHECK(process->wait().signal == SIGKILL);
-  const std::size_t done = count_events(tool, "ended");
-  REQUIRE(done < 4);
-  CHECK(tool.run({"cache", "check"}).code == 0);
-  const Ended resumed = tool.run(command);
-  CHECK(resumed.code == 0);
-  CHECK(document(resumed)["plan"]["fresh"] >= done);
-  CHECK(document(resumed)["reworked"].size() + document(resumed)["plan"]["fresh"].get<std::size_t>() == 4);
-  CHECK(contains(resumed.err, "did not end properly: it was killed"));
-  CHECK(document(tool.run(command))["plan"]["fresh"] == 4);
-}
-
-TEST_CASE("two nights at once: the second one leaves with code 3") {
-  ScriptedGpu gpu;
-  Tool& tool = gpu.tool;
-  write_list(tool, R"("elements=1024", "elements=2048", "elements=4096")");
-  const auto first = tool.start(one_night(tool, {"--log", tool.path("night.log").string()}));
-  REQUIRE(wait_for_event(tool, "began"));
-  const Ended second = tool.run(one_night(tool));
-  CHECK(second.code == 3);
-  CHECK(contains(second.err, "another night goes on"));
-  const Ended elsewhere = tool.run(one_night(tool, {"--cache", tool.path("other.db").string()}));
-  CHECK(elsewhere.code == 3);  // another cache, the same GPU
-  CHECK(contains(elsewhere.err, "another night goes on"));
-  CHECK(first->wait().code == 0);
-}
-
 TEST_CASE("a workload that the GPU cannot hold fails in part; if all fail the night failed") {
   ScriptedGpu gpu;
   Tool& tool = gpu.tool;
@@ -134,14 +95,10 @@ TEST_CASE("a workload that the GPU cannot hold fails in part; if all fail the ni
   CHECK(tool.run(one_night(tool)).code == 3);
 }
 
-TEST_CASE("shards of a list are disjoint and together all of it; options are checked") {
+TEST_CASE("what cannot be meant by an option of a night is refused in one line") {
   ScriptedGpu gpu;
   Tool& tool = gpu.tool;
-  write_list(tool, R"("elements=1024", "elements=2048", "elements=4096", "elements=8192", "elements=16384")");
-  std::size_t stale = 0;
-  for (const char* shard : {"1/2", "2/2"})
-    stale += document(tool.run(one_night(tool, {"--dry-run", "--shard", shard})))["plan"]["stale"].size();
-  CHECK(stale == 5);
+  write_list(tool, R"("elements=1024")");
   const auto refused = [&](const char* option, const char* value) {
     const Ended ended = tool.run(one_night(tool, {option, value}));
     CHECK(ended.code == 2);

@@ -1,4 +1,6 @@
 // Every command says the same of a record that cannot be true, though its digests are right.
+#include <set>
+
 #include "cache/cache.h"
 #include "jobs/session/kernel_files.h"
 #include "tests/cli/tool.h"
@@ -70,11 +72,16 @@ TEST_CASE("a sound winner and a sound table are so to every command") {
   CHECK(tool.run({"cache", "merge", tool.path("into.db").string(), path}).code == 0);
 }
 
-TEST_CASE("check, report, export and merge say the same of each forged winner") {
+// One of each kind: tests/soundness/soundness_test.cc judges all.
+TEST_CASE("check, report, export and merge say the same of a forged winner") {
+  const std::set<std::string> kinds = {"it took -3", "its times by timing cannot be read",
+                                       "its launch plan cannot be read", "its cubin is empty",
+                                       "of another family than it is stored for"};
   Tool tool;
   const std::string path = tool.path("c.db").string(),
                     sources = moetune::kernel_source_digest("decode_attention");
   for (const ForgedWinner& forged : forged_winners()) {
+    if (!kinds.contains(forged.what)) continue;
     CAPTURE(forged.what);
     moetune::Workload of = decode_workload(8, 256, sources);
     moetune::WinnerRecord winner = decode_winner(of);
@@ -87,10 +94,7 @@ TEST_CASE("check, report, export and merge say the same of each forged winner") 
       cache.winners.put(cache.workloads.id(of.key, of.family), winner);
     }
     check_commands(tool, path, is_of_workload ? "workload 2" : "winner 2", forged.what, "damaged");
-    // report reads no cubins.
-    if (std::string_view(forged.what).starts_with("its cubin is") ||
-        std::string_view(forged.what).starts_with("its cubin has"))
-      continue;
+    if (forged.what == "its cubin is empty") continue;  // report reads no cubins
     const Ended reported = tool.run({"report", "--json", "--cache", path});
     CHECK(reported.code == 0);
     CHECK(contains(reported.err, forged.what));
@@ -109,11 +113,14 @@ TEST_CASE("check, report, export and merge say the same of each forged winner") 
   }
 }
 
-TEST_CASE("check, report, export and merge say the same of each forged range table") {
+TEST_CASE("check, report, export and merge say the same of a forged range table") {
+  const std::set<std::string> kinds = {"claims a bound of -1", "whose best_us is -1", "two cells at",
+                                       "its cubin takes other parameters"};
   Tool tool;
   const std::string path = tool.path("c.db").string(),
                     sources = moetune::kernel_source_digest("decode_attention");
   for (const ForgedTable& forged : forged_tables()) {
+    if (!kinds.contains(forged.what)) continue;
     CAPTURE(forged.what);
     moetune::RangeTable table = decode_table();
     moetune::RangeKey key = decode_range_key(sources);

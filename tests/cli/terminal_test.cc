@@ -113,7 +113,7 @@ TEST_CASE("long lists go through a pager on a terminal, and nowhere else") {
   CHECK_FALSE(contains(piped.run({"report", "--cache", cache}).out, "paged"));
 }
 
-TEST_CASE("--color overrules the terminal, and TERM and NO_COLOR with it") {
+TEST_CASE("a terminal has colours unless NO_COLOR is set, a pipe has none, and --color overrules both") {
   Tool tool;
   const std::string folder = tool.path("home").string(), cache = tool.path("c.db").string();
   REQUIRE(
@@ -123,25 +123,16 @@ TEST_CASE("--color overrules the terminal, and TERM and NO_COLOR with it") {
   CHECK_FALSE(contains(tool.run({"report", "--cache", cache, "--color", "auto"}).out, "\x1b["));
   CHECK_FALSE(
       contains(on_terminal({tool.binary(), "report", "--cache", cache, "--color=never"}, folder), "\x1b["));
+  unsetenv("NO_COLOR");
+  CHECK(contains(on_terminal({tool.binary(), "report", "--cache", cache}, folder),
+                 "\x1b[1mTest GPU (recorded)"));
+  setenv("NO_COLOR", "1", 1);
+  CHECK_FALSE(contains(on_terminal({tool.binary(), "report", "--cache", cache}, folder), "\x1b["));
+  unsetenv("NO_COLOR");
   const Ended wrong = tool.run({"report", "--color", "sometimes"});
   CHECK(wrong.code == 2);
   CHECK(contains(wrong.err, "--color: unknown value 'sometimes'; known: auto, always, never"));
   CHECK_FALSE(contains(tool.run({"report", "--cache", cache, "--color=always", "--json"}).out, "\x1b["));
-}
-
-TEST_CASE("a report has colours on a terminal, and none with NO_COLOR") {
-  Tool tool;
-  const std::string folder = tool.path("home").string(), cache = tool.path("c.db").string();
-  REQUIRE(
-      tool.run({"search", "--device", "replay:" + tool.write_recording(), "--budget", "20", "--cache", cache})
-          .code == 0);
-  const std::vector<std::string> command = {tool.binary(), "report", "--cache", cache};
-  unsetenv("NO_COLOR");
-  const std::string coloured = on_terminal(command, folder);
-  CHECK(contains(coloured, "\x1b[1mTest GPU (recorded)"));
-  setenv("NO_COLOR", "1", 1);
-  CHECK_FALSE(contains(on_terminal(command, folder), "\x1b["));
-  unsetenv("NO_COLOR");
 }
 
 TEST_CASE("a long list is cut on a terminal, with a word on how to see all, and whole elsewhere") {
