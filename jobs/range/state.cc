@@ -103,7 +103,7 @@ RangeState RangeState::parse(std::string_view text) {
     document.at("cubins").get_to(state.cubins);
     document.at("idle").get_to(state.idle);
     document.at("filled").get_to(state.filled);
-    state.taken_over = document.value("taken_over", std::size_t{0});
+    state.taken_over = document.at("taken_over");
     for (const nlohmann::json& one : document.at("cells")) state.cells.push_back(cell_from(one));
     for (const nlohmann::json& one : document.at("shapes")) state.shapes.push_back(shape_from(one));
     state.withdrawn = document.value("withdrawn", std::vector<std::string>{});

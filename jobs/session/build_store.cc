@@ -24,7 +24,7 @@ EntryFacts entry_of(const Json& json) {
           .spill_load_bytes = json.at("spill_load_bytes"),
           .stack_bytes = json.at("stack_bytes"),
           .static_shared = json.at("static_shared"),
-          .serialized = json.value("serialized", "")};  // earlier versions did not read it from the log
+          .serialized = json.at("serialized")};
 }
 
 }  // namespace

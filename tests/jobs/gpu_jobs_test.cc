@@ -75,15 +75,6 @@ TEST_CASE("a search on auto takes the GPU that nobody else uses") {
   unsetenv("MOETUNE_FAKE_NVML");
 }
 
-TEST_CASE("a job that wants a stored winner names the workload that has none") {
-  use_two_gpus();
-  const TemporaryFolder folder;
-  const JobTarget nothing = target("auto", folder.file("empty.db"));
-  CHECK_THROWS_WITH_AS(verify({.target = nothing}, {}), doctest::Contains("decode_kernel elements=1024"),
-                       NothingTuned);
-  CHECK_THROWS_AS(bench({.target = nothing}, {}), NothingTuned);
-}
-
 TEST_CASE("a calibration that is stopped has no ceilings, and says that it was interrupted") {
   use_two_gpus();
   const TemporaryFolder folder;

@@ -64,23 +64,3 @@ TEST_CASE("a list of jobs with large requests takes no longer than to show a few
     CHECK(first["over"].is_null());
   }
 }
-
-TEST_CASE("the requests of open jobs have a bound in all, and an equal one still joins") {
-  RunningService running;
-  JobQueue queue(running.folder / "jobs", {.open_bytes = 30'000});
-  const JobRecord first = large_job(1, 10'000), second = large_job(2, 10'000), third = large_job(3, 10'000);
-  const std::int64_t id = queue.submit(first).job.id;
-  queue.submit(second);
-  CHECK_THROWS_WITH_AS(queue.submit(third),
-                       ("the queue is full: the requests of its open jobs may have 30000 bytes in all, and "
-                        "this one has " +
-                        std::to_string(third.request.size()))
-                           .c_str(),
-                       QueueFull);
-  CHECK(queue.submit(second).joined);
-  const std::vector<JobQueue::Submitted> all = queue.submit(std::vector{third, first});
-  CHECK(all[0].full.find("the queue is full") == 0);
-  CHECK(all[1].joined);
-  queue.end(id, kWithdrawn);
-  CHECK_FALSE(queue.submit(third).joined);
-}

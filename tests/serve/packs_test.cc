@@ -95,33 +95,6 @@ TEST_CASE("a pack that is too large is an event, and the next one is published")
   CHECK(within_a_while([&] { return fs::exists(running.folder / "packs/service.pack"); }));
 }
 
-TEST_CASE("several publish at once into one folder") {
-  const ScriptedDriver driver("memory=67108864");
-  RunningService running;
-  const CacheChoice cache = tuned_cache(running);
-  const fs::path packs = running.folder / "packs", key = running.folder / "key";
-  fs::create_directory(packs);
-  make_key_files(key);
-  PackShelf shelf(packs);
-  std::atomic<int> published{0}, failed{0};
-  std::vector<std::thread> devices;
-  for (int i = 0; i < 4; ++i)
-    devices.emplace_back([&] {
-      for (int times = 0; times < 5; ++times) {
-        try {
-          published += shelf.publish(cache, key.string());
-        } catch (const std::exception&) {
-          ++failed;
-        }
-      }
-    });
-  for (std::thread& device : devices) device.join();
-  CHECK(failed == 0);
-  CHECK(published == 1);
-  CHECK(is_signed_by(packs / "service.pack", key));
-  CHECK(std::distance(fs::directory_iterator(packs), fs::directory_iterator()) == 2);
-}
-
 TEST_CASE("a job that changed no winner exports nothing") {
   const ScriptedDriver driver("memory=67108864");
   RunningService running;

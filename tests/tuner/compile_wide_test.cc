@@ -195,16 +195,3 @@ TEST_CASE("a search that resumes goes the way it would have gone") {
   first.device.ran.insert(first.device.ran.end(), second.device.ran.begin(), second.device.ran.end());
   CHECK(first.device.ran == whole.device.ran);
 }
-
-TEST_CASE("trials whose stored facts an earlier version wrote are resumed like any other") {
-  Wide first, second;
-  TemporaryCache stored;
-  first.request.budget = 20;
-  first.run(2, {}, &stored.cache, stored.workload);
-  for (TrialRecord record : stored.cache.trials.of(stored.workload)) {
-    record.facts = R"({"static":[32,0,0]})";
-    stored.cache.trials.put(stored.workload, record);
-  }
-  const TuneResult resumed = second.run(2, {}, &stored.cache, stored.workload);
-  CHECK(resumed.counts.resumed == 20);
-}

@@ -85,28 +85,6 @@ TEST_CASE("equal searches give equal tables, and a search that is done does noth
   CHECK(trials == 0);
 }
 
-TEST_CASE("a wider range takes over the cells that were measured") {
-  const TemporaryFolder folder;
-  write_made_up_range(folder.file("recordings"));
-  RangeRequest request = range_request(folder);
-  request.over = "tokens=4..400";
-  const RangeResult narrow = search_range(request, {});
-  request.over = "tokens=1..4096";
-  request.certificate_shapes = 0;
-  const RangeResult wide = search_range(request, {});
-  const RangeResult anew = [&] {
-    RangeRequest other = request;
-    other.target.cache.path = folder.file("other.db");
-    return search_range(other, {});
-  }();
-  for (const RangeCell& cell : narrow.table.cells) {
-    CAPTURE(cell.problem);
-    CHECK(std::ranges::find(wide.table.cells, cell.problem, &RangeCell::problem) != wide.table.cells.end());
-  }
-  CHECK(wide.table.cells.size() > narrow.table.cells.size());
-  CHECK(wide.measured < anew.measured);
-}
-
 TEST_CASE("a search that was stopped anywhere leaves a sound table, and goes on to the same end") {
   const TemporaryFolder folder;
   write_made_up_range(folder.file("recordings"));

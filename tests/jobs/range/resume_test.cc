@@ -149,14 +149,3 @@ TEST_CASE("a certificate is of no choices that came after it, wherever a search 
   CHECK(part.table.certificate.shapes == 0);
   CHECK(search_range(request, {}).table.certificate.shapes >= before.table.certificate.shapes);
 }
-
-TEST_CASE("progress of a moetune that did not count cells taken over is read") {
-  RangeState state{.ranges = "tokens=1..8", .taken_over = 3};
-  CHECK(RangeState::parse(state.text()) == state);
-  std::string older = state.text();
-  const std::string count = "\"taken_over\":3,";
-  REQUIRE(older.find(count) != std::string::npos);
-  older.erase(older.find(count), count.size());
-  state.taken_over = 0;
-  CHECK(RangeState::parse(older) == state);
-}

@@ -31,16 +31,6 @@ TEST_CASE("a build survives the store but for the seconds it took") {
   CHECK(back->entries.at("main").serialized == "insufficient register resources");
 }
 
-TEST_CASE("a build of a version that knew nothing of serialized wgmma is read as one without") {
-  BuildRecord record = to_record(good_build());
-  const std::string key = "\"serialized\":\"insufficient register resources\",";
-  REQUIRE(record.facts.find(key) != std::string::npos);
-  record.facts.erase(record.facts.find(key), key.size());
-  const std::optional<Build> back = from_record("d", record);
-  REQUIRE(back.has_value());
-  CHECK(back->entries.at("main").serialized.empty());
-}
-
 TEST_CASE("a failed build keeps its message, whatever bytes it holds") {
   Build build{
       .outcome = Outcome::compile_failed, .digest = "d", .message = "bad \xff token", .log = "the log"};
