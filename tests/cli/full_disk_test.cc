@@ -1,6 +1,4 @@
 // A night on a disk that fills up at each stage: it ends with a reason, breaks nothing, and the next one goes on.
-#include <set>
-
 #include "tests/cli/scripted_gpu.h"
 #include "tests/paths.h"
 
@@ -69,39 +67,4 @@ TEST_CASE("a log that cannot grow is said once, and a cache that cannot be there
   CHECK(said != std::string::npos);
   CHECK(ended.err.find("cannot be written any more", said + 1) == std::string::npos);
   CHECK(tool.run(with("--cache", "/dev/full/x.db")).code >= 2);
-}
-
-TEST_CASE("a disk that fills up under an import, a merge, an export or a page leaves what was there") {
-  Tool tool;
-  const std::string pack = paths::source("packs/h200.pack");
-  tool.write("page.html", "of before");
-  const auto files = [&] {
-    std::set<std::string> names;
-    for (const auto& entry : std::filesystem::directory_iterator(tool.path("")))
-      if (!entry.path().filename().string().starts_with("run")) names.insert(entry.path().filename());
-    return names;
-  };
-  for (const int kib : {1, 64, 256}) {
-    const std::string cache = tool.path("kib" + std::to_string(kib) + ".db").string();
-    const std::set<std::string> before = files();
-    const std::vector<std::vector<std::string>> commands = {
-        {"cache", "import", pack, "--cache", cache},
-        {"cache", "merge", cache, pack},
-        {"cache", "export", tool.path("out.pack").string(), "--cache", pack},
-        {"report", "--html", tool.path("page.html").string(), "--cache", pack}};
-    for (const auto& command : commands) {
-      const Ended ended = tool.start_program(limited(tool, kib, command))->wait();
-      INFO(kib << " KiB, " << command[1] << ": code " << ended.code << "\n" << ended.err);
-      CHECK(ended.signal == 0);
-      CHECK(ended.code == 3);
-      CHECK(contains(ended.err, "moetune: "));
-    }
-    for (const std::string& name : files())  // the cache itself, and nothing half written beside it
-      CHECK_MESSAGE((before.contains(name) || name.starts_with("kib")), name);
-    CHECK(read_text(tool.path("page.html")) == "of before");
-    const Ended again = tool.run({"cache", "import", pack, "--cache", cache});
-    INFO(again.err);
-    CHECK(again.code == 0);
-    CHECK(tool.run({"cache", "check", "--cache", cache}).code == 0);
-  }
 }

@@ -75,32 +75,6 @@ TEST_CASE("own kernels are listed beside the built-in ones, from the option and 
   CHECK(contains(tool.run({"__complete", "compile", "ma"}).out, "matmul"));
 }
 
-TEST_CASE("a broken folder is named with its reason, and everything else works") {
-  Tool tool;
-  write_twice(tool);
-  fs::create_directories(tool.path("own/broken"));
-  fs::create_directories(tool.path("own/router"));
-  tool.write("own/broken/kernel.json", "{}");
-  tool.write("own/router/kernel.json", "{}");
-  const std::vector<std::string> option = {"--kernels", tool.path("own").string()};
-  const auto run = [&](std::vector<std::string> words) {
-    words.insert(words.end(), option.begin(), option.end());
-    return tool.run(words);
-  };
-  const Ended listed = run({"kernels"});
-  CHECK(listed.code == 0);
-  CHECK(contains(listed.out, "twice"));
-  CHECK(contains(listed.err, "own/broken is left out: "));
-  CHECK(document(run({"kernels", "--json"}))["broken"].size() == 2);
-  CHECK(contains(run({"kernels", "broken"}).err, "lacks the key 'launches'"));
-  const Ended taken = run({"space", "router", "--arch", "sm_90a"});
-  CHECK(taken.code == 2);
-  CHECK(contains(taken.err, "'router' is a built-in kernel, which a folder cannot replace: rename " +
-                                tool.path("own/router").string()));
-  CHECK(run({"space", "twice", "--arch", "sm_90a"}).code == 0);
-  CHECK(run({"space", "decode_kernel", "--arch", "sm_90a"}).code == 0);
-}
-
 TEST_CASE("the examples compile: extern \"C\" entries, C++ ones and instances of templates") {
   Tool tool({{"MOETUNE_KERNELS", examples()}});
   const auto compiled = [&](std::vector<std::string> words) {

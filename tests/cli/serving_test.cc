@@ -53,25 +53,3 @@ TEST_CASE("a miss that cannot be searched is left out, and the others are search
   CHECK(told["left_out"][1]["kernel"] == "no_kernel");
   CHECK(contains(found.err, "is left out"));
 }
-
-TEST_CASE("a list of misses that is none, or that says more than one thing, is refused") {
-  Tool tool;
-  const auto refused = [&](const std::string& text, const std::string& words) {
-    tool.write("misses.json", text);
-    const Ended ended = tool.run({"search", "--from-misses", tool.path("misses.json").string()});
-    CAPTURE(ended.err);
-    CHECK(ended.code == 2);
-    CHECK(contains(ended.err, words));
-  };
-  refused("[]", "misses.json:1: the document must be an object");
-  refused(R"({"moetune_misses": 1, "misses": [{"kernel": "no_kernel", "problem": "", "count": 1}]})",
-          "no_kernel");
-  refused(
-      R"({"moetune_misses": 1, "misses": [{"kernel": "decode_kernel", "problem": "elements=x", "count": 1}]})",
-      "n");
-  CHECK(tool.run({"search", "--from-misses", tool.path("none.json").string()}).code == 2);
-  CHECK(tool.run({"search", "decode_kernel", "--from-misses", tool.path("misses.json").string()}).code == 2);
-  tool.write("empty.json", R"({"moetune_misses": 1, "misses": []})");
-  CHECK(contains(tool.run({"search", "--from-misses", tool.path("empty.json").string()}).out,
-                 "nothing to search"));
-}

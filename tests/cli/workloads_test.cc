@@ -92,14 +92,6 @@ TEST_CASE("a file that lists no miss leaves nothing to tune, and its list can be
   CHECK(contains(wrong.err, "--over: no kernel has a free dimension 'bogus'"));
 }
 
-TEST_CASE("a list of which nothing can run for want of a GPU is a broken environment, however short") {
-  Tool tool;
-  tool.write("w.json", R"({"moetune_workloads": 1, "workloads": [{"kernel": "decode_kernel"}]})");
-  const Ended ended = tool.run({"tune", "--workloads", tool.path("w.json").string(), "--device", "cuda:0"});
-  CHECK(ended.code == 3);
-  CHECK(contains(ended.err, "moetune: tune needs a GPU"));
-}
-
 TEST_CASE("tune does a list heaviest first, and the same command finds it done") {
   ScriptedGpu gpu;
   Tool& tool = gpu.tool;

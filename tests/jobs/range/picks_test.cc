@@ -3,17 +3,11 @@
 
 #include <doctest/doctest.h>
 
-#include <algorithm>
-#include <cmath>
 #include <set>
 
-#include "base/error.h"
 #include "cache/ranges.h"
-#include "kernels/kernel_space.h"
 #include "kernels/registry.h"
 #include "search/random.h"
-#include "soundness/stored_key.h"
-#include "tests/paths.h"
 #include "tests/runtime/fake_cache.h"
 #include "tests/runtime/opened.h"
 
@@ -54,101 +48,7 @@ RangeTable grid_with_additions(Random& random, const std::vector<std::string>& d
   return table;
 }
 
-// What docs/ranges.md says that a table serves, by a look at every cell and the space's own defaults.
-class ByTheRule {
- public:
-  ByTheRule(const Kernel& kernel, const DeviceLimits& limits, const RangeTable& table)
-      : kernel_(kernel), limits_(limits), table_(table) {
-    for (const RangeCell& cell : table.cells) {
-      const Problem problem = parse_problem(kernel.name(), kernel.schema(), nullptr, cell.problem);
-      if (!interface_) interface_ = kernel.family_interface(problem);
-      points_.push_back(interface_->table_point_of(problem));
-      const bool is_clear = cell.default_us > 0 && cell.time_us * 1.03 <= cell.default_us;
-      const std::string met =
-          cell.default_config.empty() && is_clear ? default_at(problem) : cell.default_config;
-      beaten_.push_back(is_clear ? met : "none");
-    }
-  }
-
-  std::string default_at(const Problem& problem) const {
-    const auto config = shared_space(kernel_.name()).default_config(expression_environment(problem, limits_));
-    return config ? config->text() : "";
-  }
-
-  std::string at(const Problem& problem) const {
-    const TablePoint point = interface_->table_point_of(problem);
-    const std::string default_there = default_at(problem);
-    std::size_t best = points_.size();
-    double least = 0;
-    for (std::size_t i = 0; i < points_.size(); ++i) {
-      if (points_[i].ragged != point.ragged) continue;
-      double most = 0, sum = 0;
-      for (std::size_t axis = 0; axis < point.position.size(); ++axis) {
-        const double apart = std::abs(std::log2(static_cast<double>(points_[i].position[axis])) -
-                                      std::log2(static_cast<double>(point.position[axis])));
-        most = std::max(most, apart);
-        sum += apart * apart;
-      }
-      if (most == 0) return table_.cells[i].config;
-      if (most > 0.5 || beaten_[i] != default_there || (best < points_.size() && sum >= least)) continue;
-      best = i;
-      least = sum;
-    }
-    return best < points_.size() ? table_.cells[best].config : default_there;
-  }
-
-  const FamilyInterface& interface() const { return *interface_; }
-
- private:
-  const Kernel& kernel_;
-  const DeviceLimits& limits_;
-  const RangeTable& table_;
-  std::unique_ptr<const FamilyInterface> interface_;
-  std::vector<TablePoint> points_;
-  std::vector<std::string> beaten_;  // the default that a cell's winner beat clearly
-};
-
 }  // namespace
-
-TEST_CASE("at random problems of the shipped packs the rule's choice serves") {
-  Random random(43);
-  std::size_t probes = 0, by_cell = 0, number = 0;
-  for (const char* pack : {"packs/h200.pack", "packs/h100.pack"}) {
-    const Cache file = Cache::open(paths::source(pack), Cache::Mode::read_only);
-    for (const FamilyRange& range : file.ranges.all()) {
-      if (range.table.empty() || number++ % 4 != 0) continue;
-      CAPTURE(range.key.family);
-      const Kernel& kernel = find_kernel(range.key.kernel);
-      const RangeTable table = RangeTable::parse(range.table, pack);
-      const DeviceLimits limits = stored_limits(range.key.hardware);
-      const RangePicks picks(kernel, limits, table);
-      const ByTheRule rule(kernel, limits, table);
-      const Problem first = parse_problem(kernel.name(), kernel.schema(), nullptr, table.cells[0].problem);
-      for (int i = 0; i < 60; ++i) {
-        Extents extents;
-        for (std::size_t axis = 0; axis < kernel.free_dimensions().size(); ++axis) {
-          const auto power = static_cast<std::int64_t>(1) << random.below(axis < 2 ? 8 : 17);
-          extents.push_back(power +
-                            static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(power))));
-        }
-        try {
-          Problem problem = kernel.problem_of(kernel.specialization(first), extents);
-          if (rule.interface().has_ragged() && extents[0] > 1 && random.below(2) == 0)
-            rule.interface().make_ragged(problem);
-          CAPTURE(problem.text());
-          const std::optional<RangePicks::Pick> pick = picks.at(problem);
-          REQUIRE(pick.has_value());
-          REQUIRE(pick->config == rule.at(problem));
-          ++probes;
-          by_cell += pick->cell != nullptr ? 1 : 0;
-        } catch (const BadInput&) {  // no problem has such extents
-        }
-      }
-    }
-  }
-  CHECK(probes > 700);
-  CHECK(by_cell > 100);
-}
 
 TEST_CASE("a certificate and a server pick the same at two thousand random shapes") {
   const Folder folder;
