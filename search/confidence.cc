@@ -101,8 +101,8 @@ double consistent(double probability, double gain) {
 // Probabilistic Outputs for Support Vector Machines) on it, the number of trials, the residual and the spread of the
 // times' logarithms, each held to the range that those searches cover. The last two say what the model cannot know of
 // itself: if configurations differ little, little is left to find; if they differ for no reason that it sees, the best
-// may be isolated. The first slope was fixed, not fitted: a fit over spaces of different difficulty hides what the model
-// knows of each (docs/measurements/2026-11-22.md).
+// may be isolated. The first slope was fixed, not fitted: a fit over spaces of different difficulty hides what the
+// model knows of each (docs/measurements/2026-11-22.md).
 double calibrated(double sampled, double trials, double residual, double spread) {
   sampled = std::clamp(sampled, 0.001, 0.999);
   double logit = 1.048;
