@@ -5,9 +5,9 @@ from typing import Optional
 import torch
 
 _ROWS, _DEPTH = 16, 64  # of a block
-# The bits of a half word that hold a value's code, highest first: of (row, k), (row + 8, k), (row, k + 8) and
-# (row + 8, k + 8).
-_BITS = ((15, 8, 7, 6), (12, 5, 4, 3), (9, 2, 1, 0), (14, 13, 11, 10))
+# The bits of a word that hold the code of the lower k's value, highest first: of (row, k), (row + 8, k), (row, k + 8) and
+# (row + 8, k + 8). Those of the other value lie 16 further, modulo 32.
+_BITS = ((15, 8, 7, 6), (18, 11, 10, 9), (21, 14, 13, 12), (3, 1, 0, 4))
 _MOST = 128  # the largest e8m0 whose weights, times 2^126, a bf16 holds
 
 
@@ -44,18 +44,19 @@ def pack_mxfp4(blocks: torch.Tensor, scales: torch.Tensor, *,
     values = torch.empty(*shape, 512, dtype=torch.uint8, device=blocks.device)
     powers = torch.empty(*shape, 32, dtype=torch.uint8, device=blocks.device)
     spread = torch.tensor([[sum((code >> 3 - i & 1) << bit for i, bit in enumerate(bits)) for code in range(16)]
-                           for bits in _BITS], dtype=torch.int32, device=blocks.device)
+                           for bits in _BITS], dtype=torch.int64, device=blocks.device)
     for expert in range(experts):  # one at a time: codes are four times as large as their blocks
         codes = torch.stack((blocks[expert] & 15, blocks[expert] >> 4), -1).flatten(1)
         codes = torch.nn.functional.pad(codes, (0, 32 * padded)).int()
         split = _strips(codes, gate_up).unflatten(3, (-1, 4, 2, 4, 2))  # block, step, k + 8, lane % 4, k % 2
-        words = torch.zeros_like(split[:, 0, :, :, :, 0])
+        words = torch.zeros_like(split[:, 0, :, :, :, 0], dtype=torch.int64)
         for half in range(2):
             for later in range(2):
                 words |= spread[half + 2 * later][split[:, half, :, :, :, later]]
-        ordered = words.permute(0, 2, 1, 4, 3, 5)  # strip, block, lane / 4, lane % 4, step, k % 2
-        halves = torch.stack((ordered & 255, ordered >> 8), -1)
-        values[expert] = halves.to(torch.uint8).reshape(values.shape[1:])
+        words = words[..., 0] | words[..., 1] << 16 & 0xffff0000 | words[..., 1] >> 16
+        ordered = words.permute(0, 2, 1, 4, 3)  # strip, block, lane / 4, lane % 4, step
+        in_bytes = torch.stack([ordered >> shift & 255 for shift in (0, 8, 16, 24)], -1)
+        values[expert] = in_bytes.to(torch.uint8).reshape(values.shape[1:])
         of_rows = torch.nn.functional.pad(scales[expert], (0, padded)) + 126
         split = _strips(of_rows, gate_up).unflatten(3, (-1, 2))
         powers[expert] = split.permute(0, 3, 2, 4, 1).reshape(powers.shape[1:])

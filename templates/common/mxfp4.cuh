@@ -3,9 +3,11 @@
 //
 // A matrix [rows][K] in blocks of 16 rows by 64 of K: 512 bytes of values, and elsewhere 32 bytes of scales. Lane l has
 // 16 bytes of values, a word for 16 of K (step): rows l / 4 and l / 4 + 8, of K 2 * (l % 4), the next, and both again 8
-// further. A word's pairs are, as in a fragment, (row, k), (row + 8, k), (row, k + 8), (row + 8, k + 8); the value of
-// the lower k lies in the lower half. In a half the four bits of a value, sign first, are bits
-//   pair 0: 15, 8, 7, 6;  pair 1: 12, 5, 4, 3;  pair 2: 9, 2, 1, 0;  pair 3: 14, 13, 11, 10.
+// further. A word's pairs are, as in a fragment, (row, k), (row + 8, k), (row, k + 8), (row + 8, k + 8). The four bits of
+// the lower k's value, sign first, are of the word
+//   pair 0: 15, 8, 7, 6;  pair 1: 18, 11, 10, 9;  pair 2: 21, 14, 13, 12;  pair 3: 3, 1, 0, 4;
+// those of the other value lie 16 further, modulo 32. So three pairs come into place by rotating, and the last by one
+// product, whose three copies of these bits do not meet.
 // The four bytes of scales of lane l lie at 4 * (l / 4): (row, first 32 of K), (row + 8, first), (row, second),
 // (row + 8, second). A byte b means 2^(b - 253).
 #pragma once
@@ -22,13 +24,24 @@ __device__ __forceinline__ void unpack_scales(u32 word, u32 (&factors)[2][2]) {
   for (int i = 0; i < 4; ++i) factors[i / 2][i % 2] = __byte_perm(word, 0, 0x0404 | 0x1010 * i) >> 1;
 }
 
-// A word's fragment of bf16. Where e2m1's bits are those of a bf16's sign, exponent and mantissa, its value is 2^126
-// times too small, subnormal ones among them; `factors` make up for that.
-__device__ __forceinline__ void unpack_values(u32 word, const u32 (&factors)[2], u32 (&fragment)[4]) {
+// A word's fragment of bf16, 2^126 times too small: e2m1's bits are a bf16's sign, exponent and mantissa, subnormal ones
+// among them.
+__device__ __forceinline__ void unpack_codes(u32 word, u32 (&fragment)[4]) {
   constexpr u32 kBits = 0x81c081c0u;
-  fragment[0] = multiply_bf16x2(word & kBits, factors[0]);
-  fragment[1] = multiply_bf16x2(word << 3 & kBits, factors[1]);
-  fragment[2] = multiply_bf16x2(word << 6 & kBits, factors[0]);
-  fragment[3] = multiply_bf16x2(
-      (word << 1 & 0x80008000u) | (word >> 5 & 0x01000100u) | (word >> 4 & 0x00c000c0u), factors[1]);
+  fragment[0] = word & kBits;
+  fragment[1] = (word >> 3 | word << 29) & kBits;
+  fragment[2] = (word >> 6 | word << 26) & kBits;
+  fragment[3] = (word & 0x001b001bu) * 0x1084u & kBits;
+}
+
+// The same times `factors`, which make up for 2^126.
+__device__ __forceinline__ void unpack_values(u32 word, const u32 (&factors)[2], u32 (&fragment)[4]) {
+  unpack_codes(word, fragment);
+#pragma unroll
+  for (int pair = 0; pair < 4; ++pair) fragment[pair] = multiply_bf16x2(fragment[pair], factors[pair % 2]);
+}
+
+// The power of two of byte `index` of four scales.
+__device__ __forceinline__ float scale_power(u32 word, int index) {
+  return __uint_as_float((index < 3 ? word << (23 - 8 * index) : word >> 1) & 0x7f800000u);
 }

@@ -72,17 +72,17 @@ struct Weights {
  private:
   // One value, as common/mxfp4.cuh has them.
   __device__ float packed(int of_expert, int matrix, int column, int k) const {
-    constexpr int kBits[4][4] = {{15, 8, 7, 6}, {12, 5, 4, 3}, {9, 2, 1, 0}, {14, 13, 11, 10}};
+    constexpr int kBits[4][4] = {{15, 8, 7, 6}, {18, 11, 10, 9}, {21, 14, 13, 12}, {3, 1, 0, 4}};
     constexpr float kValues[8] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
     constexpr int kStrips = kMatrices * kWidth / kPackedRows, kBlocks = ceil_div(kDepth, kPackedDepth);
     const int strip = kMatrices * column / kPackedRows;
     const int half = kMatrices == 2 ? matrix : column / 8 % 2, own = column % 8;  // of a block's rows
     const i64 block = (i64(of_expert) * kStrips + strip) * kBlocks + k / kPackedDepth;
     const int lane = 4 * own + k % 8 / 2, pair = half + k / 8 % 2 * 2;
-    const u16 bits = static_cast<const u16*>(
-        values)[(block * kPackedValueBytes + 16 * lane) / 2 + k % kPackedDepth / 16 * 2 + k % 2];
+    const u32 word =
+        static_cast<const u32*>(values)[(block * kPackedValueBytes + 16 * lane) / 4 + k % kPackedDepth / 16];
     int code = 0;
-    for (int i = 0; i < 4; ++i) code = 2 * code + (bits >> kBits[pair][i] & 1);
+    for (int i = 0; i < 4; ++i) code = 2 * code + (word >> (kBits[pair][i] + k % 2 * 16) % 32 & 1);
     const int exponent = static_cast<const u8*>(
         scales)[block * kPackedScaleBytes + 4 * own + k % kPackedDepth / 32 * 2 + half];
     const float magnitude = ldexpf(kValues[code % 8], exponent - 253);

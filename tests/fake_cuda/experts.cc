@@ -133,11 +133,9 @@ class ExpertsLaunch {
       const double value = values[static_cast<std::size_t>(k)];
       if (shape_.packed) {
         const PackedPlace place = packed_place(matrices, width, count, expert, matrix, column, k);
-        const auto half_word =
-            static_cast<std::uint16_t>(at(DType::u8, "weights", 2 * place.half_word) +
-                                       256 * at(DType::u8, "weights", 2 * place.half_word + 1));
-        sum += value * packed_value(half_word, place.pair,
-                                    static_cast<std::uint8_t>(at(DType::u8, "weight_scales", place.scale)));
+        sum += value * packed_value(
+                           place, [&](std::int64_t byte) { return at(DType::u8, "weights", byte); },
+                           static_cast<std::uint8_t>(at(DType::u8, "weight_scales", place.scale)));
       } else {
         sum += value * at(shape_.operand, "weights", begin + k) *
                scale("weight_scales", scales + k / kExpertsScaleGroup);

@@ -189,10 +189,9 @@ class ExpertWeights {
       const PackedPlace place =
           packed_place(of_.matrices, of_.width, of_.depth, column / (of_.matrices * of_.width),
                        column / of_.width % of_.matrices, column % of_.width, i % of_.depth);
-      const auto low = static_cast<std::size_t>(2 * place.half_word);
-      values_.push_back(
-          packed_value(static_cast<std::uint16_t>(bytes[low] + 256 * bytes[low + 1]), place.pair,
-                       static_cast<std::uint8_t>(scales[static_cast<std::size_t>(place.scale)])));
+      values_.push_back(packed_value(
+          place, [&](std::int64_t byte) { return bytes[static_cast<std::size_t>(byte)]; },
+          static_cast<std::uint8_t>(scales[static_cast<std::size_t>(place.scale)])));
     }
   }
 
