@@ -3,8 +3,8 @@
 //
 // A matrix [rows][K] in blocks of 16 rows by 64 of K: 512 bytes of values, and elsewhere 32 bytes of scales. Lane l has
 // 16 bytes of values, a word for 16 of K (step): rows l / 4 and l / 4 + 8, of K 2 * (l % 4), the next, and both again 8
-// further. A word's pairs are, as in a fragment, (row, k), (row + 8, k), (row, k + 8), (row + 8, k + 8). The four bits of
-// the lower k's value, sign first, are of the word
+// further. A word's pairs are, as in a fragment, (row, k), (row + 8, k), (row, k + 8), (row + 8, k + 8). The four bits
+// of the lower k's value, sign first, are of the word
 //   pair 0: 15, 8, 7, 6;  pair 1: 18, 11, 10, 9;  pair 2: 21, 14, 13, 12;  pair 3: 3, 1, 0, 4;
 // those of the other value lie 16 further, modulo 32. So three pairs come into place by rotating, and the last by one
 // product, whose three copies of these bits do not meet.
@@ -24,8 +24,8 @@ __device__ __forceinline__ void unpack_scales(u32 word, u32 (&factors)[2][2]) {
   for (int i = 0; i < 4; ++i) factors[i / 2][i % 2] = __byte_perm(word, 0, 0x0404 | 0x1010 * i) >> 1;
 }
 
-// A word's fragment of bf16, 2^126 times too small: e2m1's bits are a bf16's sign, exponent and mantissa, subnormal ones
-// among them.
+// A word's fragment of bf16, 2^126 times too small: e2m1's bits are a bf16's sign, exponent and mantissa, subnormal
+// ones among them.
 __device__ __forceinline__ void unpack_codes(u32 word, u32 (&fragment)[4]) {
   constexpr u32 kBits = 0x81c081c0u;
   fragment[0] = word & kBits;

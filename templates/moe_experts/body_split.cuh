@@ -2,9 +2,9 @@
 // registers, and multiplies it by every strip of 16 rows of the weights that comes along, whole, through the bulk copy
 // engine. Another warp adds up what they made of a strip, in their order, and stores it.
 //
-// A tile is a strip. Each block has as many as others, which follow each other: it brings rows once for all strips of an
-// expert. Scales multiply sums over 32 of K, not values, so unpacked values are as far too small as their bits say, and
-// rows are made as much too large as a bf16 may be.
+// A tile is a strip. Each block has as many as others, which follow each other: it brings rows once for all strips of
+// an expert. Scales multiply sums over 32 of K, not values, so unpacked values are 2^126 too small, as their bits say,
+// and rows are made 2^64 too large: sums are no subnormal numbers.
 //
 // Barriers of a stage are as in ring.cuh; of a slot for sums, `ready` completes once all warps have stored theirs, and
 // `taken` once they are added up.

@@ -6,8 +6,8 @@
 // Macros beside those of shape.cuh: ROWS and UP_COLUMNS or DOWN_COLUMNS (of a tile), DEPTH (values of K in a stage),
 // UP_STAGES, DOWN_STAGES, WARPS (that multiply), RESIDENTS (blocks of an SM), STREAM (1: weights that one tile of rows
 // reads leave L2 first), SWAPPED (1: a tile's rows are the columns of instructions), SPLIT (1: a stage is a strip of
-// packed weights by all of K, and rows lie in registers), FUSED (1: one launch has both products), BETWEEN_GROUP (values of `between` that share a scale), SHARED_UP and SHARED_DOWN (bytes, as the plan
-// computes them).
+// packed weights by all of K, and rows lie in registers), FUSED (1: one launch has both products), BETWEEN_GROUP
+// (values of `between` that share a scale), SHARED_UP and SHARED_DOWN (bytes, as the plan computes them).
 #pragma once
 
 #include "templates/common/mxfp4.cuh"
