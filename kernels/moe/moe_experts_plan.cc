@@ -12,7 +12,7 @@ constexpr std::int64_t kExpertsCombineThreads = 256, kCombineValues = 8;  // tem
 constexpr std::int64_t kExpertsSwizzleBytes = 128;
 constexpr std::int64_t kSwizzledRows = 8;
 constexpr std::int64_t kExpertsBarriers = 128;  // bytes: templates/moe_experts/product.cuh
-constexpr std::int64_t kExpertsTickets = 128, kSumSlots = 4;
+constexpr std::int64_t kExpertsTickets = 128;
 constexpr std::int64_t kFirstReady = 32;  // counters: templates/moe_experts/tickets.cuh
 constexpr std::int64_t kExpertsWarp = 32;
 
@@ -45,8 +45,7 @@ struct ExpertsProduct {
 // A configuration by name, with what follows from it for one family.
 struct ExpertsChoice {
   ExpertsChoice(const Config& config, const MoeExpertsShape& shape)
-      : wgmma(config.is("body", "wgmma") || config.is("body", "swapped")),
-        split(config.is("body", "split")),
+      : wgmma(!config.is("body", "mma")),
         swapped(config.is("body", "swapped")),
         fused(config.number("launches") == 2),
         persistent(config.is("schedule", "persistent")),
@@ -63,32 +62,24 @@ struct ExpertsChoice {
            config.number("up_stages"),
            shape.intermediate,
            shape.hidden,
-           split   ? 2
-           : wgmma ? 3
-                   : 0},
+           wgmma ? 3 : 0},
         down{1,
              config.number("down_columns"),
              config.number("down_stages"),
              shape.hidden,
              shape.intermediate,
-             split   ? 2
-             : wgmma ? 1
-                     : 0},
+             wgmma ? 1 : 0},
         list_bytes(4 * (2 * (shape.experts() + 1) + kExpertsWarp)) {}
 
   std::int64_t shared_bytes(const ExpertsProduct& product) const {
     const std::int64_t columns = product.matrices * product.columns;
-    const std::int64_t deep = split ? ceil_div(product.depth, kPackedDepth) * kPackedDepth : depth;
-    const std::int64_t scales = packed ? columns / kPackedRows * (deep / kPackedDepth) * kPackedScaleBytes
+    const std::int64_t scales = packed ? columns / kPackedRows * (depth / kPackedDepth) * kPackedScaleBytes
                                 : narrow && wgmma ? 4 * rows * depth / own_columns(up)
                                                   : 0;
-    const std::int64_t weights = packed ? columns * deep / 2 : columns * depth * size;
-    const std::int64_t stage = (split ? 0 : depth * size * rows) + weights + scales;
-    return product.stages * stage + kExpertsBarriers + (fused || split ? kExpertsTickets : 0) +
-           (split               ? kSumSlots * warps * rows * kPackedRows * 4
-            : narrow && swapped ? 2 * warps * rows * 4
-                                : 0) +
-           list_bytes;
+    const std::int64_t weights = packed ? columns * depth / 2 : columns * depth * size;
+    const std::int64_t stage = depth * size * rows + weights + scales;
+    return product.stages * stage + kExpertsBarriers + (fused ? kExpertsTickets : 0) +
+           (narrow && swapped ? 2 * warps * rows * 4 : 0) + list_bytes;
   }
 
   // Tiles of rows for whatever routing fills no more than the places: an expert's last may be nearly empty.
@@ -108,7 +99,7 @@ struct ExpertsChoice {
     return product.columns / (swapped ? groups : groups / std::min(groups, rows / 64));
   }
 
-  bool wgmma, split, swapped, fused, persistent, narrow, packed, biased;
+  bool wgmma, swapped, fused, persistent, narrow, packed, biased;
   std::int64_t size;  // of an element of rows, and of weights that are not packed
   std::int64_t rows, depth, warps, residents;
   ExpertsProduct up, down;
@@ -127,7 +118,6 @@ CompileUnit experts_unit(const ExpertsChoice& choice, const Config& config, cons
                                     {"DOWN_STAGES", "down_stages"},
                                     {"RESIDENTS", "residents"}})
     unit.defines.emplace_back(macro, config.at(name).text());
-  unit.defines.emplace_back("SPLIT", choice.split ? "1" : "0");
   unit.defines.emplace_back("SWAPPED", choice.swapped ? "1" : "0");
   unit.defines.emplace_back("FUSED", choice.fused ? "1" : "0");
   unit.defines.emplace_back("BETWEEN_GROUP",

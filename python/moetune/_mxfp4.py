@@ -5,8 +5,8 @@ from typing import Optional
 import torch
 
 _ROWS, _DEPTH = 16, 64  # of a block
-# The bits of a word that hold the code of the lower k's value, highest first: of (row, k), (row + 8, k), (row, k + 8) and
-# (row + 8, k + 8). Those of the other value lie 16 further, modulo 32.
+# The bits of a word that hold the code of the lower k's value, highest first: of (row, k), (row + 8, k), (row, k + 8)
+# and (row + 8, k + 8). Those of the other value lie 16 further, modulo 32.
 _BITS = ((15, 8, 7, 6), (18, 11, 10, 9), (21, 14, 13, 12), (3, 1, 0, 4))
 _MOST = 128  # the largest e8m0 whose weights, times 2^126, a bf16 holds
 

@@ -24,24 +24,12 @@ __device__ __forceinline__ void unpack_scales(u32 word, u32 (&factors)[2][2]) {
   for (int i = 0; i < 4; ++i) factors[i / 2][i % 2] = __byte_perm(word, 0, 0x0404 | 0x1010 * i) >> 1;
 }
 
-// A word's fragment of bf16, 2^126 times too small: e2m1's bits are a bf16's sign, exponent and mantissa, subnormal
-// ones among them.
-__device__ __forceinline__ void unpack_codes(u32 word, u32 (&fragment)[4]) {
-  constexpr u32 kBits = 0x81c081c0u;
-  fragment[0] = word & kBits;
-  fragment[1] = (word >> 3 | word << 29) & kBits;
-  fragment[2] = (word >> 6 | word << 26) & kBits;
-  fragment[3] = (word & 0x001b001bu) * 0x1084u & kBits;
-}
-
-// The same times `factors`, which make up for 2^126.
+// A word's fragment of bf16. Where e2m1's bits are those of a bf16's sign, exponent and mantissa, its value is 2^126
+// times too small, subnormal ones among them; `factors` make up for that.
 __device__ __forceinline__ void unpack_values(u32 word, const u32 (&factors)[2], u32 (&fragment)[4]) {
-  unpack_codes(word, fragment);
-#pragma unroll
-  for (int pair = 0; pair < 4; ++pair) fragment[pair] = multiply_bf16x2(fragment[pair], factors[pair % 2]);
-}
-
-// The power of two of byte `index` of four scales.
-__device__ __forceinline__ float scale_power(u32 word, int index) {
-  return __uint_as_float((index < 3 ? word << (23 - 8 * index) : word >> 1) & 0x7f800000u);
+  constexpr u32 kBits = 0x81c081c0u;
+  fragment[0] = multiply_bf16x2(word & kBits, factors[0]);
+  fragment[1] = multiply_bf16x2((word >> 3 | word << 29) & kBits, factors[1]);
+  fragment[2] = multiply_bf16x2((word >> 6 | word << 26) & kBits, factors[0]);
+  fragment[3] = multiply_bf16x2((word & 0x001b001bu) * 0x1084u & kBits, factors[1]);
 }

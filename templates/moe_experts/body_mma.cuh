@@ -337,3 +337,38 @@ __device__ __forceinline__ void multiply_tiles(const Operands<Product>& of, cons
   Tile tile;
   for (int index = blockIdx.x; tiles.find<Product>(index, tile); index += gridDim.x) product.multiply(tile);
 }
+
+extern "C" __global__ void __launch_bounds__(kThreads, RESIDENTS)
+    moe_experts_up(const Operand* x, i64 x_row, const float* x_scale, const int* sorted, const int* offsets,
+                   const Operand* weights, i64 weight_row, i64 weight_expert, const void* weight_scales,
+                   const Element* bias, Operand* between, float* between_scales, int tokens, int places,
+                   int row_tiles) {
+  multiply_tiles<Up>({x,
+                      x_row,
+                      x_scale,
+                      sorted,
+                      weights,
+                      weight_row,
+                      weight_expert,
+                      weight_scales,
+                      {between, between_scales, bias},
+                      tokens},
+                     offsets, places, row_tiles);
+}
+
+extern "C" __global__ void __launch_bounds__(kThreads, RESIDENTS)
+    moe_experts_down(const Operand* between, const int* offsets, const Operand* weights, i64 weight_row,
+                     i64 weight_expert, const void* weight_scales, const Element* bias,
+                     const float* between_scales, Element* products, int places, int row_tiles) {
+  multiply_tiles<Down>({between,
+                        kIntermediate,
+                        between_scales,
+                        nullptr,
+                        weights,
+                        weight_row,
+                        weight_expert,
+                        weight_scales,
+                        {products, nullptr, bias},
+                        0},
+                       offsets, places, row_tiles);
+}

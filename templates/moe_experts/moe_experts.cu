@@ -6,12 +6,8 @@
 
 #if BODY_WGMMA
 #include "templates/moe_experts/body_wgmma.cuh"
-#elif SPLIT
-#include "templates/moe_experts/body_split.cuh"
-#include "templates/moe_experts/entries.cuh"
 #else
 #include "templates/moe_experts/body_mma.cuh"
-#include "templates/moe_experts/entries.cuh"
 #endif
 
 #include "templates/moe_experts/combine.cuh"

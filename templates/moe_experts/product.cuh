@@ -5,9 +5,9 @@
 //
 // Macros beside those of shape.cuh: ROWS and UP_COLUMNS or DOWN_COLUMNS (of a tile), DEPTH (values of K in a stage),
 // UP_STAGES, DOWN_STAGES, WARPS (that multiply), RESIDENTS (blocks of an SM), STREAM (1: weights that one tile of rows
-// reads leave L2 first), SWAPPED (1: a tile's rows are the columns of instructions), SPLIT (1: a stage is a strip of
-// packed weights by all of K, and rows lie in registers), FUSED (1: one launch has both products), BETWEEN_GROUP
-// (values of `between` that share a scale), SHARED_UP and SHARED_DOWN (bytes, as the plan computes them).
+// reads leave L2 first), SWAPPED (1: a tile's rows are the columns of instructions), FUSED (1: one launch has both
+// products), BETWEEN_GROUP (values of `between` that share a scale), SHARED_UP and SHARED_DOWN (bytes, as the plan
+// computes them).
 #pragma once
 
 #include "templates/common/mxfp4.cuh"
@@ -15,17 +15,10 @@
 
 constexpr int kRows = ROWS, kChunkRowBytes = 128, kChunkValues = kChunkRowBytes / kOperandBytes,
               kChunks = DEPTH / kChunkValues;
-constexpr int kUnitValues = 16 / kOperandBytes;         // of a copy by cp.async
-constexpr int kTicketBytes = FUSED || SPLIT ? 128 : 0;  // or the barriers of sums
-constexpr int kSumSlots = 4;                            // strips whose sums wait to be added up
-// Of LargestOfRows; or of the sums that warps have of 16 columns.
-constexpr int kLargestBytes = SPLIT                ? kSumSlots * WARPS * kRows * 16 * 4
-                              : kNarrow && SWAPPED ? 2 * WARPS * kRows * 4
-                                                   : 0;
-static_assert(DEPTH % kChunkValues == 0 && kRows % (SPLIT ? 8 : 16) == 0,
-              "whole chunks, and strips of 16 rows");
-static_assert(!SPLIT || (kPacked && 2 * UP_COLUMNS == kPackedRows && DOWN_COLUMNS == kPackedRows),
-              "tiles are strips");
+constexpr int kUnitValues = 16 / kOperandBytes;  // of a copy by cp.async
+constexpr int kTicketBytes = FUSED ? 128 : 0;
+constexpr int kLargestBytes = kNarrow && SWAPPED ? 2 * WARPS * kRows * 4 : 0;  // LargestOfRows
+static_assert(DEPTH % kChunkValues == 0 && kRows % 16 == 0, "whole chunks, and strips of 16 rows");
 static_assert(!kPacked || kChunkValues == kPackedDepth, "a chunk of rows for each of weights");
 
 // between[place] = gate(x) * up(x) of the place's token.
@@ -53,15 +46,14 @@ struct Down {
 // magnitudes, and the list of tiles.
 template <typename Product>
 struct Stages {
-  static constexpr int kDepthBlocks = ceil_div(Product::kDepth, kPackedDepth);  // of packed weights
-  static constexpr int kOwnChunks = SPLIT ? kDepthBlocks : kChunks;
-  static constexpr int kRowChunkBytes = SPLIT ? 0 : kRows * kChunkRowBytes;
+  static constexpr int kRowChunkBytes = kRows * kChunkRowBytes;
   static constexpr int kPackedStrips = Product::kMatrices * Product::kColumns / kPackedRows;
   static constexpr int kWeightChunkBytes =
       kPacked ? kPackedStrips * kPackedValueBytes : Product::kMatrices * Product::kColumns * kChunkRowBytes;
   static constexpr int kWeightsOffset = kChunks * kRowChunkBytes;
-  static constexpr int kBytes = kWeightsOffset + kOwnChunks * kWeightChunkBytes;
-  static constexpr int kSteps = ceil_div(Product::kDepth, DEPTH);  // of K
+  static constexpr int kBytes = kWeightsOffset + kChunks * kWeightChunkBytes;
+  static constexpr int kSteps = ceil_div(Product::kDepth, DEPTH);               // of K
+  static constexpr int kDepthBlocks = ceil_div(Product::kDepth, kPackedDepth);  // of packed weights
   static constexpr int kColumnTiles = ceil_div(Product::kWidth, Product::kColumns);
   // Of 32 bytes of K, which an instruction multiplies by: those of a group that shares scales, and groups of a stage.
   static constexpr int kGroupUnits = (kNarrow ? Product::kScaled : DEPTH) * kOperandBytes / 32;
@@ -69,7 +61,7 @@ struct Stages {
   static constexpr bool kWholeSteps = Product::kDepth % DEPTH == 0;
   // Scales: of packed weights; or of rows, [DEPTH / kScaled][kRows], for which both products have the same room, and
   // which body_mma reads where they are.
-  static constexpr int kScaleBytes = kPacked                 ? kOwnChunks * kPackedStrips * kPackedScaleBytes
+  static constexpr int kScaleBytes = kPacked                 ? kChunks * kPackedStrips * kPackedScaleBytes
                                      : kNarrow && BODY_WGMMA ? DEPTH / BETWEEN_GROUP * kRows * 4
                                                              : 0;
   static constexpr int kScalesOffset = Product::kStages * kBytes;
@@ -77,8 +69,7 @@ struct Stages {
                        kTicketsOffset = kBarriersOffset + 128;
   static constexpr int kLargestOffset = kTicketsOffset + kTicketBytes;
   static constexpr int kTilesOffset = kLargestOffset + kLargestBytes;
-  static_assert(kBytes % (SPLIT ? 16 : 1024) == 0 && Product::kStages >= 2 && Product::kStages <= 8,
-                "stages");
+  static_assert(kBytes % 1024 == 0 && Product::kStages >= 2 && Product::kStages <= 8, "stages");
 };
 
 static_assert(!kNarrow || (DEPTH % kScaleGroup == 0 && kScaleGroup % BETWEEN_GROUP == 0 &&

@@ -1,8 +1,7 @@
 // Which tiles there are: every block makes the list from the offsets of this launch, so that a captured graph replays
 // any routing within the host's bounds.
 //
-// Tiles of an expert follow each other, its rows fastest: blocks that run together share weights in L2. With SPLIT its
-// columns are fastest, so that a block keeps its rows.
+// Tiles of an expert follow each other, its rows fastest: blocks that run together share weights in L2.
 #pragma once
 
 #include "templates/moe_experts/product.cuh"
@@ -74,10 +73,9 @@ class TileList {
     const int start = starts_[tile.expert], count = starts_[tile.expert + 1] - start;
     const int within = index - start * kColumnTiles;
     const int* const bounds = bounds_of() + tile.expert;
-    const int of_rows = SPLIT ? within / kColumnTiles : within % count;
-    tile.column = (SPLIT ? within % kColumnTiles : within / count) * Product::kColumns;
-    tile.row = start + of_rows;
-    tile.place = bounds[0] + of_rows * kRows;
+    tile.column = within / count * Product::kColumns;
+    tile.row = start + within % count;
+    tile.place = bounds[0] + within % count * kRows;
     tile.rows = min_of(kRows, bounds[1] - tile.place);
     tile.is_only = count == 1;
     return true;

@@ -105,16 +105,6 @@ TEST_CASE("simt: moe_experts in mxfp4, whose weights are unpacked to registers")
          packed + ",rows=32,launches=2,schedule=persistent,weights=stream"}}});
 }
 
-TEST_CASE("simt: moe_experts in mxfp4, whose warps share K and keep rows in registers") {
-  const std::string split =
-      "body=split,rows=8,warps=8,up_columns=8,down_columns=16,up_stages=3,down_stages=2,schedule=persistent";
-  check_experts(
-      {{"tokens=9,hidden=672,intermediate=96,experts=8,top_k=2,align=4,w=mxfp4,activation=swigluoai",
-        {split, split + ",warps=16,rows=16,weights=stream"}},
-       {"tokens=70,hidden=128,intermediate=352,experts=8,top_k=2,align=1,skew=one,w=mxfp4",
-        {split + ",rows=16,residents=2", split + ",warps=12,up_stages=2,down_stages=8"}}});
-}
-
 TEST_CASE("simt: moe_experts in e4m3, by every body of wgmma") {
   const std::string narrow = "depth=128,up_columns=32,down_columns=64";
   check_experts(
