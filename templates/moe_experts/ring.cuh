@@ -1,9 +1,9 @@
 // The stages of moe_experts for sm_90a, and the warps that fill them: one asks the copy engine for weights (and, of the
 // second product, for rows, which lie together), two more gather the first product's rows with cp.async.
 //
-// Barriers of a stage. `full` completes once its weights have landed, and its rows are written and fenced for the
-// asynchronous proxy by the threads that gathered them; `empty` once every multiplying warp has read it. The stages go
-// round without a stop from one tile to the next, in all roles alike: each finds the same tiles by itself.
+// Barriers of a stage. `full` completes once its weights and its rows have landed; whoever multiplies gathered rows
+// fences them first for the asynchronous proxy. `empty` completes once every multiplying warp has read the stage. The
+// stages go round without a stop from one tile to the next, in all roles alike: each finds the same tiles by itself.
 #pragma once
 
 #include "templates/common/bulk_copy.cuh"
@@ -201,106 +201,111 @@ class Loader {
   RingPlace<Product::kStages>& place_;
 };
 
-// The warps that gather rows of x. A thread copies the same 16 bytes of every eighth row, and each row's scales are
-// copied by one of the eight. It arrives for a step when it
-// has asked for some later ones: by then the copies have landed, and its fence waits for nothing.
+// The warps that gather rows of x: a thread copies the same 16 bytes of every eighth row, and the scales of every 64th.
+// Its copies arrive at `full` themselves, so that as many steps are under way as there are stages. These warps are as
+// busy as those that multiply: a copy costs them an address, which is one instruction, and nothing else.
 class Gatherer {
   using Sizes = Stages<Up>;
 
  public:
-  __device__ __forceinline__ Gatherer(const Ring<Up>& ring, const Operands<Up>& of) : of_(of) {
-    const int thread = static_cast<int>(threadIdx.x) - kFirstGatherer * kWarpSize;
-    unit_ = thread % 8;
-    row_ = thread / 8;
-    ring_.base = ring.base;
-    first_target_ = in_vector_register(ring.rows(0)) + row_ * kChunkRowBytes + ((unit_ ^ row_ % 8) << 4);
+  __device__ __forceinline__ Gatherer(const Ring<Up>& ring, const Operands<Up>& of)
+      : ring_(ring), of_(of), thread_(static_cast<int>(threadIdx.x) - kFirstGatherer * kWarpSize) {
+    first_target_ =
+        in_vector_register(ring.rows(0)) + row() * kChunkRowBytes + ((unit() ^ row() % kRowsAtOnce) << 4);
     target_ = first_target_;
   }
 
   __device__ __forceinline__ void gather(const Tile& tile) {
-    find_rows(tile);
+    const Tokens<kCopies> of_rows(*this, tile, row(), kRowsAtOnce);
+    const Tokens<kScaleCopies> of_scales(*this, tile, thread_, kGatherThreads);
+    const u8* rows = reinterpret_cast<const u8*>(of_.rows) + 16 * unit();
+    const float* scales = of_.scales;
 #pragma unroll 1
     for (int step = 0; step < Sizes::kSteps; ++step) {
-      mbarrier_wait(ring_.empty(asked_.index), asked_.parity ^ 1);
-      copy(step * DEPTH);
-      cp_async_commit();
+      mbarrier_wait(ring_.empty(place_.index), place_.parity ^ 1);
+      copy_rows(of_rows, rows, step);
+      copy_scales(of_scales, scales);
+      cp_async_arrive(ring_.full(place_.index));
+      rows += kChunks * kChunkRowBytes;
+      if (kNarrow) scales += kChunks;
       advance();
-      if (step < kLag) continue;
-      cp_async_wait<kLag>();
-      arrive();
     }
-    cp_async_wait<0>();
-    for (int step = max_of(0, Sizes::kSteps - kLag); step < Sizes::kSteps; ++step) arrive();
   }
 
   // A tile of the second product, whose rows need no gathering.
   __device__ __forceinline__ void pass() {
 #pragma unroll 1
     for (int step = 0; step < Stages<Down>::kSteps; ++step) {
-      mbarrier_wait(ring_.empty(asked_.index), asked_.parity ^ 1);
+      mbarrier_wait(ring_.empty(place_.index), place_.parity ^ 1);
+      mbarrier_arrive(ring_.full(place_.index));
       advance();
-      arrive();
     }
   }
 
  private:
-  static constexpr int kRowsAtOnce = kGatherThreads / 8, kCopies = kRows / kRowsAtOnce;
-  // Steps. A stage is empty when the next step is full: with stages - 1 of them neither would come.
-  static constexpr int kLag = max_of(Up::kStages / 2 - 1, min_of(1, Up::kStages - 2));
+  static constexpr int kRowsAtOnce = kGatherThreads / 8, kCopies = kRows / kRowsAtOnce,
+                       kScaleCopies = kNarrow ? ceil_div(kRows, kGatherThreads) : 0;
   static_assert(kRowsAtOnce == 8 && kCopies <= 32,
                 "a row's place in the swizzle is the same for all of a thread's");
+  static_assert(!kNarrow || kChunkValues == kScaleGroup, "a scale for a row of a chunk");
 
-  __device__ __forceinline__ void find_rows(const Tile& tile) {
-    present_ = 0;
+  __device__ __forceinline__ int unit() const { return thread_ % 8; }
+  __device__ __forceinline__ int row() const { return thread_ / 8; }
+
+  // The tokens of every so many rows of a tile, and which of them there are: some are padding, or past the tile's.
+  template <int kCount>
+  struct Tokens {
+    u32 of[kCount > 0 ? kCount : 1], present = 0;
+
+    __device__ __forceinline__ Tokens(const Gatherer& all, const Tile& tile, int row, int rows_at_once) {
+#pragma unroll
+      for (int i = 0; i < kCount; ++i, row += rows_at_once) {
+        const int token = row < tile.rows ? token_of(all.of_.sorted[tile.place + row], all.of_.tokens) : -1;
+        of[i] = max_of(token, 0);
+        present |= token < 0 ? 0u : 1u << i;
+      }
+    }
+    __device__ __forceinline__ bool has(int i) const { return present >> i & 1; }
+  };
+
+  // Rows that do not exist are left as they are in shared memory: what follows from them is not stored.
+  __device__ __forceinline__ void copy_rows(const Tokens<kCopies>& tokens, const u8* rows, int step) const {
+    const u64 policy = l2_policy(false);
+    const u32 row_bytes = static_cast<u32>(of_.row_stride) * kOperandBytes;
 #pragma unroll
     for (int i = 0; i < kCopies; ++i) {
-      const int row = row_ + i * kRowsAtOnce;
-      const int token = row < tile.rows ? token_of(of_.sorted[tile.place + row], of_.tokens) : -1;
-      rows_[i] = of_.rows + static_cast<i64>(max_of(token, 0)) * of_.row_stride + unit_ * kUnitValues;
-      if constexpr (kNarrow)
-        scales_[i] = of_.scales + static_cast<i64>(max_of(token, 0)) * (kHidden / kScaleGroup);
-      present_ |= token < 0 ? 0u : 1u << i;
+      const u8* const own = rows + static_cast<u64>(tokens.of[i]) * row_bytes;
+#pragma unroll
+      for (int chunk = 0; chunk < kChunks; ++chunk) {
+        const bool is_inside =
+            Sizes::kWholeSteps || step * DEPTH + chunk * kChunkValues + unit() * kUnitValues < Up::kDepth;
+        if (tokens.has(i))
+          cp_async_16(target_ + chunk * Sizes::kRowChunkBytes + i * kRowsAtOnce * kChunkRowBytes,
+                      own + chunk * kChunkRowBytes, is_inside, policy);
+      }
     }
   }
 
-  // Rows that do not exist are left as they are in shared memory: what follows from them is not stored.
-  __device__ __forceinline__ void copy(int k) const {
-    const u64 policy = l2_policy(false);
+  __device__ __forceinline__ void copy_scales(const Tokens<kScaleCopies>& tokens, const float* scales) const {
+    const u32 target = ring_.scales(place_.index) + 4 * thread_;
 #pragma unroll
-    for (int chunk = 0; chunk < kChunks; ++chunk) {
-      const int column = k + chunk * kChunkValues;
-      const bool is_inside = Sizes::kWholeSteps || column + unit_ * kUnitValues < Up::kDepth;
+    for (int i = 0; i < kScaleCopies; ++i) {
+      const float* const own = scales + static_cast<u64>(tokens.of[i]) * (kHidden / kScaleGroup);
 #pragma unroll
-      for (int i = 0; i < kCopies; ++i) {
-        if (present_ >> i & 1)
-          cp_async_16(target_ + chunk * Sizes::kRowChunkBytes + i * kRowsAtOnce * kChunkRowBytes,
-                      rows_[i] + (is_inside ? column : 0), is_inside, policy);
-        if constexpr (kNarrow) {
-          if (unit_ == i % 8 && (present_ >> i & 1))
-            cp_async_4(ring_.scales(asked_.index) + 4 * (chunk * kRows + row_ + i * kRowsAtOnce),
-                       scales_[i] + column / kScaleGroup);
-        }
-      }
+      for (int chunk = 0; chunk < kChunks; ++chunk)
+        if (tokens.has(i)) cp_async_4(target + 4 * (chunk * kRows + i * kGatherThreads), own + chunk);
     }
   }
 
   // The address is kept, not computed from the stage: see in_vector_register.
   __device__ __forceinline__ void advance() {
-    asked_.advance();
-    target_ = asked_.index == 0 ? first_target_ : target_ + Sizes::kBytes;
+    place_.advance();
+    target_ = place_.index == 0 ? first_target_ : target_ + Sizes::kBytes;
   }
 
-  __device__ __forceinline__ void arrive() {
-    fence_async_proxy();
-    mbarrier_arrive(ring_.full(arrived_.index));
-    arrived_.advance();
-  }
-
-  Operands<Up> of_;
   Ring<Up> ring_;
-  RingPlace<Up::kStages> asked_, arrived_;
-  int unit_, row_;
-  u32 first_target_, target_, present_;  // addresses in the first stage, and in the one that is asked for
-  const Operand* rows_[kCopies];
-  const float* scales_[kNarrow ? kCopies : 1];
+  Operands<Up> of_;
+  int thread_;  // among those that gather
+  RingPlace<Up::kStages> place_;
+  u32 first_target_, target_;  // addresses in the first stage, and in the present one
 };

@@ -344,10 +344,12 @@ using SumsOf = SwappedSums<Product>;
 
 #endif
 
-// The scales of a warpgroup's weights, which are asked for a stage ahead.
+// The scales of a warpgroup's weights.
 template <typename Product>
 class WeightScales {
  public:
+  using OfChunk = float[kWeightScales<Product>];
+
   // `column` is the warpgroup's first.
   __device__ __forceinline__ WeightScales(const float* scales, int expert, int column) {
     constexpr int kBlocks = Product::kMatrices * Product::kWidth / kScaleGroup;  // of an expert's columns
@@ -358,33 +360,16 @@ class WeightScales {
       of_columns_[i] =
           scales + (static_cast<i64>(expert) * kBlocks + block) * (Product::kDepth / kScaleGroup);
     }
-    ask(0);
   }
 
-  __device__ __forceinline__ void advance(int step) {
+  // Those of a chunk of K. A line of L1 has those of 32, so only the first takes long.
+  __device__ __forceinline__ void load(int chunk, OfChunk& own) const {
 #pragma unroll
-    for (int chunk = 0; chunk < kChunks; ++chunk) {
-#pragma unroll
-      for (int i = 0; i < kWeightScales<Product>; ++i) present_[chunk][i] = next_[chunk][i];
-    }
-    if (step + 1 < Stages<Product>::kSteps) ask(step + 1);
-  }
-  __device__ __forceinline__ const float (&of(int chunk) const)[kWeightScales<Product>] {
-    return present_[chunk];
+    for (int i = 0; i < kWeightScales<Product>; ++i) own[i] = of_columns_[i][chunk];
   }
 
  private:
-  __device__ __forceinline__ void ask(int step) {
-#pragma unroll
-    for (int chunk = 0; chunk < kChunks; ++chunk) {
-#pragma unroll
-      for (int i = 0; i < kWeightScales<Product>; ++i)
-        next_[chunk][i] = of_columns_[i][step * kChunks + chunk];
-    }
-  }
-
   const float* of_columns_[kWeightScales<Product>];
-  float present_[kChunks][kWeightScales<Product>], next_[kChunks][kWeightScales<Product>];
 };
 
 // A multiplying warpgroup. `place` is its present stage.
@@ -419,13 +404,19 @@ class Multiplier {
     return ring_.weights(stage) + group_ / kRowGroups * kSumColumns<Product> * kChunkRowBytes;
   }
 
+  // Gathered rows were written by ordinary copies: wgmma finds them behind the fence.
+  __device__ __forceinline__ void wait_for(int stage) const {
+    mbarrier_wait(ring_.full(stage), place_.parity);
+    if constexpr (Product::kGathers) fence_async_proxy();
+  }
+
   // Instructions of one step run while the next step's are issued.
   __device__ __forceinline__ void add(SumsOf<Product>& sums) {
     int before = 0;  // the stage of the step before
 #pragma unroll 1
     for (int step = 0; step < Stages<Product>::kSteps; ++step) {
       const int stage = place_.index;
-      mbarrier_wait(ring_.full(stage), place_.parity);
+      wait_for(stage);
       wgmma_begin();
       sums.add(ring_.rows(stage), own_weights(stage), 0);
       wgmma_commit();
@@ -449,7 +440,7 @@ class Multiplier {
 #pragma unroll 1
     for (int step = 0; step < Stages<Product>::kSteps; ++step) {
       const int stage = place_.index;
-      mbarrier_wait(ring_.full(stage), place_.parity);
+      wait_for(stage);
       const u8* const values = ring_.generic(ring_.weights(stage)) + strip * kPackedValueBytes;
       const u8* const scales = ring_.generic(ring_.scales(stage)) + strip * kPackedScaleBytes;
       auto packed = sums.load(values, scales, 0);
@@ -472,17 +463,18 @@ class Multiplier {
   }
 
   // The sums of a group of K are waited for before they are scaled: meanwhile the other warpgroups multiply.
-  __device__ __forceinline__ void add_scaled(SumsOf<Product>& sums, WeightScales<Product> weights) {
+  __device__ __forceinline__ void add_scaled(SumsOf<Product>& sums, const WeightScales<Product>& weights) {
 #pragma unroll 1
     for (int step = 0; step < Stages<Product>::kSteps; ++step) {
       const int stage = place_.index;
-      weights.advance(step);
-      mbarrier_wait(ring_.full(stage), place_.parity);
+      wait_for(stage);
 #pragma unroll
       for (int group = 0; group < Stages<Product>::kGroups; ++group) {
         wgmma_begin();
         sums.add(ring_.rows(stage), own_weights(stage), group * Stages<Product>::kGroupUnits);
         wgmma_commit();
+        typename WeightScales<Product>::OfChunk of_weights;
+        weights.load(step * kChunks + group * Product::kScaled / kChunkValues, of_weights);
         const auto rows = sums.row_scales(reinterpret_cast<const float*>(ring_.generic(ring_.scales(stage))) +
                                           group * kRows);
         wgmma_wait<0>();
@@ -491,7 +483,7 @@ class Multiplier {
           __syncwarp();  // all lanes have their scales
           release(stage);
         }
-        sums.promote(rows, weights.of(group * Product::kScaled / kChunkValues));
+        sums.promote(rows, of_weights);
       }
       place_.advance();
     }
