@@ -117,17 +117,17 @@ enum {
 /* moe_experts' slots (docs/moe_experts.md). Values of a row lie side by side; rows of x, out and the weights may lie
  * apart. */
 enum {
-  MOETUNE_MOE_EXPERTS_X = 0,       /* bf16, fp16 or e4m3 [tokens, hidden] */
-  MOETUNE_MOE_EXPERTS_SORTED = 1,  /* i32 [places], as the router writes it */
+  MOETUNE_MOE_EXPERTS_X = 0,       /* bf16, fp16 or e4m3 [tokens, hidden]; [places, ...] of x=places */
+  MOETUNE_MOE_EXPERTS_SORTED = 1,  /* i32 [places], as the router writes it; not with x=places */
   MOETUNE_MOE_EXPERTS_OFFSETS = 2, /* i32 [experts + 1], likewise */
-  MOETUNE_MOE_EXPERTS_INVERSE = 3, /* i32 [tokens, top_k], likewise */
-  MOETUNE_MOE_EXPERTS_WEIGHTS = 4, /* f32 [tokens, top_k] */
+  MOETUNE_MOE_EXPERTS_INVERSE = 3, /* i32 [tokens, top_k], likewise; not with out=places */
+  MOETUNE_MOE_EXPERTS_WEIGHTS = 4, /* f32 [tokens, top_k]; not with out=places */
   MOETUNE_MOE_EXPERTS_W_GATE_UP =
       5, /* [experts, 2 * intermediate, hidden], gate's rows before up's, or in turn with
                                         activation=swigluoai; as X, or u8 blocks of mxfp4 */
   MOETUNE_MOE_EXPERTS_W_DOWN = 6,  /* [experts, hidden, intermediate] */
-  MOETUNE_MOE_EXPERTS_OUT = 7,     /* bf16 or fp16 [tokens, hidden] */
-  MOETUNE_MOE_EXPERTS_X_SCALE = 8, /* f32 [tokens, hidden / 128], of e4m3 alone */
+  MOETUNE_MOE_EXPERTS_OUT = 7,     /* bf16 or fp16 [tokens, hidden]; [places, ...] of out=places */
+  MOETUNE_MOE_EXPERTS_X_SCALE = 8, /* f32 [rows of X, values / 128], of e4m3 alone */
   MOETUNE_MOE_EXPERTS_GATE_UP_SCALE =
       9,                               /* f32 [experts, 2 * intermediate / 128, hidden / 128]; u8 of mxfp4 */
   MOETUNE_MOE_EXPERTS_DOWN_SCALE = 10, /* f32 [experts, hidden / 128, intermediate / 128]; u8 of mxfp4 */
@@ -137,9 +137,9 @@ enum {
 
 /* moe_experts' call. */
 enum {
-  MOETUNE_MOE_EXPERTS_X_ROW = 0,     /* elements from a token's row of x to the next token's */
+  MOETUNE_MOE_EXPERTS_X_ROW = 0,     /* elements from a row of x to the next */
   MOETUNE_MOE_EXPERTS_PLACES = 1,    /* entries of sorted */
-  MOETUNE_MOE_EXPERTS_OUT_ROW = 2,   /* elements from a token's row of out to the next token's */
+  MOETUNE_MOE_EXPERTS_OUT_ROW = 2,   /* elements from a row of out to the next */
   MOETUNE_MOE_EXPERTS_UP_ROW = 3,    /* elements from a row of w_gate_up to the next */
   MOETUNE_MOE_EXPERTS_UP_EXPERT = 4, /* elements from an expert's w_gate_up to the next expert's */
   MOETUNE_MOE_EXPERTS_DOWN_ROW = 5,  /* likewise of w_down */

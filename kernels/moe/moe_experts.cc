@@ -48,19 +48,39 @@ Buffer expert_scales(const char* name, std::int64_t count, float mean) {
   return scales;
 }
 
+// Rows of x; those of places that no segment has are never read.
+Buffer expert_rows(const MoeExpertsShape& shape, const Call& call, const RoutingPlan& routing) {
+  if (!shape.x_places) return moe_x(shape, shape.operand, call.integers[kMoeRow]);
+  const std::int64_t places = call.integers[kMoePlaces], width = shape.x_width();
+  const std::int64_t filled = std::min<std::int64_t>(routing.offsets.back(), places);
+  Buffer x = MoeMatrices{1, places, width, width, 0}.buffer("x", shape.operand);
+  x.fresh = true;
+  if (filled < places) x.fill.poison.push_back({filled * width, (places - filled) * width});
+  return x;
+}
+
+Buffer expert_out(const MoeExpertsShape& shape, const Call& call) {
+  const bool quantizes = shape.narrow() && shape.part == MoeExpertsShape::Part::whole;
+  Buffer out = moe_out(shape, shape.dtype, call.integers[kExpertsOutRow],
+                       {.dissimilarity = quantizes ? 2e-3 : 1e-4, .baseline_factor = 2.0});
+  if (shape.out_places) out.elements = call.integers[kMoePlaces] * shape.out_width();
+  return out;
+}
+
 class MoeExperts final : public MoeKernel {
  public:
   MoeExperts()
-      : MoeKernel("moe_experts",
-                  "the experts' products: gate and up with SwiGLU, down, and the sum over a token's experts",
-                  {"hidden", "experts", "top_k", "intermediate", "dtype", "w", "activation"},
-                  {{"x_row", "elements from a token's row of x to the next token's"},
-                   {"places", "places of sorted"},
-                   {"out_row", "elements from a token's row of the output to the next token's"},
-                   {"up_row", "elements from a row of w_gate_up to the next"},
-                   {"up_expert", "elements from an expert's w_gate_up to the next expert's"},
-                   {"down_row", "elements from a row of w_down to the next"},
-                   {"down_expert", "elements from an expert's w_down to the next expert's"}}) {}
+      : MoeKernel(
+            "moe_experts",
+            "the experts' products: gate and up with SwiGLU, down, and the sum over a token's experts",
+            {"hidden", "experts", "top_k", "intermediate", "dtype", "w", "activation", "part", "x", "out"},
+            {{"x_row", "elements from a row of x to the next"},
+             {"places", "places of sorted"},
+             {"out_row", "elements from a row of the output to the next"},
+             {"up_row", "elements from a row of w_gate_up to the next"},
+             {"up_expert", "elements from an expert's w_gate_up to the next expert's"},
+             {"down_row", "elements from a row of w_down to the next"},
+             {"down_expert", "elements from an expert's w_down to the next expert's"}}) {}
 
   const ProblemSchema& schema() const override { return moe_experts_schema(); }
   const std::vector<Preset>& presets() const override {
@@ -71,11 +91,8 @@ class MoeExperts final : public MoeKernel {
 
   Call default_call(const Problem& problem) const override {
     const MoeExpertsShape shape(problem);
-    Call call = MoeKernel::default_call(problem);
-    call.integers[kExpertsOutRow] = call.integers[kExpertsUpRow] = shape.hidden;
-    call.integers[kExpertsUpExpert] = 2 * shape.intermediate * shape.hidden;
-    call.integers[kExpertsDownRow] = shape.intermediate;
-    call.integers[kExpertsDownExpert] = shape.intermediate * shape.hidden;
+    Call call = contiguous_experts_call(shape);
+    call.integers[kMoePlaces] = shape.sizes.places();
     return call;
   }
 
@@ -89,47 +106,28 @@ class MoeExperts final : public MoeKernel {
 
   std::vector<Buffer> buffers(const Problem& problem, const Call& call, std::uint64_t seed) const override {
     const MoeExpertsShape shape(problem);
-    const auto& of = call.integers;
-    RoutingPlan routing = shape.routing(of[kMoePlaces], seed);
-    Buffer sorted = moe_list("sorted", std::move(routing.sorted)),
-           offsets = moe_list("offsets", std::move(routing.offsets));
-    sorted.fresh = offsets.fresh = true;
-    // In another order the same places belong to other experts, as in a model's next layer or step.
-    offsets.sequences = shape.experts();
-    offsets.offsets = true;
-    std::vector<Buffer> buffers{
-        moe_x(shape, shape.operand, of[kMoeRow]),
-        std::move(sorted),
-        std::move(offsets),
-        moe_list("inverse", std::move(routing.inverse)),
-        moe_weights(shape),
-        shape.packed ? packed_weights("w_gate_up", shape.packed_values(2 * shape.intermediate, shape.hidden))
-                     : expert_weights("w_gate_up", shape.operand,
-                                      {shape.experts(), 2 * shape.intermediate, shape.hidden,
-                                       of[kExpertsUpRow], of[kExpertsUpExpert]}),
-        shape.packed ? packed_weights("w_down", shape.packed_values(shape.hidden, shape.intermediate))
-                     : expert_weights("w_down", shape.operand,
-                                      {shape.experts(), shape.hidden, shape.intermediate, of[kExpertsDownRow],
-                                       of[kExpertsDownExpert]})};
-    if (shape.narrow()) {
-      const auto mean = [](std::int64_t terms) { return 1 / std::sqrt(static_cast<float>(terms)); };
-      buffers.push_back(expert_scales("x_scale", shape.tokens * shape.x_scales(), 1));
+    RoutingPlan routing = shape.routing(call.integers[kMoePlaces], seed);
+    std::vector<Buffer> buffers{expert_rows(shape, call, routing)};
+    if (!shape.x_places) {
+      buffers.push_back(moe_list("sorted", std::move(routing.sorted)));
       buffers.back().fresh = true;
-      buffers.push_back(expert_scales("gate_up_scale", shape.gate_up_scales(), mean(shape.hidden)));
-      buffers.push_back(expert_scales("down_scale", shape.down_scales(), mean(shape.intermediate)));
     }
-    if (shape.packed) {
-      const std::int64_t up = 2 * shape.intermediate, hidden = shape.hidden, down = shape.intermediate;
-      buffers.push_back(packed_scales("gate_up_scale", shape.packed_scales(up, hidden), hidden));
-      buffers.push_back(packed_scales("down_scale", shape.packed_scales(hidden, down), down));
+    buffers.push_back(moe_list("offsets", std::move(routing.offsets)));
+    buffers.back().fresh = true;
+    // In another order the same places belong to other experts, as in a model's next layer or step.
+    buffers.back().sequences = shape.experts();
+    buffers.back().offsets = true;
+    if (!shape.out_places) {
+      buffers.push_back(moe_list("inverse", std::move(routing.inverse)));
+      buffers.push_back(moe_weights(shape));
     }
-    if (shape.biased) {
-      const std::int64_t up = 2 * shape.intermediate;
-      buffers.push_back(expert_biases("gate_up_bias", shape.dtype, shape.experts() * up));
+    add_weights(shape, call, buffers);
+    add_scales(shape, call, buffers);
+    if (shape.biased && shape.has_up())
+      buffers.push_back(expert_biases("gate_up_bias", shape.dtype, shape.experts() * 2 * shape.intermediate));
+    if (shape.biased && shape.has_down())
       buffers.push_back(expert_biases("down_bias", shape.dtype, shape.experts() * shape.hidden));
-    }
-    buffers.push_back(moe_out(shape, shape.dtype, of[kExpertsOutRow],
-                              {.dissimilarity = shape.narrow() ? 2e-3 : 1e-4, .baseline_factor = 2.0}));
+    buffers.push_back(expert_out(shape, call));
     return buffers;
   }
 
@@ -147,24 +145,60 @@ class MoeExperts final : public MoeKernel {
   // not be there.
   Cost cost(const Problem& problem) const override {
     const MoeExpertsShape shape(problem);
-    const auto hidden = static_cast<double>(shape.hidden), tokens = static_cast<double>(shape.tokens);
+    const auto hidden = static_cast<double>(shape.hidden);
     const auto slots =
         static_cast<double>(std::min(shape.slots(), shape.experts() * shape.sizes.slots_of_expert()));
-    const double matrices = 3 * hidden * static_cast<double>(shape.intermediate);
+    const double matrices = ((shape.has_up() ? 2 : 0) + (shape.has_down() ? 1 : 0)) * hidden *
+                            static_cast<double>(shape.intermediate);
     // With their scales.
     const double row_bytes = shape.narrow() ? 1 + 4.0 / kExpertsScaleGroup : 2;
     const double weight_bytes = shape.narrow() ? 1 + 4.0 / (kExpertsScaleGroup * kExpertsScaleGroup)
                                 : shape.packed ? static_cast<double>(kPackedValueBytes + kPackedScaleBytes) /
                                                      (kPackedRows * kPackedDepth)
                                                : 2;
-    Cost cost{.read_bytes = row_bytes * tokens * hidden +
+    const auto values = [&](bool places, std::int64_t width) {
+      return (places ? slots : static_cast<double>(shape.tokens)) * static_cast<double>(width);
+    };
+    const int list_bytes = (shape.x_places ? 0 : 4) + (shape.out_places ? 0 : 8);
+    Cost cost{.read_bytes = row_bytes * values(shape.x_places, shape.x_width()) +
                             weight_bytes * expected_experts(shape.sizes, shape.skew) * matrices +
-                            12 * static_cast<double>(shape.slots()),
-              .written_bytes = 2 * tokens * hidden};
+                            list_bytes * static_cast<double>(shape.slots()),
+              .written_bytes = 2 * values(shape.out_places, shape.out_width())};
     (shape.narrow()               ? cost.flops.e4m3
      : shape.dtype == DType::bf16 ? cost.flops.bf16
                                   : cost.flops.fp16) = 2 * slots * matrices;
     return cost;
+  }
+
+ private:
+  static void add_weights(const MoeExpertsShape& shape, const Call& call, std::vector<Buffer>& buffers) {
+    const auto& of = call.integers;
+    const std::int64_t up = 2 * shape.intermediate, hidden = shape.hidden, down = shape.intermediate;
+    const auto add = [&](const char* name, std::int64_t rows, std::int64_t columns, std::size_t row) {
+      buffers.push_back(
+          shape.packed
+              ? packed_weights(name, shape.packed_values(rows, columns))
+              : expert_weights(name, shape.operand, {shape.experts(), rows, columns, of[row], of[row + 1]}));
+    };
+    if (shape.has_up()) add("w_gate_up", up, hidden, kExpertsUpRow);
+    if (shape.has_down()) add("w_down", hidden, down, kExpertsDownRow);
+  }
+
+  static void add_scales(const MoeExpertsShape& shape, const Call& call, std::vector<Buffer>& buffers) {
+    const std::int64_t up = 2 * shape.intermediate, hidden = shape.hidden, down = shape.intermediate;
+    const auto mean = [](std::int64_t terms) { return 1 / std::sqrt(static_cast<float>(terms)); };
+    if (shape.narrow()) {
+      buffers.push_back(
+          expert_scales("x_scale", shape.x_rows(call.integers[kMoePlaces]) * shape.x_scales(), 1));
+      buffers.back().fresh = true;
+      if (shape.has_up())
+        buffers.push_back(expert_scales("gate_up_scale", shape.gate_up_scales(), mean(hidden)));
+      if (shape.has_down()) buffers.push_back(expert_scales("down_scale", shape.down_scales(), mean(down)));
+    }
+    if (shape.packed && shape.has_up())
+      buffers.push_back(packed_scales("gate_up_scale", shape.packed_scales(up, hidden), hidden));
+    if (shape.packed && shape.has_down())
+      buffers.push_back(packed_scales("down_scale", shape.packed_scales(hidden, down), down));
   }
 };
 

@@ -26,6 +26,10 @@ Defines experts_defines(const MoeExpertsShape& shape) {
           {"NARROW", shape.narrow() ? "1" : "0"},
           {"PACKED", shape.packed ? "1" : "0"},
           {"BIASED", shape.biased ? "1" : "0"},
+          {"HAS_UP", shape.has_up() ? "1" : "0"},
+          {"HAS_DOWN", shape.has_down() ? "1" : "0"},
+          {"X_PLACES", shape.x_places ? "1" : "0"},
+          {"OUT_PLACES", shape.out_places ? "1" : "0"},
           {"HIDDEN", std::to_string(shape.hidden)},
           {"INTERMEDIATE", std::to_string(shape.intermediate)},
           {"EXPERTS", std::to_string(shape.experts())},
@@ -44,6 +48,9 @@ struct ExpertsProduct {
 
 // A configuration by name, with what follows from it for one family.
 struct ExpertsChoice {
+  // Those that load, beside warps that multiply by wgmma.
+  static constexpr std::int64_t extra_warps(bool gathers) { return gathers ? 3 : 1; }
+
   ExpertsChoice(const Config& config, const MoeExpertsShape& shape)
       : wgmma(!config.is("body", "mma")),
         swapped(config.is("body", "swapped")),
@@ -52,6 +59,8 @@ struct ExpertsChoice {
         narrow(shape.narrow()),
         packed(shape.packed),
         biased(shape.biased),
+        quantizes(narrow && shape.has_up() && shape.has_down()),
+        gathers(narrow || !shape.x_places),
         size(dtype_bytes(shape.operand)),
         rows(config.number("rows")),
         depth(config.number("depth")),
@@ -62,25 +71,28 @@ struct ExpertsChoice {
            config.number("up_stages"),
            shape.intermediate,
            shape.hidden,
-           wgmma ? 3 : 0},
+           wgmma ? extra_warps(gathers) : 0},
         down{1,
              config.number("down_columns"),
              config.number("down_stages"),
              shape.hidden,
              shape.intermediate,
-             wgmma ? 1 : 0},
+             wgmma ? extra_warps(gathers && !shape.has_up()) : 0},
         list_bytes(4 * (2 * (shape.experts() + 1) + kExpertsWarp)) {}
 
   std::int64_t shared_bytes(const ExpertsProduct& product) const {
     const std::int64_t columns = product.matrices * product.columns;
     const std::int64_t scales = packed ? columns / kPackedRows * (depth / kPackedDepth) * kPackedScaleBytes
-                                : narrow && wgmma ? 4 * rows * depth / own_columns(up)
+                                : narrow && wgmma ? 4 * rows * depth / between_group()
                                                   : 0;
     const std::int64_t weights = packed ? columns * depth / 2 : columns * depth * size;
     const std::int64_t stage = depth * size * rows + weights + scales;
     return product.stages * stage + kExpertsBarriers + (fused ? kExpertsTickets : 0) +
-           (narrow && swapped ? 2 * warps * rows * 4 : 0) + list_bytes;
+           (quantizes && swapped ? 2 * warps * rows * 4 : 0) + list_bytes;
   }
+
+  // Values of what lies between the products that share a scale, or of x if it is not there.
+  std::int64_t between_group() const { return quantizes ? own_columns(up) : narrow ? kExpertsScaleGroup : 1; }
 
   // Tiles of rows for whatever routing fills no more than the places: an expert's last may be nearly empty.
   std::int64_t row_tiles(const MoeExpertsShape& shape, std::int64_t places) const {
@@ -100,6 +112,8 @@ struct ExpertsChoice {
   }
 
   bool wgmma, swapped, fused, persistent, narrow, packed, biased;
+  bool quantizes;     // what lies between the products
+  bool gathers;       // rows of x by cp.async
   std::int64_t size;  // of an element of rows, and of weights that are not packed
   std::int64_t rows, depth, warps, residents;
   ExpertsProduct up, down;
@@ -120,8 +134,7 @@ CompileUnit experts_unit(const ExpertsChoice& choice, const Config& config, cons
     unit.defines.emplace_back(macro, config.at(name).text());
   unit.defines.emplace_back("SWAPPED", choice.swapped ? "1" : "0");
   unit.defines.emplace_back("FUSED", choice.fused ? "1" : "0");
-  unit.defines.emplace_back("BETWEEN_GROUP",
-                            std::to_string(choice.narrow ? choice.own_columns(choice.up) : 1));
+  unit.defines.emplace_back("BETWEEN_GROUP", std::to_string(choice.between_group()));
   unit.defines.emplace_back("STREAM", config.is("weights", "stream") ? "1" : "0");
   unit.defines.emplace_back("SHARED_UP", std::to_string(choice.shared_bytes(choice.up)));
   unit.defines.emplace_back("SHARED_DOWN", std::to_string(choice.shared_bytes(choice.down)));
@@ -167,14 +180,15 @@ TensorMap packed_map(const char* buffer, const ExpertsProduct& product, std::int
   return map;
 }
 
-// `between` as [place][value]: a box is a chunk of a quarter of a tile's rows, or of eight.
-TensorMap between_map(const ExpertsChoice& choice, const MoeExpertsShape& shape, std::int64_t places) {
-  const auto size = static_cast<std::uint64_t>(choice.size * shape.intermediate);
+// Rows of places as [place][value]: a box is a chunk of a quarter of a tile's rows, or of eight.
+TensorMap rows_map(const char* buffer, const ExpertsChoice& choice, const ExpertsProduct& product,
+                   DType dtype, std::int64_t places) {
+  const auto size = count(choice.size * product.depth);
   TensorMap map;
-  map.buffer = "between";
-  map.dtype = shape.operand;
+  map.buffer = buffer;
+  map.dtype = dtype;
   map.swizzle = TensorMap::Swizzle::b128;
-  map.dims = {static_cast<std::uint64_t>(shape.intermediate), static_cast<std::uint64_t>(places), 1, 1, 1};
+  map.dims = {count(product.depth), count(places), 1, 1, 1};
   map.strides = {size, size, size, size};
   map.box = {to_unsigned(kExpertsSwizzleBytes / choice.size),
              to_unsigned(std::max(choice.rows / 4, kSwizzledRows)), 1, 1, 1};
@@ -195,19 +209,20 @@ class ExpertsLaunches {
         row_tiles_(choice.row_tiles(shape, places_)) {}
 
   void write() {
-    plan_.scratch.push_back({"between", choice_.size * places_ * shape_.intermediate});
-    if (choice_.narrow)
-      plan_.scratch.push_back({"between_scales", 4 * row_tiles_ * choice_.rows * shape_.intermediate /
-                                                     choice_.own_columns(choice_.up)});
-    plan_.scratch.push_back({"products", 2 * places_ * shape_.hidden});
+    if (shape_.part == MoeExpertsShape::Part::whole)
+      plan_.scratch.push_back({"between", choice_.size * places_ * shape_.intermediate});
+    if (choice_.quantizes)
+      plan_.scratch.push_back(
+          {"between_scales", 4 * row_tiles_ * choice_.rows * shape_.intermediate / choice_.between_group()});
+    if (!shape_.out_places) plan_.scratch.push_back({"products", 2 * places_ * shape_.hidden});
     if (choice_.fused) {
       plan_.scratch.push_back({"counters", 4 * counters(), true});
       write_both();
     } else {
-      write_up();
-      write_down();
+      if (shape_.has_up()) write_up();
+      if (shape_.has_down()) write_down();
     }
-    write_combine();
+    if (!shape_.out_places) write_combine();
   }
 
  private:
@@ -256,11 +271,23 @@ class ExpertsLaunches {
   void add_biases(Launch& launch, const char* name) const {
     launch.arguments.push_back({name, choice_.biased ? Pointer{name} : Pointer{}});
   }
-  void add_rows(Launch& launch) const {
-    launch.arguments.push_back({"x", Pointer{"x"}});
+  // The buffer between the products, and the one behind the second: the caller's if a product is alone.
+  const char* between() const { return !shape_.has_up() ? "x" : !shape_.has_down() ? "out" : "between"; }
+  const char* products() const { return shape_.out_places ? "out" : "products"; }
+
+  // Adds rows of places: a map for the copy engine, or their address.
+  void add_places_of(Launch& launch, const char* name, const char* buffer, const ExpertsProduct& product,
+                     bool through_map) const {
+    if (through_map)
+      launch.arguments.push_back({name, rows_map(buffer, choice_, product, shape_.operand, places_)});
+    else
+      launch.arguments.push_back({name, Pointer{buffer}});
+  }
+  void add_rows(Launch& launch, const ExpertsProduct& product) const {
+    add_places_of(launch, "x", "x", product, choice_.wgmma && !choice_.gathers);
     launch.arguments.push_back({"x_row", call_.integers[kMoeRow]});
     add_scales(launch, "x_scale");
-    launch.arguments.push_back({"sorted", Pointer{"sorted"}});
+    launch.arguments.push_back({"sorted", shape_.x_places ? Pointer{} : Pointer{"sorted"}});
     launch.arguments.push_back({"offsets", Pointer{"offsets"}});
   }
   void add_places(Launch& launch) const {
@@ -275,29 +302,38 @@ class ExpertsLaunches {
   void write_up() {
     Launch& launch = begin("moe_experts_up", choice_.up, choice_.up.column_tiles());
     if (choice_.wgmma) add_up_weights(launch);
-    add_rows(launch);
+    add_rows(launch, choice_.up);
     if (!choice_.wgmma) add_up_weights(launch);
     add_weight_scales(launch, "gate_up_scale");
     add_biases(launch, "gate_up_bias");
-    launch.arguments.push_back({"between", Pointer{"between"}});
-    add_scales(launch, "between_scales");
+    launch.arguments.push_back({"between", Pointer{between()}});
+    launch.arguments.push_back({"between_scales", choice_.quantizes ? Pointer{"between_scales"} : Pointer{}});
+    add_sizes(launch);
+  }
+
+  // Alone by wgmma, with the parameters of a first product.
+  void write_down_alone() {
+    Launch& launch = begin("moe_experts_down", choice_.down, choice_.down.column_tiles());
+    add_down_weights(launch);
+    add_rows(launch, choice_.down);
+    add_weight_scales(launch, "down_scale");
+    add_biases(launch, "down_bias");
+    launch.arguments.push_back({"products", Pointer{products()}});
+    launch.arguments.push_back({"value_scales", Pointer{}});
     add_sizes(launch);
   }
 
   void write_down() {
+    if (choice_.wgmma && !shape_.has_up()) return write_down_alone();
     Launch& launch = begin("moe_experts_down", choice_.down, choice_.down.column_tiles());
-    if (choice_.wgmma) {
-      add_down_weights(launch);
-      launch.arguments.push_back({"rows", between_map(choice_, shape_, places_)});
-    } else {
-      launch.arguments.push_back({"between", Pointer{"between"}});
-    }
+    if (choice_.wgmma) add_down_weights(launch);
+    add_places_of(launch, choice_.wgmma ? "rows" : "between", between(), choice_.down, choice_.wgmma);
     launch.arguments.push_back({"offsets", Pointer{"offsets"}});
     if (!choice_.wgmma) add_down_weights(launch);
     add_weight_scales(launch, "down_scale");
     add_biases(launch, "down_bias");
-    add_scales(launch, "between_scales");
-    launch.arguments.push_back({"products", Pointer{"products"}});
+    add_scales(launch, shape_.has_up() ? "between_scales" : "x_scale");
+    launch.arguments.push_back({"products", Pointer{products()}});
     add_places(launch);
   }
 
@@ -306,8 +342,8 @@ class ExpertsLaunches {
         begin("moe_experts_products", choice_.up, choice_.up.column_tiles() + choice_.down.column_tiles());
     add_up_weights(launch);
     add_down_weights(launch);
-    launch.arguments.push_back({"rows", between_map(choice_, shape_, places_)});
-    add_rows(launch);
+    add_places_of(launch, "rows", "between", choice_.down, true);
+    add_rows(launch, choice_.up);
     add_weight_scales(launch, "gate_up_scale");
     add_weight_scales(launch, "down_scale");
     add_biases(launch, "gate_up_bias");
@@ -357,14 +393,14 @@ std::unique_ptr<const Launcher> moe_experts_launcher(const Config& config, const
 
 Plan moe_experts_reference_plan(Reference which, const MoeExpertsShape& shape, const Call& call) {
   const std::int64_t places = call.integers[kMoePlaces];
-  const auto scales = [&](const char* name) {
-    return shape.narrow() || shape.packed ? Pointer{name} : Pointer{};
-  };
-  const auto biases = [&](const char* name) { return shape.biased ? Pointer{name} : Pointer{}; };
+  const auto given = [](bool is_there, const char* name) { return is_there ? Pointer{name} : Pointer{}; };
+  const bool is_scaled = shape.narrow() || shape.packed;
+  const Pointer sorted = given(!shape.x_places, "sorted"), x_scale = given(shape.narrow(), "x_scale");
   Plan plan;
   plan.unit = {"templates/moe_experts/reference.cu", experts_defines(shape)};
   plan.unit.defines.emplace_back("EXACT", which == Reference::exact ? "1" : "0");
-  plan.scratch.push_back({"between", 4 * places * shape.intermediate});
+  const bool is_whole = shape.part == MoeExpertsShape::Part::whole;
+  if (is_whole) plan.scratch.push_back({"between", 4 * places * shape.intermediate});
   const auto begin = [&](const char* entry, std::int64_t threads) -> Launch& {
     Launch& launch = plan.launches.emplace_back();
     launch.entry = entry;
@@ -372,39 +408,44 @@ Plan moe_experts_reference_plan(Reference which, const MoeExpertsShape& shape, c
     launch.block[0] = to_unsigned(kExpertsReferenceThreads);
     return launch;
   };
-  begin("moe_experts_reference_up", places * shape.intermediate).arguments = {
-      {"x", Pointer{"x"}},
-      {"x_row", call.integers[kMoeRow]},
-      {"x_scale", shape.narrow() ? Pointer{"x_scale"} : Pointer{}},
-      {"sorted", Pointer{"sorted"}},
-      {"offsets", Pointer{"offsets"}},
-      {"weights", Pointer{"w_gate_up"}},
-      {"weight_row", call.integers[kExpertsUpRow]},
-      {"weight_expert", call.integers[kExpertsUpExpert]},
-      {"gate_up_scale", scales("gate_up_scale")},
-      {"gate_up_bias", biases("gate_up_bias")},
-      {"between", Pointer{"between"}},
-      {"tokens", to_int(shape.tokens)},
-      {"places", to_int(places)}};
-  if (shape.narrow() && which == Reference::baseline)
-    begin("moe_experts_reference_quantize", places * (shape.intermediate / kExpertsScaleGroup)).arguments = {
-        {"between", Pointer{"between"}},
-        {"sorted", Pointer{"sorted"}},
+  if (shape.has_up())
+    begin("moe_experts_reference_up", places * shape.intermediate).arguments = {
+        {"x", Pointer{"x"}},
+        {"x_row", call.integers[kMoeRow]},
+        {"x_scale", x_scale},
+        {"sorted", sorted},
+        {"offsets", Pointer{"offsets"}},
+        {"weights", Pointer{"w_gate_up"}},
+        {"weight_row", call.integers[kExpertsUpRow]},
+        {"weight_expert", call.integers[kExpertsUpExpert]},
+        {"gate_up_scale", given(is_scaled, "gate_up_scale")},
+        {"gate_up_bias", given(shape.biased, "gate_up_bias")},
+        {"between", Pointer{is_whole ? "between" : "out"}},
         {"tokens", to_int(shape.tokens)},
         {"places", to_int(places)}};
-  begin("moe_experts_reference_down", shape.tokens * shape.hidden).arguments = {
-      {"between", Pointer{"between"}},
-      {"offsets", Pointer{"offsets"}},
-      {"inverse", Pointer{"inverse"}},
-      {"shares", Pointer{"weights"}},
-      {"weights", Pointer{"w_down"}},
-      {"weight_row", call.integers[kExpertsDownRow]},
-      {"weight_expert", call.integers[kExpertsDownExpert]},
-      {"down_scale", scales("down_scale")},
-      {"down_bias", biases("down_bias")},
-      {"out", Pointer{"out"}},
-      {"out_row", call.integers[kExpertsOutRow]},
-      {"tokens", to_int(shape.tokens)}};
+  if (is_whole && shape.narrow() && which == Reference::baseline)
+    begin("moe_experts_reference_quantize", places * (shape.intermediate / kExpertsScaleGroup)).arguments = {
+        {"between", Pointer{"between"}},
+        {"sorted", sorted},
+        {"offsets", Pointer{"offsets"}},
+        {"tokens", to_int(shape.tokens)},
+        {"places", to_int(places)}};
+  if (shape.has_down())
+    begin("moe_experts_reference_down", shape.out_rows(places) * shape.hidden).arguments = {
+        {"rows", Pointer{is_whole ? "between" : "x"}},
+        {"row_scale", is_whole ? Pointer{} : x_scale},
+        {"offsets", Pointer{"offsets"}},
+        {"inverse", given(!shape.out_places, "inverse")},
+        {"shares", given(!shape.out_places, "weights")},
+        {"weights", Pointer{"w_down"}},
+        {"weight_row", call.integers[kExpertsDownRow]},
+        {"weight_expert", call.integers[kExpertsDownExpert]},
+        {"down_scale", given(is_scaled, "down_scale")},
+        {"down_bias", given(shape.biased, "down_bias")},
+        {"out", Pointer{"out"}},
+        {"out_row", call.integers[kExpertsOutRow]},
+        {"tokens", to_int(shape.tokens)},
+        {"places", to_int(places)}};
   return plan;
 }
 

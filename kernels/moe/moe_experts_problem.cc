@@ -31,6 +31,12 @@ void check_matrix(const MoeExpertsShape& shape, const char* name, std::int64_t r
                    " rows");
 }
 
+void check_no_gaps(bool places, const char* name, std::int64_t row, std::int64_t width) {
+  if (places && row != width)
+    refuse_experts(std::string(name) + "=" + std::to_string(row) + " must be " + std::to_string(width) +
+                   ": rows of places lie without gaps");
+}
+
 }  // namespace
 
 MoeExpertsShape::MoeExpertsShape(const Problem& problem)
@@ -39,7 +45,12 @@ MoeExpertsShape::MoeExpertsShape(const Problem& problem)
       dtype(problem.is("dtype", "bf16") ? DType::bf16 : DType::f16),
       operand(problem.is("w", "e4m3") ? DType::e4m3 : dtype),
       packed(problem.is("w", "mxfp4")),
-      biased(problem.is("activation", "swigluoai")) {}
+      biased(problem.is("activation", "swigluoai")),
+      part(problem.is("part", "up")     ? Part::up
+           : problem.is("part", "down") ? Part::down
+                                        : Part::whole),
+      x_places(problem.is("x", "places")),
+      out_places(problem.is("out", "places")) {}
 
 std::int64_t MoeExpertsShape::packed_values(std::int64_t rows, std::int64_t columns) const {
   return experts() * (rows / kPackedRows) * ceil_div(columns, kPackedDepth) * kPackedValueBytes;
@@ -76,9 +87,29 @@ const ProblemSchema& moe_experts_schema() {
         "silu: of gate, times up; swigluoai: gpt-oss', with biases, and rows of gate and up in "
         "turn",
         {"silu", "swigluoai"}));
+    all.push_back(named_dimension(
+        "part", "whole: both products; up: gate and up with the activation alone; down: the other alone",
+        {"whole", "up", "down"}));
+    all.push_back(named_dimension(
+        "x", "rows of x: those of tokens, which sorted gathers, or of places, as moe_dispatch writes them",
+        {"tokens", "places"}));
+    all.push_back(named_dimension("out",
+                                  "rows of the output: a token's sum over its experts, or one for each place",
+                                  {"tokens", "places"}));
     return all;
   }();
   return schema;
+}
+
+Call contiguous_experts_call(const MoeExpertsShape& shape) {
+  Call call;
+  call.integers[kMoeRow] = shape.x_width();
+  call.integers[kExpertsOutRow] = shape.out_width();
+  call.integers[kExpertsUpRow] = shape.hidden;
+  call.integers[kExpertsUpExpert] = 2 * shape.intermediate * shape.hidden;
+  call.integers[kExpertsDownRow] = shape.intermediate;
+  call.integers[kExpertsDownExpert] = shape.intermediate * shape.hidden;
+  return call;
 }
 
 void check_moe_experts(const Problem& problem) {
@@ -88,6 +119,10 @@ void check_moe_experts(const Problem& problem) {
   if (problem["align"] > kMostExpertsAlign)
     refuse_experts("align=" + problem.dims.at("align").text() + " is more than " +
                    std::to_string(kMostExpertsAlign));
+  if (problem.is("part", "up") && !problem.is("out", "places"))
+    refuse_experts("part=up writes a row for each place: it needs out=places");
+  if (problem.is("part", "down") && !problem.is("x", "places"))
+    refuse_experts("part=down reads a row for each place: it needs x=places");
   if (problem.is("w", "same")) return;
   const bool packed = problem.is("w", "mxfp4");
   const std::int64_t group = packed ? kMxGroup : kExpertsScaleGroup;
@@ -103,8 +138,10 @@ void check_moe_experts(const Problem& problem) {
 
 void check_moe_experts_call(const MoeExpertsShape& shape, const Call& call) {
   const auto& of = call.integers;
-  check_operand_row(shape, "x_row", of[kMoeRow], shape.hidden);
-  check_moe_row("moe_experts", "out_row", of[kExpertsOutRow], shape.hidden);
+  check_operand_row(shape, "x_row", of[kMoeRow], shape.x_width());
+  check_moe_row("moe_experts", "out_row", of[kExpertsOutRow], shape.out_width());
+  check_no_gaps(shape.x_places, "x_row", of[kMoeRow], shape.x_width());
+  check_no_gaps(shape.out_places, "out_row", of[kExpertsOutRow], shape.out_width());
   check_moe_places("moe_experts", of[kMoePlaces]);
   if (of[kMoePlaces] > shape.most_places())
     refuse_experts(

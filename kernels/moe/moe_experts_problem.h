@@ -22,6 +22,16 @@ struct MoeExpertsShape : MoeShape {
 
   std::int64_t experts() const { return sizes.experts; }
 
+  enum class Part { whole, up, down };
+  bool has_up() const { return part != Part::down; }
+  bool has_down() const { return part != Part::up; }
+
+  // Values of a row of x, and of the output; and how many of them there are.
+  std::int64_t x_width() const { return has_up() ? hidden : intermediate; }
+  std::int64_t out_width() const { return has_down() ? hidden : intermediate; }
+  std::int64_t x_rows(std::int64_t places) const { return x_places ? places : tokens; }
+  std::int64_t out_rows(std::int64_t places) const { return out_places ? places : tokens; }
+
   std::int64_t unit() const {
     return 16 / dtype_bytes(operand);
   }  // elements that all strides are multiples of
@@ -36,8 +46,10 @@ struct MoeExpertsShape : MoeShape {
   std::int64_t most_places() const;
 
   // In e4m3: scales of a row of x, of all of w_gate_up, and of all of w_down.
-  std::int64_t x_scales() const { return hidden / kExpertsScaleGroup; }
-  std::int64_t down_scales() const { return experts() * x_scales() * (intermediate / kExpertsScaleGroup); }
+  std::int64_t x_scales() const { return x_width() / kExpertsScaleGroup; }
+  std::int64_t down_scales() const {
+    return experts() * (hidden / kExpertsScaleGroup) * (intermediate / kExpertsScaleGroup);
+  }
   std::int64_t gate_up_scales() const { return 2 * down_scales(); }
 
   std::int64_t intermediate;
@@ -45,6 +57,8 @@ struct MoeExpertsShape : MoeShape {
   DType operand;  // of x, and of weights that are not packed: `dtype`, or e4m3 with scales
   bool packed;    // weights are mxfp4
   bool biased;    // gpt-oss' activation and biases, and rows of gate and up in turn
+  Part part;
+  bool x_places, out_places;  // rows of x, and of the output, are those of places, without gaps
 };
 
 // The fields of a call, in their order; the first two are those of MoeCallInteger, of x.
@@ -57,6 +71,8 @@ enum MoeExpertsInteger {
 };
 
 const ProblemSchema& moe_experts_schema();
+// Its strides are those of tensors without gaps; it has no places.
+Call contiguous_experts_call(const MoeExpertsShape& shape);
 void check_moe_experts(const Problem& problem);                               // throws BadInput
 void check_moe_experts_call(const MoeExpertsShape& shape, const Call& call);  // throws BadInput
 

@@ -112,8 +112,18 @@ def _sums(rows: torch.Tensor, inverse: torch.Tensor, *_: Any) -> torch.Tensor:
     return rows.new_empty((inverse.shape[0], rows.shape[1]), dtype=torch.bfloat16)
 
 
-def _experts(x: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
-    return x.new_empty(x.shape, dtype=torch.bfloat16 if x.dtype == torch.float8_e4m3fn else x.dtype)
+def _experts(x: torch.Tensor, sorted: Optional[torch.Tensor], _offsets: torch.Tensor, inverse: Optional[torch.Tensor],
+             _weights: Optional[torch.Tensor], w_gate_up: Optional[torch.Tensor], w_down: Optional[torch.Tensor],
+             **_: Any) -> torch.Tensor:
+    rows = (inverse if inverse is not None else sorted if sorted is not None else x).shape[0]
+    if w_gate_up is None:
+        assert w_down is not None
+        width = w_down.shape[1] * (16 if w_down.dtype == torch.uint8 else 1)
+    elif w_down is None:
+        width = w_gate_up.shape[1] * 8 if w_gate_up.dtype == torch.uint8 else w_gate_up.shape[1] // 2
+    else:
+        width = x.shape[1]
+    return x.new_empty((rows, width), dtype=torch.bfloat16 if x.dtype == torch.float8_e4m3fn else x.dtype)
 
 
 class _Overload(NamedTuple):

@@ -35,9 +35,9 @@ from moetune._serving import prepare, runtime, use
 
 __all__ = ["EndPlan", "EndRouting", "MaskedPlan", "MaskedRouting", "Plan", "RankRouting", "Routing", "RowPlan",
            "RowRouting", "decode_attention", "moe_combine", "moe_dispatch", "moe_dispatch_e4m3", "moe_experts",
-           "moe_experts_by_ids", "pack_mxfp4", "prefill_attention", "prepare", "route", "route_ends", "route_masked",
-           "route_plan", "route_plan_ends", "route_plan_masked", "route_plan_rows", "route_ranks", "route_rows",
-           "route_weights", "runtime", "supports", "use"]
+           "moe_experts_by_ids", "moe_experts_down", "moe_experts_up", "pack_mxfp4", "prefill_attention", "prepare",
+           "route", "route_ends", "route_masked", "route_plan", "route_plan_ends", "route_plan_masked",
+           "route_plan_rows", "route_ranks", "route_rows", "route_weights", "runtime", "supports", "use"]
 
 
 class Routing(NamedTuple):
@@ -360,11 +360,12 @@ def moe_combine(rows: torch.Tensor, inverse: torch.Tensor, weights: torch.Tensor
     return out
 
 
-def moe_experts(x: torch.Tensor, sorted: torch.Tensor, offsets: torch.Tensor, inverse: torch.Tensor,
-                weights: torch.Tensor, w_gate_up: torch.Tensor, w_down: torch.Tensor, *,
+def moe_experts(x: torch.Tensor, sorted: Optional[torch.Tensor], offsets: torch.Tensor,
+                inverse: Optional[torch.Tensor], weights: Optional[torch.Tensor], w_gate_up: Optional[torch.Tensor],
+                w_down: Optional[torch.Tensor], *,
                 x_scale: Optional[torch.Tensor] = None, gate_up_scale: Optional[torch.Tensor] = None,
                 down_scale: Optional[torch.Tensor] = None, gate_up_bias: Optional[torch.Tensor] = None,
-                down_bias: Optional[torch.Tensor] = None, activation: str = "silu",
+                down_bias: Optional[torch.Tensor] = None, activation: str = "silu", top_k: int = 0,
                 out: Optional[torch.Tensor] = None) -> torch.Tensor:
     """[tokens, hidden]: the sum over a token's experts of weight * down(silu(gate(x)) * up(x)).
 
@@ -374,16 +375,41 @@ def moe_experts(x: torch.Tensor, sorted: torch.Tensor, offsets: torch.Tensor, in
     2 * intermediate / 128, hidden / 128], down_scale [experts, hidden / 128, intermediate / 128]. Or x is bf16, and the
     weights and their scales come from pack_mxfp4. With activation "swigluoai", gpt-oss', rows of gate and up take turns,
     and there are gate_up_bias [experts, 2 * intermediate], in turn too, and down_bias [experts, hidden], of x's type.
+
+    With sorted=None x was dispatched: [places, hidden], as moe_dispatch returns it. With inverse=None and weights=None
+    the result is [places, hidden], which moe_combine takes; then top_k must be given. Rows of padding are zeros, or those
+    that were dispatched.
     """
     operator = torch.ops.moetune.moe_experts
     given = x, sorted, offsets, inverse, weights, w_gate_up, w_down
     options = {"x_scale": x_scale, "gate_up_scale": gate_up_scale, "down_scale": down_scale,
-               "gate_up_bias": gate_up_bias, "down_bias": down_bias, "activation": activation}
+               "gate_up_bias": gate_up_bias, "down_bias": down_bias, "activation": activation, "top_k": top_k}
     if out is None:
         made: torch.Tensor = _call(operator.default, *given, **options)
         return made
     _call(operator.out, *given, out=out, **options)
     return out
+
+
+def moe_experts_up(x: torch.Tensor, sorted: Optional[torch.Tensor], offsets: torch.Tensor, w_gate_up: torch.Tensor,
+                   top_k: int, **options: Any) -> torch.Tensor:
+    """[places, intermediate]: moe_experts' first product with the activation alone, of x's type or bf16 from e4m3.
+
+    Options: moe_experts' x_scale, gate_up_scale, gate_up_bias, activation and out. A server may quantize the result or
+    send it elsewhere before moe_experts_down.
+    """
+    return moe_experts(x, sorted, offsets, None, None, w_gate_up, None, top_k=top_k, **options)
+
+
+def moe_experts_down(x: torch.Tensor, offsets: torch.Tensor, w_down: torch.Tensor,
+                     inverse: Optional[torch.Tensor] = None, weights: Optional[torch.Tensor] = None,
+                     **options: Any) -> torch.Tensor:
+    """[tokens, hidden]: moe_experts' second product and the sum over a token's experts. x is [places, intermediate].
+
+    Without inverse and weights [places, hidden]; then top_k must be given. Options: moe_experts' x_scale (f32 [places,
+    intermediate / 128]), down_scale, down_bias, activation, top_k and out.
+    """
+    return moe_experts(x, None, offsets, inverse, weights, None, w_down, **options)
 
 
 def moe_experts_by_ids(x: torch.Tensor, ids: torch.Tensor, weights: torch.Tensor, w_gate_up: torch.Tensor,

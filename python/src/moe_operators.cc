@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <tuple>
 #include <utility>
 
@@ -109,8 +110,11 @@ enum ExpertsWeights { kSame, kNarrow, kPacked };
 
 struct ExpertsFacts {
   int64_t hidden, intermediate, experts, top_k, is_fp16, weights, activation;
+  int64_t has_up, has_down, x_places, out_places;
 };
 
+// Tensors that a call lacks say what it is: without weights of a product the other is alone, without `sorted` x has a
+// row for each place, and without `inverse` the output.
 class ExpertsOperator final : public TokensOperator {
  public:
   const char* name() const override { return "moe_experts"; }
@@ -118,24 +122,27 @@ class ExpertsOperator final : public TokensOperator {
   size_t tensor_count() const override { return MOETUNE_MOE_EXPERTS_DOWN_BIAS + 1; }
   int tokens_slot() const override { return MOETUNE_MOE_EXPERTS_X; }
 
+  FreeExtents extents(const Given& given) const override {
+    const int64_t rows = given.tensors[MOETUNE_MOE_EXPERTS_X]->shape[0];
+    const DLTensor* const inverse = given.tensors[MOETUNE_MOE_EXPERTS_INVERSE];
+    if (given.tensors[MOETUNE_MOE_EXPERTS_SORTED] != nullptr) return {{rows}, 1};
+    if (inverse != nullptr) return {{inverse->shape[0]}, 1};
+    const int64_t top_k = std::max<int64_t>(given.integers[kExpertsTopK], 1);
+    return {{round_up(rows, top_k) / top_k}, 1};
+  }
+
   FamilyKey key(const Given& given) const override {
-    const DLTensor& x = matrix(given, MOETUNE_MOE_EXPERTS_X, "x", "[tokens, hidden]");
-    const DLTensor& inverse = matrix(given, MOETUNE_MOE_EXPERTS_INVERSE, "inverse", "[tokens, top_k]");
-    const DLTensor& sorted = tensor(given, MOETUNE_MOE_EXPERTS_SORTED, "sorted");
-    if (sorted.ndim != 1)
-      refuse("'sorted' has " + std::to_string(sorted.ndim) + " dimensions; it must be [places]");
+    const bool x_places = given.tensors[MOETUNE_MOE_EXPERTS_SORTED] == nullptr;
+    const DLTensor& x =
+        matrix(given, MOETUNE_MOE_EXPERTS_X, "x", x_places ? "[places, values]" : "[tokens, hidden]");
     const bool is_e4m3 = number_of(x.dtype) == number_of(kE4m3),
                is_fp16 = number_of(x.dtype) == number_of(kF16);
     if (!is_e4m3 && !is_fp16 && number_of(x.dtype) != number_of(kBf16))
       refuse("'x' is " + type_text(x.dtype) + "; it must be bf16, fp16 or e4m3");
     require_side_by_side(x, "x");
-    const ExpertsFacts facts = sizes(given, x, is_e4m3, is_fp16, inverse.shape[1]);
-    const int64_t tokens = x.shape[0];
-    require(given, {MOETUNE_MOE_EXPERTS_SORTED, "sorted", kI32, 1, {sorted.shape[0]}});
-    require(given, {MOETUNE_MOE_EXPERTS_OFFSETS, "offsets", kI32, 1, {facts.experts + 1}});
-    require(given, {MOETUNE_MOE_EXPERTS_INVERSE, "inverse", kI32, 2, {tokens, facts.top_k}});
-    require(given, {MOETUNE_MOE_EXPERTS_WEIGHTS, "weights", kF32, 2, {tokens, facts.top_k}});
-    require_weights(given, facts, tokens);
+    const ExpertsFacts facts = sizes(given, x, is_e4m3, is_fp16);
+    require_lists(given, facts);
+    require_weights(given, facts, x.shape[0]);
     require_biases(given, facts);
     FamilyKey key{.of = this, .device = x.device.device_id};
     key.set(facts);
@@ -149,7 +156,11 @@ class ExpertsOperator final : public TokensOperator {
     return "hidden=" + std::to_string(facts.hidden) + pair("experts", facts.experts) +
            pair("top_k", facts.top_k) + pair("intermediate", facts.intermediate) +
            ",dtype=" + (facts.is_fp16 != 0 ? "fp16" : "bf16") + kWeights[facts.weights] +
-           (facts.activation != 0 ? std::string(",activation=") + kActivations[facts.activation] : "");
+           (facts.activation != 0 ? std::string(",activation=") + kActivations[facts.activation] : "") +
+           (facts.has_down == 0 ? ",part=up"
+            : facts.has_up == 0 ? ",part=down"
+                                : "") +
+           (facts.x_places != 0 ? ",x=places" : "") + (facts.out_places != 0 ? ",out=places" : "");
   }
 
   TensorShapes outputs(const Given& given, const FamilyKey& key) const override {
@@ -159,97 +170,143 @@ class ExpertsOperator final : public TokensOperator {
               "out",
               facts.is_fp16 != 0 ? kF16 : kBf16,
               2,
-              {given.tensors[MOETUNE_MOE_EXPERTS_X]->shape[0], facts.hidden},
-              true});
+              {facts.out_places != 0 ? places(given) : extents(given).values[0],
+               facts.has_down != 0 ? facts.hidden : facts.intermediate},
+              facts.out_places == 0});
     return made;
   }
 
  private:
+  static int64_t x_width(const ExpertsFacts& of) { return of.has_up != 0 ? of.hidden : of.intermediate; }
+  static int64_t places(const Given& given) {
+    const DLTensor* const sorted = given.tensors[MOETUNE_MOE_EXPERTS_SORTED];
+    return (sorted != nullptr ? sorted : given.tensors[MOETUNE_MOE_EXPERTS_X])->shape[0];
+  }
+
   // Packed weights are bytes: [experts, hidden / 16, blocks of K, 512], and of w_gate_up [experts, intermediate / 8,
   // ...].
-  ExpertsFacts sizes(const Given& given, const DLTensor& x, bool is_e4m3, bool is_fp16, int64_t top_k) const {
-    const DLTensor& up = tensor(given, MOETUNE_MOE_EXPERTS_W_GATE_UP, "w_gate_up");
-    const DLTensor& down = tensor(given, MOETUNE_MOE_EXPERTS_W_DOWN, "w_down");
-    const bool is_packed = number_of(down.dtype) == number_of(kU8);
-    if (down.ndim != (is_packed ? 4 : 3))
-      refuse("'w_down' has " + std::to_string(down.ndim) + " dimensions; it must be [experts, hidden" +
+  ExpertsFacts sizes(const Given& given, const DLTensor& x, bool is_e4m3, bool is_fp16) const {
+    const DLTensor* const up = given.tensors[MOETUNE_MOE_EXPERTS_W_GATE_UP];
+    const DLTensor* const down = given.tensors[MOETUNE_MOE_EXPERTS_W_DOWN];
+    if (up == nullptr && down == nullptr) refuse("'w_gate_up' and 'w_down' are both missing");
+    const DLTensor& known = down != nullptr ? *down : *up;
+    const bool is_packed = number_of(known.dtype) == number_of(kU8);
+    if (down != nullptr && down->ndim != (is_packed ? 4 : 3))
+      refuse("'w_down' has " + std::to_string(down->ndim) + " dimensions; it must be [experts, hidden" +
              (is_packed ? " / 16, blocks, 512]" : ", intermediate]"));
-    if (is_packed && up.ndim != 4)
-      refuse("'w_gate_up' has " + std::to_string(up.ndim) +
+    if (up != nullptr && is_packed && up->ndim != 4)
+      refuse("'w_gate_up' has " + std::to_string(up->ndim) +
              " dimensions; it must be [experts, intermediate / 8, blocks, 512]");
+    if (up != nullptr && down == nullptr && !is_packed && up->ndim != 3)
+      refuse("'w_gate_up' has " + std::to_string(up->ndim) +
+             " dimensions; it must be [experts, 2 * intermediate, hidden]");
     if (is_packed && (is_e4m3 || is_fp16)) refuse("weights in mxfp4 go with an 'x' of bf16");
     const int64_t activation = given.integers[kActivation];
     if (is_e4m3 && activation != 0) refuse("activation 'swigluoai' is not for e4m3");
-    return {.hidden = x.shape[1],
-            .intermediate = is_packed ? 8 * up.shape[1] : down.shape[2],
-            .experts = down.shape[0],
-            .top_k = top_k,
+    return {.hidden = up != nullptr ? x.shape[1] : (is_packed ? 16 : 1) * down->shape[1],
+            .intermediate = up == nullptr     ? x.shape[1]
+                            : is_packed       ? 8 * up->shape[1]
+                            : down == nullptr ? up->shape[1] / 2
+                                              : down->shape[2],
+            .experts = known.shape[0],
+            .top_k = top_k(given),
             .is_fp16 = is_fp16,
             .weights = is_packed ? kPacked
                        : is_e4m3 ? kNarrow
                                  : kSame,
-            .activation = activation};
+            .activation = activation,
+            .has_up = up != nullptr,
+            .has_down = down != nullptr,
+            .x_places = given.tensors[MOETUNE_MOE_EXPERTS_SORTED] == nullptr,
+            .out_places = given.tensors[MOETUNE_MOE_EXPERTS_INVERSE] == nullptr};
   }
 
-  void require_weights(const Given& given, const ExpertsFacts& of, int64_t tokens) const {
+  int64_t top_k(const Given& given) const {
+    const int64_t stated = given.integers[kExpertsTopK];
+    if (given.tensors[MOETUNE_MOE_EXPERTS_INVERSE] == nullptr) {
+      require_at_least(1, "top_k", stated);
+      return stated;
+    }
+    const DLTensor& inverse = matrix(given, MOETUNE_MOE_EXPERTS_INVERSE, "inverse", "[tokens, top_k]");
+    if (stated != 0 && stated != inverse.shape[1])
+      refuse("top_k is " + std::to_string(stated) + "; that of 'inverse' is " +
+             std::to_string(inverse.shape[1]));
+    return inverse.shape[1];
+  }
+
+  void require_lists(const Given& given, const ExpertsFacts& of) const {
+    if (of.has_down == 0 && of.out_places == 0)
+      refuse("without 'w_down' the output has a row for each place, and there is no 'inverse'");
+    if (of.has_up == 0 && of.x_places == 0)
+      refuse("without 'w_gate_up' x has a row for each place, and there is no 'sorted'");
+    require(given, {MOETUNE_MOE_EXPERTS_OFFSETS, "offsets", kI32, 1, {of.experts + 1}});
+    if (of.x_places == 0) {
+      const DLTensor& sorted = tensor(given, MOETUNE_MOE_EXPERTS_SORTED, "sorted");
+      if (sorted.ndim != 1)
+        refuse("'sorted' has " + std::to_string(sorted.ndim) + " dimensions; it must be [places]");
+      require(given, {MOETUNE_MOE_EXPERTS_SORTED, "sorted", kI32, 1, {sorted.shape[0]}});
+    }
+    refuse_if_given(given, of.out_places == 0, MOETUNE_MOE_EXPERTS_WEIGHTS, "'weights' go with 'inverse'");
+    if (of.out_places != 0) return;
+    const std::array<int64_t, 4> slots{extents(given).values[0], of.top_k};
+    require(given, {MOETUNE_MOE_EXPERTS_INVERSE, "inverse", kI32, 2, slots});
+    require(given, {MOETUNE_MOE_EXPERTS_WEIGHTS, "weights", kF32, 2, slots});
+  }
+
+  void require_weights(const Given& given, const ExpertsFacts& of, int64_t rows) const {
     const int64_t group = of.weights == kPacked ? 32 : 128;  // values of K that share a scale
     if (of.weights != kSame && (of.hidden % group != 0 || of.intermediate % group != 0))
       refuse("hidden " + std::to_string(of.hidden) + " and intermediate " + std::to_string(of.intermediate) +
              " must be multiples of " + std::to_string(group) + ", the values that share a scale");
     refuse_if_given(given, of.weights == kNarrow, MOETUNE_MOE_EXPERTS_X_SCALE,
                     "'x_scale' belongs to an 'x' of e4m3");
-    for (const auto& [slot, name] : {std::pair{MOETUNE_MOE_EXPERTS_GATE_UP_SCALE, "gate_up_scale"},
-                                     {MOETUNE_MOE_EXPERTS_DOWN_SCALE, "down_scale"}})
-      refuse_if_given(given, of.weights != kSame, slot,
-                      "'" + std::string(name) + "' belongs to weights in e4m3 or mxfp4");
-    if (of.weights == kPacked) {
-      require_packed(given, {MOETUNE_MOE_EXPERTS_W_GATE_UP, "w_gate_up"},
-                     {MOETUNE_MOE_EXPERTS_GATE_UP_SCALE, "gate_up_scale"},
-                     {of.experts, of.intermediate / 8, of.hidden});
-      require_packed(given, {MOETUNE_MOE_EXPERTS_W_DOWN, "w_down"},
-                     {MOETUNE_MOE_EXPERTS_DOWN_SCALE, "down_scale"},
-                     {of.experts, of.hidden / 16, of.intermediate});
-      return;
-    }
-    const DLDataType type = of.weights == kNarrow ? kE4m3 : of.is_fp16 != 0 ? kF16 : kBf16;
-    require(given, {MOETUNE_MOE_EXPERTS_W_GATE_UP,
-                    "w_gate_up",
-                    type,
-                    3,
-                    {of.experts, 2 * of.intermediate, of.hidden},
-                    true});
-    require(given,
-            {MOETUNE_MOE_EXPERTS_W_DOWN, "w_down", type, 3, {of.experts, of.hidden, of.intermediate}, true});
-    if (of.weights == kSame) return;
-    const int64_t outer = of.hidden / group, inner = of.intermediate / group;
-    require(given, {MOETUNE_MOE_EXPERTS_X_SCALE, "x_scale", kF32, 2, {tokens, outer}});
-    require(given,
-            {MOETUNE_MOE_EXPERTS_GATE_UP_SCALE, "gate_up_scale", kF32, 3, {of.experts, 2 * inner, outer}});
-    require(given, {MOETUNE_MOE_EXPERTS_DOWN_SCALE, "down_scale", kF32, 3, {of.experts, outer, inner}});
+    require_product(given, of, of.has_up != 0, {MOETUNE_MOE_EXPERTS_W_GATE_UP, "w_gate_up"},
+                    {MOETUNE_MOE_EXPERTS_GATE_UP_SCALE, "gate_up_scale"},
+                    {of.experts, 2 * of.intermediate, of.hidden});
+    require_product(given, of, of.has_down != 0, {MOETUNE_MOE_EXPERTS_W_DOWN, "w_down"},
+                    {MOETUNE_MOE_EXPERTS_DOWN_SCALE, "down_scale"}, {of.experts, of.hidden, of.intermediate});
+    if (of.weights == kNarrow)
+      require(given, {MOETUNE_MOE_EXPERTS_X_SCALE, "x_scale", kF32, 2, {rows, x_width(of) / group}});
   }
 
   struct Named {
     int slot;
     const char* name;
   };
-  // A packed matrix of each expert: strips of 16 rows, and so many values of K.
-  struct PackedMatrix {
-    int64_t experts, strips, depth;
+  // A matrix of each expert.
+  struct Matrix {
+    int64_t experts, rows, depth;
   };
-  void require_packed(const Given& given, const Named& values, const Named& scales,
-                      const PackedMatrix& of) const {
-    const int64_t blocks = (of.depth + 63) / 64;
-    require(given, {values.slot, values.name, kU8, 4, {of.experts, of.strips, blocks, 512}});
-    require(given, {scales.slot, scales.name, kU8, 4, {of.experts, of.strips, blocks, 32}});
+  // The weights of a product and their scales; neither if the call lacks the product.
+  void require_product(const Given& given, const ExpertsFacts& of, bool is_there, const Named& values,
+                       const Named& scales, const Matrix& matrix) const {
+    refuse_if_given(given, is_there, scales.slot,
+                    "'" + std::string(scales.name) + "' belongs to '" + values.name + "', which is missing");
+    refuse_if_given(given, of.weights != kSame, scales.slot,
+                    "'" + std::string(scales.name) + "' belongs to weights in e4m3 or mxfp4");
+    if (!is_there) return;
+    if (of.weights == kPacked) {  // blocks of 16 rows by 64 of K
+      const int64_t strips = matrix.rows / 16, blocks = (matrix.depth + 63) / 64;
+      require(given, {values.slot, values.name, kU8, 4, {matrix.experts, strips, blocks, 512}});
+      require(given, {scales.slot, scales.name, kU8, 4, {matrix.experts, strips, blocks, 32}});
+      return;
+    }
+    const DLDataType type = of.weights == kNarrow ? kE4m3 : of.is_fp16 != 0 ? kF16 : kBf16;
+    require(given, {values.slot, values.name, type, 3, {matrix.experts, matrix.rows, matrix.depth}, true});
+    if (of.weights == kNarrow)
+      require(given,
+              {scales.slot, scales.name, kF32, 3, {matrix.experts, matrix.rows / 128, matrix.depth / 128}});
   }
 
   void require_biases(const Given& given, const ExpertsFacts& of) const {
-    for (const auto& [slot, name, width] :
-         {std::tuple{MOETUNE_MOE_EXPERTS_GATE_UP_BIAS, "gate_up_bias", 2 * of.intermediate},
-          {MOETUNE_MOE_EXPERTS_DOWN_BIAS, "down_bias", of.hidden}}) {
+    for (const auto& [slot, name, width, is_there] :
+         {std::tuple{MOETUNE_MOE_EXPERTS_GATE_UP_BIAS, "gate_up_bias", 2 * of.intermediate, of.has_up},
+          {MOETUNE_MOE_EXPERTS_DOWN_BIAS, "down_bias", of.hidden, of.has_down}}) {
+      refuse_if_given(given, is_there != 0, slot,
+                      "'" + std::string(name) + "' belongs to a product that is missing");
       refuse_if_given(given, of.activation != 0, slot,
                       "'" + std::string(name) + "' belongs to activation 'swigluoai'");
-      if (of.activation != 0)
+      if (of.activation != 0 && is_there != 0)
         require(given, {slot, name, of.is_fp16 != 0 ? kF16 : kBf16, 2, {of.experts, width}});
     }
   }

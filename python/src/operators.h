@@ -31,7 +31,7 @@ enum DispatchInteger { kScaleOf, kScaleLayout, kPadding };
 inline constexpr const char* kScalesOf[] = {"group", "token"};
 inline constexpr const char* kScaleLayouts[] = {"row", "column"};
 inline constexpr const char* kPaddings[] = {"zeros", "none"};
-enum ExpertsInteger { kActivation };
+enum ExpertsInteger { kActivation, kExpertsTopK };
 inline constexpr const char* kActivations[] = {"silu", "swigluoai"};
 
 // The results that a router call requests. Each has its own operator, because a schema fixes the number of results.

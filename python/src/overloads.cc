@@ -147,12 +147,12 @@ std::vector<Schemas> move_schemas() {
            {}},
           {experts_operator(),
            {{"x", kTensor, MOETUNE_MOE_EXPERTS_X},
-            {"sorted", kTensor, MOETUNE_MOE_EXPERTS_SORTED},
+            {"sorted", kOptionalTensor, MOETUNE_MOE_EXPERTS_SORTED},
             {"offsets", kTensor, MOETUNE_MOE_EXPERTS_OFFSETS},
-            {"inverse", kTensor, MOETUNE_MOE_EXPERTS_INVERSE},
-            {"weights", kTensor, MOETUNE_MOE_EXPERTS_WEIGHTS},
-            {"w_gate_up", kTensor, MOETUNE_MOE_EXPERTS_W_GATE_UP},
-            {"w_down", kTensor, MOETUNE_MOE_EXPERTS_W_DOWN}},
+            {"inverse", kOptionalTensor, MOETUNE_MOE_EXPERTS_INVERSE},
+            {"weights", kOptionalTensor, MOETUNE_MOE_EXPERTS_WEIGHTS},
+            {"w_gate_up", kOptionalTensor, MOETUNE_MOE_EXPERTS_W_GATE_UP},
+            {"w_down", kOptionalTensor, MOETUNE_MOE_EXPERTS_W_DOWN}},
            {{"out", kTensor, MOETUNE_MOE_EXPERTS_OUT}},
            {},
            {{"x_scale", kOptionalTensor, MOETUNE_MOE_EXPERTS_X_SCALE, "None"},
@@ -160,7 +160,8 @@ std::vector<Schemas> move_schemas() {
             {"down_scale", kOptionalTensor, MOETUNE_MOE_EXPERTS_DOWN_SCALE, "None"},
             {"gate_up_bias", kOptionalTensor, MOETUNE_MOE_EXPERTS_GATE_UP_BIAS, "None"},
             {"down_bias", kOptionalTensor, MOETUNE_MOE_EXPERTS_DOWN_BIAS, "None"},
-            {"activation", kChoice, kActivation, "'silu'", kActivations}}}};
+            {"activation", kChoice, kActivation, "'silu'", kActivations},
+            {"top_k", kInteger, kExpertsTopK, "0"}}}};
 }
 
 // "Tensor(a!)? lse=None"

@@ -76,16 +76,15 @@ class MmaProduct {
     for (int i = 0; i < kRowCopies; ++i) {
       const int row = i * kRowsOfCopy + row_, place = tile.place + row;
       i64 source = row < tile.rows ? place : -1;
-      if (Product::kGathers && source >= 0) source = token_of(of_.sorted[place], of_.tokens);
+      if (Product::kSorted && source >= 0) source = of_.row_of(place);
       rows_[i] = source < 0 ? nullptr : of_.rows + source * of_.row_stride + unit_ * kUnitValues;
     }
     if constexpr (kNarrow) {
 #pragma unroll
       for (int i = 0; i < 2 * kStrips; ++i) {
         const int row = first_row_ + 8 * i + static_cast<int>(threadIdx.x) % kWarpSize / 4;
-        const int token =
-            Product::kGathers && row < tile.rows ? token_of(of_.sorted[tile.place + row], of_.tokens) : -1;
-        scaled_rows_[i] = Product::kGathers ? max_of(token, 0) : row;
+        const int source = Product::kGathers && row < tile.rows ? of_.row_of(tile.place + row) : -1;
+        scaled_rows_[i] = Product::kGathers ? max_of(source, 0) : row;
       }
     }
     forget(kNarrow ? totals_ : sums_);
@@ -126,8 +125,9 @@ class MmaProduct {
 #pragma unroll
     for (int i = 0; i < kRowCopies; ++i) {
       const int row = i * kRowsOfCopy + row_;
-      if (rows_[i] != nullptr)
-        cp_async_16(to + place_of(row), rows_[i] + (is_inside ? k : 0), is_inside, policy);
+      const bool is_there = is_inside && (!kZeroPadding || rows_[i] != nullptr);
+      if (kZeroPadding || rows_[i] != nullptr)
+        cp_async_16(to + place_of(row), rows_[i] + (is_there ? k : 0), is_there, policy);
     }
   }
 
@@ -321,7 +321,7 @@ class MmaProduct {
   u32 tall_row_, wide_row_;
   int tall_unit_, wide_unit_;
   const Operand* rows_[kRowCopies];  // nullptr if there is none
-  int scaled_rows_[2 * kStrips];     // tokens, or rows of the tile
+  int scaled_rows_[2 * kStrips];     // of x, or of the tile
   Sums sums_, totals_;
 };
 
@@ -338,10 +338,11 @@ __device__ __forceinline__ void multiply_tiles(const Operands<Product>& of, cons
   for (int index = blockIdx.x; tiles.find<Product>(index, tile); index += gridDim.x) product.multiply(tile);
 }
 
+#if HAS_UP
 extern "C" __global__ void __launch_bounds__(kThreads, RESIDENTS)
     moe_experts_up(const Operand* x, i64 x_row, const float* x_scale, const int* sorted, const int* offsets,
                    const Operand* weights, i64 weight_row, i64 weight_expert, const void* weight_scales,
-                   const Element* bias, Operand* between, float* between_scales, int tokens, int places,
+                   const Element* bias, Between* between, float* between_scales, int tokens, int places,
                    int row_tiles) {
   multiply_tiles<Up>({x,
                       x_row,
@@ -356,6 +357,9 @@ extern "C" __global__ void __launch_bounds__(kThreads, RESIDENTS)
                      offsets, places, row_tiles);
 }
 
+#endif
+
+#if HAS_DOWN
 extern "C" __global__ void __launch_bounds__(kThreads, RESIDENTS)
     moe_experts_down(const Operand* between, const int* offsets, const Operand* weights, i64 weight_row,
                      i64 weight_expert, const void* weight_scales, const Element* bias,
@@ -372,3 +376,4 @@ extern "C" __global__ void __launch_bounds__(kThreads, RESIDENTS)
                         0},
                        offsets, places, row_tiles);
 }
+#endif

@@ -21,6 +21,23 @@ __device__ __forceinline__ Ring<Product> begin_ring(u8* memory, const TensorMap&
   return ring;
 }
 
+// Rows of x that lie together come through the copy engine, as those of `between` do.
+template <bool kGathers>
+struct RowsArgument {
+  using Type = TensorMap;
+};
+template <>
+struct RowsArgument<true> {
+  using Type = const Operand*;
+};
+template <typename Product>
+using RowsOf = typename RowsArgument<Product::kGathers>::Type;
+
+__device__ __forceinline__ const Operand* address_of(const Operand* rows) { return rows; }
+__device__ __forceinline__ const Operand* address_of(const TensorMap&) { return nullptr; }
+__device__ __forceinline__ const TensorMap& map_of(const Operand*, const TensorMap& any) { return any; }
+__device__ __forceinline__ const TensorMap& map_of(const TensorMap& rows, const TensorMap&) { return rows; }
+
 // Broadcast, so that the compiler knows that all lanes of a warp agree, and with them all that follows from it.
 __device__ __forceinline__ int warp_of_block() {
   return __shfl_sync(kWholeWarp, static_cast<int>(threadIdx.x) / kWarpSize, 0);
@@ -81,11 +98,11 @@ __device__ __forceinline__ void load_tickets(const TileList& tiles, Tickets& tic
 extern "C" __global__ void __launch_bounds__(kThreadsOf<Up>, RESIDENTS)
     moe_experts_products(const __grid_constant__ TensorMap up_weights,
                          const __grid_constant__ TensorMap down_weights,
-                         const __grid_constant__ TensorMap rows, const Operand* x, i64 x_row,
-                         const float* x_scale, const int* sorted, const int* offsets, const void* up_scale,
-                         const void* down_scale, const Element* up_bias, const Element* down_bias,
-                         Operand* between, float* between_scales, Element* products, u32* counts, int tokens,
-                         int places, int row_tiles) {
+                         const __grid_constant__ TensorMap rows, const __grid_constant__ RowsOf<Up> x,
+                         i64 x_row, const float* x_scale, const int* sorted, const int* offsets,
+                         const void* up_scale, const void* down_scale, const Element* up_bias,
+                         const Element* down_bias, Between* between, float* between_scales, Element* products,
+                         u32* counts, int tokens, int places, int row_tiles) {
   u8* const memory = dynamic_shared();
   const Ring<Up> up_ring = begin_ring<Up>(memory, up_weights);
   const Ring<Down> down_ring{up_ring.base};
@@ -112,11 +129,12 @@ extern "C" __global__ void __launch_bounds__(kThreadsOf<Up>, RESIDENTS)
           down.multiply(tile, {products, nullptr, down_bias});
         });
   } else if (warp == kLoader) {
-    Loader<Up> up(up_ring, up_weights, up_weights, nullptr, up_scale, place);
+    Loader<Up> up(up_ring, up_weights, map_of(x, up_weights), nullptr, up_scale, place);
     Loader<Down> down(down_ring, down_weights, rows, between_scales, down_scale, place);
     load_tickets(tiles, tickets, counters, up, down);
-  } else {
-    Gatherer gatherer(up_ring, {x, x_row, x_scale, sorted, nullptr, 0, 0, nullptr, {}, tokens});
+  } else if constexpr (Up::kGathers) {
+    Gatherer<Up> gatherer(up_ring,
+                          {address_of(x), x_row, x_scale, sorted, nullptr, 0, 0, nullptr, {}, tokens});
     for_tickets(
         tiles, tickets, [&](const Tile& tile) { gatherer.gather(tile); },
         [&](const Tile&) { gatherer.pass(); });
@@ -131,34 +149,44 @@ __device__ __forceinline__ void for_tiles(const TileList& tiles, Work work) {
   for (int index = blockIdx.x; tiles.find<Product>(index, tile); index += gridDim.x) work(tile);
 }
 
-// Offsets and slots may have been written by the kernel in front: they are read behind the wait.
-extern "C" __global__ void __launch_bounds__(kThreadsOf<Up>, RESIDENTS)
-    moe_experts_up(const __grid_constant__ TensorMap weights, const Operand* x, i64 x_row,
-                   const float* x_scale, const int* sorted, const int* offsets, const void* up_scale,
-                   const Element* up_bias, Operand* between, float* between_scales, int tokens, int places,
-                   int row_tiles) {
+// The first product of a problem, which may be the only one. Offsets and slots may have been written by the kernel in
+// front: they are read behind the wait.
+#if HAS_UP
+#define FIRST_ENTRY moe_experts_up
+using First = Up;
+#else
+#define FIRST_ENTRY moe_experts_down
+using First = Down;
+#endif
+extern "C" __global__ void __launch_bounds__(kThreadsOf<First>, RESIDENTS)
+    FIRST_ENTRY(const __grid_constant__ TensorMap weights, const __grid_constant__ RowsOf<First> x, i64 x_row,
+                const float* x_scale, const int* sorted, const int* offsets, const void* weight_scales,
+                const Element* biases, First::Out* values, float* value_scales, int tokens, int places,
+                int row_tiles) {
   u8* const memory = dynamic_shared();
-  const Ring<Up> ring = begin_ring<Up>(memory, weights);
+  const Ring<First> ring = begin_ring<First>(memory, weights);
   wait_for_predecessor();
   allow_dependent_launch();  // not before the wait: moe_experts_down trusts in what lies before it
-  const TileList tiles(memory + Stages<Up>::kTilesOffset);
-  tiles.make<kThreadsOf<Up>>(offsets, places, row_tiles);
+  const TileList tiles(memory + Stages<First>::kTilesOffset);
+  tiles.make<kThreadsOf<First>>(offsets, places, row_tiles);
   const int warp = warp_of_block();
-  RingPlace<Up::kStages> place;
+  RingPlace<First::kStages> place;
   if (warp < WARPS) {
-    Multiplier<Up> multiplier(ring, up_scale, warp / 4, place);
-    for_tiles<Up>(tiles, [&](const Tile& tile) {
-      multiplier.multiply(tile, {between, between_scales, up_bias});
+    Multiplier<First> multiplier(ring, weight_scales, warp / 4, place);
+    for_tiles<First>(tiles, [&](const Tile& tile) {
+      multiplier.multiply(tile, {values, value_scales, biases});
     });
   } else if (warp == kLoader) {
-    Loader<Up> loader(ring, weights, weights, nullptr, up_scale, place);
-    for_tiles<Up>(tiles, [&](const Tile& tile) { loader.load(tile); });
-  } else {
-    Gatherer gatherer(ring, {x, x_row, x_scale, sorted, nullptr, 0, 0, nullptr, {}, tokens});
-    for_tiles<Up>(tiles, [&](const Tile& tile) { gatherer.gather(tile); });
+    Loader<First> loader(ring, weights, map_of(x, weights), nullptr, weight_scales, place);
+    for_tiles<First>(tiles, [&](const Tile& tile) { loader.load(tile); });
+  } else if constexpr (First::kGathers) {
+    Gatherer<First> gatherer(ring,
+                             {address_of(x), x_row, x_scale, sorted, nullptr, 0, 0, nullptr, {}, tokens});
+    for_tiles<First>(tiles, [&](const Tile& tile) { gatherer.gather(tile); });
   }
 }
 
+#if HAS_UP && HAS_DOWN
 // Offsets and weights were there before moe_experts_up let this begin: they are read before the wait, `between` and
 // whatever `products` was for behind it.
 extern "C" __global__ void __launch_bounds__(kThreadsOf<Down>, RESIDENTS)
@@ -187,5 +215,6 @@ extern "C" __global__ void __launch_bounds__(kThreadsOf<Down>, RESIDENTS)
     multiplier.multiply(tile, {products, nullptr, down_bias});
   });
 }
+#endif
 
 #endif

@@ -17,23 +17,25 @@ constexpr int kRows = ROWS, kChunkRowBytes = 128, kChunkValues = kChunkRowBytes 
               kChunks = DEPTH / kChunkValues;
 constexpr int kUnitValues = 16 / kOperandBytes;  // of a copy by cp.async
 constexpr int kTicketBytes = FUSED ? 128 : 0;
-constexpr int kLargestBytes = kNarrow && SWAPPED ? 2 * WARPS * kRows * 4 : 0;  // LargestOfRows
+constexpr int kLargestBytes = kQuantizes && SWAPPED ? 2 * WARPS * kRows * 4 : 0;  // LargestOfRows
 static_assert(DEPTH % kChunkValues == 0 && kRows % 16 == 0, "whole chunks, and strips of 16 rows");
 static_assert(!kPacked || kChunkValues == kPackedDepth, "a chunk of rows for each of weights");
 
 // between[place] = gate(x) * up(x) of the place's token.
 struct Up {
-  static constexpr bool kGathers = true;       // rows lie wherever their tokens do
+  static constexpr bool kSorted = !kOfPlaces;  // rows lie wherever their tokens do
+  static constexpr bool kGathers =
+      kSorted || kNarrow;                      // rows come by cp.async, and their scales from x_scale
   static constexpr int kMatrices = 2;          // gate and up: columns n and n + INTERMEDIATE of the weights
   static constexpr int kScaled = kScaleGroup;  // values of K that share a scale
-  using Out = Operand;
+  using Out = Between;
   static constexpr int kColumns = UP_COLUMNS, kStages = UP_STAGES, kDepth = kHidden, kWidth = kIntermediate;
   static constexpr int kSharedBytes = SHARED_UP;
 };
 
 // products[place] = down(between[place]).
 struct Down {
-  static constexpr bool kGathers = false;
+  static constexpr bool kSorted = false, kGathers = kNarrow && !kHasUp;
   static constexpr int kMatrices = 1;
   static constexpr int kScaled = BETWEEN_GROUP;
   using Out = Element;
@@ -73,7 +75,7 @@ struct Stages {
 };
 
 static_assert(!kNarrow || (DEPTH % kScaleGroup == 0 && kScaleGroup % BETWEEN_GROUP == 0 &&
-                           Stages<Up>::kWholeSteps && Stages<Down>::kWholeSteps),
+                           (Stages<Up>::kWholeSteps || !kHasUp) && (Stages<Down>::kWholeSteps || !kHasDown)),
               "whole groups of values that share a scale");
 static_assert(!FUSED || (Stages<Up>::kBytes == Stages<Down>::kBytes && Up::kStages == Down::kStages),
               "both products go through the same stages");
@@ -113,7 +115,7 @@ template <typename Product>
 struct Operands {
   const Operand* rows;  // x or `between`
   i64 row_stride;
-  const float* scales;     // of x: [tokens, kHidden / kScaleGroup]; of `between`: where between_scale says
+  const float* scales;     // of x: [rows, kDepth / kScaleGroup]; of `between`: where between_scale says
   const int* sorted;       // [places]: slots
   const Operand* weights;  // [experts, kMatrices * kWidth, kDepth], or packed
   i64 weight_row, weight_expert;
@@ -121,4 +123,9 @@ struct Operands {
       weight_scales;  // f32 [experts, kMatrices * kWidth / kScaleGroup, kDepth / kScaleGroup], or packed
   Output<Product> out;
   int tokens;
+
+  // The row of a place; -1 of padding.
+  __device__ __forceinline__ int row_of(int place) const {
+    return Product::kSorted ? token_of(sorted[place], tokens) : place;
+  }
 };

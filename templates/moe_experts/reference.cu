@@ -12,6 +12,16 @@ using Out = float;
 #else
 using Out = Element;
 #endif
+#if HAS_DOWN
+using UpOut = float;  // scratch
+#else
+using UpOut = Out;
+#endif
+#if HAS_UP
+using DownIn = float;
+#else
+using DownIn = Operand;
+#endif
 
 namespace {
 
@@ -27,6 +37,11 @@ __device__ int expert_of(const int* offsets, int place) {
     if (expert + step < kExperts && offsets[expert + step] <= place) expert += step;
   }
   return expert;
+}
+
+// Whether a place has a row: those of padding have one if it may be read.
+__device__ bool has_row(const int* sorted, const int* offsets, int place, int tokens) {
+  return kOfPlaces || kToPlaces ? place < offsets[kExperts] : token_of(sorted[place], tokens) >= 0;
 }
 
 __device__ void widen(const Element* from, float (&values)[8]) {
@@ -90,43 +105,72 @@ struct Weights {
   }
 };
 
+// Rows of x, times their scales.
+struct Rows {
+  const Operand* values;
+  i64 stride;
+  const float* scales;
+  int width;
+
+  __device__ void load(i64 row, int k, float (&loaded)[8]) const {
+    widen(values + row * stride + k, loaded);
+    const float scale = kNarrow ? scales[row * (width / kScaleGroup) + k / kScaleGroup] : 1.0f;
+    for (int i = 0; i < 8; ++i) loaded[i] *= scale;
+  }
+};
+
+// What lies between the products.
+struct BetweenRows {
+  const float* values;
+
+  __device__ void load(i64 row, int k, float (&loaded)[8]) const {
+    for (int i = 0; i < 8; ++i) loaded[i] = values[row * kIntermediate + k + i];
+  }
+};
+
+__device__ BetweenRows down_rows(const float* between, const float*) { return {between}; }
+__device__ Rows down_rows(const Operand* x, const float* scales) {
+  return {x, kIntermediate, scales, kIntermediate};
+}
+
 }  // namespace
 
-// between f32 [places, INTERMEDIATE]; rows of padding are not written.
+#if HAS_UP
+
+// between [places, INTERMEDIATE], f32 as scratch; places without a row are not written.
 extern "C" __global__ void moe_experts_reference_up(const Operand* x, i64 x_row, const float* x_scale,
                                                     const int* sorted, const int* offsets,
                                                     const void* weights, i64 weight_row, i64 weight_expert,
-                                                    const void* scales, const Element* biases, float* between,
+                                                    const void* scales, const Element* biases, UpOut* between,
                                                     int tokens, int places) {
   const i64 index = i64(blockIdx.x) * blockDim.x + threadIdx.x;
   const int place = int(index / kIntermediate), column = int(index % kIntermediate);
-  if (place >= places) return;
-  const int token = token_of(sorted[place], tokens);
-  if (token < 0) return;
+  if (place >= places || !has_row(sorted, offsets, place, tokens)) return;
+  const int row = kOfPlaces ? place : token_of(sorted[place], tokens);
   const int expert = expert_of(offsets, place);
+  const Rows rows{x, x_row, x_scale, kHidden};
   const Weights<2, kIntermediate, kHidden> of{weights, weight_row, weight_expert, scales, biases};
   float gate = 0, up = 0;
   for (int k = 0; k < kHidden; k += 8) {
-    float values[8], of_gate[8], of_up[8];
-    widen(x + i64(token) * x_row + k, values);
+    float values[8] = {}, of_gate[8], of_up[8];
+    if (row >= 0) rows.load(row, k, values);
     of.load(expert, 0, column, k, of_gate);
     of.load(expert, 1, column, k, of_up);
-    const float scale = kNarrow ? x_scale[i64(token) * (kHidden / kScaleGroup) + k / kScaleGroup] : 1.0f;
     for (int i = 0; i < 8; ++i) {
-      gate = __fmaf_rn(values[i] * scale, of_gate[i], gate);
-      up = __fmaf_rn(values[i] * scale, of_up[i], up);
+      gate = __fmaf_rn(values[i], of_gate[i], gate);
+      up = __fmaf_rn(values[i], of_up[i], up);
     }
   }
-  between[index] =
-      rounded(gated(rounded(gate + of.bias(expert, 0, column)), rounded(up + of.bias(expert, 1, column))));
+  write(between + index,
+        rounded(gated(rounded(gate + of.bias(expert, 0, column)), rounded(up + of.bias(expert, 1, column)))));
 }
 
 // Of the baseline in e4m3: a thread a group.
-extern "C" __global__ void moe_experts_reference_quantize(float* between, const int* sorted, int tokens,
-                                                          int places) {
+extern "C" __global__ void moe_experts_reference_quantize(float* between, const int* sorted,
+                                                          const int* offsets, int tokens, int places) {
   const i64 index = i64(blockIdx.x) * blockDim.x + threadIdx.x;
   constexpr int kGroups = ceil_div(kIntermediate, kScaleGroup);
-  if (index >= i64(places) * kGroups || token_of(sorted[index / kGroups], tokens) < 0) return;
+  if (index >= i64(places) * kGroups || !has_row(sorted, offsets, int(index / kGroups), tokens)) return;
   float* const values = between + index * kScaleGroup;
   float largest = 0;
   for (int i = 0; i < kScaleGroup; ++i) largest = fmaxf(largest, fabsf(values[i]));
@@ -137,29 +181,42 @@ extern "C" __global__ void moe_experts_reference_quantize(float* between, const 
         Fp16::to_float({static_cast<u16>(widen_e4m3x2(quantize_pair(values[i], 0.0f, inverse_of(scale))))});
 }
 
-extern "C" __global__ void moe_experts_reference_down(const float* between, const int* offsets,
-                                                      const int* inverse, const float* shares,
-                                                      const void* weights, i64 weight_row, i64 weight_expert,
-                                                      const void* scales, const Element* biases, Out* out,
-                                                      i64 out_row, int tokens) {
+#endif
+
+#if HAS_DOWN
+
+extern "C" __global__ void moe_experts_reference_down(const DownIn* rows, const float* row_scale,
+                                                      const int* offsets, const int* inverse,
+                                                      const float* shares, const void* weights,
+                                                      i64 weight_row, i64 weight_expert, const void* scales,
+                                                      const Element* biases, Out* out, i64 out_row,
+                                                      int tokens, int places) {
   const i64 index = i64(blockIdx.x) * blockDim.x + threadIdx.x;
-  const i64 token = index / kHidden;
+  const i64 row = index / kHidden;
   const int column = int(index % kHidden);
-  if (token >= tokens) return;
+  const auto own = down_rows(rows, row_scale);
   const Weights<1, kHidden, kIntermediate> of{weights, weight_row, weight_expert, scales, biases};
-  float sum = 0;
-  for (i64 slot = token * kTopK; slot < (token + 1) * kTopK; ++slot) {
-    const int place = inverse[slot];
-    if (place < 0) continue;
+  const auto product_of = [&](int place) {
     const int expert = expert_of(offsets, place);
     float product = 0;
     for (int k = 0; k < kIntermediate; k += 8) {
-      float values[8];
-      of.load(expert, 0, column, k, values);
-      for (int i = 0; i < 8; ++i)
-        product = __fmaf_rn(between[i64(place) * kIntermediate + k + i], values[i], product);
+      float values[8], of_column[8];
+      own.load(place, k, values);
+      of.load(expert, 0, column, k, of_column);
+      for (int i = 0; i < 8; ++i) product = __fmaf_rn(values[i], of_column[i], product);
     }
-    sum = rounded(add_row(shares[slot], rounded(product + of.bias(expert, 0, column)), sum));
+    return rounded(product + of.bias(expert, 0, column));
+  };
+  if (row >= (kToPlaces ? min_of(places, offsets[kExperts]) : tokens)) return;
+  float sum = 0;
+  if (kToPlaces) {
+    sum = product_of(int(row));
+  } else {
+    for (i64 slot = row * kTopK; slot < (row + 1) * kTopK; ++slot) {
+      if (inverse[slot] >= 0) sum = rounded(add_row(shares[slot], product_of(inverse[slot]), sum));
+    }
   }
-  write(out + token * out_row + column, sum);
+  write(out + row * out_row + column, sum);
 }
+
+#endif

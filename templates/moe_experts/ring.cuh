@@ -1,5 +1,5 @@
-// The stages of moe_experts for sm_90a, and the warps that fill them: one asks the copy engine for weights (and, of the
-// second product, for rows, which lie together), two more gather the first product's rows with cp.async.
+// The stages of moe_experts for sm_90a, and the warps that fill them: one asks the copy engine for weights (and for
+// rows that lie together, as the second product's do), two more gather other rows with cp.async.
 //
 // Barriers of a stage. `full` completes once its weights and its rows have landed; whoever multiplies gathered rows
 // fences them first for the asynchronous proxy. `empty` completes once every multiplying warp has read the stage. The
@@ -21,7 +21,7 @@ constexpr int kGroups = WARPS / 4;  // warpgroups
 constexpr int kRowGroups =
     SWAPPED ? 1 : min_of(kGroups, kRows / 64);  // that share the rows; the others share the columns
 constexpr int kColumnGroups = kGroups / kRowGroups;
-constexpr int kBoxRows = max_of(kRows / 4, 8);  // of `between` that one tensor copy brings
+constexpr int kBoxRows = max_of(kRows / 4, 8);  // that one tensor copy brings
 static_assert(WARPS % 4 == 0 && kRowGroups * kColumnGroups == kGroups, "whole warpgroups");
 
 // A block's warps: those that multiply come first.
@@ -29,7 +29,7 @@ constexpr int kLoader = WARPS, kFirstGatherer = WARPS + 1, kGatherers = 2;
 constexpr int kGatherThreads = kGatherers * kWarpSize;
 
 template <typename Product>
-constexpr bool kHasGatherers = Product::kGathers || FUSED;
+constexpr bool kHasGatherers = Product::kGathers || (FUSED && Up::kGathers);
 template <typename Product>
 constexpr int kThreadsOf = kWarpSize*(WARPS + 1 + (kHasGatherers<Product> ? kGatherers : 0));
 
@@ -40,7 +40,7 @@ template <typename Product>
 constexpr int kSumColumns = Product::kMatrices* kOwnColumns<Product>;
 template <typename Product>
 constexpr int kOwnStrips = kSumColumns<Product> / kPackedRows;
-static_assert(!kNarrow || BETWEEN_GROUP == kOwnColumns<Up>,
+static_assert(!kQuantizes || BETWEEN_GROUP == kOwnColumns<Up>,
               "a warpgroup has a whole group of what it stores");
 
 // Shared addresses.
@@ -201,14 +201,15 @@ class Loader {
   RingPlace<Product::kStages>& place_;
 };
 
-// The warps that gather rows of x: a thread copies the same 16 bytes of every eighth row, and the scales of every 64th.
+// The warps that gather rows: a thread copies the same 16 bytes of every eighth row, and the scales of every 64th.
 // Its copies arrive at `full` themselves, so that as many steps are under way as there are stages. These warps are as
 // busy as those that multiply: a copy costs them an address, which is one instruction, and nothing else.
+template <typename Product>
 class Gatherer {
-  using Sizes = Stages<Up>;
+  using Sizes = Stages<Product>;
 
  public:
-  __device__ __forceinline__ Gatherer(const Ring<Up>& ring, const Operands<Up>& of)
+  __device__ __forceinline__ Gatherer(const Ring<Product>& ring, const Operands<Product>& of)
       : ring_(ring), of_(of), thread_(static_cast<int>(threadIdx.x) - kFirstGatherer * kWarpSize) {
     first_target_ =
         in_vector_register(ring.rows(0)) + row() * kChunkRowBytes + ((unit() ^ row() % kRowsAtOnce) << 4);
@@ -216,8 +217,8 @@ class Gatherer {
   }
 
   __device__ __forceinline__ void gather(const Tile& tile) {
-    const Tokens<kCopies> of_rows(*this, tile, row(), kRowsAtOnce);
-    const Tokens<kScaleCopies> of_scales(*this, tile, thread_, kGatherThreads);
+    const Sources<kCopies> of_rows(*this, tile, row(), kRowsAtOnce);
+    const Sources<kScaleCopies> of_scales(*this, tile, thread_, kGatherThreads);
     const u8* rows = reinterpret_cast<const u8*>(of_.rows) + 16 * unit();
     const float* scales = of_.scales;
 #pragma unroll 1
@@ -252,48 +253,52 @@ class Gatherer {
   __device__ __forceinline__ int unit() const { return thread_ % 8; }
   __device__ __forceinline__ int row() const { return thread_ / 8; }
 
-  // The tokens of every so many rows of a tile, and which of them there are: some are padding, or past the tile's.
+  // Which rows of x every so many rows of a tile are, and whether they are copied: not those past the tile's, and
+  // padding only as zeros.
   template <int kCount>
-  struct Tokens {
-    u32 of[kCount > 0 ? kCount : 1], present = 0;
+  struct Sources {
+    u32 of[kCount > 0 ? kCount : 1], copied = 0, real = 0;
 
-    __device__ __forceinline__ Tokens(const Gatherer& all, const Tile& tile, int row, int rows_at_once) {
+    __device__ __forceinline__ Sources(const Gatherer& all, const Tile& tile, int row, int rows_at_once) {
 #pragma unroll
       for (int i = 0; i < kCount; ++i, row += rows_at_once) {
-        const int token = row < tile.rows ? token_of(all.of_.sorted[tile.place + row], all.of_.tokens) : -1;
-        of[i] = max_of(token, 0);
-        present |= token < 0 ? 0u : 1u << i;
+        const int source = row < tile.rows ? all.of_.row_of(tile.place + row) : -1;
+        of[i] = max_of(source, 0);
+        real |= source < 0 ? 0u : 1u << i;
+        copied |= (kZeroPadding ? row >= tile.rows : source < 0) ? 0u : 1u << i;
       }
     }
-    __device__ __forceinline__ bool has(int i) const { return present >> i & 1; }
+    __device__ __forceinline__ bool copies(int i) const { return copied >> i & 1; }
+    __device__ __forceinline__ bool is_real(int i) const { return !kZeroPadding || real >> i & 1; }
   };
 
   // Rows that do not exist are left as they are in shared memory: what follows from them is not stored.
-  __device__ __forceinline__ void copy_rows(const Tokens<kCopies>& tokens, const u8* rows, int step) const {
+  __device__ __forceinline__ void copy_rows(const Sources<kCopies>& sources, const u8* rows, int step) const {
     const u64 policy = l2_policy(false);
     const u32 row_bytes = static_cast<u32>(of_.row_stride) * kOperandBytes;
 #pragma unroll
     for (int i = 0; i < kCopies; ++i) {
-      const u8* const own = rows + static_cast<u64>(tokens.of[i]) * row_bytes;
+      const u8* const own = rows + static_cast<u64>(sources.of[i]) * row_bytes;
 #pragma unroll
       for (int chunk = 0; chunk < kChunks; ++chunk) {
-        const bool is_inside =
-            Sizes::kWholeSteps || step * DEPTH + chunk * kChunkValues + unit() * kUnitValues < Up::kDepth;
-        if (tokens.has(i))
+        const bool is_inside = Sizes::kWholeSteps ||
+                               step * DEPTH + chunk * kChunkValues + unit() * kUnitValues < Product::kDepth;
+        if (sources.copies(i))
           cp_async_16(target_ + chunk * Sizes::kRowChunkBytes + i * kRowsAtOnce * kChunkRowBytes,
-                      own + chunk * kChunkRowBytes, is_inside, policy);
+                      own + chunk * kChunkRowBytes, is_inside && sources.is_real(i), policy);
       }
     }
   }
 
-  __device__ __forceinline__ void copy_scales(const Tokens<kScaleCopies>& tokens, const float* scales) const {
+  __device__ __forceinline__ void copy_scales(const Sources<kScaleCopies>& sources,
+                                              const float* scales) const {
     const u32 target = ring_.scales(place_.index) + 4 * thread_;
 #pragma unroll
     for (int i = 0; i < kScaleCopies; ++i) {
-      const float* const own = scales + static_cast<u64>(tokens.of[i]) * (kHidden / kScaleGroup);
+      const float* const own = scales + static_cast<u64>(sources.of[i]) * (Product::kDepth / kScaleGroup);
 #pragma unroll
       for (int chunk = 0; chunk < kChunks; ++chunk)
-        if (tokens.has(i)) cp_async_4(target + 4 * (chunk * kRows + i * kGatherThreads), own + chunk);
+        if (sources.copies(i)) cp_async_4(target + 4 * (chunk * kRows + i * kGatherThreads), own + chunk);
     }
   }
 
@@ -303,9 +308,9 @@ class Gatherer {
     target_ = place_.index == 0 ? first_target_ : target_ + Sizes::kBytes;
   }
 
-  Ring<Up> ring_;
-  Operands<Up> of_;
+  Ring<Product> ring_;
+  Operands<Product> of_;
   int thread_;  // among those that gather
-  RingPlace<Up::kStages> place_;
+  RingPlace<Product::kStages> place_;
   u32 first_target_, target_;  // addresses in the first stage, and in the present one
 };

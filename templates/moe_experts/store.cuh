@@ -88,7 +88,7 @@ __device__ __forceinline__ void store_strip(const float (*sums)[4], const Output
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int row = first_row + static_cast<int>(threadIdx.x) % kWarpSize / 4 + 8 * half;
-    if constexpr (kNarrow && Product::kMatrices == 2) {
+    if constexpr (kQuantizes && Product::kMatrices == 2) {
       store_quantized<Product, kBlocks, kInTurn>(sums, to, tile, row, half, first_column);
     } else {
       u32 words[kBlocks];

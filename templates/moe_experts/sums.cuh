@@ -201,7 +201,7 @@ class SwappedSums {
 
   // A lane's sums are of a column and two rows; transposed, of a row and two columns.
   __device__ __forceinline__ void store(const Output<Product>& to, const Tile& tile, int column) {
-    if constexpr (kNarrow && Product::kMatrices == 2) {
+    if constexpr (kQuantizes && Product::kMatrices == 2) {
       store_quantized(to, tile, column);
       return;
     } else {

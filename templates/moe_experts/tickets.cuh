@@ -18,7 +18,7 @@ class Tickets {
   __device__ __forceinline__ void init() const {
     for (int slot = 0; slot < kSlots; ++slot) {
       mbarrier_init(posted(slot), 1);
-      mbarrier_init(taken(slot), WARPS + kGatherers);
+      mbarrier_init(taken(slot), WARPS + (kHasGatherers<Up> ? kGatherers : 0));
     }
   }
 

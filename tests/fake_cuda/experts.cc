@@ -37,13 +37,13 @@ class ExpertsLaunch {
     std::vector<double> row(static_cast<std::size_t>(shape_.hidden)),
         made(static_cast<std::size_t>(shape_.intermediate));
     for_places([&](std::int64_t place, std::int64_t expert) {
-      const auto slot = static_cast<std::int64_t>(at(DType::i32, "sorted", place));
-      if (slot < 0 || slot >= narrow("tokens") * shape_.top_k) return;
-      const std::int64_t token = slot / shape_.top_k;
+      const std::int64_t of_x = row_of(place);
+      if (of_x < 0 && !shape_.out_places) return;
       for (std::int64_t k = 0; k < shape_.hidden; ++k)
         row[static_cast<std::size_t>(k)] =
-            at(shape_.operand, "x", token * wide("x_row") + k) *
-            scale("x_scale", token * shape_.x_scales() + k / kExpertsScaleGroup);
+            of_x < 0 ? 0
+                     : at(shape_.operand, "x", of_x * wide("x_row") + k) *
+                           scale("x_scale", of_x * shape_.x_scales() + k / kExpertsScaleGroup);
       for (std::int64_t i = 0; i < shape_.intermediate; ++i) {
         const double gate = dot(row, expert, 2, 0, i), up = dot(row, expert, 2, 1, i);
         made[static_cast<std::size_t>(i)] = activated(gate, up);
@@ -57,7 +57,9 @@ class ExpertsLaunch {
     for_places([&](std::int64_t place, std::int64_t expert) {
       for (std::int64_t i = 0; i < shape_.intermediate; ++i)
         row[static_cast<std::size_t>(i)] =
-            at(shape_.operand, "between", place * shape_.intermediate + i) * scale("between_scales", place);
+            at(shape_.operand, "between", place * shape_.intermediate + i) *
+            scale("between_scales",
+                  shape_.has_up() ? place : place * shape_.x_scales() + i / kExpertsScaleGroup);
       for (std::int64_t column = 0; column < shape_.hidden; ++column)
         put(shape_.dtype, "products", place * shape_.hidden + column, dot(row, expert, 1, 0, column));
     });
@@ -102,8 +104,20 @@ class ExpertsLaunch {
   void put(DType type, const char* name, std::int64_t index, double value) const {
     store_element(type, memory(name), index, round_to(type, value));
   }
+  // The row of x of a place; -1 of padding.
+  std::int64_t row_of(std::int64_t place) const {
+    if (shape_.x_places) return place;
+    const auto slot = static_cast<std::int64_t>(at(DType::i32, "sorted", place));
+    return slot < 0 || slot >= narrow("tokens") * shape_.top_k ? -1 : slot / shape_.top_k;
+  }
+
   // In e4m3 with a scale a place, for which there is room.
   void write_between(std::int64_t place, const std::vector<double>& values) const {
+    if (!shape_.has_down()) {
+      for (std::size_t i = 0; i < values.size(); ++i)
+        put(shape_.dtype, "between", place * shape_.intermediate + static_cast<std::int64_t>(i), values[i]);
+      return;
+    }
     double scale = 1, largest = 0;
     for (const double value : values) largest = std::max(largest, std::abs(value));
     if (shape_.narrow() && largest > 0) scale = round_to(DType::f32, largest / 448);

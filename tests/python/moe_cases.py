@@ -107,6 +107,13 @@ class Experts(Rows):
     def arguments(self) -> tuple[Any, ...]:
         return self.x, self.sorted, self.offsets, self.inverse, self.weights, self.gate_up, self.down
 
+    def up_alone(self) -> tuple[Any, ...]:
+        return self.x, self.sorted, self.offsets, None, None, self.gate_up, None
+
+    def down_alone(self) -> tuple[Any, ...]:
+        rows = torch.ones(len(self.sorted), self.down.shape[2], dtype=torch.bfloat16, device=DEVICE)
+        return rows, None, self.offsets, self.inverse, self.weights, None, self.down
+
     def right(self) -> Any:
         return plain.experts_of(*self.arguments())
 

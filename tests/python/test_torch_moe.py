@@ -95,6 +95,48 @@ class RowsTest(unittest.TestCase):
         self.assertTrue(torch.equal(out, made))
 
     @if_tuned
+    def test_experts_in_parts(self) -> None:
+        inputs = Experts()
+        x, sorted_, offsets, inverse, weights, gate_up, down = inputs.arguments()
+        right, rows = inputs.right(), inputs.dispatched()
+        self.assertLess(largest_error(operators.moe_experts(rows, None, *inputs.arguments()[2:]), right), 0.02)
+        between = operators.moe_experts_up(x, sorted_, offsets, gate_up, 2)
+        self.assertEqual((between.shape, between.dtype), ((len(sorted_), down.shape[2]), torch.bfloat16))
+        self.assertLess(largest_error(operators.moe_experts_up(rows, None, offsets, gate_up, 2), between), 0.02)
+        made = operators.moe_experts_down(between, offsets, down, inverse, weights)
+        self.assertEqual(made.shape, (64, HIDDEN))
+        self.assertLess(largest_error(made, right), 0.02)
+        for products in (operators.moe_experts_down(between, offsets, down, top_k=2),
+                         operators.moe_experts(x, sorted_, offsets, None, None, gate_up, down, top_k=2)):
+            self.assertEqual(products.shape, (len(sorted_), HIDDEN))
+            self.assertLess(largest_error(operators.moe_combine(products, inverse, weights), right), 0.02)
+        out = torch.zeros_like(between)
+        self.assertIs(operators.moe_experts_up(x, sorted_, offsets, gate_up, 2, out=out), out)
+        self.assertTrue(torch.equal(out, between))
+
+    @if_tuned
+    def test_parts_of_experts_in_e4m3_and_mxfp4(self) -> None:
+        inputs = Experts(intermediate=128)
+        scales = inputs.narrowed()
+        x, sorted_, offsets, inverse, weights, gate_up, down = inputs.arguments()
+        between = operators.moe_experts_up(x, sorted_, offsets, gate_up, 2, x_scale=scales["x_scale"],
+                                           gate_up_scale=scales["gate_up_scale"])
+        self.assertEqual(between.dtype, torch.bfloat16)
+        scale = between.float().abs().amax(1, keepdim=True).clamp(min=1e-10) / 448  # as a server quantizes
+        made = operators.moe_experts_down((between.float() / scale).to(torch.float8_e4m3fn), offsets, down, inverse,
+                                          weights, x_scale=scale, down_scale=scales["down_scale"])
+        self.assertEqual(made.dtype, torch.bfloat16)
+        self.assertLess(largest_error(made, inputs.right_of_narrow()), 0.06)
+        inputs = Experts(intermediate=96)
+        options = inputs.packed()
+        x, sorted_, offsets, inverse, weights, gate_up, down = inputs.arguments()
+        between = operators.moe_experts_up(x, sorted_, offsets, gate_up, 2, activation="swigluoai",
+                                           gate_up_scale=options["gate_up_scale"], gate_up_bias=options["gate_up_bias"])
+        made = operators.moe_experts_down(between, offsets, down, inverse, weights, activation="swigluoai",
+                                          down_scale=options["down_scale"], down_bias=options["down_bias"])
+        self.assertLess(largest_error(made, inputs.right_of_packed()), 0.02)
+
+    @if_tuned
     def test_experts_whose_rows_lie_apart(self) -> None:
         inputs = Experts()
         right = operators.moe_experts(*inputs.arguments())
@@ -171,6 +213,8 @@ class CompiledTest(unittest.TestCase):
                 (ops.moe_dispatch_e4m3.default, moved, {"scale_layout": "column"}),
                 (ops.moe_experts.default, Experts().arguments(), {}),
                 (ops.moe_experts.out, Experts().arguments(), {"out": torch.empty_like(inputs.x)}),
+                (ops.moe_experts.default, Experts().up_alone(), {"top_k": 2}),
+                (ops.moe_experts.default, Experts().down_alone(), {}),
                 (ops.moe_combine.default, summed, {}),
                 (ops.moe_combine.out, summed, {"out": torch.empty_like(inputs.x)})):
             with self.subTest(overload=str(overload)):

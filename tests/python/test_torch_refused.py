@@ -184,6 +184,16 @@ def bad_moves() -> Iterator[tuple[str, Call]]:
     yield "moe_experts: 'gate_up_bias' is fp32; it must be bf16", in_mxfp4(gate_up_bias=options["gate_up_bias"].float())
     yield "moe_experts: activation is 'swiglu'", in_mxfp4(activation="swiglu")
     yield "moe_experts: activation 'swigluoai' is not for e4m3", in_e4m3(activation="swigluoai")
+    yield "moe_experts: 'w_gate_up' and 'w_down' are both missing", (
+        ops.moe_experts.default, (*right[:5], None, None), {})
+    yield "moe_experts: without 'w_down' the output has a row for each place", experts(6, None)
+    yield "moe_experts: without 'w_gate_up' x has a row for each place", experts(5, None)
+    yield "moe_experts: top_k is 0; it must be 1 or more", experts(3, None)
+    yield "moe_experts: 'weights' go with 'inverse'", (
+        ops.moe_experts.default, (*right[:3], None, *right[4:]), {"top_k": 2})
+    yield "moe_experts: top_k is 3; that of 'inverse' is 2", (ops.moe_experts.default, right, {"top_k": 3})
+    yield "moe_experts: 'down_scale' belongs to 'w_down', which is missing", (
+        ops.moe_experts.default, Experts().up_alone(), {"top_k": 2, "down_scale": scales["down_scale"]})
     yield "moe_experts: 'sorted' has 2 dimensions; it must be .places.", experts(1, right[1][None])
     yield "moe_experts: 'offsets' is .16.; it must be .17.", experts(2, right[2][1:])
     yield "moe_experts: 'inverse' is .63, 2.; it must be .64, 2.", experts(3, right[3][:63])

@@ -34,8 +34,8 @@ std::string usual_config(const Kernel& kernel, const Problem& problem) {
     return std::string(
                "body=mma,rows=16,warps=4,up_stages=2,down_stages=2,residents=1,launches=3,weights=stream,"
                "schedule=persistent,") +
-           (problem.is("w", "e4m3") ? "depth=128,up_columns=128,down_columns=128"
-                                    : "depth=64,up_columns=64,down_columns=64");
+           (problem.is("w", "e4m3") ? "depth=128,up_columns=128,down_columns=256"
+                                    : "depth=64,up_columns=64,down_columns=128");
   const auto config =
       shared_space(kernel.name()).default_config(expression_environment(problem, fake_device().limits));
   if (!config.has_value()) throw BadInput(kernel.name() + ": the space has no default for " + problem.text());

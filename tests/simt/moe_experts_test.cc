@@ -72,6 +72,17 @@ const std::string kNarrowExperts =
 const std::string kPackedExperts =
     "tokens=7,hidden=160,intermediate=96,experts=8,top_k=2,align=4,w=mxfp4,activation=swigluoai,skew=zipf";
 
+// Each product alone, rows that were dispatched, and an output for each place.
+const std::vector<std::string> kExpertParts = {"part=up,out=places", "part=up,x=places,out=places",
+                                               "part=down,x=places", "part=down,x=places,out=places",
+                                               "x=places",           "out=places",
+                                               "x=places,out=places"};
+const std::string kPartProblems[] = {
+    "tokens=9,hidden=136,intermediate=88,experts=8,top_k=2,align=4,dtype=fp16,skew=zipf,",
+    "tokens=7,hidden=72,intermediate=64,experts=8,top_k=2,align=16,capacity=90,activation=swigluoai,",
+    "tokens=7,hidden=256,intermediate=128,experts=8,top_k=2,align=4,w=e4m3,",
+    "tokens=7,hidden=160,intermediate=96,experts=8,top_k=2,align=4,w=mxfp4,activation=swigluoai,skew=zipf,"};
+
 }  // namespace
 
 TEST_CASE("simt: moe_experts' references agree with float64") {
@@ -96,6 +107,26 @@ TEST_CASE("simt: the mma body of moe_experts is right under several schedules") 
   for (const std::string& text : kExpertProblems) {
     CAPTURE(text);
     check_bodies(multiplied(text), 2);
+  }
+}
+
+TEST_CASE("simt: parts of moe_experts by the references and the mma body") {
+  for (const std::string& problem : kPartProblems) {
+    for (const std::string& part : kExpertParts) {
+      CAPTURE(problem + part);
+      const SimtProblem one = multiplied(problem + part);
+      const HostTensors right = one.on_cpu(), exact = one.reference(Reference::exact);
+      check_outputs(exact, right, near(1e-5));
+      check_outputs(one.reference(Reference::baseline), right, near(0.1));
+      const bool narrow = one.problem.is("w", "e4m3");
+      const Config config =
+          one.config(std::string("body=mma,rows=16,warps=4,up_stages=2,down_stages=2,residents=1,launches=3,"
+                                 "weights=keep,schedule=persistent,") +
+                         (narrow ? "depth=128,up_columns=128,down_columns=256"
+                                 : "depth=64,up_columns=64,down_columns=128"),
+                     "");
+      check_outputs(one.run(config, 3), exact, near(narrow ? 0.1 : 0.03));
+    }
   }
 }
 

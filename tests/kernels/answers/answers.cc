@@ -206,50 +206,124 @@ double activated(const MoeExpertsShape& shape, double gate, double up) {
   return least / (1 + std::exp(-1.702 * least)) * (std::clamp(up, -7.0, 7.0) + 1);
 }
 
+// The products of every place that has a row; one of padding has zeros, if anybody may read what becomes of it.
+class ExpertsOnCpu {
+ public:
+  ExpertsOnCpu(const Problem& problem, const Call& call, const HostTensors& inputs)
+      : shape_(problem),
+        of_(call.integers.begin(), call.integers.end()),
+        inputs_(inputs),
+        places_(of_[kMoePlaces]),
+        x_(scaled(inputs, "x", "x_scale", x_sizes(), 1)) {
+    if (!shape_.x_places) x_.resize(x_.size() + static_cast<std::size_t>(shape_.hidden));  // a row of zeros
+    find_experts();
+  }
+
+  HostTensors outputs() const {
+    std::vector<double> rows = shape_.has_up() ? up() : x_;
+    if (shape_.has_down()) rows = down(rows);
+    if (!shape_.out_places) return {{"out", combined(rows)}};
+    for (std::int64_t i = 0; i < std::ssize(rows); ++i) {
+      if (expert_of(i / shape_.out_width()) < 0) rows[static_cast<std::size_t>(i)] = kUnwritten;
+    }
+    return {{"out", rows}};
+  }
+
+ private:
+  Matrices x_sizes() const {
+    const std::int64_t rows = shape_.x_rows(places_);
+    return {rows, shape_.x_width(), of_[kMoeRow], rows * of_[kMoeRow]};
+  }
+
+  void find_experts() {
+    const std::vector<double>& offsets = inputs_.at("offsets");
+    experts_.assign(static_cast<std::size_t>(places_), -1);
+    for (std::int64_t expert = 0; expert < shape_.experts(); ++expert) {
+      const auto e = static_cast<std::size_t>(expert);
+      const std::int64_t end = std::min(static_cast<std::int64_t>(offsets[e + 1]), places_);
+      for (auto place = static_cast<std::int64_t>(offsets[e]); place < end; ++place) {
+        if (shape_.x_places || shape_.out_places || token_of(place) < shape_.tokens)
+          experts_[static_cast<std::size_t>(place)] = expert;
+      }
+    }
+  }
+
+  // -1 if the place has no row.
+  std::int64_t expert_of(std::int64_t place) const { return experts_[static_cast<std::size_t>(place)]; }
+
+  // As many as there are for one of padding.
+  std::int64_t token_of(std::int64_t place) const {
+    const auto slot = static_cast<std::int64_t>(inputs_.at("sorted")[static_cast<std::size_t>(place)]);
+    return slot < 0 || slot >= shape_.slots() ? shape_.tokens : slot / shape_.top_k;
+  }
+
+  const double* x_of(std::int64_t place) const {
+    if (shape_.x_places) return x_.data() + place * of_[kMoeRow];
+    const std::int64_t token = token_of(place);
+    return token < shape_.tokens ? x_.data() + token * of_[kMoeRow] : &*x_.end() - shape_.hidden;
+  }
+
+  std::vector<double> up() const {
+    const ExpertWeights weights(
+        shape_, inputs_, {"w_gate_up", "gate_up_scale", "gate_up_bias"},
+        {2, shape_.intermediate, shape_.hidden, of_[kExpertsUpRow], of_[kExpertsUpExpert]});
+    std::vector<double> made(static_cast<std::size_t>(places_ * shape_.intermediate));
+    for (std::int64_t place = 0; place < places_; ++place) {
+      const std::int64_t expert = expert_of(place);
+      if (expert < 0) continue;
+      const double* const row = x_of(place);
+      for (std::int64_t i = 0; i < shape_.intermediate; ++i) {
+        made[static_cast<std::size_t>(place * shape_.intermediate + i)] =
+            activated(shape_, weights.times(row, expert, 0, i), weights.times(row, expert, 1, i));
+      }
+    }
+    return made;
+  }
+
+  std::vector<double> down(const std::vector<double>& rows) const {
+    const ExpertWeights weights(
+        shape_, inputs_, {"w_down", "down_scale", "down_bias"},
+        {1, shape_.hidden, shape_.intermediate, of_[kExpertsDownRow], of_[kExpertsDownExpert]});
+    std::vector<double> made(static_cast<std::size_t>(places_ * shape_.hidden));
+    for (std::int64_t place = 0; place < places_; ++place) {
+      const std::int64_t expert = expert_of(place);
+      if (expert < 0) continue;
+      for (std::int64_t column = 0; column < shape_.hidden; ++column)
+        made[static_cast<std::size_t>(place * shape_.hidden + column)] =
+            weights.times(rows.data() + place * shape_.intermediate, expert, 0, column);
+    }
+    return made;
+  }
+
+  std::vector<double> combined(const std::vector<double>& rows) const {
+    const std::vector<double>&inverse = inputs_.at("inverse"), &weights = inputs_.at("weights");
+    std::vector<double> out(
+        static_cast<std::size_t>((shape_.tokens - 1) * of_[kExpertsOutRow] + shape_.hidden), kUnwritten);
+    for (std::int64_t token = 0; token < shape_.tokens; ++token) {
+      for (std::int64_t column = 0; column < shape_.hidden; ++column) {
+        double sum = 0;
+        for (std::int64_t slot = token * shape_.top_k; slot < (token + 1) * shape_.top_k; ++slot) {
+          const auto place = static_cast<std::int64_t>(inverse[static_cast<std::size_t>(slot)]);
+          if (place >= 0)
+            sum += weights[static_cast<std::size_t>(slot)] *
+                   rows[static_cast<std::size_t>(place * shape_.hidden + column)];
+        }
+        out[static_cast<std::size_t>(token * of_[kExpertsOutRow] + column)] = sum;
+      }
+    }
+    return out;
+  }
+
+  const MoeExpertsShape shape_;
+  const std::vector<std::int64_t> of_;
+  const HostTensors& inputs_;
+  const std::int64_t places_;
+  std::vector<double> x_;
+  std::vector<std::int64_t> experts_;
+};
+
 HostTensors experts_on_cpu(const Problem& problem, const Call& call, const HostTensors& inputs) {
-  const MoeExpertsShape shape(problem);
-  const std::vector<double>&sorted = inputs.at("sorted"), &offsets = inputs.at("offsets"),
-        &inverse = inputs.at("inverse"), &weights = inputs.at("weights");
-  const auto& of = call.integers;
-  const std::vector<double> x = scaled(
-      inputs, "x", "x_scale", {shape.tokens, shape.hidden, of[kMoeRow], shape.tokens * of[kMoeRow]}, 1);
-  const ExpertWeights up(shape, inputs, {"w_gate_up", "gate_up_scale", "gate_up_bias"},
-                         {2, shape.intermediate, shape.hidden, of[kExpertsUpRow], of[kExpertsUpExpert]});
-  const ExpertWeights down(
-      shape, inputs, {"w_down", "down_scale", "down_bias"},
-      {1, shape.hidden, shape.intermediate, of[kExpertsDownRow], of[kExpertsDownExpert]});
-  std::vector<double> between(static_cast<std::size_t>(of[kMoePlaces] * shape.intermediate));
-  std::vector<std::int64_t> expert_of(static_cast<std::size_t>(of[kMoePlaces]));
-  for (std::int64_t expert = 0; expert < shape.experts(); ++expert) {
-    const auto e = static_cast<std::size_t>(expert);
-    const std::int64_t end = std::min(static_cast<std::int64_t>(offsets[e + 1]), of[kMoePlaces]);
-    for (auto place = static_cast<std::int64_t>(offsets[e]); place < end; ++place) {
-      const auto slot = static_cast<std::int64_t>(sorted[static_cast<std::size_t>(place)]);
-      if (slot < 0 || slot >= shape.slots()) continue;
-      expert_of[static_cast<std::size_t>(place)] = expert;
-      const double* const row = x.data() + slot / shape.top_k * of[kMoeRow];
-      for (std::int64_t i = 0; i < shape.intermediate; ++i) {
-        between[static_cast<std::size_t>(place * shape.intermediate + i)] =
-            activated(shape, up.times(row, expert, 0, i), up.times(row, expert, 1, i));
-      }
-    }
-  }
-  std::vector<double> out(static_cast<std::size_t>((shape.tokens - 1) * of[kExpertsOutRow] + shape.hidden),
-                          kUnwritten);
-  for (std::int64_t token = 0; token < shape.tokens; ++token) {
-    for (std::int64_t column = 0; column < shape.hidden; ++column) {
-      double sum = 0;
-      for (std::int64_t slot = token * shape.top_k; slot < (token + 1) * shape.top_k; ++slot) {
-        const auto place = static_cast<std::int64_t>(inverse[static_cast<std::size_t>(slot)]);
-        if (place < 0) continue;
-        const std::int64_t expert = expert_of[static_cast<std::size_t>(place)];
-        sum += weights[static_cast<std::size_t>(slot)] *
-               down.times(between.data() + place * shape.intermediate, expert, 0, column);
-      }
-      out[static_cast<std::size_t>(token * of[kExpertsOutRow] + column)] = sum;
-    }
-  }
-  return {{"out", std::move(out)}};
+  return ExpertsOnCpu(problem, call, inputs).outputs();
 }
 
 }  // namespace

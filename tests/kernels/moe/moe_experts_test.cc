@@ -158,6 +158,101 @@ TEST_CASE("moe_experts: a family in mxfp4 takes bytes of the right number") {
   refused(down_bias, 7, "'down_bias'");
 }
 
+TEST_CASE("moe_experts: parts have the tensors that they read, and rows of places lie without gaps") {
+  const std::string sizes = "tokens=10,hidden=256,intermediate=64,top_k=2,experts=8,align=4";
+  const auto names = [&](const std::string& part) {
+    const Problem problem = experts_problem(sizes + "," + part);
+    std::string all;
+    for (const Buffer& buffer : experts_kernel().buffers(problem, experts_kernel().default_call(problem), 3))
+      all += (all.empty() ? "" : " ") + buffer.name;
+    return all;
+  };
+  CHECK(names("part=up,out=places") == "x sorted offsets w_gate_up out");
+  CHECK(names("part=up,x=places,out=places") == "x offsets w_gate_up out");
+  CHECK(names("part=down,x=places") == "x offsets inverse weights w_down out");
+  CHECK(names("part=down,x=places,out=places,activation=swigluoai") == "x offsets w_down down_bias out");
+  CHECK(names("x=places") == "x offsets inverse weights w_gate_up w_down out");
+  for (const auto& [wrong, why] :
+       {std::pair{"part=up", "part=up writes a row for each place: it needs out=places"},
+        {"part=down,out=places", "it needs x=places"}})
+    CHECK_THROWS_WITH_AS(experts_problem(sizes + "," + wrong), doctest::Contains(why), BadInput);
+  const auto refusal = [&](const std::string& part, const char* field, double value) {
+    return call_refusal(experts_kernel(), experts_problem(sizes + "," + part), field, value);
+  };
+  CHECK(refusal("part=down,x=places", "x_row", 64) == "");
+  CHECK(refusal("part=down,x=places", "x_row", 72)
+            .find("x_row=72 must be 64: rows of places lie without gaps") != std::string::npos);
+  CHECK(refusal("part=down,x=places", "out_row", 264) == "");
+  CHECK(refusal("part=up,out=places", "out_row", 72).find("out_row=72 must be 64") != std::string::npos);
+  // Places that no segment has hold nothing that is read.
+  const Problem problem = experts_problem(sizes + ",part=down,x=places,out=places");
+  Call call = experts_kernel().default_call(problem);
+  call.integers[kMoePlaces] = 200;
+  const std::vector<Buffer> buffers = experts_kernel().buffers(problem, call, 3);
+  const Numbers x = values_of(buffers, "x"), offsets = values_of(buffers, "offsets");
+  REQUIRE(x.size() == 200 * 64);
+  const auto filled = static_cast<std::size_t>(offsets.back()) * 64;
+  CHECK(filled < x.size());
+  for (std::size_t i = 0; i < x.size(); ++i) REQUIRE(std::isnan(x[i]) == (i >= filled));
+  // Half of the products are not there, nor are their bytes.
+  const Cost up = experts_kernel().cost(experts_problem(sizes + ",part=up,out=places")),
+             down = experts_kernel().cost(experts_problem(sizes + ",part=down,x=places")),
+             whole = experts_kernel().cost(experts_problem(sizes));
+  CHECK(up.flops.bf16 + down.flops.bf16 == whole.flops.bf16);
+  CHECK(up.written_bytes == 20 * 64 * 2);
+  CHECK(down.written_bytes == whole.written_bytes);
+}
+
+TEST_CASE("moe_experts: parts launch what they have, and need no scratch but for products") {
+  DeviceLimits limits = limits_of_architecture("sm_90a");
+  const auto planned = [&](const char* part) {
+    const Problem problem =
+        experts_problem(std::string("tokens=64,hidden=512,intermediate=256,top_k=2,experts=16,") + part);
+    const auto config = shared_space("moe_experts").default_config(expression_environment(problem, limits));
+    REQUIRE(config.has_value());
+    const Plan plan = experts_kernel().plan(*config, problem, limits);
+    std::string text;
+    for (const Launch& launch : plan.launches) text += launch.entry.text() + " ";
+    for (const Scratch& scratch : plan.scratch) text += scratch.name.text() + " ";
+    return text;
+  };
+  CHECK(planned("part=up,out=places") == "moe_experts_up ");
+  CHECK(planned("part=up,x=places,out=places,w=e4m3") == "moe_experts_up ");
+  CHECK(planned("part=down,x=places,out=places,w=mxfp4") == "moe_experts_down ");
+  CHECK(planned("part=down,x=places") == "moe_experts_down moe_experts_combine products ");
+  CHECK(planned("out=places") == "moe_experts_up moe_experts_down between ");
+  CHECK(planned("out=places,w=e4m3") == "moe_experts_up moe_experts_down between between_scales ");
+}
+
+TEST_CASE("moe_experts: a family of parts finds places and tokens in the tensors that it has") {
+  const std::string sizes = "hidden=256,intermediate=64,top_k=2,experts=8,";
+  TensorView rows{DType::bf16, {40, 64}, {64, 1}}, offsets{DType::i32, {9}, {1}},
+      inverse{DType::i32, {10, 2}, {2, 1}}, weights{DType::f32, {10, 2}, {2, 1}},
+      down{DType::bf16, {8, 256, 64}, {256 * 64, 64, 1}}, out{DType::bf16, {10, 256}, {256, 1}},
+      products{DType::bf16, {40, 256}, {256, 1}};
+  Extents extents;
+  Call call;
+  const auto summing = experts_kernel().family_interface(experts_problem(sizes + "part=down,x=places"));
+  std::vector<const TensorView*> tensors{&rows, nullptr, &offsets, &inverse, &weights, nullptr, &down, &out};
+  summing->bind(tensors, "", extents, call);
+  CHECK(extents == Extents{10});
+  CHECK(call.integers[kMoePlaces] == 40);
+  CHECK(call.integers[kMoeRow] == 64);
+  CHECK(call.integers[kExpertsOutRow] == 256);
+  const auto alone =
+      experts_kernel().family_interface(experts_problem(sizes + "part=down,x=places,out=places"));
+  tensors = {&rows, nullptr, &offsets, nullptr, nullptr, nullptr, &down, &products};
+  alone->bind(tensors, "", extents, call);
+  CHECK(extents == Extents{20});  // as many tokens as have 40 places without padding
+  products.shape[0] = 39;
+  CHECK_THROWS_WITH_AS(alone->bind(tensors, "", extents, call),
+                       doctest::Contains("'out' has 39 rows; it must have 40"), BadInput);
+  products.shape[0] = 40;
+  rows.strides[0] = 72;
+  CHECK_THROWS_WITH_AS(alone->bind(tensors, "", extents, call), doctest::Contains("lie without gaps"),
+                       BadInput);
+}
+
 TEST_CASE("moe_experts: inputs are a routing's, and what no kernel reads is poisoned") {
   const Problem problem = experts_problem(
       "tokens=20,hidden=16,intermediate=24,experts=8,top_k=3,align=16,capacity=120,skew=zipf");
@@ -313,6 +408,9 @@ TEST_CASE("moe_experts: no two configurations launch the same code in the same w
   for (const char* text : {"tokens=64", "tokens=4096,hidden=2880,top_k=4,experts=32,intermediate=2880",
                            "tokens=7,hidden=4096,top_k=2"})
     check_launches_differ(experts_problem(text), 400);
+  for (const char* text :
+       {"tokens=64,part=up,out=places", "tokens=64,part=down,x=places", "tokens=64,out=places"})
+    check_launches_differ(experts_problem(text), 200);
 }
 
 TEST_CASE("moe_experts: a usual problem has thousands of configurations") {
