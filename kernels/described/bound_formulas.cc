@@ -38,6 +38,10 @@ std::optional<std::size_t> free_position(const Description& description, std::st
   return found == free.end() ? std::nullopt : std::optional(static_cast<std::size_t>(found - free.begin()));
 }
 
+bool is_present(const DescribedTensor& tensor, const BoundFormulas& formulas) {
+  return BoundFormulas::Values(formulas, {1, 1, 1, 1}, {}).holds(tensor.when);  // which reads no extent
+}
+
 BoundFormulas::BoundFormulas(const Description& description, const FormulaRange& which, const Config* config,
                              const Assignment& problem, const DeviceLimits& limits)
     : first_(which.begin) {

@@ -58,6 +58,9 @@ class BoundFormulas {
   std::vector<std::pair<Slot, Program>> lets_;  // each behind those that it reads
 };
 
+// Whether a family has the tensor; `formulas` are those of its problems.
+bool is_present(const DescribedTensor& tensor, const BoundFormulas& formulas);
+
 // The position of a dimension among the free ones, or of an integer field in a call.
 std::optional<std::size_t> free_position(const Description& description, std::string_view dimension);
 

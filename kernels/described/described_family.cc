@@ -13,7 +13,8 @@ class DescribedFamily final : public FamilyInterface {
       : description_(std::move(description)),
         formulas_(*description_, description_->of_problem, nullptr, problem.dims, DeviceLimits()) {
     for (const DescribedTensor& tensor : description_->tensors) {
-      slots_.push_back({Name(tensor.name), type_of(tensor.type, problem.dims), tensor.role});
+      slots_.push_back({Name(tensor.name), type_of(tensor.type, problem.dims), tensor.role,
+                        is_present(tensor, formulas_)});
       auto& places = extent_places_.emplace_back();
       for (const Formula size : tensor.shape) places.push_back(extent_of(size));
     }
@@ -35,7 +36,12 @@ class DescribedFamily final : public FamilyInterface {
       if (!values.holds(rule.rule)) refuse(rule.why);
   }
 
-  void check_call(const Extents&, const Call&) const override {}
+  // Rows begin where vectors may, or are those of a contiguous tensor.
+  void check_call(const Extents& extents, const Call& call) const override {
+    const BoundFormulas::Values values(formulas_, extents, {});
+    for (std::size_t slot = 0; slot < slots_.size(); ++slot)
+      if (slots_[slot].present) check_strides(slot, values, call);
+  }
 
   TablePoint table_point(const Extents& extents, std::int64_t) const override {
     TablePoint point;
@@ -66,18 +72,20 @@ class DescribedFamily final : public FamilyInterface {
     for (std::size_t i = 0; i < free_.size(); ++i) extents.push_back(kNotGiven);
     if (!options.empty()) read_options(options, extents, call);
     for (std::size_t slot = 0; slot < slots_.size(); ++slot)
-      read_extents(slot, require_tensor(slots_, tensors, slot), extents);
+      if (slots_[slot].present) read_extents(slot, require_tensor(slots_, tensors, slot), extents);
     for (std::size_t i = 0; i < free_.size(); ++i)
       if (extents[i] == kNotGiven)
         refuse("no tensor's shape says '" + free_[i]->name + "': give it as an option, " + free_[i]->name +
                "=...");
     check(extents);
     BoundFormulas::Values values(formulas_, extents, {});
-    for (std::size_t slot = 0; slot < slots_.size(); ++slot) check_shape(slot, *tensors[slot], values);
+    for (std::size_t slot = 0; slot < slots_.size(); ++slot)
+      if (slots_[slot].present) check_shape(slot, *tensors[slot], values, call);
+    check_call(extents, call);
   }
 
  private:
-  static constexpr std::int64_t kNotGiven = -1;
+  static constexpr std::int64_t kNotGiven = -1, kMostStride = std::int64_t{1} << 40;
 
   [[noreturn]] void refuse(const std::string& rule) const {
     throw BadInput(description_->name + ": " + rule);
@@ -117,17 +125,39 @@ class DescribedFamily final : public FamilyInterface {
       if (places[d] && extents[*places[d]] == kNotGiven) extents[*places[d]] = tensor.shape[d];
   }
 
-  void check_shape(std::size_t slot, const TensorView& tensor, const BoundFormulas::Values& values) const {
+  void check_strides(std::size_t slot, const BoundFormulas::Values& values, const Call& call) const {
+    const DescribedTensor& tensor = description_->tensors[slot];
+    const std::int64_t bytes = dtype_bytes(slots_[slot].dtype), least = tensor.role != Role::input;
+    std::int64_t dense = 1;
+    for (std::size_t d = tensor.shape.size(); d-- > 0; dense *= values.raw(tensor.shape[d])) {
+      if (d >= tensor.strides.size()) continue;
+      const std::int64_t stride = call.integers[tensor.strides[d]];
+      if (stride == dense) continue;
+      if (stride < least || stride > kMostStride || stride * bytes % slots_[slot].alignment != 0)
+        refuse(description_->call.integers[tensor.strides[d]].name + " is " + std::to_string(stride) +
+               " elements; it must be a multiple of 16 bytes, or contiguous");
+    }
+  }
+
+  // Puts its strides into the call, too.
+  void check_shape(std::size_t slot, const TensorView& tensor, const BoundFormulas::Values& values,
+                   Call& call) const {
     const std::vector<Formula>& shape = description_->tensors[slot].shape;
-    std::int64_t elements = 1;
-    for (std::size_t d = 0; d < shape.size(); ++d) {
+    const std::vector<std::size_t>& strides = description_->tensors[slot].strides;
+    std::int64_t dense = 1;
+    for (std::size_t d = shape.size(); d-- > 0;) {
       const std::int64_t size = values.raw(shape[d]);
       if (tensor.shape[d] != size)
         refuse("tensor '" + slots_[slot].name.text() + "' is " + shape_text(tensor) + "; its dimension " +
                std::to_string(d) + " must be " + std::to_string(size));
-      elements *= size;
+      const bool is_dense = tensor.shape[d] == 1 || tensor.strides[d] == dense;
+      if (d < strides.size()) {
+        call.integers[strides[d]] = is_dense ? dense : tensor.strides[d];
+      } else if (!is_dense) {
+        refuse("tensor '" + slots_[slot].name.text() + "' is not contiguous");
+      }
+      dense *= size;
     }
-    require_contiguous(slots_[slot], tensor, elements);
   }
 
   std::shared_ptr<const Description> description_;

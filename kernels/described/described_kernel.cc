@@ -39,21 +39,34 @@ class DescribedKernel final : public Kernel {
   const std::vector<Preset>& presets() const override { return description_->presets; }
   const std::vector<std::string>& free_dimensions() const override { return description_->free_dimensions; }
   const CallSchema& call_schema() const override { return description_->call; }
-  Call default_call(const Problem&) const override { return description_->default_call; }
+  Call default_call(const Problem& problem) const override {
+    const Bound bound = values_of(problem);
+    Call call = description_->default_call;
+    for (const DescribedTensor& tensor : description_->tensors) {
+      std::int64_t dense = 1;
+      for (std::size_t d = tensor.shape.size(); d-- > 0; dense *= size_of(tensor, d, bound))
+        if (d < tensor.strides.size()) call.integers[tensor.strides[d]] = dense;
+    }
+    return call;
+  }
 
   void check(const Problem& problem) const override {
     const Bound bound = values_of(problem);
     for (const DescribedRule& rule : description_->rules)
       if (!value_of(bound, rule.rule, INT64_MIN + 1, INT64_MAX)) throw BadInput(name() + ": " + rule.why);
     try {
-      check_buffers(buffers_of(problem, false));
+      check_buffers(buffers_of(problem, default_call(problem), false));
     } catch (const std::logic_error& error) {
       throw BadInput(name() + ": " + error.what());
     }
   }
 
-  std::vector<Buffer> buffers(const Problem& problem, const Call&, std::uint64_t) const override {
-    return buffers_of(problem, true);
+  void check_call(const Problem& problem, const Call& call) const override {
+    family_interface(problem)->check_call(extents_of(problem), call);
+  }
+
+  std::vector<Buffer> buffers(const Problem& problem, const Call& call, std::uint64_t) const override {
+    return buffers_of(problem, call, true);
   }
 
   std::unique_ptr<const FamilyInterface> family_interface(const Problem& problem) const override {
@@ -82,7 +95,7 @@ class DescribedKernel final : public Kernel {
   Cost cost(const Problem& problem) const override {
     const Bound bound = values_of(problem);
     Cost cost;
-    for (const Buffer& buffer : buffers_of(problem, false)) {
+    for (const Buffer& buffer : buffers_of(problem, default_call(problem), false)) {
       if (buffer.is_read()) cost.read_bytes += static_cast<double>(buffer.bytes());
       if (buffer.is_written()) cost.written_bytes += static_cast<double>(buffer.bytes());
     }
@@ -128,11 +141,12 @@ class DescribedKernel final : public Kernel {
   }
 
   // Without files they stand as zeros, and there are no answers among them.
-  std::vector<Buffer> buffers_of(const Problem& problem, bool with_files) const {
+  std::vector<Buffer> buffers_of(const Problem& problem, const Call& call, bool with_files) const {
     const Bound bound = values_of(problem);
     std::vector<Buffer> buffers, written;
     for (const DescribedTensor& tensor : description_->tensors) {
-      Buffer buffer = buffer_of(tensor, problem, bound);
+      if (!is_present(tensor, *bound.formulas)) continue;
+      Buffer buffer = buffer_of(tensor, problem, call, bound);
       const bool is_input = tensor.role == Role::input;
       if (tensor.fill == Fill::Kind::arrays && !with_files) buffer.fill.kind = Fill::Kind::zeros;
       if (tensor.fill == Fill::Kind::arrays && with_files)
@@ -159,7 +173,7 @@ class DescribedKernel final : public Kernel {
     Plan plan;
     plan.unit.source = "templates/common/answers.cu";
     std::size_t position = 0;
-    for (const Buffer& buffer : buffers_of(problem, false)) {
+    for (const Buffer& buffer : buffers_of(problem, default_call(problem), false)) {
       if (!buffer.is_written()) continue;
       const bool rounds = which == Reference::baseline && exact_dtype(buffer.dtype) != buffer.dtype;
       Launch& launch = plan.launches.emplace_back();
@@ -198,19 +212,28 @@ class DescribedKernel final : public Kernel {
     return contents;
   }
 
-  Buffer buffer_of(const DescribedTensor& tensor, const Problem& problem, const Bound& bound) const {
+  std::int64_t size_of(const DescribedTensor& tensor, std::size_t dimension, const Bound& bound) const {
+    return value_of(bound, tensor.shape[dimension], 1, kMostElements);
+  }
+
+  Buffer buffer_of(const DescribedTensor& tensor, const Problem& problem, const Call& call,
+                   const Bound& bound) const {
     Buffer buffer{.name = tensor.name,
                   .dtype = type_of(tensor.type, problem.dims),
                   .elements = 1,
                   .role = tensor.role,
                   .rotates = tensor.cold,
                   .fresh = tensor.fresh};
-    for (const Formula size : tensor.shape) {
-      if (__builtin_mul_overflow(buffer.elements, value_of(bound, size, 1, kMostElements),
-                                 &buffer.elements) ||
-          buffer.elements > kMostElements)
+    std::int64_t dense = 1, last = 0;  // elements of a contiguous tensor; the last element's place
+    for (std::size_t d = tensor.shape.size(); d-- > 0;) {
+      const std::int64_t size = size_of(tensor, d, bound),
+                         stride = d < tensor.strides.size() ? call.integers[tensor.strides[d]] : dense;
+      std::int64_t step = 0;
+      if (__builtin_mul_overflow(dense, size, &dense) || __builtin_mul_overflow(stride, size - 1, &step) ||
+          __builtin_add_overflow(last, step, &last) || dense > kMostElements || last >= kMostElements)
         throw BadInput(name() + ": tensor '" + tensor.name + "' has more than 2^40 elements");
     }
+    buffer.elements = last + 1;
     buffer.fill.kind = tensor.fill;
     buffer.fill.scale = tensor.scale;
     if (tensor.values) buffer.fill.values = value_of(bound, *tensor.values, 1, kMostValues);

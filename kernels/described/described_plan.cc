@@ -28,6 +28,8 @@ class DescribedLauncher final : public Launcher {
     for (const DescribedTensor& tensor : description_->tensors)
       types_.push_back(type_of(tensor.type, problem.dims));
     shapes_.emplace(*description_, description_->of_problem, nullptr, problem.dims, DeviceLimits());
+    for (const DescribedTensor& tensor : description_->tensors)
+      present_.push_back(is_present(tensor, *shapes_));
   }
 
   const CompileUnit& unit() const override { return unit_; }
@@ -86,8 +88,8 @@ class DescribedLauncher final : public Launcher {
   }
 
   // A scratch of no bytes is none.
-  static bool is_there(const Name& buffer, const std::optional<std::size_t>& tensor, const LaunchPlan& plan) {
-    if (tensor) return true;
+  bool is_there(const Name& buffer, const std::optional<std::size_t>& tensor, const LaunchPlan& plan) const {
+    if (tensor) return present_[*tensor];
     for (const Scratch& scratch : plan.scratch)
       if (scratch.name == buffer) return true;
     return false;
@@ -131,7 +133,7 @@ class DescribedLauncher final : public Launcher {
         argument.value = std::bit_cast<std::int64_t>(real_of(described, call, values));
         return;
       case Kind::map:
-        argument.value = map_of(described, values);
+        if (present_[*described.tensor]) argument.value = map_of(described, values);
         return;
     }
   }
@@ -166,7 +168,8 @@ class DescribedLauncher final : public Launcher {
   const DescribedProgram& program_;  // of the description
   CompileUnit unit_;
   BoundFormulas formulas_;
-  std::vector<DType> types_;  // of the tensors
+  std::vector<DType> types_;   // of the tensors
+  std::vector<bool> present_;  // likewise
   std::optional<BoundFormulas> shapes_;
 };
 

@@ -153,12 +153,15 @@ class PartsReader {
 
   void read_tensors() {
     for (const JsonPlace& place : top_.at("tensors").elements(kMostTensors)) {
-      place.allow_only({"name", "dtype", "shape", "role", "cold", "fresh", "fill", "check"});
+      place.allow_only(
+          {"name", "dtype", "shape", "strides", "when", "role", "cold", "fresh", "fill", "check"});
       DescribedTensor tensor;
       tensor.name = new_name(place.at("name"), buffers_);
       tensor.type = read_type(place.at("dtype"), description_);
       for (const JsonPlace& size : place.at("shape").elements(kMostRank))
         tensor.shape.push_back(read_formula(size, description_));
+      read_strides(place, tensor);
+      if (const auto when = place.find("when")) tensor.when = read_formula(*when, description_);
       const std::string role = text_or(place, "role", "input");
       if (role != "input" && role != "output" && role != "inout")
         place.at("role").fail("must be input, output or inout" + place.at("role").shown());
@@ -174,6 +177,24 @@ class PartsReader {
     const auto& tensors = description_.tensors;
     if (std::none_of(tensors.begin(), tensors.end(), [](const auto& one) { return one.role != Role::input; }))
       top_.at("tensors").fail("must hold an output");
+  }
+
+  // Names that become fields of the call.
+  void read_strides(const JsonPlace& place, DescribedTensor& tensor) {
+    const auto strides = place.find("strides");
+    if (!strides) return;
+    auto& fields = description_.call.integers;
+    for (const JsonPlace& stride : strides->elements(tensor.shape.size())) {
+      if (fields.size() == Call::kMaxIntegers)
+        stride.fail("is one field too many: a call has at most 24 of i64");
+      std::string name = read_name(stride);
+      if (std::ranges::find(fields, name, &CallField::name) != fields.end())
+        stride.fail("stands here for the second time" + stride.shown());
+      description_.space.vocabulary.add_environment("call." + name);
+      description_.space.vocabulary.add_environment(name);
+      tensor.strides.push_back(fields.size());
+      fields.push_back({std::move(name), "elements of '" + tensor.name + "' from one index to the next"});
+    }
   }
 
   void read_fill(const JsonPlace& place, DescribedTensor& tensor) {
@@ -479,6 +500,9 @@ class PartsReader {
     for (const SpaceFile::Default& rule : space.defaults)
       if (rule.when) check_reads(*rule.when, description_, of_space);
     check_range(description_.of_problem, {});
+    for (const DescribedTensor& tensor : description_.tensors)
+      if (tensor.when)
+        check_reads(description_.formulas[*tensor.when], description_, {.free_dimensions = false});
     check_range(description_.program.formulas, {.parameters = true, .device = true, .call = true});
     check_range(description_.reference.formulas, {.device = true, .call = true});
     for (DescribedMacro& macro : description_.macros) {

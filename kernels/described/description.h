@@ -40,6 +40,8 @@ struct DescribedTensor {
   std::string name;
   TypeChoice type;
   std::vector<Formula> shape;
+  std::optional<Formula> when;       // without it the tensor is always there
+  std::vector<std::size_t> strides;  // fields of the call, in elements, of the first dimensions
   Role role = Role::input;
   bool cold = true;
   bool fresh = false;

@@ -80,6 +80,16 @@ class Loader {
 
 }  // namespace
 
+std::unique_ptr<const Kernel> built_in_description(const std::string& name) {
+  const std::string file = "templates/" + name + "/" + kFile;
+  std::optional<std::string> text = find_resource(file);
+  if (!text) text = find_embedded(file);  // MOETUNE_DATA_DIR names a folder of an earlier version
+  if (!text) throw BrokenEnvironment("no file '" + file + "' in this binary");
+  auto kernel = described_kernel(read_description(*text, file, name));
+  add_resource("spaces/" + name + ".json", *std::move(text));
+  return kernel;
+}
+
 DescribedKernels load_described_kernels(const char* folders, const std::vector<std::string>& taken) {
   Loader loader(taken);
   if (folders != nullptr) {

@@ -20,6 +20,9 @@ struct DescribedKernels {
   std::vector<BrokenKernel> broken;
 };
 
+// A kernel that moetune brings with it: templates/NAME/kernel.json beside its sources.
+std::unique_ptr<const Kernel> built_in_description(const std::string& name);
+
 // Reads them all, and adds their files to the resources (base/resources.h). A folder whose kernel has a name in
 // `taken`, or of a kernel that was found earlier, is broken. Throws nothing for what is wrong with a folder.
 DescribedKernels load_described_kernels(const char* folders, const std::vector<std::string>& taken);

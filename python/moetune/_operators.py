@@ -126,6 +126,20 @@ def _experts(x: torch.Tensor, sorted: Optional[torch.Tensor], _offsets: torch.Te
     return x.new_empty((rows, width), dtype=torch.bfloat16 if x.dtype == torch.float8_e4m3fn else x.dtype)
 
 
+def _norm(x: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
+    return x.new_empty(x.shape)
+
+
+def _norm_and_scales(x: torch.Tensor, *_: Any, scale: str = "group", **__: Any) -> tuple[torch.Tensor, ...]:
+    return _narrow(x, x.shape[1], scale)
+
+
+def _narrow(like: torch.Tensor, width: Any, scale: str) -> tuple[torch.Tensor, ...]:
+    groups = 1 if scale == "token" else (width + 127) // 128
+    return (like.new_empty((like.shape[0], width), dtype=torch.float8_e4m3fn),
+            like.new_empty((like.shape[0], groups), dtype=torch.float32))
+
+
 class _Overload(NamedTuple):
     number: int  # the library's
     schema: str
@@ -149,6 +163,8 @@ _MAKES: dict[str, Callable[..., Any]] = {
     "moe_dispatch_e4m3": _rows_and_scales,
     "moe_combine": _sums,
     "moe_experts": _experts,
+    "add_rmsnorm": _norm,
+    "add_rmsnorm_e4m3": _norm_and_scales,
 }
 
 

@@ -34,10 +34,11 @@ from moetune._mxfp4 import pack_mxfp4
 from moetune._serving import prepare, runtime, use
 
 __all__ = ["EndPlan", "EndRouting", "MaskedPlan", "MaskedRouting", "Plan", "RankRouting", "Routing", "RowPlan",
-           "RowRouting", "decode_attention", "moe_combine", "moe_dispatch", "moe_dispatch_e4m3", "moe_experts",
-           "moe_experts_by_ids", "moe_experts_down", "moe_experts_up", "pack_mxfp4", "prefill_attention", "prepare",
-           "route", "route_ends", "route_masked", "route_plan", "route_plan_ends", "route_plan_masked",
-           "route_plan_rows", "route_ranks", "route_rows", "route_weights", "runtime", "supports", "use"]
+           "RowRouting", "add_rmsnorm", "add_rmsnorm_e4m3", "decode_attention", "moe_combine", "moe_dispatch",
+           "moe_dispatch_e4m3", "moe_experts", "moe_experts_by_ids", "moe_experts_down", "moe_experts_up", "pack_mxfp4",
+           "prefill_attention", "prepare", "route", "route_ends", "route_masked", "route_plan", "route_plan_ends",
+           "route_plan_masked", "route_plan_rows", "route_ranks", "route_rows", "route_weights", "runtime", "supports",
+           "use"]
 
 
 class Routing(NamedTuple):
@@ -410,6 +411,43 @@ def moe_experts_down(x: torch.Tensor, offsets: torch.Tensor, w_down: torch.Tenso
     intermediate / 128]), down_scale, down_bias, activation, top_k and out.
     """
     return moe_experts(x, None, offsets, inverse, weights, None, w_down, **options)
+
+
+def _out_or_made(operator: Any, given: tuple[Any, ...], outputs: dict[str, Any], written: str,
+                 options: dict[str, Any]) -> Any:
+    """Calls `.out` with the caller's `outputs`, or, if they are None, the overload that returns them. A tensor that
+    is written in place has the name `written`, and an overload of its own."""
+    in_place = options.pop(written, None)
+    if all(each is not None for each in outputs.values()):
+        _call(operator.out, *given, **outputs, **{written: in_place}, **options)
+        return tuple(outputs.values()) if len(outputs) > 1 else next(iter(outputs.values()))
+    if in_place is None:
+        return _call(operator.default, *given, **options)
+    return _call(getattr(operator, written), *given, **{written: in_place}, **options)
+
+
+def add_rmsnorm(x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6, *, residual: Optional[torch.Tensor] = None,
+                plus_one: bool = False, out: Optional[torch.Tensor] = None) -> torch.Tensor:
+    """[tokens, hidden]: h / sqrt(mean(h * h) + eps) * weight, where h is x, or x + residual.
+
+    x bf16 or fp16 [tokens, hidden], whose rows may lie apart; weight [hidden] of its type. h is written to `residual`,
+    of x's shape and type, if it is given. plus_one: times weight + 1. `out` may be x.
+    """
+    made: torch.Tensor = _out_or_made(torch.ops.moetune.add_rmsnorm, (x, weight, eps), {"out": out}, "residual",
+                                      {"residual": residual, "plus_one": plus_one})
+    return made
+
+
+def add_rmsnorm_e4m3(x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6, *,
+                     residual: Optional[torch.Tensor] = None, plus_one: bool = False, scale: str = "group",
+                     out: Optional[tuple[torch.Tensor, torch.Tensor]] = None) -> tuple[torch.Tensor, torch.Tensor]:
+    """add_rmsnorm in e4m3, and the scales that it is multiplied by: f32 [tokens, hidden / 128 rounded up], or
+    [tokens, 1] with scale="token"."""
+    values, scales = out if out is not None else (None, None)
+    made: tuple[torch.Tensor, torch.Tensor] = _out_or_made(
+        torch.ops.moetune.add_rmsnorm_e4m3, (x, weight, eps), {"out": values, "scales": scales}, "residual",
+        {"residual": residual, "plus_one": plus_one, "scale": scale})
+    return made
 
 
 def moe_experts_by_ids(x: torch.Tensor, ids: torch.Tensor, weights: torch.Tensor, w_gate_up: torch.Tensor,

@@ -26,6 +26,7 @@ struct Parameter {
   int place = 0;                           // a tensor's slot, or an index of Given::integers
   const char* initial = "";                // the default as a schema writes it; "" for none
   std::span<const char* const> choices{};  // of kChoice: the names that become 0, 1, ...
+  int also = -1;                           // of a tensor that is read and written: the slot of the other use
 
   bool is_tensor() const { return kind == kTensor || kind == kOptionalTensor; }
 };
@@ -159,7 +160,7 @@ struct Overload {
   std::string schema;  // "(Tensor logits, int top_k, ...) -> ()"
 };
 
-constexpr size_t kOverloads = 34;
+constexpr size_t kOverloads = 40;
 const std::vector<Overload>& overloads();  // as many
 
 // The family of a call. Throws WrongDevice unless its tensors are in the memory of one GPU.

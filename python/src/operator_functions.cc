@@ -32,7 +32,10 @@ class PythonCall {
     given_.capturing = args.integer(1, "capturing") != 0;
     const bool host_is_device = args.integer(2, "host_is_device") != 0;
     int32_t at = 3;
-    for (const Parameter& parameter : overload_.parameters) read(args, at++, parameter, host_is_device);
+    for (const Parameter& parameter : overload_.parameters) {
+      read(args, at++, parameter, host_is_device);
+      if (parameter.also >= 0) given_.tensors[parameter.also] = given_.tensors[parameter.place];
+    }
   }
   PythonCall(const PythonCall&) = delete;
 

@@ -33,6 +33,7 @@ inline constexpr const char* kScaleLayouts[] = {"row", "column"};
 inline constexpr const char* kPaddings[] = {"zeros", "none"};
 enum ExpertsInteger { kActivation, kExpertsTopK };
 inline constexpr const char* kActivations[] = {"silu", "swigluoai"};
+enum NormInteger { kPlusOne, kNormScaleOf };
 
 // The results that a router call requests. Each has its own operator, because a schema fixes the number of results.
 enum class Routed {
@@ -52,5 +53,7 @@ const Operator& dispatch_operator();
 const Operator& dispatch_e4m3_operator();  // with scales
 const Operator& combine_operator();
 const Operator& experts_operator();
+const Operator& norm_operator();
+const Operator& norm_e4m3_operator();  // with scales
 
 }  // namespace moetune::python

@@ -164,6 +164,26 @@ std::vector<Schemas> move_schemas() {
             {"top_k", kInteger, kExpertsTopK, "0"}}}};
 }
 
+std::vector<Schemas> norm_schemas() {
+  const Parameters inputs = {{"x", kTensor, MOETUNE_ADD_RMSNORM_X},
+                             {"weight", kTensor, MOETUNE_ADD_RMSNORM_WEIGHT},
+                             {"eps", kScale, 0, "1e-06"}};
+  const Parameters out = {{"out", kTensor, MOETUNE_ADD_RMSNORM_OUT}};
+  const Parameters scales = {{"scales", kTensor, MOETUNE_ADD_RMSNORM_SCALES}};
+  const auto residual = [](Parameter::Kind kind) {
+    return Parameters{{.name = "residual",
+                       .kind = kind,
+                       .place = MOETUNE_ADD_RMSNORM_RESIDUAL,
+                       .initial = kind == kTensor ? "" : "None",
+                       .also = MOETUNE_ADD_RMSNORM_RESIDUAL_OUT}};
+  };
+  const Parameters plus_one = {{"plus_one", kFlag, kPlusOne, "False"}};
+  const Parameters scaling = {{"scale", kChoice, kNormScaleOf, "'group'", kScalesOf}};
+  return {{norm_operator(), inputs, out, residual(kOptionalTensor), plus_one, residual(kTensor)},
+          {norm_e4m3_operator(), inputs, out + scales, residual(kOptionalTensor), plus_one + scaling,
+           residual(kTensor)}};
+}
+
 // "Tensor(a!)? lse=None"
 std::string text_of(const Parameter& parameter, const std::string& alias = "") {
   static constexpr const char* kTypes[] = {"Tensor", "Tensor", "int", "SymInt", "bool", "float", "str"};
@@ -172,7 +192,7 @@ std::string text_of(const Parameter& parameter, const std::string& alias = "") {
   return *parameter.initial != '\0' ? text + "=" + parameter.initial : text;
 }
 
-Overload overload_of(const char* kind, const Schemas& schemas, const Parameters& written,
+Overload overload_of(const std::string& kind, const Schemas& schemas, const Parameters& written,
                      const Parameters& returned) {
   std::string text;
   for (const Parameter& parameter : schemas.inputs) text += (text.empty() ? "(" : ", ") + text_of(parameter);
@@ -183,8 +203,8 @@ Overload overload_of(const char* kind, const Schemas& schemas, const Parameters&
   std::string results;
   for (const Parameter& parameter : returned) results += (results.empty() ? "" : ", ") + text_of(parameter);
   text += ") -> " + (returned.size() == 1 ? "Tensor" : "(" + results + ")");
-  return {schemas.of.name() + std::string(kind), schemas.of, schemas.inputs + written + schemas.options,
-          !returned.empty(), text};
+  return {schemas.of.name() + kind, schemas.of, schemas.inputs + written + schemas.options, !returned.empty(),
+          text};
 }
 
 }  // namespace
@@ -196,13 +216,15 @@ const std::vector<Overload>& overloads() {
       made.push_back(overload_of("", each, {}, each.outputs));
       made.push_back(overload_of(".out", each, each.outputs + each.optional_outputs, {}));
       if (!each.also_written.empty())
-        made.push_back(overload_of(".lse", each, each.also_written, each.outputs));
+        made.push_back(overload_of("." + std::string(each.also_written.front().name), each, each.also_written,
+                                   each.outputs));
     };
     add(decode_schemas());
     add(prefill_schemas());
     for (const Schemas& each : route_schemas()) add(each);
     for (const Schemas& each : route_plan_schemas()) add(each);
     for (const Schemas& each : move_schemas()) add(each);
+    for (const Schemas& each : norm_schemas()) add(each);
     return made;
   }();
   return all;

@@ -250,6 +250,8 @@ class StackCall {
         integer(parameter) = choice_of(overload_, parameter, (text++)->view());
     }
     for (int slot = 0; slot < MOETUNE_MAX_TENSORS; ++slot) given_.tensors[slot] = tensors_[slot].view();
+    for (const Parameter& parameter : overload_.parameters)
+      if (parameter.also >= 0) given_.tensors[parameter.also] = given_.tensors[parameter.place];
   }
 
   // On the device of the first argument.

@@ -1,4 +1,4 @@
-// L2 eviction policies for data that is read once (sm_80+).
+// L2: eviction policies for data that is read once (sm_80+), and prefetches.
 #pragma once
 
 #include "templates/common/types.cuh"
@@ -11,4 +11,9 @@ __device__ __forceinline__ u64 l2_policy(bool evict_first) {
     asm("createpolicy.fractional.L2::evict_normal.b64 %0, 1.0;" : "=l"(policy));
   }
   return policy;
+}
+
+// The line of an address, on its way: right whatever is written there until it is read.
+__device__ __forceinline__ void prefetch_to_l2(const void* address) {
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(address) : "memory");
 }

@@ -28,6 +28,9 @@ const std::map<std::string, std::vector<std::string>> kNames = {
       "dropped"}},
     {"moe_dispatch", {"x", "sorted", "inverse", "rows", "scales", "x_row", "tokens", "places"}},
     {"moe_combine", {"rows", "inverse", "weights", "out", "out_row", "tokens"}},
+    {"add_rmsnorm",
+     {"x", "residual", "weight", "out", "scales", "residual_out", "x_row", "residual_row", "out_row",
+      "residual_out_row", "tokens", "eps"}},
 };
 
 // One launch: its parameters by name.

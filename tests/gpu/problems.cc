@@ -7,6 +7,16 @@ namespace moetune {
 namespace {
 
 const std::map<std::string, std::vector<const char*>> kProblems = {
+    {"add_rmsnorm",
+     {
+         "tokens=1,hidden=8",
+         "tokens=64,hidden=2048,residual=yes",
+         "tokens=333,hidden=2880,residual=yes,weight=plus_one",
+         "tokens=17,hidden=16384,residual=yes,dtype=f16,out=f16",
+         "tokens=45,hidden=7168,residual=yes,out=e4m3",
+         "tokens=129,hidden=1032,out=e4m3,scale=token",
+         "tokens=31,hidden=4104,residual=yes,dtype=f16,out=e4m3,scale=token",
+     }},
     {"decode_attention",
      {
          "batch=1,q_heads=32,kv_heads=8,head_dim=128,context=1024",

@@ -469,6 +469,7 @@ class GradientTest(unittest.TestCase):
             "moe_dispatch_e4m3": (moved, {}),
             "moe_combine": ((rows.rows, rows.inverse, rows.weights), {}),
             "moe_experts": (Experts().arguments(), {}),
+            **{name: ((rows.x, rows.x[0].clone()), {}) for name in ("add_rmsnorm", "add_rmsnorm_e4m3")},
         }
         for name in _operators._OVERLOADS:
             operator, _, kind = name.partition(".")
@@ -476,6 +477,8 @@ class GradientTest(unittest.TestCase):
             given, options = bases[operator]
             if kind == "lse":
                 options = {**options, "lse": torch.empty(given[0].shape[:-1], device=DEVICE)}
+            if kind == "residual":
+                options = {**options, "residual": torch.empty_like(given[0])}
             if kind == "out":
                 made = _operators.outputs_for(operator, *given)
                 names = [argument.name for argument in overload._schema.arguments
@@ -493,7 +496,7 @@ class GradientTest(unittest.TestCase):
                 seen.add(f"{overload} {name}")
         for one in ("decode_attention.default q", "prefill_attention.lse k", "route.default bias",
                     "route_ranks.out logits", "moe_combine.out out", "moe_dispatch_e4m3.default x",
-                    "moe_experts.default w_down"):
+                    "moe_experts.default w_down", "add_rmsnorm.residual residual"):
             self.assertIn(f"moetune.{one}", seen)
 
     @if_tuned

@@ -29,6 +29,9 @@ HostTensors route_on_cpu(const Problem& problem, const Call& call, const HostTen
 HostTensors route_on_cpu_as(const RouterShape& shape, std::int64_t logits_row, double scale,
                             const HostTensors& inputs, const std::vector<double>& ids);
 
+// Whatever stands between the rows of an output is kUnwritten.
+HostTensors add_rmsnorm_on_cpu(const Problem& problem, const Call& call, const HostTensors& inputs);
+
 // From ids that may be any integers.
 HostTensors route_plan_on_cpu(const Problem& problem, const Call& call, const HostTensors& inputs);
 

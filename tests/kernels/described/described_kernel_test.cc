@@ -74,6 +74,70 @@ TEST_CASE("a described problem has families, buffers, checks, references and a c
   CHECK(cost.flops.fp32 == 5 * 77000);
 }
 
+namespace {
+
+// softmax whose rows of x may lie apart, with a second output if LAST is 1.
+std::unique_ptr<const Kernel> strided_softmax(const Json& extra = {{"when", "problem.twice == 1"}}) {
+  Json json = Json::parse(example_text("softmax"));
+  json["problem"].push_back({{"name", "twice"}, {"default", 0}, {"range", {0, 1}}});
+  json["tensors"][0]["strides"] = {"x_row"};
+  Json second = json["tensors"][1];
+  second["name"] = "z";
+  second.update(extra);
+  json["tensors"].push_back(second);
+  json["launches"][0]["arguments"] = {"x", "z", {{"i64", "x_row"}}};
+  return own_kernel(json);
+}
+
+}  // namespace
+
+TEST_CASE("a tensor that a problem lacks has no buffer, and its argument is null") {
+  const auto kernel = strided_softmax();
+  const Config config = own_config("softmax", "THREADS=128,VECTOR=4,KEEP=0");
+  for (const bool twice : {false, true}) {
+    const Problem problem =
+        own_problem(*kernel, twice ? "rows=7,columns=1000,twice=1" : "rows=7,columns=1000");
+    CHECK(kernel->buffers(problem, 1).size() == (twice ? 3 : 2));
+    const Plan plan = kernel->plan(config, problem, own_limits());
+    CHECK(plan.launches[0].arguments[1].value == decltype(Argument::value)(twice ? Pointer{"z"} : Pointer{}));
+    CHECK(kernel->family_interface(problem)->tensors()[2].present == twice);
+  }
+  CHECK_THROWS_WITH_AS(strided_softmax({{"when", "problem.rows == 1"}}),
+                       doctest::Contains("the dimension 'rows' is free"), BadInput);
+}
+
+TEST_CASE("rows that lie apart: strides of the call, read from tensors and checked") {
+  const auto kernel = strided_softmax();
+  const Problem problem = own_problem(*kernel, "rows=7,columns=1000");
+  Call call = kernel->default_call(problem);
+  CHECK(call.integers[0] == 1000);
+  CHECK(kernel->buffers(problem, call, 1)[0].elements == 7000);
+  call.integers[0] = 1008;
+  CHECK(kernel->buffers(problem, call, 1)[0].elements == 6 * 1008 + 1000);
+  const Plan plan =
+      kernel->plan(own_config("softmax", "THREADS=128,VECTOR=4,KEEP=0"), problem, call, own_limits());
+  CHECK(plan.launches[0].arguments[2].value == decltype(Argument::value)(std::int64_t{1008}));
+
+  const auto family = kernel->family_interface(problem);
+  TensorView x{DType::f32, {7, 1000}, {1008, 1}}, y{DType::f32, {7, 1000}, {1000, 1}};
+  const TensorView* const tensors[] = {&x, &y, nullptr};
+  Extents extents;
+  Call bound;
+  family->bind(tensors, "", extents, bound);
+  CHECK(bound.integers[0] == 1008);
+  x.strides[0] = 1001;
+  CHECK_THROWS_WITH_AS(family->bind(tensors, "", extents, bound),
+                       "softmax: x_row is 1001 elements; it must be a multiple of 16 bytes, or contiguous",
+                       BadInput);
+  x.strides = {1, 7};
+  CHECK_THROWS_WITH_AS(family->bind(tensors, "", extents, bound), "softmax: tensor 'x' is not contiguous",
+                       BadInput);
+  x.strides = {1000, 1};
+  y.strides[0] = 1008;
+  CHECK_THROWS_WITH_AS(family->bind(tensors, "", extents, bound), "softmax: tensor 'y' is not contiguous",
+                       BadInput);
+}
+
 TEST_CASE("matmul's plans have a template's instance, scratch and a second launch where there are parts") {
   const auto kernel = example("matmul");
   const Problem problem = own_problem(*kernel, "m=100,n=200,k=512,dtype=f16");

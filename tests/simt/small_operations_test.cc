@@ -1,0 +1,78 @@
+// The small operations' templates on the CPU: the references against float64, and configurations spread over the space
+// against float64 as their types round it.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "tests/simt/simt_problem.h"
+
+using namespace moetune;
+using namespace moetune::testing;
+
+namespace {
+
+// A value of `type`, which may be off by what half a step of it is; e4m3's steps are as wide as f16's sums are exact.
+IsRight rounded_small(const Problem& problem) {
+  const double half = problem.is("out", "e4m3") ? 0x1p-4 : problem.is("dtype", "bf16") ? 0x1p-8 : 0x1p-11;
+  return [half](const std::string& name, double got, double right) {
+    if (std::isnan(right)) return std::isnan(got);
+    if (name == "residual_out") return got == right;
+    if (name == "scales") return std::abs(got - right) <= 1e-5 * right;
+    return std::abs(got - right) <= half * 1.01 * std::max(std::abs(right), 0x1p-6);
+  };
+}
+
+IsRight near_in_f32() {
+  return [](const std::string&, double got, double right) {
+    return (std::isnan(got) && std::isnan(right)) || std::abs(got - right) <= 1e-5 * (1 + std::abs(right));
+  };
+}
+
+void check_small_reference(const SimtProblem& one) {
+  const HostTensors right = one.on_cpu();
+  check_outputs(one.reference(Reference::exact), right, near_in_f32());
+}
+
+void check_small_sample(const SimtProblem& one) {
+  const HostTensors right = one.on_cpu();
+  std::uint64_t schedule = 0;
+  for (const Config& config : one.sample(simt_sample(4), Rules::must)) {
+    CAPTURE(config.text());
+    check_outputs(one.run(config, ++schedule), right, rounded_small(one.problem));
+  }
+}
+
+const std::vector<std::string> kNormProblems = {
+    "tokens=7,hidden=264",
+    "tokens=1,hidden=8,dtype=f16,out=f16,weight=plus_one",
+    "tokens=5,hidden=2880,residual=yes",
+    "tokens=9,hidden=1032,residual=yes,dtype=f16,out=f16",
+    "tokens=6,hidden=136,out=e4m3",
+    "tokens=5,hidden=2056,residual=yes,out=e4m3,weight=plus_one",
+    "tokens=11,hidden=520,residual=yes,out=e4m3,scale=token",
+    "tokens=3,hidden=4104,out=e4m3,scale=token,dtype=f16",
+};
+
+}  // namespace
+
+TEST_CASE("simt: add_rmsnorm's exact reference agrees with float64") {
+  for (const std::string& text : kNormProblems) {
+    CAPTURE(text);
+    check_small_reference({"add_rmsnorm", text, 1});
+  }
+}
+
+TEST_CASE("simt: add_rmsnorm configurations normalize as float64 does, under several schedules") {
+  for (const std::string& text : kNormProblems) {
+    CAPTURE(text);
+    check_small_sample({"add_rmsnorm", text, 1});  // several rows a team
+  }
+}
+
+TEST_CASE("simt: add_rmsnorm with rows that lie apart") {
+  SimtProblem one("add_rmsnorm", "tokens=4,hidden=264,residual=yes", 1);
+  one.call.integers = {288, 272, 320, 264};
+  check_small_reference(one);
+  check_small_sample(one);
+}
