@@ -135,6 +135,21 @@ enum {
 };
 enum { MOETUNE_ADD_RMSNORM_EPS = 0 };
 
+/* qk_norm_rope's slots (docs/small_operations.md). Values of a head lie side by side. Q and K may lie in QKV. */
+enum {
+  MOETUNE_QK_NORM_ROPE_QKV = 0,      /* bf16 or fp16 [tokens, (q_heads + 2 * kv_heads) * head_dim] */
+  MOETUNE_QK_NORM_ROPE_Q_WEIGHT = 1, /* [head_dim] of QKV's type; unless the family has norm=no */
+  MOETUNE_QK_NORM_ROPE_K_WEIGHT = 2, /* likewise */
+  MOETUNE_QK_NORM_ROPE_COS = 3,      /* f32, bf16 or fp16 [tokens, rotary_dim / 2] */
+  MOETUNE_QK_NORM_ROPE_SIN = 4,      /* likewise */
+  MOETUNE_QK_NORM_ROPE_SLOTS = 5,    /* i64 [tokens], negative for none; of kv=pages */
+  MOETUNE_QK_NORM_ROPE_Q = 6,        /* [tokens, q_heads, head_dim] of QKV's type */
+  MOETUNE_QK_NORM_ROPE_K = 7,        /* [tokens, kv_heads, head_dim]; of kv=rows */
+  MOETUNE_QK_NORM_ROPE_K_CACHE = 8,  /* [pages, page, kv_heads, head_dim]; of kv=pages */
+  MOETUNE_QK_NORM_ROPE_V_CACHE = 9   /* likewise */
+};
+enum { MOETUNE_QK_NORM_ROPE_EPS = 0 }; /* of the call's reals */
+
 /* moe_experts' slots (docs/moe_experts.md). Values of a row lie side by side; rows of x, out and the weights may lie
  * apart. */
 enum {

@@ -38,6 +38,7 @@ static const std::vector<const Kernel*>& built_in_kernels() {
                                                      &moe_dispatch(),
                                                      &moe_experts(),
                                                      &prefill_attention(),
+                                                     &described("qk_norm_rope"),
                                                      &route_plan(),
                                                      &router(),
                                                      &tensor_ceiling()};

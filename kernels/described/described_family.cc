@@ -16,7 +16,8 @@ class DescribedFamily final : public FamilyInterface {
       slots_.push_back({Name(tensor.name), type_of(tensor.type, problem.dims), tensor.role,
                         is_present(tensor, formulas_)});
       auto& places = extent_places_.emplace_back();
-      for (const Formula size : tensor.shape) places.push_back(extent_of(size));
+      for (const Formula size : tensor.shape)
+        places.push_back(tensor.any.contains(places.size()) ? std::nullopt : extent_of(size));
     }
     for (const Dimension& dimension : description_->schema)
       if (free_position(*description_, dimension.name)) free_.push_back(&dimension);
@@ -146,7 +147,8 @@ class DescribedFamily final : public FamilyInterface {
     const std::vector<std::size_t>& strides = description_->tensors[slot].strides;
     std::int64_t dense = 1;
     for (std::size_t d = shape.size(); d-- > 0;) {
-      const std::int64_t size = values.raw(shape[d]);
+      const bool is_any = description_->tensors[slot].any.contains(d);
+      const std::int64_t size = is_any ? tensor.shape[d] : values.raw(shape[d]);
       if (tensor.shape[d] != size)
         refuse("tensor '" + slots_[slot].name.text() + "' is " + shape_text(tensor) + "; its dimension " +
                std::to_string(d) + " must be " + std::to_string(size));

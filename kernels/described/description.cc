@@ -158,8 +158,14 @@ class PartsReader {
       DescribedTensor tensor;
       tensor.name = new_name(place.at("name"), buffers_);
       tensor.type = read_type(place.at("dtype"), description_);
-      for (const JsonPlace& size : place.at("shape").elements(kMostRank))
-        tensor.shape.push_back(read_formula(size, description_));
+      for (const JsonPlace& size : place.at("shape").elements(kMostRank)) {
+        const auto any = size.value().is_object() ? size.find("any") : std::nullopt;
+        if (any) {
+          size.allow_only({"any"});
+          tensor.any.insert(tensor.shape.size());
+        }
+        tensor.shape.push_back(read_formula(any ? *any : size, description_));
+      }
       read_strides(place, tensor);
       if (const auto when = place.find("when")) tensor.when = read_formula(*when, description_);
       const std::string role = text_or(place, "role", "input");

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -40,6 +41,7 @@ struct DescribedTensor {
   std::string name;
   TypeChoice type;
   std::vector<Formula> shape;
+  std::set<std::size_t> any;         // dimensions in which a caller's tensor has any size
   std::optional<Formula> when;       // without it the tensor is always there
   std::vector<std::size_t> strides;  // fields of the call, in elements, of the first dimensions
   Role role = Role::input;

@@ -140,6 +140,21 @@ def _narrow(like: torch.Tensor, width: Any, scale: str) -> tuple[torch.Tensor, .
             like.new_empty((like.shape[0], groups), dtype=torch.float32))
 
 
+def _queries(qkv: torch.Tensor, q_heads: int, kv_heads: int) -> torch.Tensor:
+    return qkv.new_empty((qkv.shape[0], q_heads, qkv.shape[1] // (q_heads + 2 * kv_heads)))
+
+
+def _queries_and_keys(qkv: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, q_heads: int, kv_heads: int,
+                      **_: Any) -> tuple[torch.Tensor, ...]:
+    q = _queries(qkv, q_heads, kv_heads)
+    return q, qkv.new_empty((qkv.shape[0], kv_heads, q.shape[2]))
+
+
+def _queries_alone(qkv: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, slots: torch.Tensor, q_heads: int,
+                   kv_heads: int, **_: Any) -> torch.Tensor:
+    return _queries(qkv, q_heads, kv_heads)
+
+
 class _Overload(NamedTuple):
     number: int  # the library's
     schema: str
@@ -165,6 +180,8 @@ _MAKES: dict[str, Callable[..., Any]] = {
     "moe_experts": _experts,
     "add_rmsnorm": _norm,
     "add_rmsnorm_e4m3": _norm_and_scales,
+    "qk_norm_rope": _queries_and_keys,
+    "qk_norm_rope_kv_write": _queries_alone,
 }
 
 

@@ -36,9 +36,9 @@ from moetune._serving import prepare, runtime, use
 __all__ = ["EndPlan", "EndRouting", "MaskedPlan", "MaskedRouting", "Plan", "RankRouting", "Routing", "RowPlan",
            "RowRouting", "add_rmsnorm", "add_rmsnorm_e4m3", "decode_attention", "moe_combine", "moe_dispatch",
            "moe_dispatch_e4m3", "moe_experts", "moe_experts_by_ids", "moe_experts_down", "moe_experts_up", "pack_mxfp4",
-           "prefill_attention", "prepare", "route", "route_ends", "route_masked", "route_plan", "route_plan_ends",
-           "route_plan_masked", "route_plan_rows", "route_ranks", "route_rows", "route_weights", "runtime", "supports",
-           "use"]
+           "prefill_attention", "prepare", "qk_norm_rope", "qk_norm_rope_kv_write", "route", "route_ends",
+           "route_masked", "route_plan", "route_plan_ends", "route_plan_masked", "route_plan_rows", "route_ranks",
+           "route_rows", "route_weights", "runtime", "supports", "use"]
 
 
 class Routing(NamedTuple):
@@ -448,6 +448,41 @@ def add_rmsnorm_e4m3(x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6, *
         torch.ops.moetune.add_rmsnorm_e4m3, (x, weight, eps), {"out": values, "scales": scales}, "residual",
         {"residual": residual, "plus_one": plus_one, "scale": scale})
     return made
+
+
+def qk_norm_rope(qkv: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, q_heads: int, kv_heads: int, *,
+                 out: Optional[tuple[torch.Tensor, torch.Tensor]] = None,
+                 **options: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    """q [tokens, q_heads, head_dim] and k [tokens, kv_heads, head_dim] with RMSNorm and RoPE.
+
+    qkv bf16 or fp16 [tokens, (q_heads + 2 * kv_heads) * head_dim], the heads of q, k and v of each token; cos and sin
+    fp32, bf16 or fp16 [tokens, rotary_dim / 2], whose rows may lie apart. What is behind rotary_dim is not turned.
+    `out` may be heads of qkv. Options: q_weight and k_weight ([head_dim], of qkv's type; without them nothing is
+    normalized), eps, interleaved (values 2 i and 2 i + 1 turn together, and not i and i + rotary_dim / 2).
+    """
+    operator = torch.ops.moetune.qk_norm_rope
+    if out is None:
+        q, k = _call(operator.default, qkv, cos, sin, q_heads, kv_heads, **options)
+        return q, k
+    _call(operator.out, qkv, cos, sin, q_heads, kv_heads, q=out[0], k=out[1], **options)
+    return out
+
+
+def qk_norm_rope_kv_write(qkv: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, slots: torch.Tensor, q_heads: int,
+                          kv_heads: int, *, k_cache: torch.Tensor, v_cache: torch.Tensor,
+                          out: Optional[torch.Tensor] = None, **options: Any) -> torch.Tensor:
+    """q of qk_norm_rope; k and v go into pages.
+
+    k_cache and v_cache [pages, page, kv_heads, head_dim] of qkv's type, with any strides but of the last dimension;
+    slots i64 [tokens]: page * number + place in it, or negative for a token that is not written. Options: as of
+    qk_norm_rope.
+    """
+    operator, given = torch.ops.moetune.qk_norm_rope_kv_write, (qkv, cos, sin, slots, q_heads, kv_heads)
+    if out is None:
+        made: torch.Tensor = _call(operator.default, *given, k_cache=k_cache, v_cache=v_cache, **options)
+        return made
+    _call(operator.out, *given, q=out, k_cache=k_cache, v_cache=v_cache, **options)
+    return out
 
 
 def moe_experts_by_ids(x: torch.Tensor, ids: torch.Tensor, weights: torch.Tensor, w_gate_up: torch.Tensor,

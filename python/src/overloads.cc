@@ -184,6 +184,24 @@ std::vector<Schemas> norm_schemas() {
            residual(kTensor)}};
 }
 
+std::vector<Schemas> rope_schemas() {
+  const Parameters inputs = {{"qkv", kTensor, MOETUNE_QK_NORM_ROPE_QKV},
+                             {"cos", kTensor, MOETUNE_QK_NORM_ROPE_COS},
+                             {"sin", kTensor, MOETUNE_QK_NORM_ROPE_SIN}};
+  const Parameters heads = {{"q_heads", kInteger, kRopeQHeads}, {"kv_heads", kInteger, kRopeKvHeads}};
+  const Parameters q = {{"q", kTensor, MOETUNE_QK_NORM_ROPE_Q}};
+  const Parameters caches = {{"k_cache", kTensor, MOETUNE_QK_NORM_ROPE_K_CACHE},
+                             {"v_cache", kTensor, MOETUNE_QK_NORM_ROPE_V_CACHE}};
+  const Parameters options = {{"q_weight", kOptionalTensor, MOETUNE_QK_NORM_ROPE_Q_WEIGHT, "None"},
+                              {"k_weight", kOptionalTensor, MOETUNE_QK_NORM_ROPE_K_WEIGHT, "None"},
+                              {"eps", kScale, 0, "1e-06"},
+                              {"interleaved", kFlag, kInterleaved, "False"}};
+  return {
+      {rope_operator(), inputs + heads, q + Parameters{{"k", kTensor, MOETUNE_QK_NORM_ROPE_K}}, {}, options},
+      {rope_write_operator(), inputs + Parameters{{"slots", kTensor, MOETUNE_QK_NORM_ROPE_SLOTS}} + heads, q,
+       caches, options, caches}};
+}
+
 // "Tensor(a!)? lse=None"
 std::string text_of(const Parameter& parameter, const std::string& alias = "") {
   static constexpr const char* kTypes[] = {"Tensor", "Tensor", "int", "SymInt", "bool", "float", "str"};
@@ -213,11 +231,13 @@ const std::vector<Overload>& overloads() {
   static const std::vector<Overload> all = [] {
     std::vector<Overload> made;
     const auto add = [&](const Schemas& each) {
-      made.push_back(overload_of("", each, {}, each.outputs));
+      // Whether each call writes tensors of the caller's, so that no overload goes without.
+      const bool writes = !each.also_written.empty() && each.optional_outputs.front().kind == kTensor;
+      if (!writes) made.push_back(overload_of("", each, {}, each.outputs));
       made.push_back(overload_of(".out", each, each.outputs + each.optional_outputs, {}));
       if (!each.also_written.empty())
-        made.push_back(overload_of("." + std::string(each.also_written.front().name), each, each.also_written,
-                                   each.outputs));
+        made.push_back(overload_of(writes ? "" : "." + std::string(each.also_written.front().name), each,
+                                   each.also_written, each.outputs));
     };
     add(decode_schemas());
     add(prefill_schemas());
@@ -225,6 +245,7 @@ const std::vector<Overload>& overloads() {
     for (const Schemas& each : route_plan_schemas()) add(each);
     for (const Schemas& each : move_schemas()) add(each);
     for (const Schemas& each : norm_schemas()) add(each);
+    for (const Schemas& each : rope_schemas()) add(each);
     return made;
   }();
   return all;

@@ -31,6 +31,32 @@ const std::map<std::string, std::vector<std::string>> kNames = {
     {"add_rmsnorm",
      {"x", "residual", "weight", "out", "scales", "residual_out", "x_row", "residual_row", "out_row",
       "residual_out_row", "tokens", "eps"}},
+    {"qk_norm_rope",
+     {"qkv",
+      "q_weight",
+      "k_weight",
+      "cos",
+      "sin",
+      "slots",
+      "q",
+      "k",
+      "k_cache",
+      "v_cache",
+      "qkv_row",
+      "cos_row",
+      "sin_row",
+      "q_row",
+      "q_head",
+      "k_row",
+      "k_head",
+      "k_cache_page",
+      "k_cache_slot",
+      "k_cache_head",
+      "v_cache_page",
+      "v_cache_slot",
+      "v_cache_head",
+      "tokens",
+      "eps"}},
 };
 
 // One launch: its parameters by name.
@@ -107,8 +133,9 @@ void run_reference(const Kernel& kernel, const Parameters& parameters) {
   for (const Buffer& buffer : buffers) {
     if (!buffer.is_written()) continue;
     const std::vector<double>& values = outputs.at(buffer.name);
-    for (std::int64_t i = 0; i < buffer.elements; ++i) {
-      const double value = values[static_cast<std::size_t>(i)];
+    for (std::size_t at = 0; at < values.size(); ++at) {  // a caller's cache may be larger than a search's
+      const double value = values[at];
+      const auto i = static_cast<std::int64_t>(at);
       if (std::isnan(value)) continue;  // not written
       store_element(buffer.dtype, launched.tensor(buffer.name), i, round_to(buffer.dtype, value));
     }

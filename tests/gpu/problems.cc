@@ -135,6 +135,15 @@ const std::map<std::string, std::vector<const char*>> kProblems = {
          "tokens=1500,hidden=544,intermediate=352,experts=8,top_k=2,align=1,skew=zipf,w=mxfp4",
          "tokens=200,hidden=264,intermediate=136,experts=64,top_k=6,align=1,activation=swigluoai,dtype=fp16",
      }},
+    {"qk_norm_rope",
+     {
+         "tokens=64,q_heads=32,kv_heads=4,kv=pages,page=64",
+         "tokens=301,q_heads=32,kv_heads=8,norm=no,tables=bf16",
+         "tokens=77,q_heads=64,kv_heads=8,head_dim=64,rotary_dim=64,norm=no,kv=pages,page=16,dtype=f16",
+         "tokens=19,q_heads=6,kv_heads=3,head_dim=80,rotary_dim=32,pairs=neighbors,tables=f16",
+         "tokens=33,q_heads=5,kv_heads=1,head_dim=256,rotary_dim=192,kv=pages,page=1",
+         "tokens=1,q_heads=1,kv_heads=1,head_dim=16,rotary_dim=16",
+     }},
     {"route_plan",
      {
          "tokens=1,experts=256,top_k=8",

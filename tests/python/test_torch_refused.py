@@ -457,6 +457,8 @@ class GradientTest(unittest.TestCase):
         case, rows, inputs, sequences = Case(), Rows(), Inputs(), Sequences()
         bias = {"bias": torch.zeros(16, device=DEVICE)}
         moved = rows.x, rows.sorted, rows.inverse
+        tables = torch.zeros(len(rows.x), 8, device=DEVICE)
+        pages = {name: torch.zeros(9, 16, 1, 64, device=DEVICE, dtype=rows.x.dtype) for name in ("k_cache", "v_cache")}
         bases: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
             "decode_attention": (inputs.arguments(), {}),
             "prefill_attention": (sequences.arguments(), {}),
@@ -470,6 +472,8 @@ class GradientTest(unittest.TestCase):
             "moe_combine": ((rows.rows, rows.inverse, rows.weights), {}),
             "moe_experts": (Experts().arguments(), {}),
             **{name: ((rows.x, rows.x[0].clone()), {}) for name in ("add_rmsnorm", "add_rmsnorm_e4m3")},
+            "qk_norm_rope": ((rows.x, tables, tables, 2, 1), {}),
+            "qk_norm_rope_kv_write": ((rows.x, tables, tables, torch.arange(len(rows.x), device=DEVICE), 2, 1), pages),
         }
         for name in _operators._OVERLOADS:
             operator, _, kind = name.partition(".")

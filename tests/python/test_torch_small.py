@@ -121,5 +121,128 @@ class NormTest(SmallTest):
                 torch.library.opcheck(overload, given, options)
 
 
+def turned(heads: Any, cos: Any, sin: Any, interleaved: bool = False) -> Any:
+    """RoPE in float64 of [tokens, heads, dim] by tables [tokens, rotary_dim / 2]."""
+    wide, half = heads.double().clone(), cos.shape[1]
+    cosine, sine = cos.double()[:, None], sin.double()[:, None]
+    pairs = ([slice(0, 2 * half, 2), slice(1, 2 * half, 2)] if interleaved else [slice(0, half), slice(half, 2 * half)])
+    x, y = (wide[..., pair].clone() for pair in pairs)
+    wide[..., pairs[0]], wide[..., pairs[1]] = x * cosine - y * sine, y * cosine + x * sine
+    return wide
+
+
+class Projection:
+    """64 tokens of 8 query heads and 2 key heads of 64, and what q and k should become."""
+
+    def __init__(self, rotary: int = 64, tables: str = "float32", tokens: int = 64) -> None:
+        self.qkv = drawn(tokens, 12 * 64)
+        angles = torch.rand(tokens, rotary // 2, generator=torch.Generator().manual_seed(4)) * 6
+        self.cos, self.sin = (each.to(getattr(torch, tables)).to(DEVICE) for each in (angles.cos(), angles.sin()))
+        self.weights = {"q_weight": drawn(64, seed=5), "k_weight": drawn(64, seed=6)}
+        self.q, self.k, self.v = self.qkv.view(tokens, 12, 64).clone().split([8, 2, 2], 1)
+
+    def arguments(self) -> tuple[Any, ...]:
+        return self.qkv, self.cos, self.sin, 8, 2
+
+    def right(self) -> tuple[Any, Any]:
+        q, k = (normalized(heads, self.weights[name], 1e-5) for heads, name in
+                ((self.q, "q_weight"), (self.k, "k_weight")))
+        return turned(q, self.cos, self.sin), turned(k, self.cos, self.sin)
+
+    def pages(self) -> tuple[Any, Any, Any]:
+        """Slots, two of them none, and a cache of keys and values in turn whose heads lie before their slots."""
+        slots = torch.randperm(112, generator=torch.Generator().manual_seed(7))[:64].to(DEVICE)
+        slots[3], slots[40] = -1, -1
+        cache = torch.zeros(7, 2, 2, 16, 64, dtype=self.qkv.dtype, device=DEVICE)
+        return slots, cache[:, 0].transpose(1, 2), cache[:, 1].transpose(1, 2)
+
+
+@unittest.skipIf(REASON, REASON)
+class RopeTest(SmallTest):
+    def assert_near(self, made: Any, right: Any, share: float = 2 ** -7) -> None:
+        super().assert_near(made, right, share)
+
+    @if_tuned
+    def test_norm_and_rope(self) -> None:
+        of = Projection()
+        q, k = operators.qk_norm_rope(*of.arguments(), eps=1e-5, **of.weights)
+        self.assertEqual((q.shape, k.shape), ((64, 8, 64), (64, 2, 64)))
+        for made, right in zip((q, k), of.right()):
+            self.assert_near(made, right)
+
+    @if_tuned
+    def test_in_place(self) -> None:
+        of = Projection()
+        own = of.qkv.view(64, 12, 64)
+        operators.qk_norm_rope(*of.arguments(), eps=1e-5, out=(own[:, :8], own[:, 8:10]), **of.weights)
+        for made, right in zip(own.split([8, 2, 2], 1), (*of.right(), of.v)):
+            self.assert_near(made, right)
+
+    @if_tuned
+    def test_neighbors_of_the_first_half_without_a_norm(self) -> None:
+        of = Projection(32, "bfloat16", 50)
+        wide = torch.cat((of.cos, of.cos), 1), torch.cat((of.sin, of.sin), 1)  # as transformers has tables
+        made = operators.qk_norm_rope(of.qkv, wide[0][:, :16], wide[1][:, :16], 8, 2, interleaved=True)
+        for mine, heads in zip(made, (of.q, of.k)):
+            self.assert_near(mine, turned(heads, of.cos, of.sin, True))
+
+    @if_tuned
+    def test_into_pages(self) -> None:
+        of = Projection()
+        slots, k_cache, v_cache = of.pages()
+        q = operators.qk_norm_rope_kv_write(*of.arguments()[:3], slots, 8, 2, k_cache=k_cache, v_cache=v_cache,
+                                            eps=1e-5, **of.weights)
+        right_q, right_k = of.right()
+        self.assert_near(q, right_q)
+        written = slots >= 0
+        places = slots[written] // 16, slots[written] % 16
+        self.assert_near(k_cache[places], right_k[written])
+        self.assertTrue(torch.equal(v_cache[places], of.v[written]))
+        v_cache[places] = 0
+        self.assertEqual(int(v_cache.count_nonzero()), 0)
+
+    def test_refused(self) -> None:
+        of = Projection()
+        qkv, cos, sin, *heads = of.arguments()
+        slots, k_cache, v_cache = of.pages()
+        for message, call in (
+                ("'qkv' has rows of 768; they must be 11 heads of one size, at most 256 of queries and of keys",
+                 lambda: operators.qk_norm_rope(qkv, cos, sin, 7, 2)),
+                ("'cos' turns 24 values of a head of 64; it must be a multiple of 16, at most all of them",
+                 lambda: operators.qk_norm_rope(qkv, cos[:, :12], sin[:, :12], *heads)),
+                ("tensor 'k_weight' is missing",
+                 lambda: operators.qk_norm_rope(qkv, cos, sin, *heads, q_weight=of.weights["q_weight"])),
+                ("'slots' is i32; it must be i64",
+                 lambda: operators.qk_norm_rope_kv_write(qkv, cos, sin, slots.int(), *heads, k_cache=k_cache,
+                                                         v_cache=v_cache))):
+            with self.subTest(message), self.assertRaises(Exception) as caught:
+                call()
+            self.assertIn(message, str(caught.exception))
+
+    @if_tuned
+    def test_compiled(self) -> None:
+        def written(qkv: Any, cos: Any, sin: Any, slots: Any, k_cache: Any, v_cache: Any, weights: Any) -> Any:
+            return operators.qk_norm_rope_kv_write(qkv * 2, cos, sin, slots, 8, 2, k_cache=k_cache, v_cache=v_cache,
+                                                   **weights) + 1
+
+        of = Projection()
+        for backend in backends():
+            torch._dynamo.reset()
+            made = []
+            for run in (torch.compile(written, backend=backend, fullgraph=True), written):
+                slots, k_cache, v_cache = of.pages()
+                made.append((run(*of.arguments()[:3], slots, k_cache, v_cache, of.weights), k_cache, v_cache))
+            for mine, theirs in zip(*made):
+                self.assertTrue(torch.equal(mine, theirs))
+
+    @if_tuned
+    def test_schemas_and_fake_tensors(self) -> None:
+        of = Projection()
+        slots, k_cache, v_cache = (each.contiguous() for each in of.pages())
+        torch.library.opcheck(ops.qk_norm_rope.default, of.arguments(), of.weights)
+        torch.library.opcheck(ops.qk_norm_rope_kv_write.default, (*of.arguments()[:3], slots, 8, 2),
+                              {"k_cache": k_cache, "v_cache": v_cache, **of.weights})
+
+
 if __name__ == "__main__":
     unittest.main(verbosity=VERBOSITY)

@@ -337,6 +337,7 @@ HostTensors answer_on_cpu(const Problem& problem, const Call& call, const HostTe
                                                         {"moe_dispatch", dispatch_on_cpu},
                                                         {"moe_experts", experts_on_cpu},
                                                         {"prefill_attention", prefill_attention_on_cpu},
+                                                        {"qk_norm_rope", qk_norm_rope_on_cpu},
                                                         {"route_plan", route_plan_on_cpu},
                                                         {"router", route_on_cpu},
                                                         {"tensor_ceiling", tensor_ceiling_on_cpu}};

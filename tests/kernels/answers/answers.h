@@ -31,6 +31,7 @@ HostTensors route_on_cpu_as(const RouterShape& shape, std::int64_t logits_row, d
 
 // Whatever stands between the rows of an output is kUnwritten.
 HostTensors add_rmsnorm_on_cpu(const Problem& problem, const Call& call, const HostTensors& inputs);
+HostTensors qk_norm_rope_on_cpu(const Problem& problem, const Call& call, const HostTensors& inputs);
 
 // From ids that may be any integers.
 HostTensors route_plan_on_cpu(const Problem& problem, const Call& call, const HostTensors& inputs);

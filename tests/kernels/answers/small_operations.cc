@@ -1,6 +1,7 @@
 // The small operations of a model's step in float64.
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <string>
 
 #include "kernels/registry.h"
@@ -82,6 +83,83 @@ HostTensors add_rmsnorm_on_cpu(const Problem& problem, const Call& call, const H
   if (narrow) outputs["scales"] = std::move(scales);
   if (adds) outputs["residual_out"] = std::move(sums.values);
   return outputs;
+}
+
+namespace {
+
+// Heads that lie at strides of the call; where nothing is written is kUnwritten.
+class Heads {
+ public:
+  // `name`_row, or `name`_page and `name`_slot; and `name`_head.
+  Heads(const Problem& problem, const Call& call, const std::string& name)
+      : page_(name.ends_with("cache") ? problem["page"] : 1),
+        outer_(field(problem, call, name + (page_ == 1 && !name.ends_with("cache") ? "_row" : "_page"))),
+        slot_(name.ends_with("cache") ? field(problem, call, name + "_slot") : 0),
+        head_(field(problem, call, name + "_head")) {}
+
+  double& at(std::int64_t row, std::int64_t head, std::int64_t column) {
+    const auto place =
+        static_cast<std::size_t>(row / page_ * outer_ + row % page_ * slot_ + head * head_ + column);
+    if (place >= values.size()) values.resize(place + 1, kUnwritten);
+    return values[place];
+  }
+  // As many elements as a buffer has.
+  void extend(std::size_t elements) {
+    if (values.size() < elements) values.resize(elements, kUnwritten);
+  }
+
+  std::vector<double> values;
+
+ private:
+  std::int64_t page_, outer_, slot_, head_;
+};
+
+}  // namespace
+
+HostTensors qk_norm_rope_on_cpu(const Problem& problem, const Call& call, const HostTensors& inputs) {
+  const std::int64_t q_heads = problem["q_heads"], kv_heads = problem["kv_heads"], dim = problem["head_dim"],
+                     rotary = problem["rotary_dim"];
+  const bool paged = problem.is("kv", "pages"), normed = problem.is("norm", "yes"),
+             neighbors = problem.is("pairs", "neighbors");
+  std::map<std::string, Heads> outputs;
+  for (const Buffer& buffer : find_kernel(problem.kernel).buffers(problem, call, 0))
+    if (buffer.is_written())
+      outputs.emplace(buffer.name, Heads(problem, call, buffer.name))
+          .first->second.extend(static_cast<std::size_t>(buffer.elements));
+  const auto number = [&](const char* tensor, std::int64_t at) {
+    return inputs.at(tensor)[static_cast<std::size_t>(at)];
+  };
+  for (std::int64_t token = 0; token < problem["tokens"]; ++token) {
+    const std::int64_t place = paged ? static_cast<std::int64_t>(number("slots", token)) : token;
+    for (std::int64_t head = 0; head < q_heads + (paged ? 2 : 1) * kv_heads; ++head) {
+      const bool is_query = head < q_heads, is_value = head >= q_heads + kv_heads;
+      if (!is_query && place < 0) continue;
+      std::vector<double> values;
+      for (std::int64_t c = 0; c < dim; ++c)
+        values.push_back(number("qkv", token * field(problem, call, "qkv_row") + head * dim + c));
+      double squares = 0;
+      for (const double value : values) squares += value * value;
+      const double factor = 1 / std::sqrt(squares / static_cast<double>(dim) + call.reals[0]);
+      for (std::int64_t c = 0; normed && !is_value && c < dim; ++c)
+        values[static_cast<std::size_t>(c)] *= factor * number(is_query ? "q_weight" : "k_weight", c);
+      for (std::int64_t i = 0; !is_value && i < rotary / 2; ++i) {
+        double& x = values[static_cast<std::size_t>(neighbors ? 2 * i : i)];
+        double& y = values[static_cast<std::size_t>(neighbors ? 2 * i + 1 : i + rotary / 2)];
+        const double cosine = number("cos", token * field(problem, call, "cos_row") + i),
+                     sine = number("sin", token * field(problem, call, "sin_row") + i),
+                     turned = x * cosine - y * sine;
+        y = y * cosine + x * sine;
+        x = turned;
+      }
+      Heads& to = outputs.at(is_query ? "q" : !paged ? "k" : is_value ? "v_cache" : "k_cache");
+      const std::int64_t own = is_query ? head : (head - q_heads) % kv_heads;
+      for (std::int64_t c = 0; c < dim; ++c)
+        to.at(is_query ? token : place, own, c) = values[static_cast<std::size_t>(c)];
+    }
+  }
+  HostTensors made;
+  for (auto& [name, heads] : outputs) made[name] = std::move(heads.values);
+  return made;
 }
 
 }  // namespace moetune
