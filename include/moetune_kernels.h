@@ -150,6 +150,13 @@ enum {
 };
 enum { MOETUNE_QK_NORM_ROPE_EPS = 0 }; /* of the call's reals */
 
+/* act_mul's slots (docs/small_operations.md). Values of a row lie side by side; rows may lie apart. */
+enum {
+  MOETUNE_ACT_MUL_X = 0,     /* bf16 or fp16 [tokens, 2 * intermediate] */
+  MOETUNE_ACT_MUL_OUT = 1,   /* [tokens, intermediate] of X's type, or e4m3 if the family has out=e4m3 */
+  MOETUNE_ACT_MUL_SCALES = 2 /* f32 [tokens, intermediate / 128 rounded up]; of out=e4m3 */
+};
+
 /* moe_experts' slots (docs/moe_experts.md). Values of a row lie side by side; rows of x, out and the weights may lie
  * apart. */
 enum {

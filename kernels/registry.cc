@@ -31,7 +31,8 @@ static const Kernel& described(const char* name) {
 }
 
 static const std::vector<const Kernel*>& built_in_kernels() {
-  static const std::vector<const Kernel*> kernels = {&described("add_rmsnorm"),
+  static const std::vector<const Kernel*> kernels = {&described("act_mul"),
+                                                     &described("add_rmsnorm"),
                                                      &decode_attention(),
                                                      &decode_kernel(),
                                                      &moe_combine(),

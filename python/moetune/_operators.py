@@ -140,6 +140,14 @@ def _narrow(like: torch.Tensor, width: Any, scale: str) -> tuple[torch.Tensor, .
             like.new_empty((like.shape[0], groups), dtype=torch.float32))
 
 
+def _activated(x: torch.Tensor, **_: Any) -> torch.Tensor:
+    return x.new_empty((x.shape[0], x.shape[1] // 2))
+
+
+def _activated_and_scales(x: torch.Tensor, **_: Any) -> tuple[torch.Tensor, ...]:
+    return _narrow(x, x.shape[1] // 2, "group")
+
+
 def _queries(qkv: torch.Tensor, q_heads: int, kv_heads: int) -> torch.Tensor:
     return qkv.new_empty((qkv.shape[0], q_heads, qkv.shape[1] // (q_heads + 2 * kv_heads)))
 
@@ -180,6 +188,8 @@ _MAKES: dict[str, Callable[..., Any]] = {
     "moe_experts": _experts,
     "add_rmsnorm": _norm,
     "add_rmsnorm_e4m3": _norm_and_scales,
+    "act_mul": _activated,
+    "act_mul_e4m3": _activated_and_scales,
     "qk_norm_rope": _queries_and_keys,
     "qk_norm_rope_kv_write": _queries_alone,
 }

@@ -34,11 +34,11 @@ from moetune._mxfp4 import pack_mxfp4
 from moetune._serving import prepare, runtime, use
 
 __all__ = ["EndPlan", "EndRouting", "MaskedPlan", "MaskedRouting", "Plan", "RankRouting", "Routing", "RowPlan",
-           "RowRouting", "add_rmsnorm", "add_rmsnorm_e4m3", "decode_attention", "moe_combine", "moe_dispatch",
-           "moe_dispatch_e4m3", "moe_experts", "moe_experts_by_ids", "moe_experts_down", "moe_experts_up", "pack_mxfp4",
-           "prefill_attention", "prepare", "qk_norm_rope", "qk_norm_rope_kv_write", "route", "route_ends",
-           "route_masked", "route_plan", "route_plan_ends", "route_plan_masked", "route_plan_rows", "route_ranks",
-           "route_rows", "route_weights", "runtime", "supports", "use"]
+           "RowRouting", "act_mul", "act_mul_e4m3", "add_rmsnorm", "add_rmsnorm_e4m3", "decode_attention",
+           "moe_combine", "moe_dispatch", "moe_dispatch_e4m3", "moe_experts", "moe_experts_by_ids", "moe_experts_down",
+           "moe_experts_up", "pack_mxfp4", "prefill_attention", "prepare", "qk_norm_rope", "qk_norm_rope_kv_write",
+           "route", "route_ends", "route_masked", "route_plan", "route_plan_ends", "route_plan_masked",
+           "route_plan_rows", "route_ranks", "route_rows", "route_weights", "runtime", "supports", "use"]
 
 
 class Routing(NamedTuple):
@@ -416,10 +416,10 @@ def moe_experts_down(x: torch.Tensor, offsets: torch.Tensor, w_down: torch.Tenso
 def _out_or_made(operator: Any, given: tuple[Any, ...], outputs: dict[str, Any], written: str,
                  options: dict[str, Any]) -> Any:
     """Calls `.out` with the caller's `outputs`, or, if they are None, the overload that returns them. A tensor that
-    is written in place has the name `written`, and an overload of its own."""
+    is written in place has the name `written`, if there is one, and an overload of its own."""
     in_place = options.pop(written, None)
     if all(each is not None for each in outputs.values()):
-        _call(operator.out, *given, **outputs, **{written: in_place}, **options)
+        _call(operator.out, *given, **outputs, **({written: in_place} if written else {}), **options)
         return tuple(outputs.values()) if len(outputs) > 1 else next(iter(outputs.values()))
     if in_place is None:
         return _call(operator.default, *given, **options)
@@ -447,6 +447,28 @@ def add_rmsnorm_e4m3(x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6, *
     made: tuple[torch.Tensor, torch.Tensor] = _out_or_made(
         torch.ops.moetune.add_rmsnorm_e4m3, (x, weight, eps), {"out": values, "scales": scales}, "residual",
         {"residual": residual, "plus_one": plus_one, "scale": scale})
+    return made
+
+
+def act_mul(x: torch.Tensor, *, activation: str = "silu", interleaved: bool = False,
+            out: Optional[torch.Tensor] = None) -> torch.Tensor:
+    """[tokens, intermediate]: silu(gate) * up, or gpt-oss' with activation "swigluoai".
+
+    x bf16 or fp16 [tokens, 2 * intermediate], whose rows may lie apart: gate before up, or interleaved, a value of each
+    in turn.
+    """
+    made: torch.Tensor = _out_or_made(torch.ops.moetune.act_mul, (x,), {"out": out}, "",
+                                      {"activation": activation, "interleaved": interleaved})
+    return made
+
+
+def act_mul_e4m3(x: torch.Tensor, *, activation: str = "silu", interleaved: bool = False,
+                 out: Optional[tuple[torch.Tensor, torch.Tensor]] = None) -> tuple[torch.Tensor, torch.Tensor]:
+    """act_mul in e4m3, and the scales that it is multiplied by: f32 [tokens, intermediate / 128 rounded up]."""
+    values, scales = out if out is not None else (None, None)
+    made: tuple[torch.Tensor, torch.Tensor] = _out_or_made(
+        torch.ops.moetune.act_mul_e4m3, (x,), {"out": values, "scales": scales}, "",
+        {"activation": activation, "interleaved": interleaved})
     return made
 
 

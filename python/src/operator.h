@@ -160,7 +160,7 @@ struct Overload {
   std::string schema;  // "(Tensor logits, int top_k, ...) -> ()"
 };
 
-constexpr size_t kOverloads = 44;
+constexpr size_t kOverloads = 48;
 const std::vector<Overload>& overloads();  // as many
 
 // The family of a call. Throws WrongDevice unless its tensors are in the memory of one GPU.

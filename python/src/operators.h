@@ -34,6 +34,7 @@ inline constexpr const char* kPaddings[] = {"zeros", "none"};
 enum ExpertsInteger { kActivation, kExpertsTopK };
 inline constexpr const char* kActivations[] = {"silu", "swigluoai"};
 enum NormInteger { kPlusOne, kNormScaleOf };
+enum ActInteger { kActActivation, kActInTurn };
 enum RopeInteger { kRopeQHeads, kRopeKvHeads, kInterleaved };
 
 // The results that a router call requests. Each has its own operator, because a schema fixes the number of results.
@@ -56,6 +57,8 @@ const Operator& combine_operator();
 const Operator& experts_operator();
 const Operator& norm_operator();
 const Operator& norm_e4m3_operator();  // with scales
+const Operator& act_operator();
+const Operator& act_e4m3_operator();  // with scales
 const Operator& rope_operator();
 const Operator& rope_write_operator();  // into pages
 

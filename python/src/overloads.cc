@@ -184,6 +184,15 @@ std::vector<Schemas> norm_schemas() {
            residual(kTensor)}};
 }
 
+std::vector<Schemas> act_schemas() {
+  const Parameters x = {{"x", kTensor, MOETUNE_ACT_MUL_X}}, out = {{"out", kTensor, MOETUNE_ACT_MUL_OUT}};
+  const Parameters options = {{"activation", kChoice, kActActivation, "'silu'", kActivations},
+                              {"interleaved", kFlag, kActInTurn, "False"}};
+  return {
+      {act_operator(), x, out, {}, options},
+      {act_e4m3_operator(), x, out + Parameters{{"scales", kTensor, MOETUNE_ACT_MUL_SCALES}}, {}, options}};
+}
+
 std::vector<Schemas> rope_schemas() {
   const Parameters inputs = {{"qkv", kTensor, MOETUNE_QK_NORM_ROPE_QKV},
                              {"cos", kTensor, MOETUNE_QK_NORM_ROPE_COS},
@@ -246,6 +255,7 @@ const std::vector<Overload>& overloads() {
     for (const Schemas& each : move_schemas()) add(each);
     for (const Schemas& each : norm_schemas()) add(each);
     for (const Schemas& each : rope_schemas()) add(each);
+    for (const Schemas& each : act_schemas()) add(each);
     return made;
   }();
   return all;

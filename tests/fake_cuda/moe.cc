@@ -31,6 +31,7 @@ const std::map<std::string, std::vector<std::string>> kNames = {
     {"add_rmsnorm",
      {"x", "residual", "weight", "out", "scales", "residual_out", "x_row", "residual_row", "out_row",
       "residual_out_row", "tokens", "eps"}},
+    {"act_mul", {"x", "out", "scales", "x_row", "out_row", "tokens"}},
     {"qk_norm_rope",
      {"qkv",
       "q_weight",

@@ -7,6 +7,15 @@ namespace moetune {
 namespace {
 
 const std::map<std::string, std::vector<const char*>> kProblems = {
+    {"act_mul",
+     {
+         "tokens=64,intermediate=768",
+         "tokens=333,intermediate=2880,activation=swigluoai,gate_up=in_turn",
+         "tokens=17,intermediate=14336,dtype=f16,out=f16,gate_up=in_turn",
+         "tokens=45,intermediate=2048,out=e4m3",
+         "tokens=3,intermediate=136,activation=swigluoai,out=e4m3,dtype=f16",
+         "tokens=1,intermediate=8",
+     }},
     {"add_rmsnorm",
      {
          "tokens=1,hidden=8",

@@ -121,6 +121,55 @@ class NormTest(SmallTest):
                 torch.library.opcheck(overload, given, options)
 
 
+@unittest.skipIf(REASON, REASON)
+class ActTest(SmallTest):
+    def right(self, x: Any, interleaved: bool = False, clamped: bool = False) -> Any:
+        wide = x.double()
+        gate, up = (wide[:, ::2], wide[:, 1::2]) if interleaved else wide.chunk(2, 1)
+        if clamped:
+            gate, up = gate.clamp(max=7), up.clamp(-7, 7) + 1
+        return gate * torch.sigmoid(gate * (1.702 if clamped else 1)) * up
+
+    @if_tuned
+    def test_silu(self) -> None:
+        for x in (drawn(64, 400), drawn(50, 480)[:, 80:]):
+            out = torch.empty(len(x), 200, dtype=x.dtype, device=DEVICE)
+            self.assertIs(operators.act_mul(x, out=out), out)
+            self.assert_near(out, self.right(x), 2 ** -8)
+            self.assertTrue(torch.equal(operators.act_mul(x), out))
+
+    @if_tuned
+    def test_clamped_and_in_turn(self) -> None:
+        x = drawn(64, 400, dtype="float16") * 6
+        made = operators.act_mul(x, activation="swigluoai", interleaved=True)
+        self.assert_near(made, self.right(x, True, True), 2 ** -11)
+
+    @if_tuned
+    def test_e4m3(self) -> None:
+        x = drawn(64, 400)
+        values, scales = operators.act_mul_e4m3(x)
+        right = self.right(x)
+        self.assertEqual((values.dtype, scales.shape), (torch.float8_e4m3fn, (64, 2)))
+        self.assertLessEqual(float((widened(values, scales).double() - right).abs().max() / right.abs().max()), 2 ** -4)
+
+    @if_tuned
+    def test_compiled_and_checked(self) -> None:
+        x = drawn(64, 400)
+        for overload in (ops.act_mul.default, ops.act_mul_e4m3.default):
+            torch.library.opcheck(overload, (x,), {})
+        for backend in backends():
+            torch._dynamo.reset()
+            compiled = torch.compile(lambda x: operators.act_mul(x * 2) + 1, backend=backend, fullgraph=True)
+            self.assertTrue(torch.equal(compiled(x), operators.act_mul(x * 2) + 1))
+
+    def test_refused(self) -> None:
+        for message, options in (("activation is 'gelu'; it must be silu or swigluoai", {"activation": "gelu"}),
+                                 ("'out' is [4, 16]; it must be [4, 8]", {"out": drawn(4, 16)})):
+            with self.subTest(message), self.assertRaises(Exception) as caught:
+                operators.act_mul(drawn(4, 16), **options)
+            self.assertIn(message, str(caught.exception))
+
+
 def turned(heads: Any, cos: Any, sin: Any, interleaved: bool = False) -> Any:
     """RoPE in float64 of [tokens, heads, dim] by tables [tokens, rotary_dim / 2]."""
     wide, half = heads.double().clone(), cos.shape[1]

@@ -57,6 +57,15 @@ const std::vector<std::string> kNormProblems = {
     "tokens=3,hidden=4104,out=e4m3,scale=token,dtype=f16",
 };
 
+const std::vector<std::string> kActProblems = {
+    "tokens=7,intermediate=264",
+    "tokens=1,intermediate=8,dtype=f16,out=f16,gate_up=in_turn",
+    "tokens=5,intermediate=2880,activation=swigluoai,gate_up=in_turn",
+    "tokens=9,intermediate=520,activation=swigluoai",
+    "tokens=6,intermediate=136,out=e4m3",
+    "tokens=5,intermediate=768,out=e4m3,activation=swigluoai,gate_up=in_turn,dtype=f16",
+};
+
 const std::vector<std::string> kRopeProblems = {
     "tokens=5,q_heads=4,kv_heads=1,tables=bf16",
     "tokens=3,q_heads=3,kv_heads=2,head_dim=64,rotary_dim=32,dtype=f16,pairs=neighbors,norm=no",
@@ -120,4 +129,22 @@ TEST_CASE("simt: qk_norm_rope into pages whose heads lie before their slots, and
   std::uint64_t schedule = 0;
   for (const Config& config : one.sample(simt_sample(4), Rules::must))
     check_outputs(one.run(config, ++schedule), right, rounded_small(one.problem));
+}
+
+TEST_CASE("simt: act_mul's exact reference agrees with float64") {
+  for (const std::string& text : kActProblems) {
+    CAPTURE(text);
+    check_small_reference({"act_mul", text, 1});
+  }
+}
+
+TEST_CASE("simt: act_mul configurations activate as float64 does, under several schedules") {
+  for (const std::string& text : kActProblems) {
+    CAPTURE(text);
+    SimtProblem one("act_mul", text, 1);
+    check_small_sample(one);
+    one.call.integers[0] += 24;
+    one.call.integers[1] += 16;
+    check_small_sample(one);
+  }
 }

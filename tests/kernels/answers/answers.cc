@@ -330,7 +330,8 @@ HostTensors experts_on_cpu(const Problem& problem, const Call& call, const HostT
 
 HostTensors answer_on_cpu(const Problem& problem, const Call& call, const HostTensors& inputs) {
   using Answer = HostTensors (*)(const Problem&, const Call&, const HostTensors&);
-  static const std::map<std::string, Answer> answers = {{"add_rmsnorm", add_rmsnorm_on_cpu},
+  static const std::map<std::string, Answer> answers = {{"act_mul", act_mul_on_cpu},
+                                                        {"add_rmsnorm", add_rmsnorm_on_cpu},
                                                         {"decode_attention", decode_attention_on_cpu},
                                                         {"decode_kernel", decode_kernel_on_cpu},
                                                         {"moe_combine", combine_on_cpu},

@@ -49,6 +49,30 @@ std::vector<double> scale_row(std::vector<double>& values, std::int64_t group) {
 
 }  // namespace
 
+HostTensors act_mul_on_cpu(const Problem& problem, const Call& call, const HostTensors& inputs) {
+  const std::int64_t tokens = problem["tokens"], width = problem["intermediate"],
+                     x_row = field(problem, call, "x_row");
+  const bool in_turn = problem.is("gate_up", "in_turn"), clamped = problem.is("activation", "swigluoai");
+  Rows out(tokens, width, field(problem, call, "out_row"));
+  std::vector<double> scales, values(static_cast<std::size_t>(width));
+  for (std::int64_t token = 0; token < tokens; ++token) {
+    const double* const row = inputs.at("x").data() + token * x_row;
+    for (std::int64_t c = 0; c < width; ++c) {
+      double gate = row[in_turn ? 2 * c : c], up = row[in_turn ? 2 * c + 1 : width + c];
+      if (clamped) {
+        gate = std::min(gate, 7.0);
+        up = std::clamp(up, -7.0, 7.0) + 1;
+      }
+      values[static_cast<std::size_t>(c)] = gate / (1 + std::exp((clamped ? -1.702 : -1.0) * gate)) * up;
+    }
+    if (problem.is("out", "e4m3")) std::ranges::copy(scale_row(values, 128), std::back_inserter(scales));
+    for (std::int64_t c = 0; c < width; ++c) out.at(token, c) = values[static_cast<std::size_t>(c)];
+  }
+  HostTensors outputs = {{"out", std::move(out.values)}};
+  if (!scales.empty()) outputs["scales"] = std::move(scales);
+  return outputs;
+}
+
 HostTensors add_rmsnorm_on_cpu(const Problem& problem, const Call& call, const HostTensors& inputs) {
   const std::int64_t tokens = problem["tokens"], hidden = problem["hidden"];
   const bool adds = problem.is("residual", "yes"), narrow = problem.is("out", "e4m3");
