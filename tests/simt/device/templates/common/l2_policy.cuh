@@ -5,4 +5,4 @@
 
 __device__ __forceinline__ u64 l2_policy(bool evict_first) { return 0; }
 
-__device__ __forceinline__ void prefetch_to_l2(const void*) {}
+__device__ __forceinline__ void prefetch_to_l2(const void* address) {}
