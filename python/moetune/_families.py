@@ -35,11 +35,13 @@ class Wanted(NamedTuple):
         return " ".join(("moetune", *self.command(""), "--over", self.over))
 
 
-def _facts(**facts: Any) -> str:
+def facts_of(**facts: Any) -> str:
+    """"name=value" of each that is not None."""
     return ",".join(f"{name}={value}" for name, value in facts.items() if value is not None)
 
 
-def _dtype_of(model: Any) -> str:
+def dtype_of(model: Any) -> str:
+    """"bf16" or "fp16". Raises Unsupported for another, and for a model that is not on a GPU."""
     if model.device.type != "cuda" and not _serving.host_is_device:
         raise moetune.Unsupported(f"the model is on {model.device}; it must be on a GPU")
     if model.dtype not in _DTYPES:
@@ -66,7 +68,7 @@ def _check_attention(model: Any, config: Any, layers: list[Any]) -> None:
 
 def attention_of(model: Any) -> list[Wanted]:
     """The families of its attention. Raises Unsupported if that is none the operators know."""
-    config, dtype = model.config.get_text_config(), _dtype_of(model)
+    config, dtype = model.config.get_text_config(), dtype_of(model)
     layers = [layer for layer in model.modules() if hasattr(layer, "num_key_value_groups")]
     _check_attention(model, config, layers)
     wanted = []
@@ -76,7 +78,7 @@ def attention_of(model: Any) -> list[Wanted]:
         of = {"window": window or None, "sinks": "learned" if sinks else None}
         heads = config.num_key_value_heads
         others = f"q_heads={group * heads},kv_heads={heads}"
-        facts = _facts(group=group, head_dim=head_dim, page=0, dtype=dtype, **of)
+        facts = facts_of(group=group, head_dim=head_dim, page=0, dtype=dtype, **of)
         wanted += [Wanted("decode_attention", facts, ("batch=1,context=4096", "batch=32,context=4096"),
                           "batch=1..128,context=512..32k", others),
                    Wanted("prefill_attention", facts,
@@ -111,7 +113,7 @@ def experts_of(model: Any) -> list[Wanted]:
     layers = expert_layers(model)
     if not layers:
         raise moetune.Unsupported(NO_EXPERTS)
-    top_k, dtype = getattr(model.config.get_text_config(), "num_experts_per_tok", None), _dtype_of(model)
+    top_k, dtype = getattr(model.config.get_text_config(), "num_experts_per_tok", None), dtype_of(model)
     if not isinstance(top_k, int):
         raise moetune.Unsupported("its configuration has no num_experts_per_tok")
     reasons = list(filter(None, map(_why_not, layers)))
@@ -120,9 +122,9 @@ def experts_of(model: Any) -> list[Wanted]:
     wanted = []
     for experts, wide, narrow, has_bias in sorted({(*layer.down_proj.shape, layer.has_bias) for layer in layers}):
         hidden, inner = (narrow, wide) if has_bias else (wide, narrow)
-        layer_facts = _facts(hidden=hidden, experts=experts, top_k=top_k, intermediate=inner,
-                             dtype=dtype, activation="swigluoai" if has_bias else None)
-        plan = _facts(experts=experts, top_k=top_k, ids="i64", align=1)
+        layer_facts = facts_of(hidden=hidden, experts=experts, top_k=top_k, intermediate=inner,
+                               dtype=dtype, activation="swigluoai" if has_bias else None)
+        plan = facts_of(experts=experts, top_k=top_k, ids="i64", align=1)
         wanted += [Wanted("route_plan", plan, ("tokens=64",), "tokens=1..8k", ""),
                    Wanted("moe_experts", layer_facts, ("tokens=1", "tokens=64", "tokens=2048"), "tokens=1..8k", "")]
     return wanted

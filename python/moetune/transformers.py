@@ -1,12 +1,12 @@
 """Serves a transformers model by moetune's operators: one line after the model is loaded.
 
-    served = moetune.transformers.use(model)  # served.attention and served.experts: None, or why the model's own runs
+    served = moetune.transformers.use(model)  # of each part None, or why the model's own runs
     moetune.transformers.stop(model)
 
 Attention goes through transformers' AttentionInterface and AttentionMaskInterface, experts through its
-ExpertsInterface; weights stay the model's. Nothing is patched until `use` is called. What the operators lack is found
-by `use`, and the model's own implementation serves it; a call that turns out otherwise (padding on the right, a mask
-of the caller's, dropout) is refused with moetune.Unsupported.
+ExpertsInterface, norms and RoPE by the forwards of their layers; weights stay the model's. Nothing is patched until
+`use` is called. What the operators lack is found by `use`, and the model's own implementation serves it; a call that
+turns out otherwise (padding on the right, a mask of the caller's, dropout) is refused with moetune.Unsupported.
 """
 
 import functools
@@ -26,7 +26,7 @@ except ImportError as missing:
 import torch
 
 import moetune
-from moetune import _attend, _families
+from moetune import _attend, _families, _small
 
 __all__ = ["Served", "stop", "use"]
 
@@ -40,20 +40,27 @@ class Served(NamedTuple):
 
     attention: Optional[str]
     experts: Optional[str]
+    norms: Optional[str]
+    rope: Optional[str]  # with the norms of heads, and the product in front
 
 
 def use(model: Any, *, budget: int = 1) -> Served:
-    """Makes a model run its attention and experts by moetune, as far as the operators can. Twice is as once.
+    """Makes a model run its attention, experts, norms and RoPE by moetune, as far as the operators can. Twice is as
+    once.
 
     A family that nothing is stored of is first searched, by the tool, into the user's cache: `budget` trials at a few
     sizes, 1 for the space's default alone, 0 to leave it to the model. One warning names the commands that tune these
     families, and another what the model itself serves. Experts whose weights are [experts, in, out] (gpt-oss) are
-    reordered in memory, in place: values, shapes and size stay.
+    reordered in memory, in place: values, shapes and size stay. The weights of q, k and v become parts of one matrix.
     """
     if getattr(model, "get_experts_implementation", None) is None:
         raise TypeError(f"a model of transformers 5 is expected, not {type(model).__name__}")
+    _small.restore(model)
     attention = _why_not(model, _families.attention_of, budget)
     experts = _why_not(model, _families.experts_of, budget)
+    rope = _small.OWN_ATTENTION if attention is not None else _why_not(model, _small.rope_of, budget)
+    fused = _small.attention_layers(model) if rope is None else []
+    norms = _why_not(model, lambda model: _small.norms_of(model, fused), budget)
     before = getattr(model, _KEPT, None)
     if before is None:
         before = model.config._attn_implementation, model.get_experts_implementation()
@@ -66,10 +73,14 @@ def use(model: Any, *, budget: int = 1) -> Served:
         for layer in _families.expert_layers(model):
             _put_rows_side_by_side(layer)
         model.set_experts_implementation(_NAME)
-    for part, reason in (("attention", attention), ("experts", experts)):
-        if reason not in (None, _families.NO_EXPERTS):
+    if norms is None:
+        _small.serve_norms(_small.norm_layers(model, fused))
+    _small.serve_rope(fused)
+    served = Served(attention, experts, norms, rope)
+    for part, reason in served._asdict().items():
+        if reason not in (None, _families.NO_EXPERTS, _small.OWN_ATTENTION):
             warnings.warn(f"moetune: the model's own {part} serves: {reason}", stacklevel=2)
-    return Served(attention, experts)
+    return served
 
 
 def stop(model: Any) -> None:
@@ -81,6 +92,7 @@ def stop(model: Any) -> None:
     model.set_attn_implementation(attention)
     model.set_experts_implementation(experts)
     vars(model).pop("prepare_inputs_for_generation", None)
+    _small.restore(model)
     delattr(model, _KEPT)
 
 

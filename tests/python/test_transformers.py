@@ -21,7 +21,7 @@ if not WHY_NOT:
 
     import moetune.torch as operators
     import moetune.transformers
-    from moetune import _attend, _families, _serving
+    from moetune import _attend, _families, _serving, _small
 
 STEPS = 5 if SCRIPTED else 16
 COMPUTED = ("Llama", "Qwen3Moe", "Mixtral", *(() if SCRIPTED else ("GptOss",)))
@@ -177,7 +177,7 @@ class TransformersTest(unittest.TestCase):
             with torch.inference_mode():
                 right = model(ids).logits
             for _ in range(2):
-                self.assertEqual(moetune.transformers.use(model, budget=0), (None, why))
+                self.assertEqual(moetune.transformers.use(model, budget=0), (None, why, None, None))
                 self.assertEqual(model.config._attn_implementation, "moetune")
             moetune.transformers.stop(model)
             moetune.transformers.stop(model)
@@ -186,6 +186,36 @@ class TransformersTest(unittest.TestCase):
             with torch.inference_mode():
                 error, other = disagreements(model(ids).logits.float(), right.float())
             self.assertEqual((error if kind != "GptOss" else error > 0.01, other), (0, 0))  # its weights lie otherwise
+
+    def test_norms_and_rope(self) -> None:
+        for kind, calls in (("Llama", 5), ("Qwen3Moe", 5), ("GptOss", 5)):
+            model, stock = used(kind), make(kind)
+            with mock.patch.object(operators, "add_rmsnorm", wraps=operators.add_rmsnorm) as norm, \
+                    mock.patch.object(operators, "qk_norm_rope", wraps=operators.qk_norm_rope) as rope, \
+                    torch.inference_mode():
+                model(prompt(2, 9))
+            self.assertEqual((norm.call_count, rope.call_count), (calls, 2))
+            self.assertEqual("q_weight" in rope.call_args.kwargs, kind == "Qwen3Moe")
+            layer = model.model.layers[0].self_attn
+            whole = getattr(layer, _small._WEIGHT)
+            self.assertEqual(layer.k_proj.weight.data_ptr(), whole[512:].data_ptr())
+            self.assertEqual(set(model.state_dict()), set(stock.state_dict()))
+            moetune.transformers.stop(model)
+            self.assertFalse(any("forward" in vars(each) for each in model.modules()))
+            for mine, theirs in zip(model.parameters(), stock.parameters()):
+                self.assertTrue(torch.equal(mine, theirs))
+            self.assertEqual(layer.k_proj.weight.untyped_storage().nbytes(), layer.k_proj.weight.nbytes)
+
+    def test_layers_that_others_changed_are_the_models(self) -> None:
+        model = make("Llama")
+        model.model.norm.register_forward_hook(lambda *_: None)
+        model.model.layers[1].self_attn.v_proj.register_forward_pre_hook(lambda *_: None)
+        with warnings.catch_warnings(record=True):
+            warnings.simplefilter("always")
+            served = moetune.transformers.use(model, budget=0)
+        self.assertRegex(str(served.norms), "LlamaRMSNorm is not .* or hooked")
+        self.assertRegex(str(served.rope), "its projections are not plain linear layers, or something hooks into them")
+        self.assertFalse(any("forward" in vars(each) for each in model.modules()))
 
     def test_refused_calls(self) -> None:
         model, ids = used("Llama"), prompt(2, 6)
@@ -213,20 +243,24 @@ class WhatServesTest(unittest.TestCase):
             served = moetune.transformers.use(make(*given, **changed), budget=0)
         self.assertEqual([str(each.message).rpartition(": ")[2] for each in said],
                          [reason.rpartition(": ")[2] for reason in served
-                          if reason not in (None, _families.NO_EXPERTS)])
+                          if reason not in (None, _families.NO_EXPERTS, _small.OWN_ATTENTION)])
         return served
 
     def test_what_the_operators_lack_is_the_models(self) -> None:
-        self.assertEqual(self.reasons("Llama"), (None, _families.NO_EXPERTS))
-        attention, experts = self.reasons("Mixtral", torch.float32)
-        self.assertEqual((attention, experts), ("the model is in float32; bf16 and fp16 are served",) * 2)
-        attention, experts = self.reasons("Qwen3Moe", head_dim=80)
+        self.assertEqual(self.reasons("Llama"), (None, _families.NO_EXPERTS, None, None))
+        attention, experts, norms, rope = self.reasons("Mixtral", torch.float32)
+        self.assertEqual((attention, experts, norms), ("the model is in float32; bf16 and fp16 are served",) * 3)
+        self.assertEqual(rope, _small.OWN_ATTENTION)
+        attention, experts, norms, _ = self.reasons("Qwen3Moe", head_dim=80)
         self.assertRegex(attention, "head_dim")
         self.assertIsNone(experts)
-        attention, experts = self.reasons("Mixtral", hidden_act="gelu")
+        self.assertRegex(str(norms), "nothing is tuned for add_rmsnorm hidden=80; run: moetune search add_rmsnorm")
+        attention, experts, *_ = self.reasons("Mixtral", hidden_act="gelu")
         self.assertEqual((attention, experts), (None, "their activation is not SiLU (GELUActivation)"))
         self.assertEqual(self.reasons("Gemma2").attention, "attn_logit_softcapping is not served")
-        self.assertEqual(self.reasons("DeepseekV3"), ("attention over a latent is not served", None))
+        self.assertEqual(self.reasons("Gemma2").norms, "Gemma2RMSNorm is not x / sqrt(mean(x * x) + eps) * weight, or "
+                         "hooked")
+        self.assertEqual(self.reasons("DeepseekV3")[:2], ("attention over a latent is not served", None))
         layer = make("GptOss").model.layers[0].mlp.experts
         self.assertIsNone(_families._why_not(layer))
         layer.limit = 5.0
@@ -235,7 +269,7 @@ class WhatServesTest(unittest.TestCase):
             moetune.transformers.use(torch.nn.Linear(2, 2))
 
     def test_what_is_not_tuned_names_the_command(self) -> None:
-        attention, experts = self.reasons("Qwen3Moe", num_key_value_heads=4, num_experts=8)
+        attention, experts, *_ = self.reasons("Qwen3Moe", num_key_value_heads=4, num_experts=8)
         self.assertEqual(attention, "nothing is tuned for decode_attention group=2,head_dim=64,page=0,dtype=bf16; run: "
                          "moetune search decode_attention --problem q_heads=8,kv_heads=4,head_dim=64,page=0,dtype=bf16 "
                          "--over batch=1..128,context=512..32k")
@@ -256,10 +290,10 @@ class WhatServesTest(unittest.TestCase):
         with mock.patch("subprocess.run", run), warnings.catch_warnings(record=True) as said, \
                 mock.patch.object(_serving, "why_not", stored_or_not):
             warnings.simplefilter("always")
-            self.assertEqual(moetune.transformers.use(model), (None, None))
+            self.assertEqual(moetune.transformers.use(model), (None, None, None, None))
         self.assertIn(["search", "moe_experts", "--problem", "tokens=64,hidden=256,experts=16,top_k=2,intermediate=128,"
                        "dtype=bf16", "--budget", "1", "--device", "cuda:0"], ran)
-        self.assertEqual(len(said), 2)
+        self.assertEqual(len(said), 4)
         self.assertRegex(str(said[1].message), "their defaults; to tune them: moetune search route_plan .* --over")
 
     def test_supports(self) -> None:

@@ -1,0 +1,182 @@
+"""Norms, and what lies between a layer's projections and its cache, of transformers models by moetune's operators."""
+
+import functools
+import sys
+from typing import Any, Callable, Optional
+
+import torch
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+import moetune
+import moetune.torch as operators
+from moetune._families import Wanted, dtype_of, facts_of
+
+OWN_ATTENTION = "its attention is the model's own"
+
+_WEIGHT, _BIAS = "_moetune_qkv_weight", "_moetune_qkv_bias"  # buffers of a layer whose projections are one
+
+# The attention layers whose forward is the same but for what their attention is called with.
+_CALLED_WITH: dict[str, Callable[[Any], dict[str, Any]]] = {
+    **dict.fromkeys(("LlamaAttention", "Qwen2MoeAttention"), lambda layer: {}),
+    **dict.fromkeys(("MistralAttention", "MixtralAttention"),
+                    lambda layer: {"sliding_window": getattr(layer.config, "sliding_window", None)}),
+    **dict.fromkeys(("Qwen3Attention", "Qwen3MoeAttention"), lambda layer: {"sliding_window": layer.sliding_window}),
+    "GptOssAttention": lambda layer: {"sliding_window": layer.sliding_window, "s_aux": layer.sinks},
+}
+
+
+def attention_layers(model: Any) -> list[Any]:
+    return [layer for layer in model.modules() if hasattr(layer, "num_key_value_groups")]
+
+
+def norm_layers(model: Any, fused: list[Any]) -> list[Any]:
+    """Its norms, without those of heads in layers that are `fused`."""
+    inner = {id(norm) for layer in fused for norm in _head_norms(layer)}
+    return [layer for layer in model.modules() if type(layer).__name__.endswith("RMSNorm") and id(layer) not in inner]
+
+
+def _head_norms(layer: Any) -> list[Any]:
+    return [norm for norm in (getattr(layer, "q_norm", None), getattr(layer, "k_norm", None)) if norm is not None]
+
+
+def _projections(layer: Any) -> list[Any]:
+    return [layer.q_proj, layer.k_proj, layer.v_proj]
+
+
+def _eps_of(layer: Any) -> Any:
+    return getattr(layer, "variance_epsilon", getattr(layer, "eps", None))
+
+
+def _is_changed(layer: Any) -> bool:
+    """Whether something else runs in a module's call, or around it."""
+    return "forward" in vars(layer) or bool(layer._forward_hooks) or bool(layer._forward_pre_hooks)
+
+
+def _is_plain(layer: Any, dtype: Any) -> bool:
+    """Whether a norm is add_rmsnorm's, by what it makes of some rows."""
+    weight, eps = getattr(layer, "weight", None), _eps_of(layer)
+    if not isinstance(weight, torch.Tensor) or weight.ndim != 1 or weight.dtype != dtype or not isinstance(eps, float):
+        return False
+    if _is_changed(layer) or weight.is_meta:
+        return False
+    generator = torch.Generator().manual_seed(1)
+    rows = torch.randn(4, weight.shape[0], generator=generator).to(weight.device, weight.dtype)
+    with torch.no_grad():
+        made, wide = layer(rows), rows.float()
+        right = wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + eps) * weight.float()
+    return made.dtype == dtype and torch.allclose(made.float(), right, rtol=2 ** -6, atol=1e-6)
+
+
+def _type_of(model: Any) -> Optional[str]:
+    return None if dtype_of(model) == "bf16" else "f16"
+
+
+def norms_of(model: Any, fused: list[Any]) -> list[Wanted]:
+    """The families of its norms. Raises Unsupported if one of them is another norm."""
+    of_type, layers = _type_of(model), norm_layers(model, fused)
+    if not layers:
+        raise moetune.Unsupported("the model has no RMSNorm")
+    for layer in layers:
+        if not _is_plain(layer, model.dtype):
+            raise moetune.Unsupported(f"{type(layer).__name__} is not x / sqrt(mean(x * x) + eps) * weight, or hooked")
+    return [Wanted("add_rmsnorm", facts_of(hidden=size, dtype=of_type, out=of_type),
+                   ("tokens=1", "tokens=64", "tokens=2048"), "tokens=1..8k", "")
+            for size in sorted({layer.weight.shape[0] for layer in layers})]
+
+
+def _why_not(layer: Any, dtype: Any) -> Optional[str]:
+    """Why qk_norm_rope cannot serve a layer of attention; None if it can."""
+    name = type(layer).__name__
+    if name not in _CALLED_WITH:
+        return f"what {name} does to q and k is not known"
+    parts = _projections(layer)
+    weights = [part.weight for part in parts if type(part) is torch.nn.Linear and not _is_changed(part)]
+    if len(weights) < 3 or _is_changed(layer) or len({(each.device, each.dtype) for each in weights}) > 1:
+        return "its projections are not plain linear layers, or something hooks into them"
+    if len({part.bias is None for part in parts}) > 1 or weights[0].is_meta:
+        return "some of its projections have a bias, and others none"
+    norms = _head_norms(layer)
+    if norms and (len(norms) != 2 or not all(_is_plain(norm, dtype) for norm in norms) or
+                  len({_eps_of(norm) for norm in norms}) > 1):
+        return f"{type(norms[0]).__name__} of its heads is another norm"
+    return None
+
+
+def _heads(layer: Any) -> tuple[int, int]:
+    return layer.q_proj.out_features // layer.head_dim, layer.k_proj.out_features // layer.head_dim
+
+
+def rope_of(model: Any) -> list[Wanted]:
+    """The families of norms and RoPE of q and k. Raises Unsupported if a layer does something else to them."""
+    of_type, layers = _type_of(model), attention_layers(model)
+    reasons = list(filter(None, (_why_not(layer, model.dtype) for layer in layers)))
+    if reasons:
+        raise moetune.Unsupported(reasons[0])
+    return [Wanted("qk_norm_rope", facts_of(q_heads=q_heads, kv_heads=kv_heads, head_dim=dim, rotary_dim=dim,
+                                            dtype=of_type, tables=of_type or "bf16", norm=None if normed else "no"),
+                   ("tokens=1", "tokens=64", "tokens=2048"), "tokens=1..8k", "")
+            for q_heads, kv_heads, dim, normed in sorted(
+                {(*_heads(layer), layer.head_dim, bool(_head_norms(layer))) for layer in layers})]
+
+
+def _normalize(layer: Any, hidden_states: torch.Tensor) -> torch.Tensor:
+    if hidden_states.dtype != layer.weight.dtype:
+        made: torch.Tensor = type(layer).forward(layer, hidden_states)
+        return made
+    rows = hidden_states.reshape(-1, hidden_states.shape[-1])
+    return operators.add_rmsnorm(rows, layer.weight, _eps_of(layer)).view(hidden_states.shape)
+
+
+def _attend(layer: Any, hidden_states: torch.Tensor, position_embeddings: tuple[torch.Tensor, torch.Tensor],
+            attention_mask: Any = None, past_key_values: Any = None, **options: Any) -> Any:
+    """The forward of such a layer: one product for q, k and v, and one kernel up to the cache."""
+    shape, dim, (q_heads, kv_heads) = hidden_states.shape[:-1], layer.head_dim, _heads(layer)
+    qkv = torch.nn.functional.linear(hidden_states.reshape(-1, hidden_states.shape[-1]), getattr(layer, _WEIGHT),
+                                     getattr(layer, _BIAS))
+    # Of transformers' tables the second half is the first, where there is one.
+    cos, sin = (each[..., :dim // 2].expand(*shape, dim // 2).reshape(-1, dim // 2) for each in position_embeddings)
+    norms = _head_norms(layer)
+    weights = {"q_weight": norms[0].weight, "k_weight": norms[1].weight, "eps": _eps_of(norms[0])} if norms else {}
+    q, k = operators.qk_norm_rope(qkv, cos, sin, q_heads, kv_heads, **weights)
+    v = qkv[:, (q_heads + kv_heads) * dim:]
+    q, k, v = (each.reshape(*shape, -1, dim).transpose(1, 2) for each in (q, k, v))
+    if past_key_values is not None:
+        k, v = past_key_values.update(k, v, layer.layer_idx)
+    attention = ALL_ATTENTION_FUNCTIONS.get_interface(
+        layer.config._attn_implementation, sys.modules[type(layer).__module__].eager_attention_forward)
+    out, chances = attention(layer, q, k, v, attention_mask, scaling=layer.scaling,
+                             dropout=layer.attention_dropout if layer.training else 0.0,
+                             **_CALLED_WITH[type(layer).__name__](layer), **options)
+    return layer.o_proj(out.reshape(*shape, -1).contiguous()), chances
+
+
+def serve_norms(layers: list[Any]) -> None:
+    for layer in layers:
+        layer.forward = functools.partial(_normalize, layer)
+
+
+def serve_rope(layers: list[Any]) -> None:
+    """The weights of q, k and v become one matrix, and stay parameters of their layers: parts of it."""
+    for layer in layers:
+        for kind, name in (("weight", _WEIGHT), ("bias", _BIAS)):
+            own = [getattr(part, kind) for part in _projections(layer)]
+            whole = None if own[0] is None else torch.cat([each.data for each in own])
+            layer.register_buffer(name, whole, persistent=False)
+            if whole is not None:
+                for each, rows in zip(own, whole.split([len(each) for each in own])):
+                    each.data = rows
+        layer.forward = functools.partial(_attend, layer)
+
+
+def restore(model: Any) -> None:
+    """Takes away what serve_norms and serve_rope did."""
+    for layer in model.modules():
+        forward = vars(layer).get("forward")
+        if not isinstance(forward, functools.partial) or forward.func not in (_normalize, _attend):
+            continue
+        del layer.forward
+        if forward.func is _attend:
+            delattr(layer, _WEIGHT)
+            delattr(layer, _BIAS)
+            for each in (each for part in _projections(layer) for each in (part.weight, part.bias) if each is not None):
+                each.data = each.data.clone()
