@@ -125,6 +125,7 @@ class MmaProduct {
 #pragma unroll
     for (int i = 0; i < kRowCopies; ++i) {
       const int row = i * kRowsOfCopy + row_;
+      if (kRows % kRowsOfCopy != 0 && row >= kRows) break;
       const bool is_there = is_inside && (!kZeroPadding || rows_[i] != nullptr);
       if (kZeroPadding || rows_[i] != nullptr)
         cp_async_16(to + place_of(row), rows_[i] + (is_there ? k : 0), is_there, policy);

@@ -119,12 +119,11 @@ TEST_CASE("simt: parts of moe_experts by the references and the mma body") {
       check_outputs(exact, right, near(1e-5));
       check_outputs(one.reference(Reference::baseline), right, near(0.1));
       const bool narrow = one.problem.is("w", "e4m3");
-      const Config config =
-          one.config(std::string("body=mma,rows=16,warps=4,up_stages=2,down_stages=2,residents=1,launches=3,"
-                                 "weights=keep,schedule=persistent,") +
-                         (narrow ? "depth=128,up_columns=128,down_columns=256"
-                                 : "depth=64,up_columns=64,down_columns=128"),
-                     "");
+      const Config config = one.config(
+          std::string("body=mma,rows=16,up_stages=2,down_stages=2,residents=1,launches=3,weights=keep,"
+                      "schedule=persistent,up_columns=128,down_columns=256,") +
+              (narrow ? "warps=4,depth=128" : "warps=8,depth=64"),
+          "");
       check_outputs(one.run(config, 3), exact, near(narrow ? 0.1 : 0.03));
     }
   }
