@@ -11,9 +11,9 @@ namespace moetune {
 namespace {
 
 // Weights of every expert. A product of them keeps the size of its row's values: e4m3 by its scales.
-Buffer expert_weights(const char* name, DType dtype, const MoeMatrices& matrices) {
+Buffer expert_weights(const char* name, DType dtype, const MoeMatrices& matrices, std::int64_t depth) {
   Buffer buffer = matrices.buffer(name, dtype);
-  if (dtype != DType::e4m3) buffer.fill.scale = 1 / std::sqrt(static_cast<float>(matrices.columns));
+  if (dtype != DType::e4m3) buffer.fill.scale = 1 / std::sqrt(static_cast<float>(depth));
   return buffer;
 }
 
@@ -70,17 +70,17 @@ Buffer expert_out(const MoeExpertsShape& shape, const Call& call) {
 class MoeExperts final : public MoeKernel {
  public:
   MoeExperts()
-      : MoeKernel(
-            "moe_experts",
-            "the experts' products: gate and up with SwiGLU, down, and the sum over a token's experts",
-            {"hidden", "experts", "top_k", "intermediate", "dtype", "w", "activation", "part", "x", "out"},
-            {{"x_row", "elements from a row of x to the next"},
-             {"places", "places of sorted"},
-             {"out_row", "elements from a row of the output to the next"},
-             {"up_row", "elements from a row of w_gate_up to the next"},
-             {"up_expert", "elements from an expert's w_gate_up to the next expert's"},
-             {"down_row", "elements from a row of w_down to the next"},
-             {"down_expert", "elements from an expert's w_down to the next expert's"}}) {}
+      : MoeKernel("moe_experts",
+                  "the experts' products: gate and up with SwiGLU, down, and the sum over a token's experts",
+                  {"hidden", "experts", "top_k", "intermediate", "dtype", "w", "activation", "part", "x",
+                   "out", "layout"},
+                  {{"x_row", "elements from a row of x to the next"},
+                   {"places", "places of sorted"},
+                   {"out_row", "elements from a row of the output to the next"},
+                   {"up_row", "elements from a row of w_gate_up to the next"},
+                   {"up_expert", "elements from an expert's w_gate_up to the next expert's"},
+                   {"down_row", "elements from a row of w_down to the next"},
+                   {"down_expert", "elements from an expert's w_down to the next expert's"}}) {}
 
   const ProblemSchema& schema() const override { return moe_experts_schema(); }
   const std::vector<Preset>& presets() const override {
@@ -173,15 +173,16 @@ class MoeExperts final : public MoeKernel {
  private:
   static void add_weights(const MoeExpertsShape& shape, const Call& call, std::vector<Buffer>& buffers) {
     const auto& of = call.integers;
-    const std::int64_t up = 2 * shape.intermediate, hidden = shape.hidden, down = shape.intermediate;
-    const auto add = [&](const char* name, std::int64_t rows, std::int64_t columns, std::size_t row) {
+    const auto add = [&](const char* name, const MoeExpertsShape::Matrix& matrix, std::size_t row,
+                         std::int64_t depth) {
       buffers.push_back(
           shape.packed
-              ? packed_weights(name, shape.packed_values(rows, columns))
-              : expert_weights(name, shape.operand, {shape.experts(), rows, columns, of[row], of[row + 1]}));
+              ? packed_weights(name, shape.packed_values(matrix.rows, matrix.columns))
+              : expert_weights(name, shape.operand,
+                               {shape.experts(), matrix.rows, matrix.columns, of[row], of[row + 1]}, depth));
     };
-    if (shape.has_up()) add("w_gate_up", up, hidden, kExpertsUpRow);
-    if (shape.has_down()) add("w_down", hidden, down, kExpertsDownRow);
+    if (shape.has_up()) add("w_gate_up", shape.gate_up(), kExpertsUpRow, shape.hidden);
+    if (shape.has_down()) add("w_down", shape.down(), kExpertsDownRow, shape.intermediate);
   }
 
   static void add_scales(const MoeExpertsShape& shape, const Call& call, std::vector<Buffer>& buffers) {

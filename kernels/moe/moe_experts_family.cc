@@ -112,17 +112,19 @@ class MoeExpertsFamily final : public TokensFamily {
     return tensor.shape[0];
   }
 
-  // Weights [experts, rows, columns], whose strides are `field` of the call and the next.
+  // Weights [experts, rows, columns], whose strides are `field` of the call and the next. Of n_major columns' values
+  // are side by side: a view of [experts, columns, rows].
   void bind_matrices(std::span<const TensorView* const> tensors, std::size_t slot, std::int64_t rows,
                      std::int64_t columns, Call& call, std::size_t field) const {
     const TensorView& all = require_tensor(this->tensors(), tensors, slot);
+    const std::size_t dense = shape_.n_major ? 1 : 2;
     const bool fits = all.shape.size() == 3 && all.shape[0] == shape_.experts() && all.shape[1] == rows &&
-                      all.shape[2] == columns && all.strides[2] == 1;
+                      all.shape[2] == columns && all.strides[dense] == 1;
     if (!fits)
       refuse("tensor '" + this->tensors()[slot].name.text() + "' must be [" +
              std::to_string(shape_.experts()) + ", " + std::to_string(rows) + ", " + std::to_string(columns) +
-             "], the values of a row side by side");
-    call.integers[field] = all.strides[1];
+             "], the values of a " + (shape_.n_major ? "column" : "row") + " side by side");
+    call.integers[field] = all.strides[3 - dense];
     call.integers[field + 1] = all.strides[0];
   }
 

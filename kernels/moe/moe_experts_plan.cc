@@ -30,6 +30,7 @@ Defines experts_defines(const MoeExpertsShape& shape) {
           {"HAS_DOWN", shape.has_down() ? "1" : "0"},
           {"X_PLACES", shape.x_places ? "1" : "0"},
           {"OUT_PLACES", shape.out_places ? "1" : "0"},
+          {"N_MAJOR", shape.n_major ? "1" : "0"},
           {"HIDDEN", std::to_string(shape.hidden)},
           {"INTERMEDIATE", std::to_string(shape.intermediate)},
           {"EXPERTS", std::to_string(shape.experts())},
@@ -163,6 +164,23 @@ TensorMap weight_map(const char* buffer, DType dtype, const ExpertsProduct& prod
   return map;
 }
 
+// Weights whose N is contiguous as [expert][matrix][K][column]: a box is 64 columns by a chunk of K, of each matrix. Of
+// columns in turn there is one matrix.
+TensorMap column_map(const char* buffer, DType dtype, const ExpertsProduct& product, std::int64_t experts,
+                     std::int64_t row, std::int64_t expert, bool in_turn) {
+  const std::int64_t size = dtype_bytes(dtype), block = kExpertsSwizzleBytes / size;
+  const std::int64_t matrices = in_turn ? 1 : product.matrices;
+  const std::int64_t width = product.matrices * product.width / matrices;
+  TensorMap map;
+  map.buffer = buffer;
+  map.dtype = dtype;
+  map.swizzle = TensorMap::Swizzle::b128;
+  map.dims = {count(width), count(product.depth), count(matrices), count(experts), 1};
+  map.strides = {count(size * row), count(size * width), count(size * expert), count(size * expert)};
+  map.box = {to_unsigned(block), to_unsigned(block), to_unsigned(matrices), 1, 1};
+  return map;
+}
+
 // Packed weights as [expert][strip][block][words]: a box is a stage of a warpgroup's strips.
 TensorMap packed_map(const char* buffer, const ExpertsProduct& product, std::int64_t own_columns,
                      std::int64_t depth, std::int64_t experts) {
@@ -249,7 +267,10 @@ class ExpertsLaunches {
   }
   void add_weights(Launch& launch, const char* buffer, const ExpertsProduct& product, std::int64_t row,
                    std::int64_t expert) const {
-    if (choice_.wgmma) {
+    if (choice_.wgmma && shape_.n_major) {
+      launch.arguments.push_back({buffer, column_map(buffer, shape_.operand, product, shape_.experts(), row,
+                                                     expert, choice_.biased)});
+    } else if (choice_.wgmma) {
       launch.arguments.push_back(
           {buffer, choice_.packed ? packed_map(buffer, product, choice_.own_columns(product), choice_.depth,
                                                shape_.experts())

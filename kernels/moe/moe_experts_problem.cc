@@ -21,13 +21,13 @@ void check_operand_row(const MoeExpertsShape& shape, const char* name, std::int6
                    std::to_string(shape.unit()));
 }
 
-// An expert's matrix of so many rows.
 void check_matrix(const MoeExpertsShape& shape, const char* name, std::int64_t row, std::int64_t expert,
-                  std::int64_t rows, std::int64_t columns) {
-  check_operand_row(shape, (std::string(name) + "_row").c_str(), row, columns);
-  if (expert < (rows - 1) * row + columns || expert > kMostExpertStride || expert % shape.unit() != 0)
+                  const MoeExpertsShape::Matrix& matrix) {
+  check_operand_row(shape, (std::string(name) + "_row").c_str(), row, matrix.columns);
+  if (expert < (matrix.rows - 1) * row + matrix.columns || expert > kMostExpertStride ||
+      expert % shape.unit() != 0)
     refuse_experts(std::string(name) + "_expert=" + std::to_string(expert) + " must be a multiple of " +
-                   std::to_string(shape.unit()) + " that holds an expert's " + std::to_string(rows) +
+                   std::to_string(shape.unit()) + " that holds an expert's " + std::to_string(matrix.rows) +
                    " rows");
 }
 
@@ -50,7 +50,8 @@ MoeExpertsShape::MoeExpertsShape(const Problem& problem)
            : problem.is("part", "down") ? Part::down
                                         : Part::whole),
       x_places(problem.is("x", "places")),
-      out_places(problem.is("out", "places")) {}
+      out_places(problem.is("out", "places")),
+      n_major(problem.is("layout", "n_major")) {}
 
 std::int64_t MoeExpertsShape::packed_values(std::int64_t rows, std::int64_t columns) const {
   return experts() * (rows / kPackedRows) * ceil_div(columns, kPackedDepth) * kPackedValueBytes;
@@ -96,6 +97,10 @@ const ProblemSchema& moe_experts_schema() {
     all.push_back(named_dimension("out",
                                   "rows of the output: a token's sum over its experts, or one for each place",
                                   {"tokens", "places"}));
+    all.push_back(named_dimension(
+        "layout",
+        "of an expert's weights: k_major for [N, K]; n_major for [K, N], as transformers' gpt-oss has them",
+        {"k_major", "n_major"}));
     return all;
   }();
   return schema;
@@ -105,9 +110,9 @@ Call contiguous_experts_call(const MoeExpertsShape& shape) {
   Call call;
   call.integers[kMoeRow] = shape.x_width();
   call.integers[kExpertsOutRow] = shape.out_width();
-  call.integers[kExpertsUpRow] = shape.hidden;
+  call.integers[kExpertsUpRow] = shape.gate_up().columns;
   call.integers[kExpertsUpExpert] = 2 * shape.intermediate * shape.hidden;
-  call.integers[kExpertsDownRow] = shape.intermediate;
+  call.integers[kExpertsDownRow] = shape.down().columns;
   call.integers[kExpertsDownExpert] = shape.intermediate * shape.hidden;
   return call;
 }
@@ -124,6 +129,8 @@ void check_moe_experts(const Problem& problem) {
   if (problem.is("part", "down") && !problem.is("x", "places"))
     refuse_experts("part=down reads a row for each place: it needs x=places");
   if (problem.is("w", "same")) return;
+  if (problem.is("layout", "n_major"))
+    refuse_experts("layout=n_major is for 16-bit weights: it needs w=same");
   const bool packed = problem.is("w", "mxfp4");
   const std::int64_t group = packed ? kMxGroup : kExpertsScaleGroup;
   for (const char* name : {"hidden", "intermediate"}) {
@@ -148,8 +155,8 @@ void check_moe_experts_call(const MoeExpertsShape& shape, const Call& call) {
         "places=" + std::to_string(of[kMoePlaces]) + " is more than " + std::to_string(shape.most_places()) +
         ", the most of so many tokens with segments at multiples of " + std::to_string(kMostExpertsAlign));
   if (shape.packed) return;  // without strides
-  check_matrix(shape, "up", of[kExpertsUpRow], of[kExpertsUpExpert], 2 * shape.intermediate, shape.hidden);
-  check_matrix(shape, "down", of[kExpertsDownRow], of[kExpertsDownExpert], shape.hidden, shape.intermediate);
+  check_matrix(shape, "up", of[kExpertsUpRow], of[kExpertsUpExpert], shape.gate_up());
+  check_matrix(shape, "down", of[kExpertsDownRow], of[kExpertsDownExpert], shape.down());
 }
 
 }  // namespace moetune

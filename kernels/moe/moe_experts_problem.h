@@ -26,6 +26,13 @@ struct MoeExpertsShape : MoeShape {
   bool has_up() const { return part != Part::down; }
   bool has_down() const { return part != Part::up; }
 
+  // An expert's weights as they lie: rows of values that are side by side.
+  struct Matrix {
+    std::int64_t rows, columns;
+  };
+  Matrix gate_up() const { return matrix(2 * intermediate, hidden); }
+  Matrix down() const { return matrix(hidden, intermediate); }
+
   // Values of a row of x, and of the output; and how many of them there are.
   std::int64_t x_width() const { return has_up() ? hidden : intermediate; }
   std::int64_t out_width() const { return has_down() ? hidden : intermediate; }
@@ -59,6 +66,12 @@ struct MoeExpertsShape : MoeShape {
   bool biased;    // gpt-oss' activation and biases, and rows of gate and up in turn
   Part part;
   bool x_places, out_places;  // rows of x, and of the output, are those of places, without gaps
+  bool n_major;               // weights are [experts, K, N]
+
+ private:
+  Matrix matrix(std::int64_t width, std::int64_t depth) const {
+    return n_major ? Matrix{depth, width} : Matrix{width, depth};
+  }
 };
 
 // The fields of a call, in their order; the first two are those of MoeCallInteger, of x.

@@ -58,8 +58,9 @@ class MmaProduct {
     cp_async_wait<0>();
 #pragma unroll
     for (int strip = 0; strip < kStrips; ++strip)
-      store_strip<Product, kBlocks, kPacked>(kNarrow ? totals_[strip] : sums_[strip], of_.out, tile,
-                                             first_row_ + 16 * strip, tile.column + first_column_);
+      store_strip<Product, kBlocks, kPacked ? 1 : kBlocks>(kNarrow ? totals_[strip] : sums_[strip], of_.out,
+                                                           tile, first_row_ + 16 * strip,
+                                                           tile.column + first_column_);
   }
 
  private:
@@ -112,7 +113,9 @@ class MmaProduct {
         const int k = step * DEPTH + chunk * kChunkValues;
         const bool is_inside = Ring::kWholeSteps || k + unit_ * kUnitValues < Product::kDepth;
         load_rows(stage + chunk * Ring::kRowChunkBytes, k, is_inside);
-        if constexpr (!kPacked)
+        if constexpr (kNMajor)
+          load_blocks(tile, stage + Ring::kWeightsOffset + chunk * Ring::kWeightChunkBytes, k);
+        if constexpr (!kPacked && !kNMajor)
           load_weights(tile, stage + Ring::kWeightsOffset + chunk * Ring::kWeightChunkBytes, k, is_inside);
       }
       if constexpr (kPacked) load_packed(tile, step);
@@ -145,6 +148,36 @@ class MmaProduct {
       const int matrix = row / Product::kColumns;
       const i64 weight = kBiased ? Product::kMatrices * column + matrix : matrix * Product::kWidth + column;
       cp_async_16(to + place_of(row), expert + weight * of_.weight_row, is_inside, policy);
+    }
+  }
+
+  // A column of a tile's weights in memory, counting from the row's first; and whether there is one.
+  struct BlockColumn {
+    int index;
+    bool is_there;
+  };
+  static __device__ __forceinline__ BlockColumn column_of_blocks(const Tile& tile, int within) {
+    if constexpr (kPairs<Product>)
+      return {2 * tile.column + within, 2 * tile.column + within < 2 * Product::kWidth};
+    const int column = tile.column + within % Product::kColumns;
+    return {within / Product::kColumns * Product::kWidth + column, column < Product::kWidth};
+  }
+
+  // Blocks of columns (kNMajor), a thread the same eight of every kRowsOfCopy-th row.
+  __device__ __forceinline__ void load_blocks(const Tile& tile, u32 to, int k) const {
+    const u64 policy = l2_policy(STREAM && tile.is_only);
+    const Operand* const expert = of_.weights + tile.expert * of_.weight_expert;
+    constexpr int kAllRows = kWeightRows / kBlockColumns * kChunkValues;
+    static_assert(kWeightRows % kBlockColumns == 0 && kChunkValues % kRowsOfCopy == 0, "whole blocks");
+#pragma unroll
+    for (int first = 0; first < kAllRows; first += kRowsOfCopy) {
+      const int row = first + row_, depth = k + row % kChunkValues;
+      const BlockColumn column =
+          column_of_blocks(tile, first / kChunkValues * kBlockColumns + unit_ * kUnitValues);
+      if (!column.is_there) continue;
+      const bool is_inside = Ring::kWholeSteps || depth < Product::kDepth;
+      cp_async_16(to + place_of(row), expert + (is_inside ? depth * of_.weight_row : 0) + column.index,
+                  is_inside, policy);
     }
   }
 
@@ -248,6 +281,12 @@ class MmaProduct {
       const u32 row = stage + chunk * Ring::kRowChunkBytes + tall_row_ + unit(within + tall_unit_);
 #pragma unroll
       for (int strip = 0; strip < kStrips; ++strip) ldmatrix(rows[strip], row + strip * 16 * kChunkRowBytes);
+      if constexpr (kNMajor) {
+        add_blocks(
+            stage + Ring::kWeightsOffset + chunk * Ring::kWeightChunkBytes + step % 4 * 16 * kChunkRowBytes,
+            rows);
+        continue;
+      }
       const u32 column = stage + Ring::kWeightsOffset + chunk * Ring::kWeightChunkBytes + wide_row_ +
                          unit(within + wide_unit_);
 #pragma unroll
@@ -263,6 +302,26 @@ class MmaProduct {
             add_product(sums_[strip][j + 1], rows[strip], columns[2], columns[3]);
           }
         }
+      }
+    }
+  }
+
+  // The products of rows with 16 values of K of blocks of columns, which begin at `deep`. ldmatrix takes rows of K 0-7
+  // and 8-15 of eight columns, and the same of the next eight.
+  __device__ __forceinline__ void add_blocks(u32 deep, const u32 (&rows)[kStrips][4]) {
+    const u32 own = deep + threadIdx.x % 16 * kChunkRowBytes;
+#pragma unroll
+    for (int pair = 0; pair < Product::kMatrices * kBlocks / 2; ++pair) {
+      const int within = kPairs<Product> ? 2 * first_column_ + 16 * pair
+                                         : 16 * pair / kOwnColumns * Product::kColumns + first_column_ +
+                                               16 * pair % kOwnColumns;
+      u32 columns[4];
+      ldmatrix_transposed(columns, own + within / kBlockColumns * kBlockBytes +
+                                       unit(within % kBlockColumns / 8 + tall_unit_));
+#pragma unroll
+      for (int strip = 0; strip < kStrips; ++strip) {
+        mma_16816<Element>(sums_[strip][2 * pair], rows[strip], columns[0], columns[1]);
+        mma_16816<Element>(sums_[strip][2 * pair + 1], rows[strip], columns[2], columns[3]);
       }
     }
   }

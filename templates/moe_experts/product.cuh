@@ -1,7 +1,8 @@
 // The two grouped products of a configuration: sizes, stages in shared memory, and what both bodies are given.
 //
 // Rows and weights come to shared memory in chunks of K: rows of 128 bytes, in the 128-byte swizzle. Of packed weights
-// (kPacked) a chunk is a block of 16 rows, eight of gate and the same eight of up.
+// (kPacked) a chunk is a block of 16 rows, eight of gate and the same eight of up. Of weights whose N is contiguous
+// (kNMajor) it is blocks of 64 columns, each with a row for every value of K.
 //
 // Macros beside those of shape.cuh: ROWS and UP_COLUMNS or DOWN_COLUMNS (of a tile), DEPTH (values of K in a stage),
 // UP_STAGES, DOWN_STAGES, WARPS (that multiply), RESIDENTS (blocks of an SM), STREAM (1: weights that one tile of rows
@@ -15,7 +16,8 @@
 
 constexpr int kRows = ROWS, kChunkRowBytes = 128, kChunkValues = kChunkRowBytes / kOperandBytes,
               kChunks = DEPTH / kChunkValues;
-constexpr int kUnitValues = 16 / kOperandBytes;  // of a copy by cp.async
+constexpr int kBlockColumns = 64, kBlockBytes = kChunkValues * kChunkRowBytes;  // of kNMajor
+constexpr int kUnitValues = 16 / kOperandBytes;                                 // of a copy by cp.async
 constexpr int kTicketBytes = FUSED ? 128 : 0;
 constexpr int kLargestBytes = kQuantizes && SWAPPED ? 2 * WARPS * kRows * 4 : 0;  // LargestOfRows
 static_assert(DEPTH % kChunkValues == 0 && kRows % 16 == 0, "whole chunks, and strips of 16 rows");
@@ -80,6 +82,10 @@ static_assert(!kNarrow || (DEPTH % kScaleGroup == 0 && kScaleGroup % BETWEEN_GRO
 static_assert(!FUSED || (Stages<Up>::kBytes == Stages<Down>::kBytes && Up::kStages == Down::kStages),
               "both products go through the same stages");
 
+// Columns of gate and up in turn, as in memory: `swigluoai` with kNMajor.
+template <typename Product>
+constexpr bool kPairs = kNMajor&& kBiased&& Product::kMatrices == 2;
+
 // Where the scales of a tile's rows lie, kRows of them, for the group of `between` that begins at `column`.
 __device__ __forceinline__ i64 between_scale(int row_of_tiles, int column) {
   return (static_cast<i64>(row_of_tiles) * (kIntermediate / BETWEEN_GROUP) + column / BETWEEN_GROUP) * kRows;
@@ -115,10 +121,11 @@ template <typename Product>
 struct Operands {
   const Operand* rows;  // x or `between`
   i64 row_stride;
-  const float* scales;     // of x: [rows, kDepth / kScaleGroup]; of `between`: where between_scale says
-  const int* sorted;       // [places]: slots
-  const Operand* weights;  // [experts, kMatrices * kWidth, kDepth], or packed
-  i64 weight_row, weight_expert;
+  const float* scales;  // of x: [rows, kDepth / kScaleGroup]; of `between`: where between_scale says
+  const int* sorted;    // [places]: slots
+  const Operand*
+      weights;  // [experts, kMatrices * kWidth, kDepth], the last two the other way round, or packed
+  i64 weight_row, weight_expert;  // of kNMajor a row is one of K
   const void*
       weight_scales;  // f32 [experts, kMatrices * kWidth / kScaleGroup, kDepth / kScaleGroup], or packed
   Output<Product> out;

@@ -67,6 +67,10 @@ struct Weights {
   __device__ void load(int of_expert, int matrix, int column, int k, float (&loaded)[8]) const {
     if constexpr (kPacked) {
       for (int i = 0; i < 8; ++i) loaded[i] = packed(of_expert, matrix, column, k + i);
+    } else if constexpr (kNMajor) {
+      const int index = kBiased ? kMatrices * column + matrix : matrix * kWidth + column;
+      const Element* const own = static_cast<const Element*>(values) + of_expert * expert + index;
+      for (int i = 0; i < 8; ++i) loaded[i] = Element::to_float(own[(k + i) * row]);
     } else {
       const int index = kBiased ? kMatrices * column + matrix : matrix * kWidth + column;
       widen(static_cast<const Operand*>(values) + of_expert * expert + index * row + k, loaded);

@@ -134,12 +134,30 @@ class Loader {
     for (int chunk = 0; chunk < kChunks; ++chunk) {
 #pragma unroll
       for (int group = 0; group < kColumnGroups; ++group) {
+        if constexpr (kNMajor) {
+          load_blocks(ring_.weights(stage) + chunk * Sizes::kWeightChunkBytes +
+                          group * kSumColumns<Product> * kChunkRowBytes,
+                      tile.column + group * kOwnColumns<Product>, step * DEPTH + chunk * kChunkValues,
+                      tile.expert, full, policy);
+          continue;
+        }
         tma_load_5d(ring_.weights(stage) + chunk * Sizes::kWeightChunkBytes +
                         group * kSumColumns<Product> * kChunkRowBytes,
                     weights_, full, policy, step * DEPTH + chunk * kChunkValues, 0, 0,
                     (tile.column + group * kOwnColumns<Product>) / 8, tile.expert);
       }
     }
+  }
+
+  // A chunk of a warpgroup's columns in blocks of 64 (kNMajor): those of gate and the same of up, or pairs.
+  __device__ __forceinline__ void load_blocks(u32 to, int column, int k, int expert, u32 full,
+                                              u64 policy) const {
+    constexpr int kMatrices = kPairs<Product> ? 1 : Product::kMatrices;
+    static_assert(kSumColumns<Product> % (kMatrices * kBlockColumns) == 0, "whole blocks");
+#pragma unroll
+    for (int block = 0; block < kSumColumns<Product> / (kMatrices * kBlockColumns); ++block)
+      tma_load_5d(to + block * kMatrices * kBlockBytes, weights_, full, policy,
+                  (kPairs<Product> ? 2 : 1) * column + block * kBlockColumns, k, 0, expert, 0);
   }
 
   // Bytes of a stage's rows, with their scales, if they come through the copy engine.

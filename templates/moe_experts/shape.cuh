@@ -3,7 +3,7 @@
 // Macros: DTYPE (Bf16 or Fp16), NARROW (1: x and weights are e4m3 with scales), PACKED (1: weights are mxfp4, as
 // common/mxfp4.cuh has them), BIASED (1: gpt-oss' activation, biases, and rows of gate and up in turn), HAS_UP and
 // HAS_DOWN (1: the problem has this product), X_PLACES and OUT_PLACES (1: a row of x, or of the output, for each place
-// and not for each token), HIDDEN, INTERMEDIATE, EXPERTS, TOP_K.
+// and not for each token), N_MAJOR (1: weights are [experts, K, N]), HIDDEN, INTERMEDIATE, EXPERTS, TOP_K.
 #pragma once
 
 #include "templates/common/convert.cuh"
@@ -13,6 +13,7 @@ using Element = DTYPE;  // of the output
 
 constexpr bool kNarrow = NARROW, kPacked = PACKED, kBiased = BIASED;
 constexpr bool kHasUp = HAS_UP, kHasDown = HAS_DOWN, kOfPlaces = X_PLACES, kToPlaces = OUT_PLACES;
+constexpr bool kNMajor = N_MAJOR;
 constexpr int kScaleGroup = 128;  // values of a row of x, and rows and columns of weights, that share a scale
 
 template <bool kIsNarrow>
@@ -33,6 +34,7 @@ static_assert((kHasUp || kOfPlaces) && (kHasDown || kToPlaces), "what lies betwe
 static_assert(sizeof(Element) == 2 && kHidden % 8 == 0 && kIntermediate % 8 == 0, "the problem keeps to it");
 static_assert(!kPacked || (!kNarrow && kHidden % 32 == 0 && kIntermediate % 32 == 0),
               "whole blocks of mxfp4");
+static_assert(!kNMajor || (!kNarrow && !kPacked), "16-bit weights");
 static_assert(!kNarrow || (kHidden % kScaleGroup == 0 && kIntermediate % kScaleGroup == 0), "whole scales");
 
 // The token that a place's row belongs to; -1 for padding.

@@ -54,7 +54,7 @@ __device__ __forceinline__ void store_row_bytes(u8* to, const u32 (&pairs)[kBloc
 }
 
 // A row of a strip of the first product as e4m3, with one scale for these columns.
-template <typename Product, int kBlocks, bool kInTurn>
+template <typename Product, int kBlocks, int kTurn>
 __device__ __forceinline__ void store_quantized(const float (*sums)[4], const Output<Product>& to,
                                                 const Tile& tile, int row, int half, int first_column) {
   float values[kBlocks][2], largest = 0;
@@ -62,8 +62,8 @@ __device__ __forceinline__ void store_quantized(const float (*sums)[4], const Ou
   for (int j = 0; j < kBlocks; ++j) {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      values[j][i] = gated(sums[kInTurn ? 2 * j : j][2 * half + i],
-                           sums[kInTurn ? 2 * j + 1 : kBlocks + j][2 * half + i]);
+      const int gate = j / kTurn * kTurn * 2 + j % kTurn;
+      values[j][i] = gated(sums[gate][2 * half + i], sums[gate + kTurn][2 * half + i]);
       largest = fmaxf(largest, fabsf(values[j][i]));
     }
   }
@@ -80,27 +80,60 @@ __device__ __forceinline__ void store_quantized(const float (*sums)[4], const Ou
       &to.values->bits + static_cast<i64>(tile.place + row) * Product::kWidth + first_column, pairs, is_row);
 }
 
+// A lane of four has columns c and c + 4 of eight, in the halves of a word; it gets 2 * c and 2 * c + 1.
+__device__ __forceinline__ u32 neighbours_of_quad(u32 word) {
+  const int lane = threadIdx.x % kWarpSize, first = lane / 4 * 4 + 2 * lane % 4;
+  const u32 low = __shfl_sync(kWholeWarp, word, first), high = __shfl_sync(kWholeWarp, word, first + 1);
+  return __byte_perm(low, high, lane % 4 < 2 ? 0x5410 : 0x7632);
+}
+
+// This lane's words of a row of pairs (kPairs): blocks 2 * j and the next have both matrices of eight columns.
+template <typename Product, int kBlocks>
+__device__ __forceinline__ void gate_pairs(const float (*sums)[4], const Output<Product>& to,
+                                           const Tile& tile, int half, int first_column,
+                                           u32 (&words)[kBlocks]) {
+#pragma unroll
+  for (int j = 0; j < kBlocks; ++j) {
+    float values[2];
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const float* const own = sums[2 * j + i] + 2 * half;
+      const int column =
+          min_of(first_column + 8 * j + 4 * i + static_cast<int>(threadIdx.x % 4), Product::kWidth - 1);
+      const auto bias = to.bias(tile.expert, column);
+      values[i] = gated(own[0] + bias.of[0], own[1] + bias.of[1]);
+    }
+    words[j] = neighbours_of_quad(Element::pack(values[0], values[1]));
+  }
+}
+
 // Stores a strip of 16 rows: `first_row` of the tile, columns from `first_column` of the weights on. With two matrices
-// the sums of up come behind all of gate's, or take turns with them, eight columns of each.
-template <typename Product, int kBlocks, bool kInTurn>
+// the sums of up take turns with gate's, kTurn blocks of eight columns of each; or are pairs (kPairs).
+template <typename Product, int kBlocks, int kTurn>
 __device__ __forceinline__ void store_strip(const float (*sums)[4], const Output<Product>& to,
                                             const Tile& tile, int first_row, int first_column) {
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int row = first_row + static_cast<int>(threadIdx.x) % kWarpSize / 4 + 8 * half;
     if constexpr (kQuantizes && Product::kMatrices == 2) {
-      store_quantized<Product, kBlocks, kInTurn>(sums, to, tile, row, half, first_column);
+      store_quantized<Product, kBlocks, kTurn>(sums, to, tile, row, half, first_column);
+    } else if constexpr (kPairs<Product>) {
+      u32 words[kBlocks];
+      gate_pairs<Product>(sums, to, tile, half, first_column, words);
+      store_row<kBlocks>(to.values + static_cast<i64>(tile.place + row) * Product::kWidth + first_column,
+                         words, Product::kWidth - first_column, row < tile.rows);
     } else {
       u32 words[kBlocks];
 #pragma unroll
       for (int j = 0; j < kBlocks; ++j) {
-        const float* const own = sums[kInTurn ? Product::kMatrices * j : j] + 2 * half;
+        const int gate = j / kTurn * kTurn * Product::kMatrices + j % kTurn;
+        const float* const own = sums[gate] + 2 * half;
         const int column =
             min_of(first_column + 8 * j + 2 * static_cast<int>(threadIdx.x % 4), Product::kWidth - 2);
         const auto first = to.bias(tile.expert, column), second = to.bias(tile.expert, column + 1);
         const float low = own[0] + first.of[0], high = own[1] + second.of[0];
         if constexpr (Product::kMatrices == 2) {
-          const float* const up = sums[kInTurn ? 2 * j + 1 : kBlocks + j] + 2 * half;
+          const float* const up = sums[gate + kTurn] + 2 * half;
           words[j] = Element::pack(gated(low, up[0] + first.of[1]), gated(high, up[1] + second.of[1]));
         } else {
           words[j] = Element::pack(low, high);

@@ -1,6 +1,8 @@
 // Sums of a warpgroup of moe_experts over a tile, by wgmma from the stages of ring.cuh, and how they are stored. With
 // two matrices, eight columns of gate are followed by the same eight of up.
 //
+// Of kNMajor, 64 columns of gate are followed by 64 of up, or they are pairs.
+//
 // With scales (kNarrow), instructions sum up a group of K that shares its scales, and what they made is added to totals
 // in fp32: wgmma keeps fewer bits of the sums of e4m3.
 #pragma once
@@ -16,6 +18,12 @@
 template <typename Product>
 constexpr int kWeightScales = Product::kMatrices == 2 ? 2 : ceil_div(kOwnColumns<Product>, kScaleGroup);
 
+// The weights of a chunk as an instruction's operand, and the bytes from 16 values of K to the next.
+__device__ __forceinline__ u64 weight_matrix(u32 address) {
+  return kNMajor ? WgmmaMatrix::columns(address, kBlockBytes) : WgmmaMatrix::rows(address);
+}
+constexpr int kWeightStep = kNMajor ? 16 * kChunkRowBytes : 32;
+
 #if !SWAPPED  // which packed weights are never multiplied by
 
 // Rows are the instruction's rows: strips of 64, by the warpgroup's columns.
@@ -29,17 +37,20 @@ class PlainSums {
   // Issues the instructions of a group of K, the first of which is `first`, of a stage that begins with these chunks.
   __device__ __forceinline__ void add(u32 rows_chunk, u32 weights_chunk, int first) {
     const u64 rows = WgmmaMatrix::rows(rows_chunk + first_row_ * kChunkRowBytes);
-    const u64 weights = WgmmaMatrix::rows(weights_chunk);
+    const u64 weights = weight_matrix(weights_chunk);
 #pragma unroll
     for (int step = first; step < first + Stages<Product>::kGroupUnits; ++step) {
       const int chunk = step / 4, within = step % 4 * 32;
-      const u64 b = WgmmaMatrix::moved(weights, chunk * Stages<Product>::kWeightChunkBytes + within);
+      const u64 b =
+          WgmmaMatrix::moved(weights, chunk * Stages<Product>::kWeightChunkBytes + step % 4 * kWeightStep);
 #pragma unroll
       for (int strip = 0; strip < kStrips; ++strip) {
         const u64 a = WgmmaMatrix::moved(
             rows, chunk * Stages<Product>::kRowChunkBytes + strip * 64 * kChunkRowBytes + within);
         if constexpr (kNarrow) {
           wgmma<Operand, kSumColumns<Product>, false, false>(sums_[strip], a, b, step > first);
+        } else if constexpr (kNMajor) {
+          wgmma<Element, kSumColumns<Product>, false, true>(sums_[strip], a, b, true);
         } else {
           wgmma_rows<Element, kSumColumns<Product>>(sums_[strip], a, b, true);
         }
@@ -87,8 +98,8 @@ class PlainSums {
   __device__ __forceinline__ void store(const Output<Product>& to, const Tile& tile, int column) const {
 #pragma unroll
     for (int strip = 0; strip < kStrips; ++strip)
-      store_strip<Product, kOwnColumns<Product> / 8, true>(kNarrow ? totals_[strip] : sums_[strip], to, tile,
-                                                           first_row() + 64 * strip, column);
+      store_strip<Product, kOwnColumns<Product> / 8, kNMajor ? 8 : 1>(
+          kNarrow ? totals_[strip] : sums_[strip], to, tile, first_row() + 64 * strip, column);
   }
 
  private:
@@ -116,16 +127,16 @@ class SwappedSums {
   __device__ __forceinline__ SwappedSums(int, int& turn) : turn_(turn) {}
 
   __device__ __forceinline__ void add(u32 rows_chunk, u32 weights_chunk, int first) {
-    const u64 rows = WgmmaMatrix::rows(rows_chunk), weights = WgmmaMatrix::rows(weights_chunk);
+    const u64 rows = WgmmaMatrix::rows(rows_chunk), weights = weight_matrix(weights_chunk);
 #pragma unroll
     for (int step = first; step < first + Stages<Product>::kGroupUnits; ++step) {
       const int chunk = step / 4, within = step % 4 * 32;
       const u64 b = WgmmaMatrix::moved(rows, chunk * Stages<Product>::kRowChunkBytes + within);
 #pragma unroll
       for (int part = 0; part < kParts; ++part) {
-        const u64 a = WgmmaMatrix::moved(
-            weights, chunk * Stages<Product>::kWeightChunkBytes + part * 64 * kChunkRowBytes + within);
-        wgmma<Operand, kRows, false, false>(sums_[part], a, b, !kNarrow || step > first);
+        const u64 a = WgmmaMatrix::moved(weights, chunk * Stages<Product>::kWeightChunkBytes +
+                                                      part * 64 * kChunkRowBytes + step % 4 * kWeightStep);
+        wgmma<Operand, kRows, kNMajor, false>(sums_[part], a, b, !kNarrow || step > first);
       }
     }
   }
@@ -206,20 +217,30 @@ class SwappedSums {
       return;
     } else {
       const int lane = threadIdx.x % kWarpSize, warp = threadIdx.x / kWarpSize % 4;
-      add_biases(to, tile.expert, column);
+      if constexpr (!kPairs<Product>) add_biases(to, tile.expert, column);
 #pragma unroll
       for (int block = 0; block < kRows / 8; ++block) {
         const int row = 8 * block + lane / 4;
         Element* const own = to.values + static_cast<i64>(tile.place + row) * Product::kWidth;
         const auto put = [&](u32 word, int first) {
-          const u32 pair = transposed_8x8(word);
+          const u32 turned = transposed_8x8(word);
+          const u32 pair = kPairs<Product> ? neighbours_of_quad(turned) : turned;
           if (row < tile.rows && first < Product::kWidth)
             *reinterpret_cast<u32*>(own + first + 2 * (lane % 4)) = pair;
         };
 #pragma unroll
         for (int part = 0; part < kParts; ++part) {
           const float(&sums)[4] = kNarrow ? totals_[part][block] : sums_[part][block];
-          if constexpr (Product::kMatrices == 2) {
+          if constexpr (kPairs<Product>) {
+            const int first = column + 32 * part + 8 * warp;
+            put(gated_pair(sums, to, tile.expert, first), first);
+          } else if constexpr (kNMajor && Product::kMatrices == 2) {
+            if (part % 2 == 1) continue;  // up
+            const float(&up)[4] = sums_[part + 1][block];
+            const int first = column + 32 * part + 16 * warp;
+            put(Element::pack(gated(sums[0], up[0]), gated(sums[1], up[1])), first);
+            put(Element::pack(gated(sums[2], up[2]), gated(sums[3], up[3])), first + 8);
+          } else if constexpr (Product::kMatrices == 2) {
             put(Element::pack(gated(sums[0], sums[2]), gated(sums[1], sums[3])),
                 column + 32 * part + 8 * warp);
           } else {
@@ -233,6 +254,24 @@ class SwappedSums {
   }
 
  private:
+  // Of pairs (kPairs) a lane has a matrix of a column and of the fourth from it on, and the lane beside it the other
+  // matrix of both: each makes one of them. In turn they are columns 0 and 4, 1 and 5 and so on.
+  static __device__ __forceinline__ u32 gated_pair(const float (&sums)[4], const Output<Product>& to,
+                                                   int expert, int first) {
+    const int position = static_cast<int>(threadIdx.x) % kWarpSize / 4;
+    const bool is_up = position % 2 == 1;
+    const int own = first + position / 2 + (is_up ? 4 : 0);
+    const auto bias = to.bias(expert, min_of(own, Product::kWidth - 1));
+    float values[2];
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const float other = __shfl_xor_sync(kWholeWarp, is_up ? sums[i] : sums[2 + i], 4);
+      const float gate = is_up ? other : sums[i], up = is_up ? sums[2 + i] : other;
+      values[i] = gated(gate + bias.of[0], up + bias.of[Product::kMatrices - 1]);
+    }
+    return Element::pack(values[0], values[1]);
+  }
+
   // To the sums: a lane has a column of gate and the same of up, or two columns.
   __device__ __forceinline__ void add_biases(const Output<Product>& to, int expert, int column) {
     if constexpr (kBiased) {

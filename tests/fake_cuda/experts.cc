@@ -138,7 +138,9 @@ class ExpertsLaunch {
     const std::int64_t width = matrices == 2 ? shape_.intermediate : shape_.hidden;
     const auto count = static_cast<std::int64_t>(values.size());
     const std::int64_t row = shape_.biased ? matrices * column + matrix : matrix * width + column;
-    const std::int64_t begin = expert * wide("weight_expert") + row * wide("weight_row");
+    const std::int64_t row_step = shape_.n_major ? 1 : wide("weight_row"),
+                       k_step = shape_.n_major ? wide("weight_row") : 1;
+    const std::int64_t begin = expert * wide("weight_expert") + row * row_step;
     const std::int64_t scales =
         (expert * matrices * width + row) / kExpertsScaleGroup * (count / kExpertsScaleGroup);
     double sum =
@@ -151,7 +153,7 @@ class ExpertsLaunch {
                            place, [&](std::int64_t byte) { return at(DType::u8, "weights", byte); },
                            static_cast<std::uint8_t>(at(DType::u8, "weight_scales", place.scale)));
       } else {
-        sum += value * at(shape_.operand, "weights", begin + k) *
+        sum += value * at(shape_.operand, "weights", begin + k * k_step) *
                scale("weight_scales", scales + k / kExpertsScaleGroup);
       }
     }

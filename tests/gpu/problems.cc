@@ -133,6 +133,8 @@ const std::map<std::string, std::vector<const char*>> kProblems = {
          "tokens=200,hidden=384,intermediate=640,experts=64,top_k=6,align=1,skew=one,capacity=80,w=e4m3",
          "tokens=1500,hidden=512,intermediate=256,experts=8,top_k=2,align=16,w=e4m3,dtype=fp16",
          "tokens=37,hidden=1440,intermediate=480,experts=32,top_k=4,align=8,w=mxfp4,activation=swigluoai",
+         "tokens=37,hidden=1440,intermediate=488,experts=32,top_k=4,align=8,layout=n_major,dtype=fp16",
+         "tokens=700,hidden=264,intermediate=488,experts=8,top_k=2,align=8,layout=n_major,activation=swigluoai",
          "tokens=37,hidden=1440,intermediate=488,experts=32,top_k=4,align=8,part=up,out=places",
          "tokens=200,hidden=264,intermediate=136,experts=64,top_k=6,align=4,skew=one,part=up,x=places,out=places",
          "tokens=700,hidden=264,intermediate=704,experts=8,top_k=2,align=16,part=down,x=places",

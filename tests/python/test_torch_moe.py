@@ -102,7 +102,9 @@ class RowsTest(unittest.TestCase):
         self.assertLess(largest_error(operators.moe_experts(rows, None, *inputs.arguments()[2:]), right), 0.02)
         between = operators.moe_experts_up(x, sorted_, offsets, gate_up, 2)
         self.assertEqual((between.shape, between.dtype), ((len(sorted_), down.shape[2]), torch.bfloat16))
-        self.assertLess(largest_error(operators.moe_experts_up(rows, None, offsets, gate_up, 2), between), 0.02)
+        filled = int(offsets[-1])  # places behind have no row
+        again = operators.moe_experts_up(rows, None, offsets, gate_up, 2)
+        self.assertLess(largest_error(again[:filled], between[:filled]), 0.02)
         made = operators.moe_experts_down(between, offsets, down, inverse, weights)
         self.assertEqual(made.shape, (64, HIDDEN))
         self.assertLess(largest_error(made, right), 0.02)
@@ -112,7 +114,8 @@ class RowsTest(unittest.TestCase):
             self.assertLess(largest_error(operators.moe_combine(products, inverse, weights), right), 0.02)
         out = torch.zeros_like(between)
         self.assertIs(operators.moe_experts_up(x, sorted_, offsets, gate_up, 2, out=out), out)
-        self.assertTrue(torch.equal(out, between))
+        self.assertTrue(torch.equal(out[:filled], between[:filled]))
+        self.assertFalse(out[filled:].any())
 
     @if_tuned
     def test_parts_of_experts_in_e4m3_and_mxfp4(self) -> None:
@@ -213,7 +216,6 @@ class CompiledTest(unittest.TestCase):
                 (ops.moe_dispatch_e4m3.default, moved, {"scale_layout": "column"}),
                 (ops.moe_experts.default, Experts().arguments(), {}),
                 (ops.moe_experts.out, Experts().arguments(), {"out": torch.empty_like(inputs.x)}),
-                (ops.moe_experts.default, Experts().up_alone(), {"top_k": 2}),
                 (ops.moe_experts.default, Experts().down_alone(), {}),
                 (ops.moe_combine.default, summed, {}),
                 (ops.moe_combine.out, summed, {"out": torch.empty_like(inputs.x)})):
@@ -222,6 +224,8 @@ class CompiledTest(unittest.TestCase):
         narrow = Experts(intermediate=128)
         scales = narrow.narrowed()  # whose other checks compare inputs, which PyTorch cannot in e4m3
         torch.library.opcheck(ops.moe_experts.default, narrow.arguments(), scales, test_utils="test_faketensor")
+        # Places behind the last segment are not written, and differ.
+        torch.library.opcheck(ops.moe_experts.default, Experts().up_alone(), {"top_k": 2}, test_utils="test_faketensor")
 
     @if_tuned
     def test_fake_outputs_are_like_real_ones(self) -> None:

@@ -129,6 +129,22 @@ TEST_CASE("simt: parts of moe_experts by the references and the mma body") {
   }
 }
 
+TEST_CASE("simt: moe_experts' mma body by weights whose N is contiguous") {
+  for (const std::string problem :
+       {"tokens=1,hidden=8,intermediate=8,experts=8,top_k=1,align=1,layout=n_major",
+        "tokens=9,hidden=136,intermediate=88,experts=8,top_k=2,align=4,dtype=fp16,layout=n_major",
+        "tokens=33,hidden=72,intermediate=72,experts=33,top_k=2,align=1,layout=n_major,activation=swigluoai",
+        "tokens=9,hidden=136,intermediate=88,experts=8,top_k=2,align=4,layout=n_major,part=up,out=places"}) {
+    CAPTURE(problem);
+    SimtProblem one = multiplied(problem);
+    if (!one.problem.is("part", "up")) one.call.integers[kExpertsDownRow] += 16;
+    one.call.integers[kExpertsDownExpert] =
+        one.call.integers[kExpertsDownRow] * one.problem["intermediate"] + 8;
+    check_outputs(one.reference(Reference::exact), one.on_cpu(), near(1e-5));
+    check_bodies(one, 3);
+  }
+}
+
 TEST_CASE("simt: moe_experts with the largest tiles of the mma body, run after run") {
   const SimtProblem one =
       multiplied("tokens=50,hidden=72,intermediate=72,experts=8,top_k=3,align=1,skew=one");

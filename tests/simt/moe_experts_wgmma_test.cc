@@ -110,6 +110,26 @@ TEST_CASE("simt: parts of moe_experts by every body of wgmma") {
   check_experts(cases);
 }
 
+TEST_CASE("simt: moe_experts by wgmma of weights whose N is contiguous") {
+  const std::string
+      sizes = "tokens=9,hidden=136,intermediate=88,experts=8,top_k=2,align=4,layout=n_major",
+      many = "tokens=70,hidden=200,intermediate=72,experts=8,top_k=2,align=1,skew=one,layout=n_major";
+  const std::string narrow = "up_columns=64,down_columns=64",
+                    wide = "up_columns=128,down_columns=256,up_stages=2,down_stages=2",
+                    two = "warps=8,up_columns=128,down_columns=128",
+                    fused = ",launches=2,schedule=persistent";
+  const std::string swapped = "body=swapped,rows=16,",
+                    rows = "rows=128,warps=8,up_columns=64,down_columns=128";
+  for (const std::string activation : {"", ",activation=swigluoai"})
+    check_experts(
+        {{sizes + ",dtype=fp16" + activation,
+          {narrow, wide, two, swapped + narrow, swapped + wide + ",depth=128",
+           "body=swapped,rows=32," + two + ",down_stages=3"}},
+         {many + activation, {rows, rows + fused, swapped + "up_columns=64,down_columns=128" + fused}}});
+  check_experts({{sizes + ",part=up,out=places", {narrow, swapped + narrow}},
+                 {sizes + ",part=down,x=places,activation=swigluoai", {narrow, swapped + narrow}}});
+}
+
 TEST_CASE("simt: moe_experts with gpt-oss' activation, biases and rows in turn") {
   check_experts(
       {{"tokens=9,hidden=136,intermediate=88,experts=8,top_k=2,align=4,activation=swigluoai",

@@ -161,6 +161,10 @@ class ExpertWeights {
                 const Sizes& sizes)
       : of_(sizes), in_turn_(shape.biased && !shape.packed) {
     if (shape.biased) biases_ = inputs.at(names.biases);
+    if (shape.n_major) {
+      turn(shape.experts(), inputs.at(names.values));
+      return;
+    }
     if (!shape.packed) {
       values_ = scaled(inputs, names.values, names.scales,
                        {of_.matrices * of_.width, of_.depth, of_.row, of_.expert}, kExpertsScaleGroup);
@@ -182,6 +186,18 @@ class ExpertWeights {
   }
 
  private:
+  // Of [experts, K, N] to [experts, N, K].
+  void turn(std::int64_t experts, const std::vector<double>& values) {
+    const std::int64_t columns = of_.matrices * of_.width;
+    for (std::int64_t i = 0; i < experts * columns * of_.depth; ++i) {
+      const std::int64_t expert = i / (columns * of_.depth), column = i / of_.depth % columns,
+                         k = i % of_.depth;
+      values_.push_back(values[static_cast<std::size_t>(expert * of_.expert + k * of_.row + column)]);
+    }
+    of_.row = of_.depth;
+    of_.expert = columns * of_.depth;
+  }
+
   void unpack(std::int64_t experts, const std::vector<double>& bytes, const std::vector<double>& scales) {
     values_.reserve(static_cast<std::size_t>(experts * of_.expert));
     for (std::int64_t i = 0; i < experts * of_.expert; ++i) {

@@ -253,6 +253,27 @@ TEST_CASE("moe_experts: a family of parts finds places and tokens in the tensors
                        BadInput);
 }
 
+TEST_CASE("moe_experts: weights whose N is contiguous are views of [experts, K, N]") {
+  const std::string sizes = "hidden=256,intermediate=64,top_k=2,experts=8,layout=n_major,part=up,out=places";
+  const Problem problem = experts_problem(sizes);
+  CHECK(experts_kernel().default_call(problem).integers[kExpertsUpRow] == 128);
+  CHECK_THROWS_WITH_AS(experts_problem("w=e4m3,layout=n_major,hidden=128,intermediate=128"),
+                       doctest::Contains("layout=n_major is for 16-bit weights"), BadInput);
+  const auto family = experts_kernel().family_interface(problem);
+  TensorView x{DType::bf16, {10, 256}, {256, 1}}, sorted{DType::i32, {40}, {1}},
+      offsets{DType::i32, {9}, {1}}, up{DType::bf16, {8, 128, 256}, {256 * 136, 1, 136}},
+      out{DType::bf16, {40, 64}, {64, 1}};
+  std::vector<const TensorView*> tensors{&x, &sorted, &offsets, nullptr, nullptr, &up, nullptr, &out};
+  Extents extents;
+  Call call;
+  family->bind(tensors, "", extents, call);
+  CHECK(call.integers[kExpertsUpRow] == 136);
+  CHECK(call.integers[kExpertsUpExpert] == 256 * 136);
+  up.strides = {128 * 256, 256, 1};
+  CHECK_THROWS_WITH_AS(family->bind(tensors, "", extents, call),
+                       doctest::Contains("the values of a column side by side"), BadInput);
+}
+
 TEST_CASE("moe_experts: inputs are a routing's, and what no kernel reads is poisoned") {
   const Problem problem = experts_problem(
       "tokens=20,hidden=16,intermediate=24,experts=8,top_k=3,align=16,capacity=120,skew=zipf");
