@@ -157,6 +157,7 @@ def measure(model: Any, stocks: list[str], batch: int, options: argparse.Namespa
         except (RuntimeError, ValueError, ImportError) as failure:
             print(f"  {how}: cannot run: {str(failure).splitlines()[0][:100]}", flush=True)
             torch.cuda.empty_cache()
+    kept = [each.data for each in model.parameters()]  # use() moves some, which the graphs above read
     served = moetune.transformers.use(model, budget=options.budget)
     steps["moetune"] = Step(model, cache, ids, options.context)
     times: dict[str, list[float]] = {name: [] for name in steps}
@@ -167,6 +168,7 @@ def measure(model: Any, stocks: list[str], batch: int, options: argparse.Namespa
     ours, others = row["moetune"], [row[how] for how in stocks if how in row]
     marks, made = {name: step.mark for name, step in steps.items()}, {n: step.logits for n, step in steps.items()}
     steps.clear()  # their graphs hold memory
+    del kept
     right = logits_in_fp32(model, stocks[0].partition("+")[0], cache, ids, options.context)
     off = {name: distance(logits, right) for name, logits in made.items()}
     for name in row:
