@@ -222,6 +222,9 @@ const std::vector<Wanted>& wanted() {
       {"moe_experts",
        "tokens=64,part=down,x=places,hidden=512,intermediate=256,top_k=2,experts=16",
        {{"body", "wgmma"}}},
+      {"add_rmsnorm", "tokens=64,hidden=512,residual=yes", {{"PREFETCH", "1"}}},
+      {"qk_norm_rope", "tokens=64,q_heads=8,kv_heads=2,kv=pages,page=16", {}},
+      {"act_mul", "tokens=64,intermediate=512", {}},
   };
   return all;
 }
