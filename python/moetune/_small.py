@@ -64,7 +64,7 @@ def _is_plain(layer: Any, dtype: Any) -> bool:
     with torch.no_grad():
         made, wide = layer(rows), rows.float()
         right = wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + eps) * weight.float()
-    return made.dtype == dtype and torch.allclose(made.float(), right, rtol=2 ** -6, atol=1e-6)
+    return bool(made.dtype == dtype and torch.allclose(made.float(), right, rtol=2 ** -6, atol=1e-6))
 
 
 def _type_of(model: Any) -> Optional[str]:

@@ -239,7 +239,7 @@ class RopeTest(SmallTest):
     def test_into_pages(self) -> None:
         of = Projection()
         slots, k_cache, v_cache = of.pages()
-        q = operators.qk_norm_rope_kv_write(*of.arguments()[:3], slots, 8, 2, k_cache=k_cache, v_cache=v_cache,
+        q = operators.qk_norm_rope_kv_write(of.qkv, of.cos, of.sin, slots, 8, 2, k_cache=k_cache, v_cache=v_cache,
                                             eps=1e-5, **of.weights)
         right_q, right_k = of.right()
         self.assert_near(q, right_q)
@@ -280,7 +280,7 @@ class RopeTest(SmallTest):
             made = []
             for run in (torch.compile(written, backend=backend, fullgraph=True), written):
                 slots, k_cache, v_cache = of.pages()
-                made.append((run(*of.arguments()[:3], slots, k_cache, v_cache, of.weights), k_cache, v_cache))
+                made.append((run(of.qkv, of.cos, of.sin, slots, k_cache, v_cache, of.weights), k_cache, v_cache))
             for mine, theirs in zip(*made):
                 self.assertTrue(torch.equal(mine, theirs))
 
