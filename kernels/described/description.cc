@@ -114,10 +114,9 @@ class PartsReader {
   }
 
   void read_call() {
-    std::set<std::string> names;
     for (const JsonPlace& place : list("call", Call::kMaxIntegers + Call::kMaxReals)) {
       place.allow_only({"name", "doc", "type", "default"});
-      const CallField field{new_name(place.at("name"), names), text_or(place, "doc", "")};
+      const CallField field{new_name(place.at("name"), call_fields_), text_or(place, "doc", "")};
       const std::string type = place.at("type").text();
       const JsonPlace value = place.at("default");
       auto& fields = type == "f32" ? description_.call.reals : description_.call.integers;
@@ -162,6 +161,7 @@ class PartsReader {
         const auto any = size.value().is_object() ? size.find("any") : std::nullopt;
         if (any) {
           size.allow_only({"any"});
+          if (!tensor.shape.empty()) size.fail("is for the first dimension alone");
           tensor.any.insert(tensor.shape.size());
         }
         tensor.shape.push_back(read_formula(any ? *any : size, description_));
@@ -193,9 +193,7 @@ class PartsReader {
     for (const JsonPlace& stride : strides->elements(tensor.shape.size())) {
       if (fields.size() == Call::kMaxIntegers)
         stride.fail("is one field too many: a call has at most 24 of i64");
-      std::string name = read_name(stride);
-      if (std::ranges::find(fields, name, &CallField::name) != fields.end())
-        stride.fail("stands here for the second time" + stride.shown());
+      std::string name = new_name(stride, call_fields_);
       description_.space.vocabulary.add_environment("call." + name);
       description_.space.vocabulary.add_environment(name);
       tensor.strides.push_back(fields.size());
@@ -526,6 +524,7 @@ class PartsReader {
   const JsonPlace top_;
   Description& description_;
   std::set<std::string> buffers_, macros_;
+  std::set<std::string> call_fields_;
   Formula scratch_begin_ = 0;
 };
 

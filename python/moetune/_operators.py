@@ -238,7 +238,8 @@ class _Kernel:
 
     def __init__(self, name: str) -> None:
         operator, _, overload = name.partition(".")
-        arguments = getattr(getattr(torch.ops.moetune, operator), overload or "default")._schema.arguments
+        self.operator = getattr(torch.ops.moetune, operator)
+        arguments = getattr(self.operator, overload or "default")._schema.arguments
         self.index = _OVERLOADS[name].number
         self.places = {argument.name: place for place, argument in enumerate(arguments)}
         self.defaults = [argument.default_value for argument in arguments]
@@ -276,7 +277,8 @@ class _Kernel:
         with torch.cuda.device(first.device) if elsewhere else contextlib.nullcontext():
             launched = _operate(self.index, first.is_cuda and _serving.is_capturing(), _serving.host_is_device, *values)
         if not launched:  # no tokens
-            for name in self.written:
+            made = len(self.operator.default._schema.returns)  # the others are updated: caches and residuals
+            for name in self.written[:made]:
                 if options.get(name) is not None and options[name].numel() > 0:
                     options[name].zero_()
 

@@ -13,6 +13,7 @@ from moetune._families import Wanted, dtype_of, facts_of
 
 OWN_ATTENTION = "its attention is the model's own"
 
+_MOST_ROWS = 1 << 20  # of add_rmsnorm
 _WEIGHT, _BIAS = "_moetune_qkv_weight", "_moetune_qkv_bias"  # buffers of a layer whose projections are one
 
 # The attention layers whose forward is the same but for what their attention is called with.
@@ -52,10 +53,35 @@ def _is_changed(layer: Any) -> bool:
     return "forward" in vars(layer) or bool(layer._forward_hooks) or bool(layer._forward_pre_hooks)
 
 
+def _is_linear(layer: Any) -> bool:
+    return type(layer) is torch.nn.Linear and not _is_changed(layer)
+
+
+def _is_fused(layer: Any) -> bool:
+    """Whether its projections still are parts of one matrix: not if something replaced, moved, copied or hooked them.
+    While it is compiled, nobody tells where a tensor lies."""
+    parts = _projections(layer)
+    if not all(map(_is_linear, parts)) or any(map(_is_changed, _head_norms(layer))):
+        return False
+    if torch.compiler.is_compiling():
+        return True
+    for kind, name in (("weight", _WEIGHT), ("bias", _BIAS)):
+        whole, own = getattr(layer, name), [getattr(part, kind) for part in parts]
+        if whole is not None and any(each.data_ptr() != rows.data_ptr() for each, rows in zip(own, _parts(whole, own))):
+            return False
+    return True
+
+
+def _parts(whole: torch.Tensor, own: list[Any]) -> Any:
+    return whole.split([len(each) for each in own])
+
+
 def _is_plain(layer: Any, dtype: Any) -> bool:
     """Whether a norm is add_rmsnorm's, by what it makes of some rows."""
     weight, eps = getattr(layer, "weight", None), _eps_of(layer)
-    if not isinstance(weight, torch.Tensor) or weight.ndim != 1 or weight.dtype != dtype or not isinstance(eps, float):
+    if not isinstance(weight, torch.nn.Parameter) or type(weight.data) is not torch.Tensor or weight.dtype != dtype:
+        return False
+    if weight.ndim != 1 or not isinstance(eps, float):
         return False
     if _is_changed(layer) or weight.is_meta:
         return False
@@ -87,10 +113,10 @@ def norms_of(model: Any, fused: list[Any]) -> list[Wanted]:
 def _why_not(layer: Any, dtype: Any) -> Optional[str]:
     """Why qk_norm_rope cannot serve a layer of attention; None if it can."""
     name = type(layer).__name__
-    if name not in _CALLED_WITH:
+    if name not in _CALLED_WITH or not type(layer).forward.__module__.startswith("transformers.models."):
         return f"what {name} does to q and k is not known"
     parts = _projections(layer)
-    weights = [part.weight for part in parts if type(part) is torch.nn.Linear and not _is_changed(part)]
+    weights = [part.weight for part in parts if _is_linear(part) and type(part.weight.data) is torch.Tensor]
     if len(weights) < 3 or _is_changed(layer) or len({(each.device, each.dtype) for each in weights}) > 1:
         return "its projections are not plain linear layers, or something hooks into them"
     if len({part.bias is None for part in parts}) > 1 or weights[0].is_meta:
@@ -120,7 +146,7 @@ def rope_of(model: Any) -> list[Wanted]:
 
 
 def _normalize(layer: Any, hidden_states: torch.Tensor) -> torch.Tensor:
-    if hidden_states.dtype != layer.weight.dtype:
+    if hidden_states.dtype != layer.weight.dtype or hidden_states.numel() > hidden_states.shape[-1] * _MOST_ROWS:
         made: torch.Tensor = type(layer).forward(layer, hidden_states)
         return made
     rows = hidden_states.reshape(-1, hidden_states.shape[-1])
@@ -129,11 +155,15 @@ def _normalize(layer: Any, hidden_states: torch.Tensor) -> torch.Tensor:
 
 def _attend(layer: Any, hidden_states: torch.Tensor, position_embeddings: tuple[torch.Tensor, torch.Tensor],
             attention_mask: Any = None, past_key_values: Any = None, **options: Any) -> Any:
-    """The forward of such a layer: one product for q, k and v, and one kernel up to the cache."""
+    """The forward of such a layer: one product for q, k and v, and one kernel up to the cache. The layer's own, if its
+    parts are no longer as use() found them."""
+    if not _is_fused(layer):
+        return type(layer).forward(layer, hidden_states, position_embeddings=position_embeddings,
+                                   attention_mask=attention_mask, past_key_values=past_key_values, **options)
     shape, dim, (q_heads, kv_heads) = hidden_states.shape[:-1], layer.head_dim, _heads(layer)
     qkv = torch.nn.functional.linear(hidden_states.reshape(-1, hidden_states.shape[-1]), getattr(layer, _WEIGHT),
                                      getattr(layer, _BIAS))
-    # Of transformers' tables the second half is the first, where there is one.
+    # The second half of transformers' tables, where there is one, is the first.
     cos, sin = (each[..., :dim // 2].expand(*shape, dim // 2).reshape(-1, dim // 2) for each in position_embeddings)
     norms = _head_norms(layer)
     weights = {"q_weight": norms[0].weight, "k_weight": norms[1].weight, "eps": _eps_of(norms[0])} if norms else {}
@@ -163,7 +193,7 @@ def serve_rope(layers: list[Any]) -> None:
             whole = None if own[0] is None else torch.cat([each.data for each in own])
             layer.register_buffer(name, whole, persistent=False)
             if whole is not None:
-                for each, rows in zip(own, whole.split([len(each) for each in own])):
+                for each, rows in zip(own, _parts(whole, own)):
                     each.data = rows
         layer.forward = functools.partial(_attend, layer)
 
@@ -176,7 +206,10 @@ def restore(model: Any) -> None:
             continue
         del layer.forward
         if forward.func is _attend:
+            was_fused = _is_fused(layer)
             delattr(layer, _WEIGHT)
             delattr(layer, _BIAS)
-            for each in (each for part in _projections(layer) for each in (part.weight, part.bias) if each is not None):
-                each.data = each.data.clone()
+            for part in _projections(layer) if was_fused else ():
+                for each in (part.weight, part.bias):
+                    if each is not None:
+                        each.data = each.data.clone()

@@ -418,6 +418,9 @@ def _out_or_made(operator: Any, given: tuple[Any, ...], outputs: dict[str, Any],
     """Calls `.out` with the caller's `outputs`, or, if they are None, the overload that returns them. A tensor that
     is written in place has the name `written`, if there is one, and an overload of its own."""
     in_place = options.pop(written, None)
+    missing = [name for name, each in outputs.items() if each is None]
+    if missing and len(missing) < len(outputs):
+        raise moetune.InvalidArgument(f"out must hold all outputs; {missing[0]} is missing")
     if all(each is not None for each in outputs.values()):
         _call(operator.out, *given, **outputs, **({written: in_place} if written else {}), **options)
         return tuple(outputs.values()) if len(outputs) > 1 else next(iter(outputs.values()))
@@ -495,7 +498,7 @@ def qk_norm_rope_kv_write(qkv: torch.Tensor, cos: torch.Tensor, sin: torch.Tenso
                           out: Optional[torch.Tensor] = None, **options: Any) -> torch.Tensor:
     """q of qk_norm_rope; k and v go into pages.
 
-    k_cache and v_cache [pages, page, kv_heads, head_dim] of qkv's type, with any strides but of the last dimension;
+    k_cache and v_cache [pages, page, kv_heads, head_dim] of qkv's type, strides a multiple of 16 bytes but for the last;
     slots i64 [tokens]: page * number + place in it, or negative for a token that is not written. Options: as of
     qk_norm_rope.
     """

@@ -13,13 +13,13 @@
 constexpr int kWidth = INTERMEDIATE, kThreads = THREADS, kFlight = FLIGHT;
 constexpr int kElements = VECTOR / 2, kWords = VECTOR / 4;  // of a vector
 constexpr int kGroup = 128, kGroups = ceil_div(kWidth, kGroup), kGroupLanes = kGroup / kElements;
-// Of a row; in e4m3 whole groups, so that a group's lanes are neighbors in a warp.
+// Chunks of a row; in e4m3 whole groups, so that a group's lanes are neighbors in a warp.
 constexpr u32 kChunks = NARROW ? kGroups * kGroupLanes : kWidth / kElements;
 static_assert(kWidth % kElements == 0, "the problem keeps to it");
 
 using RowVector = VectorOf<VECTOR>;
 
-// Where a thread works: a row and the first of its columns; or nowhere.
+// A row and the first column that a thread works on, or none.
 struct Place {
   u32 token;
   int column;

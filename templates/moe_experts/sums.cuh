@@ -1,7 +1,7 @@
 // Sums of a warpgroup of moe_experts over a tile, by wgmma from the stages of ring.cuh, and how they are stored. With
 // two matrices, eight columns of gate are followed by the same eight of up.
 //
-// Of kNMajor, 64 columns of gate are followed by 64 of up, or they are pairs.
+// With kNMajor, 64 columns of gate are followed by 64 of up, or they are pairs.
 //
 // With scales (kNarrow), instructions sum up a group of K that shares its scales, and what they made is added to totals
 // in fp32: wgmma keeps fewer bits of the sums of e4m3.
@@ -254,7 +254,7 @@ class SwappedSums {
   }
 
  private:
-  // Of pairs (kPairs) a lane has a matrix of a column and of the fourth from it on, and the lane beside it the other
+  // With pairs (kPairs) a lane has a matrix of a column and of the fourth from it on, and the lane beside it the other
   // matrix of both: each makes one of them. In turn they are columns 0 and 4, 1 and 5 and so on.
   static __device__ __forceinline__ u32 gated_pair(const float (&sums)[4], const Output<Product>& to,
                                                    int expert, int first) {

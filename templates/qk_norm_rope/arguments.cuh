@@ -35,7 +35,7 @@ struct HeadArguments {
                ? nullptr
                : cache + slot / kSlots * strides.page + slot % kSlots * strides.slot + head * strides.head;
   }
-  // Where a head of a token goes, query heads first, then those of keys and of values; null if it goes nowhere.
+  // The place of a head of a token, query heads first, then those of keys and of values; null if it goes nowhere.
   __device__ __forceinline__ Out* target(i64 token, int head) const {
     if (head < kQHeads) return q + token * of_q.row + head * of_q.head;
     if (!kPaged) return k + token * of_k.row + (head - kQHeads) * of_k.head;

@@ -3,6 +3,7 @@
 import unittest
 from typing import Any
 
+import moetune
 from moe_cases import if_tuned
 from torch_support import DEVICE, REASON, VERBOSITY, backends
 
@@ -81,6 +82,11 @@ class NormTest(SmallTest):
 
     def test_no_tokens(self) -> None:
         self.assertEqual(operators.add_rmsnorm(drawn(0, 256), drawn(256)).shape, (0, 256))
+
+    def test_an_output_without_the_other(self) -> None:
+        values = torch.empty(4, 256, dtype=torch.float8_e4m3fn, device=DEVICE)
+        with self.assertRaisesRegex(moetune.InvalidArgument, "out must hold all outputs; scales is missing"):
+            operators.add_rmsnorm_e4m3(drawn(4, 256), drawn(256), out=(values, None))
 
     def test_refused(self) -> None:
         x, weight = drawn(4, 256), drawn(256)
@@ -249,6 +255,16 @@ class RopeTest(SmallTest):
         self.assertTrue(torch.equal(v_cache[places], of.v[written]))
         v_cache[places] = 0
         self.assertEqual(int(v_cache.count_nonzero()), 0)
+
+    def test_no_tokens_leave_caches_alone(self) -> None:
+        of = Projection()
+        slots, k_cache, v_cache = of.pages()
+        k_cache.fill_(1)
+        v_cache.fill_(2)
+        q = operators.qk_norm_rope_kv_write(of.qkv[:0], of.cos[:0], of.sin[:0], slots[:0], 8, 2, k_cache=k_cache,
+                                            v_cache=v_cache, **of.weights)
+        self.assertEqual(len(q), 0)
+        self.assertTrue(bool((k_cache == 1).all()) and bool((v_cache == 2).all()))
 
     def test_refused(self) -> None:
         of = Projection()

@@ -4,6 +4,7 @@ The scripted driver's decode_attention knows no windows and sinks: what it is ca
 """
 
 import contextlib
+import copy
 import itertools
 import unittest
 import warnings
@@ -216,6 +217,31 @@ class TransformersTest(unittest.TestCase):
         self.assertRegex(str(served.norms), "LlamaRMSNorm is not .* or hooked")
         self.assertRegex(str(served.rope), "its projections are not plain linear layers, or something hooks into them")
         self.assertFalse(any("forward" in vars(each) for each in model.modules()))
+
+    def test_layers_that_changed_since_run_their_own_forward(self) -> None:
+        ids = prompt(2, 9)
+        for change in ("moved", "copied", "hooked", "replaced"):
+            model, hooked = used("Llama"), []
+            layer = model.model.layers[0].self_attn
+            if change == "moved":
+                layer.k_proj.weight.data = layer.k_proj.weight.data.clone()
+            elif change == "copied":
+                model = copy.deepcopy(model)
+            elif change == "hooked":
+                layer.q_proj.register_forward_hook(lambda *_: hooked.append(1))
+            else:
+                layer.v_proj = torch.nn.Sequential(layer.v_proj)
+                layer.v_proj.out_features = layer.v_proj[0].out_features
+            layer = model.model.layers[0].self_attn
+            with torch.no_grad():
+                layer.k_proj.weight.mul_(2)
+            with self.subTest(change), torch.inference_mode():
+                with mock.patch.object(operators, "qk_norm_rope", wraps=operators.qk_norm_rope) as rope:
+                    made = model(ids).logits
+                self.assertEqual(rope.call_count, 0 if change == "copied" else 1)
+                self.assertEqual(len(hooked), int(change == "hooked"))
+                moetune.transformers.stop(model)
+                self.agree(made, model(ids).logits)
 
     def test_refused_calls(self) -> None:
         model, ids = used("Llama"), prompt(2, 6)

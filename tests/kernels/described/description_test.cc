@@ -103,6 +103,16 @@ constexpr DescriptionFault kDescriptionFaults[] = {
      "must name one file or two"},
     {"vector_add", R"([{"op":"add","path":"/tensors/1/fill","value":{"files":["1.npy","2.npy","3.npy"]}}])",
      "has more than 2 elements"},
+    {"vector_add",
+     R"([{"op":"add","path":"/call","value":[{"name":"eps","type":"f32","default":1}]},)"
+     R"({"op":"add","path":"/tensors/1/strides","value":["eps"]}])",
+     "tensors[1].strides[0]"},
+    {"vector_add",
+     R"([{"op":"add","path":"/tensors/1/strides","value":["row"]},)"
+     R"({"op":"add","path":"/tensors/2/strides","value":["row"]}])",
+     "tensors[2].strides[0]"},
+    {"vector_add", R"([{"op":"add","path":"/tensors/1/shape/-","value":{"any":"8"}}])",
+     "tensors[1].shape[1] is for the first dimension alone"},
     {"vector_add", R"([{"op":"replace","path":"/reference","value":{"arrays":{"a":["a.npy"]}}}])",
      "reference.arrays.a is of no tensor that is written"},
     {"vector_add", R"([{"op":"replace","path":"/reference","value":{"arrays":{"c":["1.npy","2.npy"]}}}])",
