@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <new>
 
 namespace moetune::testing {
@@ -26,6 +27,11 @@ bool FiberStack::guards(const void* address) const {
 
 FiberStacks::~FiberStacks() {
   for (std::byte* mapping : mappings_) ::munmap(mapping, bytes_ + stack_guard_bytes());
+}
+
+FiberStacks& FiberStacks::of(std::size_t bytes) {
+  static std::map<std::size_t, FiberStacks> pools;
+  return pools.try_emplace(bytes, bytes).first->second;
 }
 
 FiberStack FiberStacks::at(std::size_t position) {

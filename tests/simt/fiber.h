@@ -20,11 +20,13 @@ struct FiberStack {
   bool guards(const void* address) const;  // whether it is in the pages below
 };
 
-// Stacks of one size, kept until the pool goes.
+// Stacks of one size, which every launch of the process uses again: mapping thousands takes longer than most launches.
+// Not for several threads at once.
 class FiberStacks {
  public:
   explicit FiberStacks(std::size_t bytes) : bytes_(bytes) {}
   ~FiberStacks();
+  static FiberStacks& of(std::size_t bytes);
   FiberStacks(const FiberStacks&) = delete;
   FiberStacks& operator=(const FiberStacks&) = delete;
 

@@ -79,7 +79,7 @@ struct SimtDevice::State {
   };
 
   State(CompileUnit compiled, SimtOptions chosen)
-      : unit(std::move(compiled)), options(chosen), stacks(chosen.stack_bytes) {}
+      : unit(std::move(compiled)), options(chosen), stacks(FiberStacks::of(chosen.stack_bytes)) {}
 
   void make_scratch(const LaunchPlan& plan);
   void check_counters(const LaunchPlan& plan);
@@ -91,7 +91,7 @@ struct SimtDevice::State {
 
   CompileUnit unit;
   SimtOptions options;
-  FiberStacks stacks;
+  FiberStacks& stacks;
   std::set<std::string> entries;
   Memory scratch, buffers;
   bool inputs_are_there = false;  // once the launch in front could begin
