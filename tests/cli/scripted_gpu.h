@@ -1,4 +1,5 @@
-// The tool on a small GPU of tests/fake_cuda, with the real NVRTC and a few configurations of decode_kernel.
+// The tool on a small GPU of tests/fake_cuda, with a few configurations of decode_kernel that the stand-in for NVRTC
+// compiles: the real one takes most of such a test's time, and stored_winner_test.cc has it.
 #pragma once
 
 #include <cstdint>
@@ -19,6 +20,7 @@ class ScriptedGpu {
   explicit ScriptedGpu(const std::string& script = "")
       : tool{{{"MOETUNE_LIBCUDA", paths::fake_libcuda()},
               {"MOETUNE_FAKE_CUDA", "memory=" + std::to_string(kMemory) + script},
+              {"MOETUNE_NVRTC", paths::fake_nvrtc()},
               {"MOETUNE_DATA_DIR", data_.string()}}} {
     Tool::constrain(
         data_, "decode_kernel",
