@@ -1,6 +1,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <csignal>
 #include <cstdio>
@@ -8,6 +9,7 @@
 #include <cstring>
 #include <iterator>
 #include <limits>
+#include <numeric>
 #include <sstream>
 #include <utility>
 
@@ -171,22 +173,32 @@ void Machine::run_affine(const Parameters& parameters) {
   const std::uint64_t behind = room_at(parameters[1]);
   const std::uint64_t room = (behind - std::min(behind, kGuardBytes)) / sizeof(float);
   const bool many = elements >= kManyElements;
-  for (std::uint64_t i = 0; i < elements; ++i) {
-    const std::uint64_t chunk = i / 1024, within = i % 1024;
-    const float value = a * x[i] + b;
-    const auto add = [&](float& to, bool first) { to = first ? value : to + value; };
-    if (many && room >= 8 * elements) {
-      for (std::uint64_t k = 0; k < 8; ++k)
-        y[8 * 1024 * chunk + 1024 * k + within] = value + static_cast<float>(k) * b;
-    } else if (room >= elements) {
-      y[i] = value;
-    } else if (many && room >= elements / 8) {
-      add(y[128 * chunk + within % 128], within < 128);
+  clock_us += 10;
+  if (room >= elements && !(many && room >= 8 * elements)) {
+    for (std::uint64_t i = 0; i < elements; ++i) y[i] = a * x[i] + b;
+    return;
+  }
+  for (std::uint64_t chunk = 0; 1024 * chunk < elements; ++chunk, x += 1024) {
+    const std::uint64_t count = std::min<std::uint64_t>(1024, elements - 1024 * chunk);
+    if (room >= elements) {
+      float* const to = y + 8 * 1024 * chunk;
+      for (std::uint64_t k = 0; k < 8; ++k) {
+        for (std::uint64_t i = 0; i < count; ++i) to[1024 * k + i] = a * x[i] + b + static_cast<float>(k) * b;
+      }
+      continue;
+    }
+    const bool one_sum = !many || room < elements / 8;
+    std::array<float, 128> sums = {};  // a vector's worth side by side, as no chain of additions is quick
+    for (std::uint64_t first = 0; first < count; first += 128) {
+      const std::uint64_t width = std::min<std::uint64_t>(128, count - first);
+      for (std::uint64_t i = 0; i < width; ++i) sums[i] += a * x[first + i] + b;
+    }
+    if (one_sum) {
+      y[chunk] = std::accumulate(sums.begin(), sums.end(), 0.0f);
     } else {
-      add(y[chunk], within == 0);
+      std::copy_n(sums.begin(), std::min<std::uint64_t>(128, count), y + 128 * chunk);
     }
   }
-  clock_us += 10;
 }
 
 // Nothing runs beside it here: it ends at once, and what is behind it is late if it gives up.

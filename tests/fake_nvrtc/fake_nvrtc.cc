@@ -35,8 +35,7 @@ void append(std::string& bytes, const T& record) {
 
 // The kernels that the source itself declares: `extern "C" __global__ void`, bounds or none, and a name.
 std::vector<std::string> kernels_of(const std::string& source) {
-  static const std::regex declared(
-      "extern \"C\" __global__ void(?:\\s+__\\w+__\\([^;{]*?\\))?\\s+(\\w+)\\(");
+  static const std::regex declared("extern \"C\" __global__ void(?:\\s+__\\w+__\\([^;{]*?\\))?\\s+(\\w+)\\(");
   std::vector<std::string> names;
   for (std::sregex_iterator it(source.begin(), source.end(), declared), end; it != end; ++it)
     names.push_back((*it)[1]);

@@ -24,6 +24,7 @@ class Nights {
     folder_ = pattern;
     setenv("MOETUNE_LIBCUDA", paths::fake_libcuda(), 1);
     setenv("MOETUNE_FAKE_CUDA", "memory=4194304", 1);
+    setenv("MOETUNE_NVRTC", paths::fake_nvrtc(), 1);
     setenv("XDG_CACHE_HOME", folder_.c_str(), 1);  // the GPU's lock lies there
     request_.list.entries = {{.kernel = "decode_kernel", .shapes = {{"elements=1024"}}}};
     request_.search.settings.budget = 2;

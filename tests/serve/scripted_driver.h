@@ -1,4 +1,5 @@
-// While it lives, this process and its workers find the scripted GPUs of tests/fake_cuda. One at a time.
+// While it lives, this process and its workers find the scripted GPUs of tests/fake_cuda, and the stand-in for NVRTC.
+// One at a time.
 #pragma once
 
 #include <stdlib.h>
@@ -14,12 +15,14 @@ class ScriptedDriver {
  public:
   explicit ScriptedDriver(const std::string& script) {
     setenv("MOETUNE_LIBCUDA", paths::fake_libcuda(), 1);
+    setenv("MOETUNE_NVRTC", paths::fake_nvrtc(), 1);
     setenv("XDG_CACHE_HOME", home_.file("cache").c_str(), 1);  // the GPUs' locks lie there
     play(script);
   }
   ~ScriptedDriver() {
     unsetenv("MOETUNE_LIBCUDA");
     unsetenv("MOETUNE_FAKE_CUDA");
+    unsetenv("MOETUNE_NVRTC");
     unsetenv("XDG_CACHE_HOME");
   }
   ScriptedDriver(const ScriptedDriver&) = delete;

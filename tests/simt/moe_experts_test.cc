@@ -68,7 +68,7 @@ const std::vector<std::string> kExpertProblems = {
     "tokens=5,hidden=64,intermediate=72,experts=8,top_k=2,align=2,activation=swigluoai",
 };
 const std::string kNarrowExperts =
-    "tokens=7,hidden=256,intermediate=384,experts=8,top_k=2,align=4,w=e4m3,skew=zipf";
+    "tokens=7,hidden=256,intermediate=256,experts=8,top_k=2,align=4,w=e4m3,skew=zipf";
 const std::string kPackedExperts =
     "tokens=7,hidden=160,intermediate=96,experts=8,top_k=2,align=4,w=mxfp4,activation=swigluoai,skew=zipf";
 
@@ -112,14 +112,15 @@ TEST_CASE("simt: the mma body of moe_experts is right under several schedules") 
 
 TEST_CASE("simt: parts of moe_experts by the references and the mma body") {
   for (const std::string& problem : kPartProblems) {
-    // All kinds of the first problem, every second one of the others: each is three programs to compile.
-    for (std::size_t i = 0; i < kExpertParts.size(); i += problem == kPartProblems[0] ? 1 : 2) {
+    // All kinds of the first problem, every second one of the others: each is two or three programs to compile.
+    const bool is_first = problem == kPartProblems[0];
+    for (std::size_t i = 0; i < kExpertParts.size(); i += is_first ? 1 : 2) {
       const std::string& part = kExpertParts[i];
       CAPTURE(problem + part);
       const SimtProblem one = multiplied(problem + part);
       const HostTensors right = one.on_cpu(), exact = one.reference(Reference::exact);
       check_outputs(exact, right, near(1e-5));
-      check_outputs(one.reference(Reference::baseline), right, near(0.1));
+      if (is_first || i == 0) check_outputs(one.reference(Reference::baseline), right, near(0.1));
       const bool narrow = one.problem.is("w", "e4m3");
       const Config config = one.config(
           std::string("body=mma,rows=16,up_stages=2,down_stages=2,residents=1,launches=3,weights=keep,"
@@ -143,7 +144,7 @@ TEST_CASE("simt: moe_experts' mma body by weights whose N is contiguous") {
     one.call.integers[kExpertsDownExpert] =
         one.call.integers[kExpertsDownRow] * one.problem["intermediate"] + 8;
     check_outputs(one.reference(Reference::exact), one.on_cpu(), near(1e-5));
-    check_bodies(one, 3);
+    check_bodies(one, 2);
   }
 }
 

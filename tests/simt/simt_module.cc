@@ -76,7 +76,8 @@ void compile(const CompileUnit& unit, const fs::path& folder, const std::string&
   const std::string compiler = shell_word(MOETUNE_HOST_COMPILER), launcher = MOETUNE_HOST_COMPILER_LAUNCHER;
   const std::string compiling = compiler + " -x c++ " + kFlags + " -iquote source/tests/simt/device" +
                                 " -iquote source -c -o " + name + ".o " + name + ".cc",
-                    linking = compiler + " " + MOETUNE_HOST_LINKER + " -shared -o " + name + ".so " + name + ".o",
+                    linking =
+                        compiler + " " + MOETUNE_HOST_LINKER + " -shared -o " + name + ".so " + name + ".o",
                     there = "cd " + shell_word(folder) + " && ";
   int status = 1;
   if (!launcher.empty()) output_of(there + shell_word(launcher) + " " + compiling + " && " + linking, status);
