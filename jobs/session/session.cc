@@ -75,7 +75,10 @@ void Session::make_key() {
   key_.problem = problem_text();
   key_.hardware = info().key;
   key_.timing = timing_;
-  if (kernel() != nullptr) key_.source_digest = kernel_source_digest(kernel_name());
+  if (kernel() != nullptr) {
+    if (source_digest_.empty()) source_digest_ = kernel_source_digest(kernel_name());
+    key_.source_digest = source_digest_;
+  }
   // A recording of an earlier space is of the templates of its time.
   if (kernel() != nullptr && recording() != nullptr &&
       !within_domains(recording()->space.parameters(), space_file_->parameters())) {
@@ -96,7 +99,7 @@ void Session::keep_recorded_ceilings() {
 
 void Session::open_space() {
   if (kernel() == nullptr) return;
-  space_file_ = load_space(kernel_name());
+  if (!space_file_) space_file_ = load_space(kernel_name());
   default_config_ = space_file_->default_config(environment());
   if (recording() == nullptr) legal_ = space_file_->enumerate(environment());
   if (space().empty()) {

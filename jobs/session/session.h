@@ -123,6 +123,7 @@ class Session {
   Timing timing_ = Timing::overlapped;
   std::optional<Config> default_config_;
   std::unique_ptr<Cache> cache_;
+  std::string source_digest_;  // of the kernel's files, read once
   WorkloadKey key_;
   std::unique_ptr<Compiler> compiler_;
   std::size_t programs_compiled_ = 0;
