@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -43,14 +44,22 @@ constexpr std::array<TypeFacts, 7> kTypes = {
 
 const TypeFacts& facts_of(DType type) { return kTypes[static_cast<std::size_t>(type)]; }
 
+// Of normal doubles. std::ldexp and std::ilogb take several times as long.
+double power_of_two(int exponent) {
+  return std::bit_cast<double>(static_cast<std::uint64_t>(exponent + 1023) << 52);
+}
+int exponent_of(double value) {
+  return static_cast<int>(std::bit_cast<std::uint64_t>(value) >> 52 & 0x7ff) - 1023;
+}
+
 double round_to_format(const FloatFormat& format, double value) {
   if (std::isnan(value) || value == 0) return value;
   const double overflow = format.saturates ? format.largest : std::numeric_limits<double>::infinity();
   if (std::isinf(value)) return std::copysign(overflow, value);
-  const int exponent = std::max(std::ilogb(value), format.minimum_exponent);
+  const int exponent = std::max(exponent_of(value), format.minimum_exponent);
   // Scaling by a power of two is exact here, and nearbyint rounds ties to even.
-  const double rounded = std::ldexp(std::nearbyint(std::ldexp(value, format.fraction_bits - exponent)),
-                                    exponent - format.fraction_bits);
+  const double rounded = std::nearbyint(value * power_of_two(format.fraction_bits - exponent)) *
+                         power_of_two(exponent - format.fraction_bits);
   return std::abs(rounded) > format.largest ? std::copysign(overflow, value) : rounded;
 }
 
@@ -74,9 +83,9 @@ double decode(const FloatFormat& format, std::uint32_t bits) {
   } else if (exponent == top && (!format.saturates || fraction == fractions - 1)) {
     value = std::numeric_limits<double>::quiet_NaN();
   } else if (exponent == 0) {
-    value = std::ldexp(fraction, format.minimum_exponent - format.fraction_bits);
+    value = fraction * power_of_two(format.minimum_exponent - format.fraction_bits);
   } else {
-    value = std::ldexp(fractions + fraction, static_cast<int>(exponent) - bias - format.fraction_bits);
+    value = (fractions + fraction) * power_of_two(static_cast<int>(exponent) - bias - format.fraction_bits);
   }
   return negative ? -value : value;
 }
@@ -89,8 +98,8 @@ std::uint32_t encode(const FloatFormat& format, double value) {
   if (std::isnan(value)) return (std::uint32_t{1} << (format.exponent_bits + format.fraction_bits)) - 1;
   if (std::isinf(value)) return sign | top << format.fraction_bits;
   if (magnitude == 0) return sign;
-  const int exponent = std::max(std::ilogb(magnitude), format.minimum_exponent);
-  const auto steps = static_cast<std::uint32_t>(std::ldexp(magnitude, format.fraction_bits - exponent));
+  const int exponent = std::max(exponent_of(magnitude), format.minimum_exponent);
+  const auto steps = static_cast<std::uint32_t>(magnitude * power_of_two(format.fraction_bits - exponent));
   // The leading one of a normal number carries into the exponent; a subnormal has none, and exponent 0.
   const auto field = static_cast<std::uint32_t>(exponent - format.minimum_exponent);
   return sign | ((field << format.fraction_bits) + steps);
