@@ -1,4 +1,4 @@
-"""Which families a transformers model opens, and whether something is stored that serves them."""
+"""Which families a model's layers open, and whether something is stored that serves them."""
 
 import subprocess
 import warnings
@@ -49,6 +49,29 @@ def dtype_of(model: Any) -> str:
     return _DTYPES[model.dtype]
 
 
+def attention(q_heads: int, kv_heads: int, head_dim: int, page: int, dtype: str, window: int = 0,
+              sinks: bool = False, kv_dtype: Optional[str] = None) -> list[Wanted]:
+    """The families of attention layers: of steps, and of all else."""
+    others = f"q_heads={q_heads},kv_heads={kv_heads}"
+    facts = facts_of(group=q_heads // kv_heads, head_dim=head_dim, page=page, dtype=dtype, window=window or None,
+                     sinks="learned" if sinks else None, kv_dtype=kv_dtype)
+    return [Wanted("decode_attention", facts, ("batch=1,context=4096", "batch=32,context=4096"),
+                   "batch=1..128,context=512..32k", others),
+            Wanted("prefill_attention", facts,
+                   ("batch=1,seqlen_q=2048,seqlen_kv=2048", "batch=8,seqlen_q=1,seqlen_kv=2048"),
+                   "batch=1..64,seqlen_q=1..8k,seqlen_kv=512..8k", others)]
+
+
+def experts(hidden: int, count: int, top_k: int, intermediate: int, dtype: str, ids: str,
+            activation: Optional[str] = None, local: bool = False) -> list[Wanted]:
+    """The families of a layer's experts, of which `local` says that others are elsewhere."""
+    layer = facts_of(hidden=hidden, experts=count, top_k=top_k, intermediate=intermediate, dtype=dtype,
+                     activation=activation)
+    plan = facts_of(experts=count, top_k=top_k, ids=ids, align=1, map="local" if local else None)
+    return [Wanted("route_plan", plan, ("tokens=64",), "tokens=1..8k", ""),
+            Wanted("moe_experts", layer, ("tokens=1", "tokens=64", "tokens=2048"), "tokens=1..8k", "")]
+
+
 def _check_attention(model: Any, config: Any, layers: list[Any]) -> None:
     if any(getattr(layer, name, None) is not None for layer in layers for name in ("v_head_dim", "kv_lora_rank")):
         raise moetune.Unsupported("attention over a latent is not served")
@@ -75,15 +98,8 @@ def attention_of(model: Any) -> list[Wanted]:
     for group, head_dim, window, sinks in sorted(
             {(layer.num_key_value_groups, layer.head_dim, window, hasattr(layer, "sinks")) for layer in layers
              for window in (0, getattr(layer, "sliding_window", None) or 0)}):
-        of = {"window": window or None, "sinks": "learned" if sinks else None}
         heads = config.num_key_value_heads
-        others = f"q_heads={group * heads},kv_heads={heads}"
-        facts = facts_of(group=group, head_dim=head_dim, page=0, dtype=dtype, **of)
-        wanted += [Wanted("decode_attention", facts, ("batch=1,context=4096", "batch=32,context=4096"),
-                          "batch=1..128,context=512..32k", others),
-                   Wanted("prefill_attention", facts,
-                          ("batch=1,seqlen_q=2048,seqlen_kv=2048", "batch=8,seqlen_q=1,seqlen_kv=2048"),
-                          "batch=1..64,seqlen_q=1..8k,seqlen_kv=512..8k", others)]
+        wanted += attention(group * heads, heads, head_dim, 0, dtype, window, sinks)
     return wanted
 
 
@@ -120,13 +136,9 @@ def experts_of(model: Any) -> list[Wanted]:
     if reasons:
         raise moetune.Unsupported(reasons[0])
     wanted = []
-    for experts, wide, narrow, has_bias in sorted({(*layer.down_proj.shape, layer.has_bias) for layer in layers}):
+    for count, wide, narrow, has_bias in sorted({(*layer.down_proj.shape, layer.has_bias) for layer in layers}):
         hidden, inner = (narrow, wide) if has_bias else (wide, narrow)
-        layer_facts = facts_of(hidden=hidden, experts=experts, top_k=top_k, intermediate=inner,
-                               dtype=dtype, activation="swigluoai" if has_bias else None)
-        plan = facts_of(experts=experts, top_k=top_k, ids="i64", align=1)
-        wanted += [Wanted("route_plan", plan, ("tokens=64",), "tokens=1..8k", ""),
-                   Wanted("moe_experts", layer_facts, ("tokens=1", "tokens=64", "tokens=2048"), "tokens=1..8k", "")]
+        wanted += experts(hidden, count, top_k, inner, dtype, "i64", "swigluoai" if has_bias else None)
     return wanted
 
 
