@@ -46,6 +46,7 @@ constexpr Described kVariables[] = {
     {"MOETUNE_RUNTIME, MOETUNE_PIN", "for the runtime library: docs/runtime.md"},
     {"MOETUNE_TRUSTED_KEYS", "the same: whose packs it loads"},
     {"MOETUNE_TORCH_KERNELS", "python: PyTorch calls the operators' kernels in Python"},
+    {"MOETUNE_VLLM_EXPERTS", "1: vLLM's unquantized experts are moetune's: docs/servers.md"},
     {"TVM_FFI_DISABLE_TORCH_C_DLPACK", "python: set for a moment by import moetune"}};
 
 void show_environment(Output& output) {

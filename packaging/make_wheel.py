@@ -44,6 +44,17 @@ Description-Content-Type: text/markdown
 
 """
 
+ENTRY_POINTS = """\
+[console_scripts]
+moetune = moetune._tool:main
+
+[vllm.general_plugins]
+moetune = moetune.vllm:register
+
+[sglang.srt.plugins]
+moetune = moetune.sglang:register
+"""
+
 
 def needed_glibc(files: list[Path]) -> tuple[int, int]:
     """The newest version of glibc that any of the files asks for."""
@@ -113,7 +124,7 @@ def main(build: Path, folder: Path) -> None:
         write(wheel, records, f"{info}/METADATA", metadata.encode())
         write(wheel, records, f"{info}/WHEEL",
               f"Wheel-Version: 1.0\nGenerator: moetune\nRoot-Is-Purelib: false\nTag: py3-none-{platform}\n".encode())
-        write(wheel, records, f"{info}/entry_points.txt", b"[console_scripts]\nmoetune = moetune._tool:main\n")
+        write(wheel, records, f"{info}/entry_points.txt", ENTRY_POINTS.encode())
         write(wheel, records, f"{info}/LICENSE", license_text.encode())
         records.append(f"{info}/RECORD,,\n")
         wheel.writestr(zipfile.ZipInfo(f"{info}/RECORD", (1980, 1, 1, 0, 0, 0)), "\n".join(records))
