@@ -8,22 +8,7 @@
 namespace moetune {
 namespace {
 
-constexpr std::int64_t kMostPrefillTokens = 16384;  // new tokens of one sequence; servers cut longer prompts
-
 std::string with(const std::string& name, std::int64_t value) { return name + "=" + std::to_string(value); }
-
-// Heads that one GPU holds.
-AttentionLayers sharded(AttentionLayers layers, std::int64_t ranks) {
-  if (layers.q_heads % ranks != 0 ||
-      (layers.kv_heads % ranks != 0 && ranks % std::max<std::int64_t>(1, layers.kv_heads) != 0)) {
-    throw BadField("tp", "tensor parallel " + std::to_string(ranks) + " does not divide " +
-                             std::to_string(layers.q_heads) + " query heads and " +
-                             std::to_string(layers.kv_heads) + " KV heads");
-  }
-  layers.q_heads /= ranks;
-  layers.kv_heads = std::max<std::int64_t>(1, layers.kv_heads / ranks);
-  return layers;
-}
 
 std::string attention_problem(const AttentionLayers& layers, const ModelFacts& model,
                               const ServingShape& serving) {
@@ -60,20 +45,53 @@ void check_ranges(const ModelWorkload& workload) {
     }
 }
 
-void add(ModelPlan& plan, ModelWorkload workload, std::int64_t layers) {
+}  // namespace
+
+bool add_workload(ModelPlan& plan, ModelWorkload workload, std::int64_t layers) {
   check_ranges(workload);
   if (const std::string why = why_refused(workload); !why.empty()) {
     plan.notes.push_back(workload.name + " of " + std::to_string(layers) +
                          " layers cannot be served: " + why);
-    return;
+    return false;
   }
   plan.workloads.push_back(std::move(workload));
+  return true;
 }
+
+// Heads that one GPU holds.
+AttentionLayers heads_of_rank(AttentionLayers layers, std::int64_t ranks) {
+  if (layers.q_heads % ranks != 0 ||
+      (layers.kv_heads % ranks != 0 && ranks % std::max<std::int64_t>(1, layers.kv_heads) != 0)) {
+    throw BadField("tp", "tensor parallel " + std::to_string(ranks) + " does not divide " +
+                             std::to_string(layers.q_heads) + " query heads and " +
+                             std::to_string(layers.kv_heads) + " KV heads");
+  }
+  layers.q_heads /= ranks;
+  layers.kv_heads = std::max<std::int64_t>(1, layers.kv_heads / ranks);
+  return layers;
+}
+
+void require_divided_experts(const ExpertLayers& experts, std::int64_t ranks) {
+  if (experts.experts % ranks == 0) return;
+  throw BadField("ep", "expert parallel " + std::to_string(ranks) + " does not divide " +
+                           std::to_string(experts.experts) + " experts");
+}
+
+ServingShape within_model(const ModelFacts& model, ServingShape serving, ModelPlan& plan) {
+  if (model.longest_context == 0 || serving.context_high <= model.longest_context) return serving;
+  serving.context_high = model.longest_context;
+  serving.context_low = std::min(serving.context_low, serving.context_high);
+  plan.notes.push_back("contexts end at " + std::to_string(model.longest_context) +
+                       ", the longest that the model was made for");
+  return serving;
+}
+
+namespace {
 
 void add_attention(ModelPlan& plan, const ModelFacts& model, const ServingShape& serving) {
   const DimensionRange batch{"batch", serving.batch_low, serving.batch_high};
   for (const AttentionLayers& whole : model.attention) {
-    const AttentionLayers layers = sharded(whole, serving.tensor_parallel);
+    const AttentionLayers layers = heads_of_rank(whole, serving.tensor_parallel);
     const std::string kind = layers.window > 0 ? " window" : layers.chunk > 0 ? " chunk" : "";
     const std::int64_t longest =
         layers.chunk > 0 ? std::min(serving.context_high, layers.chunk) : serving.context_high;
@@ -81,15 +99,16 @@ void add_attention(ModelPlan& plan, const ModelFacts& model, const ServingShape&
     const std::int64_t prompt = std::min(longest, kMostPrefillTokens);
     const std::string problem = attention_problem(layers, model, serving);
     const auto weight = static_cast<double>(layers.layers);
-    add(plan,
-        {.name = model.name + " decode" + kind,
-         .kernel = "decode_attention",
-         .problem = problem,
-         .ranges = {batch, {"context", shortest, longest}},
-         .weight = weight},
-        layers.layers);
+    add_workload(plan,
+                 {.name = model.name + " decode" + kind,
+                  .kernel = "decode_attention",
+                  .problem = problem,
+                  .ranges = {batch, {"context", shortest, longest}},
+                  .weight = weight},
+                 layers.layers);
     // A prompt runs once for many steps of decoding.
-    add(plan,
+    add_workload(
+        plan,
         {.name = model.name + " prefill" + kind,
          .kernel = "prefill_attention",
          .problem = "batch=1," + problem,
@@ -124,11 +143,12 @@ void note_experts(ModelPlan& plan, const ExpertLayers& experts, std::int64_t ran
   if (experts.zero_experts > 0)
     note("moe_dispatch and moe_combine move fewer rows than their workloads: " +
          std::to_string(experts.zero_experts) + " more experts give a token back as it is");
-  if (experts.intermediate == 0) note("moe_experts: " + experts.why_no_products);
+  if (experts.n_major)
+    note("moe_experts: K of their weights does not come last");
+  else if (experts.intermediate == 0)
+    note("moe_experts: " + experts.why_no_products);
   if (ranks <= 1) return;
-  if (experts.experts % ranks != 0)
-    throw BadField("ep", "expert parallel " + std::to_string(ranks) + " does not divide " +
-                             std::to_string(experts.experts) + " experts");
+  require_divided_experts(experts, ranks);
   note(
       "moe_dispatch and moe_combine are those of all experts, and moe_experts is left out: how many rows one of " +
       std::to_string(ranks) + " GPUs gets depends on how tokens are exchanged");
@@ -140,13 +160,13 @@ void add_experts(ModelPlan& plan, const ModelFacts& model, const ServingShape& s
   note_experts(plan, experts, serving.expert_parallel);
   const DimensionRange tokens{"tokens", serving.batch_low, std::max(serving.batch_high, kMostPrefillTokens)};
   const auto entry = [&](const char* kernel, std::string problem, std::int64_t layers) {
-    add(plan,
-        {.name = model.name + " " + kernel,
-         .kernel = kernel,
-         .problem = std::move(problem),
-         .ranges = {tokens},
-         .weight = static_cast<double>(layers)},
-        layers);
+    add_workload(plan,
+                 {.name = model.name + " " + kernel,
+                  .kernel = kernel,
+                  .problem = std::move(problem),
+                  .ranges = {tokens},
+                  .weight = static_cast<double>(layers)},
+                 layers);
   };
   if (!experts.score.empty() && experts.layers > experts.unrouted_layers)
     entry("router", router_problem(experts, serving.expert_parallel),
@@ -158,7 +178,7 @@ void add_experts(ModelPlan& plan, const ModelFacts& model, const ServingShape& s
   entry("moe_dispatch", moved + (experts.sent_scale.empty() ? "" : ",out=e4m3,scale=" + experts.sent_scale),
         experts.layers);
   entry("moe_combine", moved, experts.layers);
-  if (experts.intermediate == 0 || serving.expert_parallel > 1) return;
+  if (experts.intermediate == 0 || experts.n_major || serving.expert_parallel > 1) return;
   const std::int64_t ranks = serving.tensor_parallel;
   if (experts.intermediate % ranks != 0)
     plan.notes.push_back("moe_experts: " + std::to_string(ranks) + " GPUs do not divide an expert's " +
@@ -174,13 +194,7 @@ void add_experts(ModelPlan& plan, const ModelFacts& model, const ServingShape& s
 
 ModelPlan plan_model(const ModelFacts& model, const ServingShape& wanted) {
   ModelPlan plan;
-  ServingShape serving = wanted;
-  if (model.longest_context > 0 && serving.context_high > model.longest_context) {
-    serving.context_high = model.longest_context;
-    serving.context_low = std::min(serving.context_low, serving.context_high);
-    plan.notes.push_back("contexts end at " + std::to_string(model.longest_context) +
-                         ", the longest that the model was made for");
-  }
+  const ServingShape serving = within_model(model, wanted, plan);
   add_attention(plan, model, serving);
   add_experts(plan, model, serving);
   return plan;

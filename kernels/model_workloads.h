@@ -37,8 +37,16 @@ struct ExpertLayers {
       0;  // values of a token within an expert; 0 if moe_experts is not what it computes
   std::string product_options;       // further dimensions of moe_experts: ",w=mxfp4"
   std::string why_no_products;       // why it is 0
+  bool n_major = false;              // K of their weights does not come last, as in transformers' gpt-oss
   std::int64_t layers = 0;           // 0: the model has none
   std::int64_t unrouted_layers = 0;  // of these: layers without a router
+};
+
+// The operations between a layer's large products, if they are Llama's: RMSNorms with a weight, RoPE of whole heads.
+struct SmallOperations {
+  std::int64_t hidden = 0;    // values of a token; 0 if the norms are not known to be so
+  bool turns_halves = false;  // RoPE turns value i together with i + head_dim / 2
+  bool head_norms = false;    // query and key heads are normalized before
 };
 
 struct ModelFacts {
@@ -46,6 +54,9 @@ struct ModelFacts {
   std::string dtype = "bf16";  // of activations
   std::vector<AttentionLayers> attention;
   ExpertLayers experts;
+  SmallOperations small;
+  std::int64_t layers = 0;
+  std::string quantization;          // its method; empty for weights as activations are
   std::int64_t longest_context = 0;  // 0 if it is unknown
 };
 
@@ -73,5 +84,13 @@ struct ModelPlan {
 // Throws BadField: tp or ep if they do not divide the heads or the experts, batch or context for a range that a kernel
 // does not take.
 ModelPlan plan_model(const ModelFacts& model, const ServingShape& serving);
+
+// The parts of it that plans for servers share (kernels/server_workloads.h). Throws as it does.
+inline constexpr std::int64_t kMostPrefillTokens = 16384;  // of one sequence; servers cut longer prompts
+ServingShape within_model(const ModelFacts& model, ServingShape serving, ModelPlan& plan);
+AttentionLayers heads_of_rank(AttentionLayers layers, std::int64_t ranks);
+void require_divided_experts(const ExpertLayers& experts, std::int64_t ranks);
+// Returns whether the kernel takes it; else a note says why not.
+bool add_workload(ModelPlan& plan, ModelWorkload workload, std::int64_t layers);
 
 }  // namespace moetune

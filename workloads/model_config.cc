@@ -81,7 +81,9 @@ class ConfigReader {
     config_.facts.dtype = dtype();
     read_context();
     const std::int64_t layers = count_model_layers(fields_);
+    config_.facts.layers = layers;
     read_attention(layers);
+    read_small();
     config_.facts.experts =
         read_experts(root_, fields_, {type_, family_}, config_.facts.dtype, layers, config_.notes);
     return std::move(config_);
@@ -98,6 +100,7 @@ class ConfigReader {
   std::optional<double> stretched(const JsonPlace& rope);
   void read_attention(std::int64_t layers);
   void add_attention(ModelLayer layer, std::int64_t count);
+  void read_small();
 
   ModelConfig config_;
   ModelFields root_, fields_;
@@ -252,6 +255,18 @@ void ConfigReader::add_attention(ModelLayer layer, std::int64_t count) {
   }
   served.layers = count;
   config_.facts.attention.push_back(served);
+}
+
+void ConfigReader::read_small() {
+  for (const ModelFields* place : {&root_, &fields_}) {
+    if (!place->find("quantization_config") && !place->find("quantization")) continue;
+    const auto method = place->find("quantization_config.quant_method");
+    config_.facts.quantization =
+        method && method->value().is_string() ? shortened(method->text(), kLongestType) : "of its own";
+  }
+  const SmallMath* const small = find_small_math(type_);
+  const std::optional<std::int64_t> hidden = fields_.number(Fact::hidden, 1);
+  if (small != nullptr && hidden) config_.facts.small = {*hidden, small->turns_halves, small->head_norms};
 }
 
 std::filesystem::path file_of_model(const std::filesystem::path& path) {

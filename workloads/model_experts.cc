@@ -230,7 +230,7 @@ void read_products(ExpertLayers& experts, const ModelFields& root, const ModelFi
   const ExpertMath math = expert_math(family.type);
   if (!math.why_other.empty()) throw NotUnderstood{std::string(math.why_other)};
   const std::string weights = stored_weights(root, fields);
-  if (math.as_gpt_oss && weights != "mxfp4") throw NotUnderstood{"K of their weights does not come last"};
+  experts.n_major = math.as_gpt_oss && weights != "mxfp4";
   const std::optional<JsonPlace> limit = fields.find("swiglu_limit");
   if (math.as_gpt_oss && limit && limit->value() != 7.0)
     throw NotUnderstood{"gate and up are clamped elsewhere than at 7" + limit->shown()};

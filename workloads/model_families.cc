@@ -147,6 +147,12 @@ constexpr auto kExpertMath = std::to_array<ExpertMath>(
      {.types = "jetmoe", .why_other = "their sum has a bias"},
      {.types = "longcat_flash", .why_other = "some of them give a token back"}});
 
+// Sources: transformers' modeling files. Whose forward between product and cache moetune.transformers does not know
+// turns no halves (python/moetune/_small.py).
+constexpr auto kSmallMath = std::to_array<SmallMath>({{.types = "llama mistral mixtral qwen2_moe gpt_oss"},
+                                                      {.types = "qwen3 qwen3_moe", .head_norms = true},
+                                                      {.types = "qwen2", .turns_halves = false}});
+
 bool lists(std::string_view types, std::string_view type) {
   for (std::size_t at = types.find(type); at != std::string_view::npos; at = types.find(type, at + 1)) {
     const std::size_t end = at + type.size();
@@ -176,5 +182,7 @@ ExpertMath expert_math(std::string_view type) {
   const ExpertMath* const found = find_row(kExpertMath, type);
   return found == nullptr ? ExpertMath{} : *found;
 }
+
+const SmallMath* find_small_math(std::string_view type) { return find_row(kSmallMath, type); }
 
 }  // namespace moetune

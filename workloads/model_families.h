@@ -16,6 +16,12 @@ struct ExpertMath {
   bool as_gpt_oss = false;
 };
 
+// The operations between a family's large products, as SmallOperations names them.
+struct SmallMath {
+  std::string_view types;
+  bool turns_halves = true, head_norms = false;
+};
+
 // Whether a family does something: always or never, or if a field says so, which it may lack.
 enum class Does { never, always, unless_denied, if_said };
 
@@ -44,5 +50,8 @@ const ModelFamily* find_model_family(std::string_view type);
 
 // That of a known family.
 ExpertMath expert_math(std::string_view type);
+
+// nullptr if it is not known.
+const SmallMath* find_small_math(std::string_view type);
 
 }  // namespace moetune

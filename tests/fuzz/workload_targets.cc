@@ -1,5 +1,6 @@
 // workloads.json and models' config.json: read or refused, and what was read is written as it was read.
 #include "base/error.h"
+#include "kernels/server_workloads.h"
 #include "tests/fuzz/mutator.h"
 #include "tests/fuzz/target.h"
 #include "workloads/model_config.h"
@@ -22,7 +23,13 @@ class WorkloadsTarget : public Target {
         throw Finding("a list reads differently from what it writes");
       return;
     }
-    const ModelPlan plan = plan_model(parse_model_config(input, "fuzz.json").facts, {});
+    const ModelFacts facts = parse_model_config(input, "fuzz.json").facts;
+    check_list(plan_model(facts, {}));
+    for (const std::string& server : server_names()) check_list(plan_server(facts, {.server = server}));
+  }
+
+ private:
+  static void check_list(const ModelPlan& plan) {
     WorkloadList list;
     for (const ModelWorkload& one : plan.workloads)
       list.entries.push_back({.kernel = one.kernel, .problem = one.problem, .ranges = one.ranges});
@@ -33,7 +40,6 @@ class WorkloadsTarget : public Target {
     }
   }
 
- private:
   const Mutator mutator_;
 };
 
