@@ -97,7 +97,7 @@ def attention_of(model: Any) -> list[Wanted]:
     wanted = []
     for group, head_dim, window, sinks in sorted(
             {(layer.num_key_value_groups, layer.head_dim, window, hasattr(layer, "sinks")) for layer in layers
-             for window in (0, getattr(layer, "sliding_window", None) or 0)}):
+             for window in (0, getattr(layer, "sliding_window", getattr(config, "sliding_window", None)) or 0)}):
         heads = config.num_key_value_heads
         wanted += attention(group * heads, heads, head_dim, 0, dtype, window, sinks)
     return wanted
