@@ -21,7 +21,8 @@ enum ExitCode : int {
   kNothingFound = 1,  // no valid configuration; verify: a wrong result; cache check: damage
   kBadInput = 2,
   kBrokenEnvironment = 3,
-  kChanged = 4,  // with --exit-code: retune has improved something, compare found something slower
+  // With --exit-code: retune has improved something, compare found something slower. prepare: something is left.
+  kChanged = 4,
 };
 
 // A word that may follow the command as its first operand.
@@ -50,6 +51,7 @@ std::unique_ptr<Command> make_search_command();
 std::unique_ptr<Command> make_tune_command();
 std::unique_ptr<Command> make_retune_command();
 std::unique_ptr<Command> make_workloads_command();
+std::unique_ptr<Command> make_prepare_command();
 std::unique_ptr<Command> make_record_command();
 std::unique_ptr<Command> make_kernels_command();
 std::unique_ptr<Command> make_compile_command();

@@ -5,6 +5,7 @@ namespace moetune {
 std::vector<std::unique_ptr<Command>> all_commands() {
   std::vector<std::unique_ptr<Command>> commands;
   commands.push_back(make_search_command());
+  commands.push_back(make_prepare_command());
   commands.push_back(make_tune_command());
   commands.push_back(make_workloads_command());
   commands.push_back(make_retune_command());

@@ -170,6 +170,8 @@ constexpr Completer kCompleters[] = {{"KERNEL", kernels},
                                      {"INTO", files},
                                      {"A", files},
                                      {"B", files},
+                                     {"MODEL", files},
+                                     {"PATH", files},
                                      {"DIR", folders},
                                      {"FOLDER", folders}};
 

@@ -15,6 +15,7 @@
 #include "cli/text.h"
 #include "jobs/session/documents.h"
 #include "jobs/session/record_rules.h"
+#include "jobs/stored/served_families.h"
 #include "tuner/compile/compile_processes.h"
 #include "tuner/worker/cuda_device.h"
 
@@ -144,24 +145,6 @@ Finding DoctorCommand::cache() const {
   }
 }
 
-// Those that an installed library finds, and those of the project that this was built in.
-std::vector<Finding> pack_findings() {
-  std::vector<Finding> findings;
-  std::error_code error;
-  const fs::path folder = fs::read_symlink("/proc/self/exe", error).parent_path();
-  for (const fs::path& place :
-       {folder / "packs", folder / ".." / "lib" / "packs", folder / ".." / "share" / "moetune" / "packs",
-        folder / ".." / ".." / "packs"}) {
-    std::vector<fs::path> files;
-    for (const auto& entry : fs::directory_iterator(place.lexically_normal(), error)) {
-      if (entry.path().extension() == ".pack") files.push_back(entry.path());
-    }
-    std::sort(files.begin(), files.end());
-    for (const fs::path& file : files) findings.push_back(file_finding("pack", file));
-  }
-  return findings;
-}
-
 Finding DoctorCommand::settings() {
   const std::optional<fs::path> path = settings_path();
   Finding finding{"settings",
@@ -203,7 +186,7 @@ int DoctorCommand::run(Output& output, std::stop_token) {
   for (Finding& finding : driver_findings()) findings.push_back(std::move(finding));
   findings.push_back(settings());
   findings.push_back(cache());
-  for (Finding& finding : pack_findings()) findings.push_back(std::move(finding));
+  for (const fs::path& pack : installed_packs()) findings.push_back(file_finding("pack", pack));
   findings.push_back(variables_finding());
   Table table({});
   Document document = {{"packs", Document::array()}};

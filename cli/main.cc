@@ -6,6 +6,7 @@
 #include "base/version.h"
 #include "cli/command_line.h"
 #include "cli/resource_limits.h"
+#include "jobs/stored/served_families.h"
 #include "tuner/child_roles.h"
 
 namespace {
@@ -26,7 +27,8 @@ int main(int argc, char** argv) {
   moetune::prepare_for_resource_limits();
   fill_standard_streams();
   int status = 0;
-  if (moetune::is_child_call(argc, argv, status)) return status;
+  if (moetune::is_child_call(argc, argv, status) || moetune::is_serving_call(argc, argv, status))
+    return status;
   moetune::set_commit(MOETUNE_COMMIT);
   return moetune::run_command_line({argv + (argc > 0 ? 1 : 0), argv + argc});
 }

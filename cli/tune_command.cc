@@ -5,6 +5,7 @@
 #include "cli/options.h"
 #include "cli/progress.h"
 #include "cli/text.h"
+#include "cli/tuned_text.h"
 #include "workloads/tune_list.h"
 
 namespace moetune {
@@ -49,41 +50,6 @@ void TuneCommand::declare(OptionTable& table) {
   table.span("quiet-wait", request_.search.settings.quiet_wait_s, kQuietWaitDoc);
 }
 
-std::string result_of(const TunedPoint& tuned) {
-  switch (tuned.state) {
-    case TunedState::already:
-      return "was tuned before";
-    case TunedState::left_out:
-      return "left out: " + tuned.why;
-    case TunedState::nothing_valid:
-      return "nothing valid was found";
-    case TunedState::not_reached:
-      return "not reached";
-    case TunedState::tuned:
-      break;
-  }
-  const TuneResult& tune = tuned.search->tune;
-  std::string text = time_text(tune.best->result.measurement.median_us);
-  if (tune.baseline && has_time(tune.baseline->result.outcome))
-    text += format("  %.2f× the default's speed",
-                   tune.baseline->result.measurement.median_us / tune.best->result.measurement.median_us);
-  return text + (tune.best->result.contended ? "  (contended)" : "");
-}
-
-std::string range_text(const TunedRange& tuned) {
-  if (tuned.state == TunedState::left_out) return "left out: " + tuned.why;
-  if (tuned.state == TunedState::nothing_valid) return "nothing valid was found";
-  const RangeResult& found = *tuned.result;
-  std::string text = format("%zu of %zu cells, %zu cubins, regret %.1f%% at worst", found.table.cells.size(),
-                            found.planned, found.cubins.size(), 100 * found.table.worst_cell());
-  if (const RangeCertificate& seen = found.table.certificate; seen.shapes > 0)
-    text += format("; %zu unseen shapes: %.1f%% median, %.1f%% worst", seen.shapes, 100 * seen.median,
-                   100 * seen.worst);
-  if (tuned.state == TunedState::already) text += "; was tuned before";
-  if (found.out_of_time) text += "; its time was over";
-  return text + (found.table.contended ? "  (contended)" : "");
-}
-
 int TuneCommand::run(Output& output, std::stop_token stop) {
   if (workloads_.empty()) throw BadInput("which list? --workloads FILE; `moetune workloads` makes one");
   request_.list = read_workloads(workloads_);
@@ -96,14 +62,11 @@ int TuneCommand::run(Output& output, std::stop_token stop) {
   Progress progress(output, {});
   const PointListener ended = [&](const TunedPoint& tuned) {
     progress.finished();
-    output.result() << tuned.point.kernel << " "
-                    << shown_problem(tuned.point.kernel, tuned.point.problem, output) << ": "
-                    << result_of(tuned) << std::endl;
+    output.result() << tuned_text(tuned, output) << std::endl;
   };
   const RangeListener range_ended = [&](const TunedRange& tuned) {
     progress.finished();
-    output.result() << tuned.range.kernel << " " << tuned.range.over << ": " << range_text(tuned)
-                    << std::endl;
+    output.result() << tuned_text(tuned) << std::endl;
   };
   const TuneListResult result =
       tune_list(request_, {.events = {.listener = progress.listener()}, .stop = stop}, ended, range_ended);

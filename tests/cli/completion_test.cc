@@ -120,6 +120,8 @@ TEST_CASE("bash completes actions, the cache's keys, and files and folders") {
   CHECK(shell.bash("moetune report --cache=sax") == std::set<std::string>{"saxpy.json"});
   CHECK(shell.bash("moetune report --t4 bi") == std::set<std::string>{"bin"});
   CHECK(shell.bash("moetune workloads show sax") == std::set<std::string>{"saxpy.json"});
+  CHECK(shell.bash("moetune prepare sax") == std::set<std::string>{"saxpy.json"});
+  CHECK(shell.bash("moetune prepare m --server ") == std::set<std::string>{"sglang", "transformers", "vllm"});
   // Only what may stand behind the action.
   CHECK_FALSE(has(shell.bash("moetune cache ls --"), {"--trust"}));
   CHECK(has(shell.bash("moetune cache check c.db --"), {"--trust"}));

@@ -10,10 +10,10 @@ using namespace moetune::testing;
 
 namespace {
 
-const std::vector<std::string> kCommands = {"search", "report",  "compare",   "kernels",    "space",
-                                            "import", "devices", "compile",   "verify",     "bench",
-                                            "record", "cache",   "workloads", "tune",       "retune",
-                                            "serve",  "sync",    "doctor",    "completion", "man"};
+const std::vector<std::string> kCommands = {"search",     "report",  "compare", "kernels", "space",  "import",
+                                            "devices",    "compile", "verify",  "bench",   "record", "cache",
+                                            "workloads",  "tune",    "retune",  "serve",   "sync",   "doctor",
+                                            "completion", "man",     "prepare"};
 
 // The longest line, in characters.
 std::size_t width_of(const std::string& text) {
@@ -110,6 +110,7 @@ TEST_CASE("every option of time takes a span, and no other unit is named") {
                                                        {"verify", {"--trial-time"}},
                                                        {"record", {"--quiet-wait"}},
                                                        {"tune", {"--time", "--quiet-wait"}},
+                                                       {"prepare", {"--time", "--quiet-wait"}},
                                                        {"retune", {"--time", "--max-age", "--quiet-wait"}},
                                                        {"serve", {"--max-time", "--quiet-wait"}},
                                                        {"sync", {"--every"}}}) {

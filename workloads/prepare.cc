@@ -1,0 +1,188 @@
+#include "workloads/prepare.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "jobs/session/device_choice.h"
+#include "kernels/registry.h"
+#include "ranges/grid.h"
+#include "workloads/model_config.h"
+
+namespace moetune {
+namespace {
+
+// Roughly those of an H200: only the ratios of times count.
+constexpr double kLaunchUs = 2, kBytesPerUs = 4.5e6, kFlopsPerUs = 6e8;
+
+std::vector<std::string> problems_in(const WorkloadEntry& entry) {
+  std::vector<std::string> shapes;
+  for (TuningPoint& point : points_of(entry)) shapes.push_back(std::move(point.problem));
+  return shapes;
+}
+
+// The time of a launch over the entry's shapes, in the geometric mean.
+double typical_us(const WorkloadEntry& entry) {
+  const Kernel& kernel = find_kernel(entry.kernel);
+  double sum = 0;
+  const std::vector<std::string> shapes = problems_in(entry);
+  for (const std::string& shape : shapes) {
+    const Cost cost = kernel.cost(parse_problem(kernel.name(), kernel.schema(), nullptr, shape));
+    const double flops = cost.flops.bf16 + cost.flops.fp16 + cost.flops.e4m3 / 2 + cost.flops.fp32 * 8;
+    sum += std::log(kLaunchUs + std::max(cost.bytes() / kBytesPerUs, flops / kFlopsPerUs));
+  }
+  return shapes.empty() ? kLaunchUs : std::exp(sum / static_cast<double>(shapes.size()));
+}
+
+WorkloadEntry entry_of(const TuningRange& range) {
+  return {.kernel = range.kernel,
+          .problem = range.problem,
+          .ranges = parse_ranges(range.over),
+          .weight = range.weight};
+}
+
+std::vector<PreparedFamily> families_of(const ModelPlan& plan) {
+  WorkloadList list;
+  for (const ModelWorkload& one : plan.workloads) {
+    WorkloadEntry entry{.name = one.name, .kernel = one.kernel, .problem = one.problem, .ranges = one.ranges};
+    entry.weight = one.weight * typical_us(entry);
+    list.entries.push_back(std::move(entry));
+  }
+  std::vector<PreparedFamily> families;
+  for (TuningRange& range : work_of(list).ranges) {
+    const Kernel& kernel = find_kernel(range.kernel);
+    const Problem problem = parse_problem(kernel.name(), kernel.schema(), nullptr, range.problem);
+    families.push_back({.range = std::move(range), .family = kernel.specialization(problem).text()});
+  }
+  return families;
+}
+
+// Asks what serves now, and keeps each warning once.
+std::vector<ServedFamily> served_now(const PrepareRequest& request, const std::stop_token& stop,
+                                     PrepareResult& result) {
+  std::vector<std::filesystem::path> files;
+  const CacheChoice& cache = request.tune.search.target.cache;
+  if (open_existing_cache(cache) != nullptr) files.push_back(cache.file());
+  files.insert(files.end(), request.packs.begin(), request.packs.end());
+  std::vector<AskedFamily> asked;
+  for (const PreparedFamily& one : result.families)
+    asked.push_back({one.range.kernel, one.range.problem, problems_in(entry_of(one.range))});
+  ServedFamilies served = find_served(files, *result.gpu, asked, stop);
+  for (std::string& warning : served.warnings) {
+    if (std::ranges::find(result.warnings, warning) == result.warnings.end())
+      result.warnings.push_back(std::move(warning));
+  }
+  return std::move(served.families);
+}
+
+bool is_of(const PreparedFamily& family, const std::string& kernel, const std::string& problem) {
+  const Kernel& known = find_kernel(kernel);
+  return family.range.kernel == kernel &&
+         known.specialization(parse_problem(kernel, known.schema(), nullptr, problem)).text() ==
+             family.family;
+}
+
+void note_tuned(PrepareResult& result, const std::string& kernel, const std::string& problem,
+                TunedState state, const std::string& why) {
+  for (PreparedFamily& family : result.families) {
+    if (!is_of(family, kernel, problem)) continue;
+    family.tuned = state;
+    family.why = why;
+  }
+}
+
+void tune_the_rest(const PrepareRequest& request, const JobContext& context, const PointListener& ended,
+                   const RangeListener& range_ended, PrepareResult& result) {
+  TuneListRequest tune = request.tune;
+  tune.list.entries.clear();
+  tune.search.target.device = result.gpu->id;
+  for (const PreparedFamily& family : result.families) {
+    if (family.before->is_tuned()) continue;
+    WorkloadEntry entry = entry_of(family.range);
+    const double shapes = std::max<double>(1, static_cast<double>(family.before->shapes));
+    entry.weight *= 1 - static_cast<double>(family.before->tuned) / shapes;
+    tune.list.entries.push_back(std::move(entry));
+  }
+  if (tune.list.entries.empty()) return;
+  const TuneListResult tuned = tune_list(tune, context, ended, range_ended);
+  result.interrupted = tuned.interrupted;
+  result.out_of_time = tuned.out_of_time;
+  for (const TunedRange& one : tuned.ranges)
+    note_tuned(result, one.range.kernel, one.range.problem, one.state, one.why);
+  for (const TunedPoint& one : tuned.points)
+    note_tuned(result, one.point.kernel, one.point.problem, one.state, one.why);
+  const std::vector<ServedFamily> served = served_now(request, {}, result);  // stopped or not
+  for (std::size_t i = 0; i < served.size(); ++i) result.families[i].after = served[i];
+}
+
+Document served_document(const std::optional<ServedFamily>& served) {
+  if (!served) return nullptr;
+  Document document = {{"serves", served->why_none.empty()},
+                       {"tuned", served->is_tuned()},
+                       {"shapes", served->shapes},
+                       {"tuned_shapes", served->tuned}};
+  if (!served->why_none.empty()) document["why"] = served->why_none;
+  if (!served->hardware.empty()) document["hardware"] = served->hardware;
+  document["inherited"] = served->inherited;
+  return document;
+}
+
+}  // namespace
+
+std::size_t PrepareResult::unserved() const {
+  return static_cast<std::size_t>(std::ranges::count_if(families, [](const PreparedFamily& family) {
+    return !family.now() || !family.now()->why_none.empty();
+  }));
+}
+
+PrepareResult prepare(const PrepareRequest& request, const JobContext& context,
+                      const std::function<void(const PrepareResult&)>& listed, const PointListener& ended,
+                      const RangeListener& range_ended) {
+  if (request.tune.search.target.cache.none)
+    throw BadField("no-cache", "what is tuned is stored for the server");
+  const ModelConfig config = read_model_config(request.model);
+  ModelPlan plan = plan_server(config.facts, request.shape);
+  PrepareResult result{.model = config.facts.name, .notes = config.notes};
+  result.notes.insert(result.notes.end(), plan.notes.begin(), plan.notes.end());
+  result.families = families_of(plan);
+  try {
+    result.gpu = find_gpu(request.tune.search.target.device, "prepare");
+  } catch (const BrokenEnvironment& error) {
+    if (!request.dry_run) throw;
+    result.why_no_gpu = error.what();
+  }
+  if (result.gpu) {
+    const std::vector<ServedFamily> served = served_now(request, context.stop, result);
+    for (std::size_t i = 0; i < served.size(); ++i) result.families[i].before = served[i];
+  }
+  listed(result);
+  result.interrupted = context.stop.stop_requested();
+  if (!request.dry_run && !result.interrupted) tune_the_rest(request, context, ended, range_ended, result);
+  return result;
+}
+
+Document prepare_document(const PrepareResult& result) {
+  Document families = Document::array();
+  for (const PreparedFamily& family : result.families) {
+    Document one = {{"kernel", family.range.kernel},
+                    {"family", family.family},
+                    {"problem", family.range.problem},
+                    {"over", family.range.over},
+                    {"weight", family.range.weight}};
+    one["before"] = served_document(family.before);
+    one["after"] = served_document(family.now());
+    one["tuning"] = family.tuned ? Document(tuned_state_name(*family.tuned)) : Document(nullptr);
+    if (!family.why.empty()) one["why"] = family.why;
+    families.push_back(std::move(one));
+  }
+  return {{"model_type", result.model},
+          {"device", result.gpu ? device_document(*result.gpu) : Document(nullptr)},
+          {"families", std::move(families)},
+          {"notes", result.notes},
+          {"warnings", result.warnings},
+          {"unserved", result.unserved()},
+          {"out_of_time", result.out_of_time},
+          {"interrupted", result.interrupted}};
+}
+
+}  // namespace moetune
