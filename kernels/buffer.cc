@@ -20,6 +20,7 @@ namespace {
 double largest_integer(DType type) {
   switch (type) {
     case DType::f32:
+    case DType::f64:  // which is filled through f32
       return 0x1p24;
     case DType::f16:
       return 0x1p11;

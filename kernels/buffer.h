@@ -81,8 +81,9 @@ struct Buffer {
 // exist.
 void check_buffers(const std::vector<Buffer>& buffers);
 
-// The type in which the exact reference writes such an output: f32 for a floating-point type, else its own.
-inline DType exact_dtype(DType type) { return is_integer(type) ? type : DType::f32; }
+// The type in which the exact reference writes such an output: f32 for a floating-point type of up to 32 bits, else its
+// own.
+inline DType exact_dtype(DType type) { return is_integer(type) || type == DType::f64 ? type : DType::f32; }
 
 inline constexpr std::int64_t kSequenceOrders = 16;
 

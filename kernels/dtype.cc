@@ -33,14 +33,19 @@ struct TypeFacts {
   FloatFormat format;  // of floating-point types
 };
 
-constexpr std::array<TypeFacts, 7> kTypes = {
+constexpr std::array<TypeFacts, 12> kTypes = {
     {{DType::f32, "f32", 4, false, {23, 8, -126, 0x1.FFFFFEp127, false}},
      {DType::f16, "f16", 2, false, {10, 5, -14, 65504, false}},
      {DType::bf16, "bf16", 2, false, {7, 8, -126, 0x1.FEp127, false}},
      {DType::e4m3, "e4m3", 1, false, {3, 4, -6, 448, true}},
      {DType::i32, "i32", 4, true, {}},
      {DType::i64, "i64", 8, true, {}},
-     {DType::u8, "u8", 1, true, {}}}};
+     {DType::u8, "u8", 1, true, {}},
+     {DType::i8, "i8", 1, true, {}},
+     {DType::i16, "i16", 2, true, {}},
+     {DType::u16, "u16", 2, true, {}},
+     {DType::u32, "u32", 4, true, {}},
+     {DType::f64, "f64", 8, false, {}}}};
 
 const TypeFacts& facts_of(DType type) { return kTypes[static_cast<std::size_t>(type)]; }
 
@@ -61,6 +66,29 @@ double round_to_format(const FloatFormat& format, double value) {
   const double rounded = std::nearbyint(value * power_of_two(format.fraction_bits - exponent)) *
                          power_of_two(exponent - format.fraction_bits);
   return std::abs(rounded) > format.largest ? std::copysign(overflow, value) : rounded;
+}
+
+// Calls `visit` with a 0 of the C++ type.
+template <typename Visit>
+auto with_integer(DType type, const char* caller, const Visit& visit) {
+  switch (type) {
+    case DType::i32:
+      return visit(std::int32_t{});
+    case DType::i64:
+      return visit(std::int64_t{});
+    case DType::u8:
+      return visit(std::uint8_t{});
+    case DType::i8:
+      return visit(std::int8_t{});
+    case DType::i16:
+      return visit(std::int16_t{});
+    case DType::u16:
+      return visit(std::uint16_t{});
+    case DType::u32:
+      return visit(std::uint32_t{});
+    default:
+      throw std::logic_error(std::string(caller) + " of " + std::string(dtype_name(type)));
+  }
 }
 
 template <typename Integer>
@@ -138,21 +166,15 @@ DType dtype_from_name(std::string_view name) {
 bool is_integer(DType type) { return facts_of(type).integer; }
 
 double round_to(DType type, double value) {
-  switch (type) {
-    case DType::i32:
-      return round_to_integer<std::int32_t>(value);
-    case DType::i64:
-      return round_to_integer<std::int64_t>(value);
-    case DType::u8:
-      return round_to_integer<std::uint8_t>(value);
-    default:
-      return round_to_format(facts_of(type).format, value);
-  }
+  if (type == DType::f64) return value;
+  if (!is_integer(type)) return round_to_format(facts_of(type).format, value);
+  return with_integer(type, "round_to", [&](auto zero) { return round_to_integer<decltype(zero)>(value); });
 }
 
 double load_element(DType type, const void* bytes, std::int64_t index) {
   if (is_integer(type)) return static_cast<double>(load_integer(type, bytes, index));
   if (type == DType::f32) return load<float>(bytes, index);
+  if (type == DType::f64) return load<double>(bytes, index);
   return decode(facts_of(type).format, dtype_bytes(type) == 1 ? load<std::uint8_t>(bytes, index)
                                                               : load<std::uint16_t>(bytes, index));
 }
@@ -163,6 +185,8 @@ void store_element(DType type, void* bytes, std::int64_t index, double value) {
     store_integer(
         type, bytes, index,
         value >= 0x1p63 ? std::numeric_limits<std::int64_t>::max() : static_cast<std::int64_t>(value));
+  } else if (type == DType::f64) {
+    store(bytes, index, value);
   } else if (const std::uint32_t bits = encode(facts_of(type).format, value); type == DType::f32) {
     store(bytes, index, bits);
   } else if (dtype_bytes(type) == 2) {
@@ -173,17 +197,14 @@ void store_element(DType type, void* bytes, std::int64_t index, double value) {
 }
 
 std::int64_t load_integer(DType type, const void* bytes, std::int64_t index) {
-  if (type == DType::i32) return load<std::int32_t>(bytes, index);
-  if (type == DType::i64) return load<std::int64_t>(bytes, index);
-  if (type == DType::u8) return load<std::uint8_t>(bytes, index);
-  throw std::logic_error("load_integer of " + std::string(dtype_name(type)));
+  return with_integer(type, "load_integer", [&](auto zero) {
+    return static_cast<std::int64_t>(load<decltype(zero)>(bytes, index));
+  });
 }
 
 void store_integer(DType type, void* bytes, std::int64_t index, std::int64_t value) {
-  if (type == DType::i32) return store(bytes, index, static_cast<std::int32_t>(value));
-  if (type == DType::i64) return store(bytes, index, value);
-  if (type == DType::u8) return store(bytes, index, static_cast<std::uint8_t>(value));
-  throw std::logic_error("store_integer of " + std::string(dtype_name(type)));
+  with_integer(type, "store_integer",
+               [&](auto zero) { store(bytes, index, static_cast<decltype(zero)>(value)); });
 }
 
 std::vector<double> widened(DType type, std::span<const std::uint8_t> bytes) {

@@ -11,7 +11,7 @@
 
 namespace moetune {
 
-enum class DType { f32, f16, bf16, e4m3, i32, i64, u8 };
+enum class DType { f32, f16, bf16, e4m3, i32, i64, u8, i8, i16, u16, u32, f64 };
 
 std::int64_t dtype_bytes(DType type);
 std::string_view dtype_name(DType type);       // "f32", ...

@@ -56,18 +56,30 @@ struct Pointer {
   bool operator==(const Pointer&) const = default;
 };
 
+// A struct that a kernel takes by value, as it lies in memory.
+struct StructValue {
+  FixedVector<std::uint64_t, 16> words;
+  bool operator==(const StructValue&) const = default;
+};
+
 // One kernel parameter: its name in the template, and its value of the parameter's type.
 struct Argument {
   Name name;
-  std::variant<Pointer, std::int32_t, std::int64_t, float, TensorMap> value;
+  std::variant<Pointer, std::int32_t, std::int64_t, float, TensorMap, StructValue> value;
   bool operator==(const Argument&) const = default;
 };
+
+// Whether a bound plan holds its value in one of LaunchPlan::kMaxLarge places.
+inline bool is_large(const Argument& argument) {
+  return std::holds_alternative<TensorMap>(argument.value) ||
+         std::holds_alternative<StructValue>(argument.value);
+}
 
 using Dim3 = std::array<std::uint32_t, 3>;
 
 // How a kernel is launched, without its arguments.
 struct LaunchShape {
-  Name entry;  // the function's name, which may be C++ (kernels/entry_name.h)
+  EntryName entry;  // the function's name, which may be C++ (kernels/entry_name.h)
   Dim3 grid{1, 1, 1};
   Dim3 block{1, 1, 1};
   Dim3 cluster{1, 1, 1};
@@ -86,20 +98,24 @@ struct Launch : LaunchShape {
 };
 
 // Sets bytes of a buffer or scratch, before the launch at position `before` (behind all of them if there are
-// no more).
+// no more). Or copies them, if there is a symbol, to that __constant__ variable of the cubin.
 struct Memset {
   Name buffer;
   std::int64_t offset = 0;  // bytes
   std::int64_t bytes = 0;
   std::uint8_t value = 0;
   std::uint32_t before = 0;
+  Name symbol = {};
   bool operator==(const Memset&) const = default;
 };
 
 struct LaunchPlan {
   FixedVector<Scratch, 8> scratch;
-  FixedVector<Memset, 4> memsets;  // in the order they run
-  FixedVector<Launch, 4> launches;
+  // Arguments of all launches: tensor maps and structs, and others.
+  static constexpr std::size_t kMaxLarge = 8, kMaxScalars = 120;
+
+  FixedVector<Memset, 8> memsets;  // in the order they run
+  FixedVector<Launch, 8> launches;
   bool operator==(const LaunchPlan&) const = default;
 };
 

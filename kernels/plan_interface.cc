@@ -10,7 +10,10 @@ std::string interface_digest(const CompileUnit& unit, const LaunchPlan& plan) {
   for (const auto& [name, value] : unit.defines) builder.add(name).add(value);
   for (const Scratch& scratch : plan.scratch)
     builder.add(scratch.name.view()).add(scratch.zeroed ? "zeroed" : "");
-  for (const Memset& memset : plan.memsets) builder.add(memset.buffer.view());
+  for (const Memset& memset : plan.memsets) {
+    builder.add(memset.buffer.view());
+    if (!memset.symbol.empty()) builder.add(memset.symbol.view());
+  }
   for (const Launch& launch : plan.launches) {
     builder.add(launch.entry.view());
     for (const std::uint32_t threads : launch.block) builder.add(std::to_string(threads));

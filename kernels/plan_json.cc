@@ -27,7 +27,10 @@ const Names<TensorMap::Swizzle> kSwizzles = {{TensorMap::Swizzle::none, "none"},
                                              {TensorMap::Swizzle::b64, "b64"},
                                              {TensorMap::Swizzle::b128, "b128"}};
 
-Name name_of(const Json& json) { return Name(json.get_ref<const std::string&>()); }
+template <typename Text = Name>
+Text name_of(const Json& json) {
+  return Text(json.get_ref<const std::string&>());
+}
 
 template <typename Integer>
 Integer integer_of(const Json& json) {
@@ -95,6 +98,10 @@ Argument argument_from_json(const Json& json) {
     argument.value = integer_of<std::int64_t>(json.at("i64"));
   } else if (json.contains("f32")) {
     argument.value = float_of(json.at("f32"));
+  } else if (json.contains("struct")) {
+    StructValue value;
+    read_list(json.at("struct"), value.words, "words of a struct");
+    argument.value = value;
   } else {
     argument.value = map_from_json(json.at("tensor_map"));
   }
@@ -103,7 +110,7 @@ Argument argument_from_json(const Json& json) {
 
 Launch launch_from_json(const Json& json) {
   Launch launch;
-  launch.entry = name_of(json.at("entry"));
+  launch.entry = name_of<EntryName>(json.at("entry"));
   launch.grid = dim3_of(json.at("grid"));
   launch.block = dim3_of(json.at("block"));
   launch.cluster = dim3_of(json.at("cluster"));
@@ -116,8 +123,13 @@ Launch launch_from_json(const Json& json) {
 }
 
 Memset memset_from_json(const Json& json) {
-  return {name_of(json.at("buffer")), integer_of<std::int64_t>(json.at("offset")), bytes_of(json.at("bytes")),
-          integer_of<std::uint8_t>(json.at("value")), integer_of<std::uint32_t>(json.at("before"))};
+  const bool copies = json.contains("symbol");
+  return {name_of(json.at("buffer")),
+          integer_of<std::int64_t>(json.at("offset")),
+          bytes_of(json.at("bytes")),
+          copies ? std::uint8_t{0} : integer_of<std::uint8_t>(json.at("value")),
+          integer_of<std::uint32_t>(json.at("before")),
+          copies ? name_of(json.at("symbol")) : Name()};
 }
 
 Plan plan_from_json(const Json& json) {
@@ -151,7 +163,10 @@ class PlanWriter : public JsonText<PlanWriter> {
     if (!std::isfinite(value)) throw std::logic_error("a plan's f32 argument is not finite");
     write(double{value});
   }
-  void write(const Name& name) { write(name.view()); }
+  template <std::size_t N>
+  void write(const ShortText<N>& name) {
+    write(name.view());
+  }
   void write(const TensorMap& map) {
     object("box", map.box, "buffer", map.buffer, "dims", map.dims, "dtype", dtype_name(map.dtype), "offset",
            map.offset, "strides", map.strides, "swizzle", name_of(kSwizzles, map.swizzle));
@@ -165,6 +180,7 @@ class PlanWriter : public JsonText<PlanWriter> {
                           [&](std::int64_t value) { named("i64", value); },
                           [&](float value) { named("f32", value); },
                           [&](const TensorMap& map) { named("tensor_map", map); },
+                          [&](const StructValue& value) { named("struct", value.words); },
                           [&](const Pointer& to) {
                             object("name", argument.name, "offset", to.offset, "pointer", to.buffer);
                           }},
@@ -176,8 +192,11 @@ class PlanWriter : public JsonText<PlanWriter> {
            launch.programmatic_dependent);
   }
   void write(const Memset& memset) {
-    object("before", memset.before, "buffer", memset.buffer, "bytes", memset.bytes, "offset", memset.offset,
-           "value", memset.value);
+    text_ += '{';
+    fields("before", memset.before, "buffer", memset.buffer, "bytes", memset.bytes, "offset", memset.offset);
+    // No value is there for a copy: versions without copies refuse it then.
+    memset.symbol.empty() ? more("value", memset.value) : more("symbol", memset.symbol);
+    text_ += '}';
   }
   void write(const Scratch& part) { object("bytes", part.bytes, "name", part.name, "zeroed", part.zeroed); }
   void write(const Plan& plan) {

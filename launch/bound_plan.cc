@@ -23,6 +23,7 @@ struct ScalarBits {
     return resolve(pointer.buffer, addresses) + static_cast<cuda::Address>(pointer.offset);
   }
   std::uint64_t operator()(const TensorMap&) const { return 0; }
+  std::uint64_t operator()(const StructValue&) const { return 0; }
   template <typename Scalar>
   std::uint64_t operator()(Scalar value) const {
     std::uint64_t bits = 0;
@@ -42,11 +43,16 @@ LoadedCubin::LoadedCubin(const LaunchPlan& plan, std::span<const std::uint8_t> c
   }
 }
 
+cuda::Address LoadedCubin::symbol(const Memset& memset) const {
+  return cuda::find_variable(module_, memset.symbol.text(), memset.bytes);
+}
+
 BoundPlan::BoundPlan(const LaunchPlan& plan, std::span<const cuda::Function> functions,
-                     const AddressOf& addresses, const EncodeMap& encode) {
+                     const AddressOf& addresses, const SymbolOf& symbols, const EncodeMap& encode) {
   for (const Memset& memset : plan.memsets) {
     const cuda::Address base = resolve(memset.buffer, addresses);
-    memsets_.push_back({base + static_cast<cuda::Address>(memset.offset), memset});
+    memsets_.push_back({base + static_cast<cuda::Address>(memset.offset),
+                        memset.symbol.empty() ? 0 : symbols(memset), memset});
   }
   for (std::size_t i = 0; i < plan.launches.size(); ++i) {
     const Launch& launch = plan.launches[i];
@@ -63,8 +69,15 @@ BoundPlan::Place BoundPlan::store(const Argument& argument, const AddressOf& add
                                   const EncodeMap& encode) {
   if (const auto* map = std::get_if<TensorMap>(&argument.value)) {
     const cuda::Address base = resolve(map->buffer, addresses) + static_cast<cuda::Address>(map->offset);
-    maps_.push_back(encode(*map, base));
-    return {true, static_cast<std::uint8_t>(maps_.size() - 1)};
+    large_.push_back(encode(*map, base));
+    return {true, static_cast<std::uint8_t>(large_.size() - 1)};
+  }
+  if (const auto* value = std::get_if<StructValue>(&argument.value)) {
+    static_assert(decltype(value->words)::capacity() * sizeof(std::uint64_t) ==
+                  sizeof(cuda::EncodedTensorMap));
+    std::memcpy(large_.emplace_back().bytes.data(), value->words.data(),
+                value->words.size() * sizeof(std::uint64_t));
+    return {true, static_cast<std::uint8_t>(large_.size() - 1)};
   }
   scalars_.push_back(std::visit(ScalarBits{addresses}, argument.value));
   return {false, static_cast<std::uint8_t>(scalars_.size() - 1)};
@@ -73,15 +86,20 @@ BoundPlan::Place BoundPlan::store(const Argument& argument, const AddressOf& add
 void BoundPlan::enqueue(cuda::StreamRef stream) const {
   const BoundMemset* memset = memsets_.begin();
   for (std::size_t i = 0; i <= launches_.size(); ++i) {
-    for (; memset != memsets_.end() && (memset->memset.before <= i || i == launches_.size()); ++memset)
-      cuda::set_bytes(memset->address, memset->memset.value, memset->memset.bytes, stream);
+    for (; memset != memsets_.end() && (memset->memset.before <= i || i == launches_.size()); ++memset) {
+      if (memset->symbol != 0) {
+        cuda::copy_on_device(memset->symbol, memset->address, memset->memset.bytes, stream);
+      } else {
+        cuda::set_bytes(memset->address, memset->memset.value, memset->memset.bytes, stream);
+      }
+    }
     if (i == launches_.size()) break;
     const BoundLaunch& launch = launches_[i];
     std::array<void*, decltype(Launch::arguments)::capacity()> parameters;
     for (std::size_t a = 0; a < launch.count; ++a) {
       const Place place = places_[launch.first + a];
-      const void* const value = place.is_map ? static_cast<const void*>(&maps_[place.index])
-                                             : static_cast<const void*>(&scalars_[place.index]);
+      const void* const value = place.is_large ? static_cast<const void*>(&large_[place.index])
+                                               : static_cast<const void*>(&scalars_[place.index]);
       parameters[a] = const_cast<void*>(value);  // the driver's interface lacks the const
     }
     cuda::launch(launch.function, launch.shape, parameters.data(), stream);

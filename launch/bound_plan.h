@@ -25,6 +25,7 @@ class LoadedCubin {
   LoadedCubin(const LaunchPlan& plan, std::span<const std::uint8_t> cubin);
 
   std::span<const cuda::Function> functions() const { return functions_; }
+  cuda::Address symbol(const Memset& memset) const;
 
  private:
   cuda::Module module_;
@@ -34,17 +35,18 @@ class LoadedCubin {
 // The address of a buffer or scratch by name; 0 if nothing has that name.
 using AddressOf = std::function<cuda::Address(std::string_view name)>;
 
+// The address of the variable that a memset with a symbol copies to.
+using SymbolOf = std::function<cuda::Address(const Memset& memset)>;
+
 // How a tensor map is encoded against the address that it begins at.
 using EncodeMap = std::function<cuda::EncodedTensorMap(const TensorMap& map, cuda::Address base)>;
 
 class BoundPlan {
  public:
-  static constexpr std::size_t kMaxScalars = 120, kMaxMaps = 8;
-
   // Holds nothing to launch.
   BoundPlan() = default;
   BoundPlan(const LaunchPlan& plan, std::span<const cuda::Function> functions, const AddressOf& addresses,
-            const EncodeMap& encode = cuda::encode_tensor_map);
+            const SymbolOf& symbols = {}, const EncodeMap& encode = cuda::encode_tensor_map);
 
   // Every memset and launch of the plan, in order.
   void enqueue(cuda::StreamRef stream) const;
@@ -56,22 +58,23 @@ class BoundPlan {
     std::size_t first = 0, count = 0;  // of places_
   };
   struct BoundMemset {
-    cuda::Address address = 0;
+    cuda::Address address = 0, symbol = 0;
     Memset memset;
   };
   // The place of an argument's value.
   struct Place {
-    bool is_map = false;
+    bool is_large = false;
     std::uint8_t index = 0;
   };
 
   Place store(const Argument& argument, const AddressOf& addresses, const EncodeMap& encode);
 
-  FixedVector<cuda::EncodedTensorMap, kMaxMaps> maps_;
-  FixedVector<std::uint64_t, kMaxScalars> scalars_;
-  FixedVector<Place, kMaxScalars + kMaxMaps> places_;  // of all arguments of all launches, in order
-  FixedVector<BoundMemset, 4> memsets_;
-  FixedVector<BoundLaunch, 4> launches_;
+  FixedVector<cuda::EncodedTensorMap, LaunchPlan::kMaxLarge> large_;  // structs, too
+  FixedVector<std::uint64_t, LaunchPlan::kMaxScalars> scalars_;
+  // Those of all arguments of all launches, in order.
+  FixedVector<Place, LaunchPlan::kMaxScalars + LaunchPlan::kMaxLarge> places_;
+  FixedVector<BoundMemset, decltype(LaunchPlan::memsets)::capacity()> memsets_;
+  FixedVector<BoundLaunch, decltype(LaunchPlan::launches)::capacity()> launches_;
 };
 
 }  // namespace moetune

@@ -126,7 +126,7 @@ void copy_to_device(Address to, std::span<const std::uint8_t> bytes, const Strea
   synchronize(stream);
 }
 
-void copy_on_device(Address to, Address from, std::int64_t bytes, const Stream& stream) {
+void copy_on_device(Address to, Address from, std::int64_t bytes, StreamRef stream) {
   if (bytes > 0)
     check(cu.cuMemcpyDtoDAsync(to, from, static_cast<std::size_t>(bytes), raw(stream)), "cuMemcpyDtoDAsync");
 }
@@ -181,6 +181,17 @@ Function find_function(const Module& module, const std::string& entry, const std
     result = cu.cuModuleGetFunction(&function, raw_module, found->c_str());
   check(result, "cuModuleGetFunction(" + entry + ")");
   return function;
+}
+
+Address find_variable(const Module& module, const std::string& name, std::int64_t bytes) {
+  CUdeviceptr address = 0;
+  std::size_t room = 0;
+  check(cu.cuModuleGetGlobal(&address, &room, static_cast<CUmodule>(module.get()), name.c_str()),
+        "cuModuleGetGlobal(" + name + ")");
+  if (static_cast<std::uint64_t>(bytes) <= room) return address;
+  throw CudaError(CudaError::Kind::request, "the variable '" + name + "' has " + std::to_string(room) +
+                                                " bytes; the plan copies " + std::to_string(bytes) +
+                                                " to it");
 }
 
 void permit_all(Function function, const std::string& entry, const DeviceLimits& limits) {

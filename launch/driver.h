@@ -169,7 +169,7 @@ Memory allocate(std::int64_t bytes);
 HostMemory allocate_on_host(std::int64_t bytes);
 Address device_address(const HostMemory& memory);
 void set_bytes(Address address, std::uint8_t value, std::int64_t bytes, StreamRef stream);
-void copy_on_device(Address to, Address from, std::int64_t bytes, const Stream& stream);
+void copy_on_device(Address to, Address from, std::int64_t bytes, StreamRef stream);
 // Both wait for what the stream holds first.
 void copy_to_device(Address to, std::span<const std::uint8_t> bytes, const Stream& stream);
 void copy_to_host(std::span<std::uint8_t> to, Address from, const Stream& stream);
@@ -185,6 +185,8 @@ Module load_module(std::span<const std::uint8_t> cubin);
 // The entry of that name, or else the one of `mangled` that it stands for (kernels/entry_name.h): a cubin's own.
 Function find_function(const Module& module, const std::string& entry,
                        const std::set<std::string>& mangled = {});
+// The variable of that name, __constant__ or __device__, which must have room for so many bytes.
+Address find_variable(const Module& module, const std::string& name, std::int64_t bytes);
 std::set<std::string> mangled_in(std::span<const std::uint8_t> cubin);
 // Permits what the launch will ask of the function: dynamic shared memory past 48 KiB, clusters past 8.
 void permit(Function function, const LaunchShape& launch);

@@ -26,7 +26,7 @@ struct Functions {
   X(cuEventDestroy) X(cuEventRecord) X(cuEventElapsedTime) X(cuModuleLoadData) X(cuModuleUnload)  \
   X(cuModuleGetFunction) X(cuFuncSetAttribute) X(cuLaunchKernelEx) X(cuGraphInstantiateWithFlags) \
   X(cuGraphDestroy) X(cuGraphUpload) X(cuGraphLaunch) X(cuGraphExecDestroy)                       \
-  X(cuTensorMapEncodeTiled)
+  X(cuTensorMapEncodeTiled) X(cuModuleGetGlobal)
 // clang-format on
 #define X(name) decltype(&::name) name = nullptr;
   MOETUNE_CUDA_FUNCTIONS(X)

@@ -19,11 +19,19 @@ CUtensorMapDataType tensor_type(DType type) {
       return CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
     case DType::e4m3:
     case DType::u8:
+    case DType::i8:
       return CU_TENSOR_MAP_DATA_TYPE_UINT8;
     case DType::i32:
       return CU_TENSOR_MAP_DATA_TYPE_INT32;
     case DType::i64:
       return CU_TENSOR_MAP_DATA_TYPE_INT64;
+    case DType::i16:
+    case DType::u16:
+      return CU_TENSOR_MAP_DATA_TYPE_UINT16;
+    case DType::u32:
+      return CU_TENSOR_MAP_DATA_TYPE_UINT32;
+    case DType::f64:
+      return CU_TENSOR_MAP_DATA_TYPE_FLOAT64;
   }
   throw std::logic_error("unknown element type");
 }

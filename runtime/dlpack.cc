@@ -31,9 +31,10 @@ struct TypeCode {
 };
 
 // Codes: 0 signed, 1 unsigned, 2 float, 4 bfloat, 6 bool, 10 float8_e4m3fn.
-constexpr TypeCode kTypes[] = {{2, 32, DType::f32},  {2, 16, DType::f16}, {4, 16, DType::bf16},
-                               {10, 8, DType::e4m3}, {0, 32, DType::i32}, {0, 64, DType::i64},
-                               {1, 8, DType::u8},    {6, 8, DType::u8}};
+constexpr TypeCode kTypes[] = {
+    {2, 32, DType::f32}, {2, 16, DType::f16}, {4, 16, DType::bf16}, {10, 8, DType::e4m3}, {0, 32, DType::i32},
+    {0, 64, DType::i64}, {1, 8, DType::u8},   {6, 8, DType::u8},    {0, 8, DType::i8},    {0, 16, DType::i16},
+    {1, 16, DType::u16}, {1, 32, DType::u32}, {2, 64, DType::f64}};
 
 [[noreturn]] void refuse(moetune_status status, std::string_view name, const std::string& what) {
   throw RuntimeError(status, "tensor '" + std::string(name) + "' " + what);
@@ -46,7 +47,7 @@ DType type_of(const DLTensor& tensor, std::string_view name) {
   refuse(MOETUNE_INVALID_ARGUMENT, name,
          "has elements that no kernel takes (DLPack code " + std::to_string(tensor.code) + ", " +
              std::to_string(tensor.bits) + " bits, " + std::to_string(tensor.lanes) +
-             " lanes); kernels take f32, fp16, bf16, e4m3, i32, i64, u8 and bool");
+             " lanes); kernels take f32, fp16, bf16, e4m3, f64, i8, i16, i32, i64, u8, u16, u32 and bool");
 }
 
 }  // namespace

@@ -300,7 +300,7 @@ BoundPlan Family::bind(const FamilyEntry& entry, const LaunchKey& key, const Ext
   if (!layout.fits())
     throw RuntimeError(MOETUNE_UNSUPPORTED, "the launch needs more counters than a workspace has");
   needed = plan.scratch.empty() ? 0 : layout.bytes;
-  std::array<cuda::Function, 4> functions{};
+  std::array<cuda::Function, decltype(plan.launches)::capacity()> functions{};
   for (std::size_t i = 0; i < plan.launches.size(); ++i)
     functions[i] = entry.variant->function(plan.launches[i].entry);
   const auto address_of = [&](std::string_view name) -> cuda::Address {
@@ -318,7 +318,9 @@ BoundPlan Family::bind(const FamilyEntry& entry, const LaunchKey& key, const Ext
     return 0;
   };
   const auto encode = [this](const TensorMap& map, cuda::Address base) { return maps_.encoded(map, base); };
-  return BoundPlan(plan, {functions.data(), plan.launches.size()}, std::cref(address_of), encode);
+  const auto symbol_of = [&](const Memset& memset) { return entry.variant->symbol(memset); };
+  return BoundPlan(plan, {functions.data(), plan.launches.size()}, std::cref(address_of),
+                   std::cref(symbol_of), encode);
 }
 
 void Family::require_room(const Choice& choice, std::int64_t needed, std::size_t given) const {

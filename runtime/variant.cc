@@ -28,7 +28,11 @@ void Variant::add_entries(const LaunchPlan& plan, const DeviceLimits& limits) {
   }
 }
 
-cuda::Function Variant::function(const Name& entry) const {
+cuda::Address Variant::symbol(const Memset& memset) const {
+  return cuda::find_variable(module_, memset.symbol.text(), memset.bytes);
+}
+
+cuda::Function Variant::function(const EntryName& entry) const {
   const std::size_t count = count_.load(std::memory_order_acquire);
   for (std::size_t i = 0; i < count; ++i) {
     if (entries_[i].name == entry) return entries_[i].function;

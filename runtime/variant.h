@@ -29,12 +29,13 @@ class Variant {
   void add_entries(const LaunchPlan& plan, const DeviceLimits& limits);
 
   // The function of a launch. Throws std::logic_error for an entry that no plan named.
-  cuda::Function function(const Name& entry) const;
+  cuda::Function function(const EntryName& entry) const;
+  cuda::Address symbol(const Memset& memset) const;
 
  private:
-  static constexpr std::size_t kMaxEntries = 8;
+  static constexpr std::size_t kMaxEntries = 16;
   struct Entry {
-    Name name;
+    EntryName name;
     cuda::Function function = nullptr;
   };
 

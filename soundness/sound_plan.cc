@@ -43,15 +43,14 @@ std::string too_large(const LaunchShape& launch, const std::optional<DeviceLimit
 // Names what no launcher can bind (launch/bound_plan.h): nothing to launch, or more arguments than there is room for.
 std::string unbindable(const Plan& plan) {
   if (plan.launches.empty()) return "its launch plan launches nothing";
-  std::size_t maps = 0, scalars = 0;
+  std::size_t large = 0, scalars = 0;
   for (const Launch& launch : plan.launches) {
-    for (const Argument& argument : launch.arguments)
-      ++(std::holds_alternative<TensorMap>(argument.value) ? maps : scalars);
+    for (const Argument& argument : launch.arguments) ++(is_large(argument) ? large : scalars);
   }
-  if (maps <= BoundPlan::kMaxMaps && scalars <= BoundPlan::kMaxScalars) return "";
+  if (large <= LaunchPlan::kMaxLarge && scalars <= LaunchPlan::kMaxScalars) return "";
   return format(
-      "its launch plan has %zu tensor maps and %zu other arguments; at most %zu and %zu are possible", maps,
-      scalars, BoundPlan::kMaxMaps, BoundPlan::kMaxScalars);
+      "its launch plan has %zu tensor maps and structs and %zu other arguments; at most %zu and %zu are possible",
+      large, scalars, LaunchPlan::kMaxLarge, LaunchPlan::kMaxScalars);
 }
 
 // The names of a 64-bit ELF file's sections, each with a 0 behind it; the whole file if its headers do not lead to

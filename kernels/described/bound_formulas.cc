@@ -58,6 +58,9 @@ BoundFormulas::BoundFormulas(const Description& description, const FormulaRange&
       continue;
     }
     if (symbol.kind == Vocabulary::Kind::let) continue;
+    if (symbol.name == kElementIndex &&
+        std::ranges::find(description.schema, kElementIndex, &Dimension::name) == description.schema.end())
+      element_ = slot;
     if (const auto field = field_position(description, symbol.name)) {
       inputs_.push_back({slot, true, *field});
       continue;
@@ -113,6 +116,10 @@ BoundFormulas::Values::Values(const BoundFormulas& formulas, const Extents& exte
   for (const Input& input : formulas.inputs_)
     slots_[input.slot] = input.of_call ? call.integers[input.position] : extents[input.position];
   for (const auto& [slot, program] : formulas.lets_) slots_[slot] = program.run(slots_.data());
+}
+
+void BoundFormulas::Values::set_element(std::int64_t index) {
+  if (formulas_.element_) slots_[*formulas_.element_] = index;
 }
 
 std::int64_t BoundFormulas::Values::raw(Formula formula) const {

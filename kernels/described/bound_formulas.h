@@ -32,6 +32,7 @@ class BoundFormulas {
     // The value if it lies in such a range, else `least`, and is_sound() is false from now on.
     std::int64_t within(Formula formula, std::int64_t least, std::int64_t most);
     bool holds(const std::optional<Formula>& condition);  // true without one
+    void set_element(std::int64_t index);                 // that a fill's formula reads
     bool is_sound() const { return sound_; }
 
    private:
@@ -53,6 +54,7 @@ class BoundFormulas {
   void keep_what_is_read();
 
   Formula first_ = 0;
+  std::optional<Slot> element_;
   std::vector<Program> programs_;
   std::vector<Input> inputs_;
   std::vector<std::pair<Slot, Program>> lets_;  // each behind those that it reads

@@ -6,6 +6,7 @@
 #include <iterator>
 #include <map>
 #include <mutex>
+#include <random>
 #include <stdexcept>
 
 #include "base/error.h"
@@ -16,7 +17,7 @@
 namespace moetune {
 namespace {
 
-constexpr std::int64_t kMostElements = std::int64_t{1} << 40, kMostValues = 1 << 20;
+constexpr std::int64_t kMostElements = std::int64_t{1} << 40, kMostValues = 1 << 20, kMostComputed = 1 << 24;
 
 class DescribedKernel final : public Kernel {
  public:
@@ -55,7 +56,7 @@ class DescribedKernel final : public Kernel {
     for (const DescribedRule& rule : description_->rules)
       if (!value_of(bound, rule.rule, INT64_MIN + 1, INT64_MAX)) throw BadInput(name() + ": " + rule.why);
     try {
-      check_buffers(buffers_of(problem, default_call(problem), false));
+      check_buffers(buffers_of(problem, default_call(problem), std::nullopt));
     } catch (const std::logic_error& error) {
       throw BadInput(name() + ": " + error.what());
     }
@@ -65,8 +66,8 @@ class DescribedKernel final : public Kernel {
     family_interface(problem)->check_call(extents_of(problem), call);
   }
 
-  std::vector<Buffer> buffers(const Problem& problem, const Call& call, std::uint64_t) const override {
-    return buffers_of(problem, call, true);
+  std::vector<Buffer> buffers(const Problem& problem, const Call& call, std::uint64_t seed) const override {
+    return buffers_of(problem, call, seed);
   }
 
   std::unique_ptr<const FamilyInterface> family_interface(const Problem& problem) const override {
@@ -95,7 +96,7 @@ class DescribedKernel final : public Kernel {
   Cost cost(const Problem& problem) const override {
     const Bound bound = values_of(problem);
     Cost cost;
-    for (const Buffer& buffer : buffers_of(problem, default_call(problem), false)) {
+    for (const Buffer& buffer : buffers_of(problem, default_call(problem), std::nullopt)) {
       if (buffer.is_read()) cost.read_bytes += static_cast<double>(buffer.bytes());
       if (buffer.is_written()) cost.written_bytes += static_cast<double>(buffer.bytes());
     }
@@ -140,18 +141,22 @@ class DescribedKernel final : public Kernel {
         "; it must be from " + std::to_string(least) + " to " + std::to_string(most));
   }
 
-  // Without files they stand as zeros, and there are no answers among them.
-  std::vector<Buffer> buffers_of(const Problem& problem, const Call& call, bool with_files) const {
+  // Without a seed, files and lists stand as zeros, and there are no answers among them.
+  std::vector<Buffer> buffers_of(const Problem& problem, const Call& call,
+                                 std::optional<std::uint64_t> seed) const {
     const Bound bound = values_of(problem);
     std::vector<Buffer> buffers, written;
     for (const DescribedTensor& tensor : description_->tensors) {
       if (!is_present(tensor, *bound.formulas)) continue;
       Buffer buffer = buffer_of(tensor, problem, call, bound);
       const bool is_input = tensor.role == Role::input;
-      if (tensor.fill == Fill::Kind::arrays && !with_files) buffer.fill.kind = Fill::Kind::zeros;
-      if (tensor.fill == Fill::Kind::arrays && with_files)
-        buffer.fill.contents = contents_of(tensor.files, buffer);
-      if (with_files && !tensor.answers.empty()) {
+      const bool is_listed = tensor.fill == Fill::Kind::integers;
+      if (is_listed || tensor.fill == Fill::Kind::arrays) {
+        if (!seed) buffer.fill.kind = Fill::Kind::zeros;
+        if (seed && is_listed) list_values(tensor, bound, *seed, buffer);
+        if (seed && !is_listed) buffer.fill.contents = contents_of(tensor.files, buffer);
+      }
+      if (seed && !tensor.answers.empty()) {
         Buffer& answer = buffers.emplace_back();
         answer.name = answer_name(written.size());
         answer.dtype = exact_dtype(buffer.dtype);
@@ -165,6 +170,45 @@ class DescribedKernel final : public Kernel {
     return buffers;
   }
 
+  // Computes the elements of a fill by formula, or of offsets.
+  void list_values(const DescribedTensor& tensor, const Bound& bound, std::uint64_t seed,
+                   Buffer& buffer) const {
+    if (buffer.elements > kMostComputed || (tensor.total && buffer.elements < 2))
+      throw BadInput(name() + ": tensor '" + tensor.name + "' has " + std::to_string(buffer.elements) +
+                     " elements; such a fill is of " + (tensor.total ? "2" : "1") + " to 16,777,216");
+    const auto count = static_cast<std::size_t>(buffer.elements);
+    std::vector<std::int32_t>& list = buffer.fill.integers;
+    if (tensor.total) {
+      const auto total = static_cast<std::uint64_t>(value_of(bound, *tensor.total, 0, INT32_MAX));
+      std::mt19937_64 random(seed);
+      list.resize(count);
+      for (std::int32_t& offset : list) offset = static_cast<std::int32_t>(random() % (total + 1));
+      list.front() = 0, list.back() = static_cast<std::int32_t>(total);
+      std::ranges::sort(list);
+      return;
+    }
+    std::vector<std::uint8_t> bytes(tensor.over != 0 ? static_cast<std::size_t>(buffer.bytes()) : 0);
+    BoundFormulas::Values values(*bound.formulas, bound.extents, {});
+    for (std::size_t i = 0; i < count; ++i) {
+      values.set_element(static_cast<std::int64_t>(i));
+      const std::int64_t value = values.raw(*tensor.element);
+      if (value == kUndefined || value < INT32_MIN || value > INT32_MAX ||
+          (is_integer(buffer.dtype) &&
+           round_to(buffer.dtype, static_cast<double>(value)) != static_cast<double>(value)))
+        throw BadInput(description_->formulas[*tensor.element].where() + ": at i = " + std::to_string(i) +
+                       " it has no value that a " + std::string(dtype_name(buffer.dtype)) + " holds");
+      if (tensor.over == 0) {
+        list.push_back(static_cast<std::int32_t>(value));
+      } else {
+        store_element(buffer.dtype, bytes.data(), static_cast<std::int64_t>(i),
+                      round_to(buffer.dtype, static_cast<float>(static_cast<double>(value) / tensor.over)));
+      }
+    }
+    if (tensor.over == 0) return;
+    buffer.fill.kind = Fill::Kind::arrays;
+    buffer.fill.contents = {std::make_shared<const std::vector<std::uint8_t>>(std::move(bytes))};
+  }
+
   // No tensor has a name with a dot.
   static std::string answer_name(std::size_t position) { return "answer." + std::to_string(position); }
 
@@ -173,11 +217,11 @@ class DescribedKernel final : public Kernel {
     Plan plan;
     plan.unit.source = "templates/common/answers.cu";
     std::size_t position = 0;
-    for (const Buffer& buffer : buffers_of(problem, default_call(problem), false)) {
+    for (const Buffer& buffer : buffers_of(problem, default_call(problem), std::nullopt)) {
       if (!buffer.is_written()) continue;
       const bool rounds = which == Reference::baseline && exact_dtype(buffer.dtype) != buffer.dtype;
       Launch& launch = plan.launches.emplace_back();
-      launch.entry = Name(rounds ? "moetune_round_answer" : "moetune_copy_answer");
+      launch.entry = EntryName(rounds ? "moetune_round_answer" : "moetune_copy_answer");
       launch.grid = {static_cast<std::uint32_t>(std::clamp<std::int64_t>(buffer.elements / 256, 1, 4096)), 1,
                      1};
       launch.block = {256, 1, 1};
@@ -199,7 +243,7 @@ class DescribedKernel final : public Kernel {
     for (const std::string& file : files) {
       Content& content = contents_[file + " " + std::string(dtype_name(buffer.dtype))];
       if (!content) {
-        content = std::make_shared<const std::vector<std::uint8_t>>(read_npy(
+        content = std::make_shared<const std::vector<std::uint8_t>>(read_array(
             std::filesystem::path(description_->file).parent_path() / file, buffer.dtype, buffer.elements));
         content_bytes_ += static_cast<std::int64_t>(content->size());
       }
@@ -244,6 +288,8 @@ class DescribedKernel final : public Kernel {
       buffer.check.tolerance.terms = static_cast<double>(value_of(bound, *tensor.terms, 1, INT64_MAX));
     // The terms whose rounding may leave such an error (summation_error of the worker's validator).
     if (tensor.error) buffer.check.tolerance.terms = std::pow(*tensor.error * 0x1p23, 2);
+    // A sum in f64 rounds 2^29 times as finely.
+    if (tensor.terms && buffer.dtype == DType::f64) buffer.check.tolerance.terms *= 0x1p-58;
     return buffer;
   }
 

@@ -75,8 +75,8 @@ class DescribedLauncher final : public Launcher {
     const std::int64_t bytes = described.bytes ? values.within(*described.bytes, 0, kMostBytes)
                                                : tensor_bytes(*described.tensor, extents);
     if (bytes > 0 && is_there(described.buffer, described.tensor, plan))
-      plan.memsets.push_back(
-          {described.buffer, 0, bytes, described.value, static_cast<std::uint32_t>(plan.launches.size())});
+      plan.memsets.push_back({described.buffer, 0, bytes, described.value,
+                              static_cast<std::uint32_t>(plan.launches.size()), described.symbol});
   }
 
   std::int64_t tensor_bytes(std::size_t tensor, const Extents& extents) const {
@@ -135,6 +135,37 @@ class DescribedLauncher final : public Launcher {
       case Kind::map:
         if (present_[*described.tensor]) argument.value = map_of(described, values);
         return;
+      case Kind::fields:
+        argument.value = struct_of(described, call, values);
+        return;
+    }
+  }
+
+  static StructValue struct_of(const DescribedArgument& described, const Call& call, Values& values) {
+    std::array<std::uint64_t, decltype(StructValue::words)::capacity()> words{};
+    std::size_t end = 0;
+    for (const DescribedArgument& field : described.fields) {
+      const std::size_t begin = (end + field.bytes - 1) / field.bytes * field.bytes;
+      const std::uint64_t bits = bits_of(field, call, values);
+      std::memcpy(reinterpret_cast<std::uint8_t*>(words.data()) + begin, &bits, field.bytes);
+      end = begin + field.bytes;
+    }
+    StructValue value;
+    for (std::size_t i = 0; i < (end + 7) / 8; ++i) value.words.push_back(words[i]);
+    return value;
+  }
+
+  // The low bytes are those of the number.
+  static std::uint64_t bits_of(const DescribedArgument& field, const Call& call, Values& values) {
+    switch (field.kind) {
+      case DescribedArgument::Kind::f32:
+        return std::bit_cast<std::uint32_t>(static_cast<float>(real_of(field, call, values)));
+      case DescribedArgument::Kind::f64:
+        return std::bit_cast<std::uint64_t>(real_of(field, call, values));
+      default:
+        return static_cast<std::uint64_t>(field.bytes == 8
+                                              ? values.within(*field.value, INT64_MIN + 1, INT64_MAX)
+                                              : values.within(*field.value, INT32_MIN, kMostU32));
     }
   }
 

@@ -176,7 +176,7 @@ class PartsReader {
       if (const auto cold = place.find("cold")) tensor.cold = cold->boolean() && tensor.role == Role::input;
       if (const auto fresh = place.find("fresh"))
         tensor.fresh = fresh->boolean() && tensor.role == Role::input;
-      read_fill(place, tensor);
+      read_fill(place, description_, tensor);
       read_check(place, tensor);
       description_.tensors.push_back(std::move(tensor));
     }
@@ -199,66 +199,6 @@ class PartsReader {
       tensor.strides.push_back(fields.size());
       fields.push_back({std::move(name), "elements of '" + tensor.name + "' from one index to the next"});
     }
-  }
-
-  void read_fill(const JsonPlace& place, DescribedTensor& tensor) {
-    const auto fill = place.find("fill");
-    if (tensor.role == Role::output) {
-      if (fill) fill->fail("is for what is read: an output begins poisoned");
-      tensor.fill = Fill::Kind::zeros;
-      return;
-    }
-    if (!fill) {
-      if (is_integer(tensor.type.type)) place.fail("lacks the key 'fill', which integers need");
-      return;
-    }
-    if (fill->value().is_object() && fill->find("files")) {
-      fill->allow_only({"files"});
-      tensor.fill = Fill::Kind::arrays;
-      tensor.files = read_files(fill->at("files"));
-      return;
-    }
-    std::string kind;
-    std::optional<JsonPlace> value;
-    if (fill->value().is_string()) {
-      kind = fill->text();
-    } else {
-      const auto members = fill->members(1);
-      if (members.size() == 1) kind = members[0].first, value = members[0].second;
-    }
-    static const std::vector<std::pair<std::string, Fill::Kind>> kinds = {
-        {"zeros", Fill::Kind::zeros},     {"normal", Fill::Kind::normal},
-        {"uniform", Fill::Kind::uniform}, {"constant", Fill::Kind::constant},
-        {"integers", Fill::Kind::zipf},   {"permutation", Fill::Kind::permutation}};
-    const auto found =
-        std::find_if(kinds.begin(), kinds.end(), [&](const auto& one) { return one.first == kind; });
-    const bool needs_value = kind == "constant" || kind == "integers",
-               takes_value = needs_value || kind == "normal" || kind == "uniform";
-    if (found == kinds.end() || (needs_value && !value) || (value && !takes_value))
-      fill->fail(
-          "must be zeros, permutation, normal, uniform, or an object with normal, uniform, constant, integers or "
-          "files" +
-          fill->shown());
-    tensor.fill = found->second;
-    if (tensor.fill == Fill::Kind::zipf) {
-      tensor.scale = 0;  // all values are as likely
-      tensor.values = read_formula(*value, description_);
-    } else if (value) {
-      if (!value->value().is_number()) value->fail("must be a number" + value->shown());
-      tensor.scale = value->value().get<float>();
-    }
-  }
-
-  // A tensor's contents, for every other seed.
-  static std::vector<std::string> read_files(const JsonPlace& place) {
-    std::vector<std::string> files;
-    for (const JsonPlace& one : place.elements(2)) {
-      files.push_back(one.text());
-      if (leaves_folder(files.back()) || !files.back().ends_with(".npy"))
-        one.fail("must be a .npy file in the kernel's folder" + one.shown());
-    }
-    if (files.empty()) place.fail("must name one file or two");
-    return files;
   }
 
   void read_check(const JsonPlace& place, DescribedTensor& tensor) {
@@ -452,7 +392,7 @@ class PartsReader {
         files.fail("must name as many files as the inputs have: " + std::to_string(most));
       ++answers;
     }
-    if (answers > LaunchPlan().launches.capacity()) place.fail("has more than 4 tensors");
+    if (answers > LaunchPlan().launches.capacity()) place.fail("has more than 8 tensors");
     for (const DescribedTensor& tensor : description_.tensors) {
       if (tensor.role != Role::input && tensor.answers.empty())
         place.fail("lacks the tensor '" + tensor.name + "'");
@@ -494,6 +434,15 @@ class PartsReader {
       check_reads(description_.formulas[formula], description_, may);
   }
 
+  void check_range_of_problem() const {
+    std::set<Formula> of_elements;
+    for (const DescribedTensor& tensor : description_.tensors)
+      if (tensor.element) of_elements.insert(*tensor.element);
+    const FormulaRange& range = description_.of_problem;
+    for (Formula formula = range.begin; formula < range.end; ++formula)
+      check_reads(description_.formulas[formula], description_, {.element = of_elements.contains(formula)});
+  }
+
   void check_all_reads() {
     const SpaceFile& space = description_.space;
     const MayRead of_space{.parameters = true, .device = true};
@@ -503,7 +452,7 @@ class PartsReader {
     for (const SpaceFile::Let& let : space.lets) check_reads(let.expression, description_, of_space);
     for (const SpaceFile::Default& rule : space.defaults)
       if (rule.when) check_reads(*rule.when, description_, of_space);
-    check_range(description_.of_problem, {});
+    check_range_of_problem();
     for (const DescribedTensor& tensor : description_.tensors)
       if (tensor.when)
         check_reads(description_.formulas[*tensor.when], description_, {.free_dimensions = false});
@@ -560,6 +509,16 @@ std::string_view cuda_type(DType type) {
       return "long long";
     case DType::u8:
       return "unsigned char";
+    case DType::i8:
+      return "signed char";
+    case DType::i16:
+      return "short";
+    case DType::u16:
+      return "unsigned short";
+    case DType::u32:
+      return "unsigned int";
+    case DType::f64:
+      return "double";
   }
   return "";
 }

@@ -50,6 +50,9 @@ struct DescribedTensor {
   Fill::Kind fill = Fill::Kind::normal;
   float scale = 1;
   std::optional<Formula> values;     // of Fill::Kind::zipf
+  std::optional<Formula> element;    // of Fill::Kind::integers: the value of element i ...
+  double over = 0;                   // ... which is divided by this, if it is not 0
+  std::optional<Formula> total;      // or offsets that ascend to this
   std::vector<std::string> files;    // of Fill::Kind::arrays: one or two, of the kernel's folder
   std::vector<std::string> answers;  // likewise what is right, if files say so
   OutputCheck::Kind check = OutputCheck::Kind::exact;
@@ -59,8 +62,9 @@ struct DescribedTensor {
 };
 
 struct DescribedArgument {
-  enum class Kind { pointer, i32, i64, f32, f64, map };
+  enum class Kind { pointer, i32, i64, f32, f64, map, fields };
   Kind kind = Kind::pointer;
+  std::uint8_t bytes = 0;  // of a number
   Name name;
   Name buffer;                        // a tensor or a scratch: of a pointer or a map
   std::optional<std::size_t> tensor;  // its position, if it is one
@@ -69,17 +73,19 @@ struct DescribedArgument {
   std::optional<std::size_t> field;   // ... or a real field of the call
   TensorMap::Swizzle swizzle = TensorMap::Swizzle::none;
   std::vector<Formula> dims, strides, box;
+  std::vector<DescribedArgument> fields;  // of a struct: numbers
 };
 
-// A launch, or a memset in front of the launches behind it.
+// A launch, or a memset or a copy to a symbol in front of the launches behind it.
 struct DescribedLaunch {
   std::optional<Formula> when;
   bool is_memset = false;
+  Name symbol;                   // of a copy, which counts as a memset
   Name buffer;                   // of a memset
   std::optional<Formula> bytes;  // of a memset; all of a tensor if there is none
   std::optional<std::size_t> tensor;
   std::uint8_t value = 0;
-  Name entry;
+  EntryName entry;
   std::vector<Formula> grid, block, cluster;
   std::optional<Formula> shared;
   bool dependent = false;
@@ -151,6 +157,7 @@ struct Description {
 Description read_description(std::string text, const std::string& file, const std::string& folder_name);
 
 inline constexpr std::size_t kMaxDescription = std::size_t{1} << 20;  // bytes of kernel.json
+inline constexpr std::string_view kElementIndex = "i";                // in a fill's formula
 inline constexpr std::size_t kMaxDescribedNames = 1024;               // of all kinds, in expressions
 
 // The CUDA name of a type.

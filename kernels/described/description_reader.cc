@@ -53,6 +53,7 @@ std::string why_unreadable(const Vocabulary::Symbol& symbol, const Description& 
       return "the parameter '" + name + "' belongs to a launch: no cubin has it compiled in";
     return may.parameters ? "" : "the parameter '" + name + "' has no value here";
   }
+  if (may.element && name == kElementIndex) return "";
   const std::string dimension = name.starts_with("problem.") ? name.substr(8) : name;
   const bool is_dimension = find_dimension(description, dimension) != nullptr;
   const auto& fields = description.call.integers;
@@ -93,10 +94,10 @@ class LaunchReader {
       : description_(description), program_(program) {}
 
   void read(const JsonPlace& place) {
-    if (place.find("memset")) return read_memset(place);
+    if (place.find("memset") || place.find("symbol")) return read_memset(place);
     place.allow_only({"when", "entry", "grid", "block", "cluster", "shared", "dependent", "arguments"});
     if (++launches_ > decltype(LaunchPlan::launches)::capacity())
-      place.fail("is one launch too many: at most 4");
+      place.fail("is one launch too many: at most 8");
     DescribedLaunch launch;
     read_when(place, launch);
     read_entry(place.at("entry"), launch);
@@ -105,8 +106,15 @@ class LaunchReader {
     if (const auto cluster = place.find("cluster")) launch.cluster = read_formulas(*cluster, description_, 3);
     if (const auto shared = place.find("shared")) launch.shared = read_formula(*shared, description_);
     if (const auto dependent = place.find("dependent")) launch.dependent = dependent->boolean();
-    for (const JsonPlace& argument : place.at("arguments").elements(decltype(Launch::arguments)::capacity()))
+    for (const JsonPlace& argument :
+         place.at("arguments").elements(decltype(Launch::arguments)::capacity())) {
       launch.arguments.push_back(read_argument(argument, launch.arguments.size()));
+      const auto kind = launch.arguments.back().kind;
+      const bool is_large = kind == DescribedArgument::Kind::map || kind == DescribedArgument::Kind::fields;
+      if (++(is_large ? large_ : scalars_) > (is_large ? LaunchPlan::kMaxLarge : LaunchPlan::kMaxScalars))
+        argument.fail(
+            "is one argument too many: all launches take at most 8 maps and structs, and 120 others");
+    }
     program_.launches.push_back(std::move(launch));
   }
 
@@ -116,12 +124,15 @@ class LaunchReader {
   }
 
   void read_memset(const JsonPlace& place) {
-    place.allow_only({"when", "memset", "bytes", "value"});
+    const auto symbol = place.find("symbol");
+    symbol ? place.allow_only({"when", "symbol", "of", "bytes"})
+           : place.allow_only({"when", "memset", "bytes", "value"});
     if (++memsets_ > decltype(LaunchPlan::memsets)::capacity())
-      place.fail("is one memset too many: at most 4");
+      place.fail("is one memset too many: at most 8, with copies to symbols");
     DescribedLaunch memset{.is_memset = true};
     read_when(place, memset);
-    memset.buffer = read_buffer(place.at("memset"), memset.tensor);
+    if (symbol) memset.symbol = Name(read_name(*symbol));
+    memset.buffer = read_buffer(place.at(symbol ? "of" : "memset"), memset.tensor);
     if (const auto bytes = place.find("bytes")) memset.bytes = read_formula(*bytes, description_);
     if (!memset.bytes && !memset.tensor)
       place.fail("lacks the key 'bytes': of a scratch it must say how many");
@@ -141,8 +152,9 @@ class LaunchReader {
         place.fail("must be a function's name, with template arguments behind it if it has some" +
                    place.shown());
     }
-    if (name.size() > Name::kCapacity) place.fail("has a name of more than 31 characters" + place.shown());
-    launch.entry = Name(name);
+    if (name.size() > EntryName::kCapacity)
+      place.fail("has a name of more than 63 characters" + place.shown());
+    launch.entry = EntryName(name);
     const bool is_instance = name.size() < text.size();
     if (is_instance && text.find_first_of("\"\\\n;{}#") != std::string::npos)
       place.fail("must have types and numbers between < and >" + place.shown());
@@ -186,22 +198,43 @@ class LaunchReader {
       read_map(place, *map, argument);
       return argument;
     }
+    if (const auto fields = place.find("struct")) {
+      place.allow_only({"struct"});
+      read_fields(*fields, argument);
+      return argument;
+    }
+    read_number(place, argument, "a buffer's name, or an object with pointer, map, struct, or one of ");
+    return argument;
+  }
+
+  // As C++ lays them out: each number is aligned to its size.
+  void read_fields(const JsonPlace& place, DescribedArgument& argument) {
+    constexpr std::size_t kMostOfStruct = decltype(StructValue::words)::capacity() * sizeof(std::uint64_t);
+    argument.kind = DescribedArgument::Kind::fields;
+    std::size_t end = 0;
+    for (const JsonPlace& field : place.elements(kMostOfStruct)) {
+      DescribedArgument& read = argument.fields.emplace_back();
+      read_number(field, read, "an object with one of ");
+      end = (end + read.bytes - 1) / read.bytes * read.bytes + read.bytes;
+      if (end > kMostOfStruct) field.fail("ends past byte 128, and a struct has at most so many");
+    }
+    if (end == 0) place.fail("is empty");
+  }
+
+  void read_number(const JsonPlace& place, DescribedArgument& argument, const std::string& expected) {
     static const std::vector<std::string> kScalars = {"i8",  "u8",  "i16", "u16", "i32",
                                                       "u32", "i64", "u64", "f32", "f64"};
-    const auto members = place.members(2);
+    const auto members = place.value().is_object() ? place.members(2) : decltype(place.members(2))();
     if (members.size() != 1 ||
         std::find(kScalars.begin(), kScalars.end(), members[0].first) == kScalars.end())
-      place.fail(
-          "must be a buffer's name, or an object with pointer, map, or one of i8, u8, i16, u16, i32, u32, i64, u64, "
-          "f32 and f64" +
-          place.shown());
+      place.fail("must be " + expected + "i8, u8, i16, u16, i32, u32, i64, u64, f32 and f64" + place.shown());
     read_scalar(members[0].first, members[0].second, argument);
-    return argument;
   }
 
   void read_scalar(const std::string& type, const JsonPlace& place, DescribedArgument& argument) {
     using Kind = DescribedArgument::Kind;
     const bool real = type[0] == 'f', wide = type.ends_with("64");
+    argument.bytes = static_cast<std::uint8_t>(std::stoi(type.substr(1)) / 8);
     argument.kind = real ? (wide ? Kind::f64 : Kind::f32) : wide ? Kind::i64 : Kind::i32;
     if (!real) {
       argument.value = read_formula(place, description_);
@@ -243,7 +276,7 @@ class LaunchReader {
 
   Description& description_;
   DescribedProgram& program_;
-  std::size_t launches_ = 0, memsets_ = 0;
+  std::size_t launches_ = 0, memsets_ = 0, large_ = 0, scalars_ = 0;
 };
 
 }  // namespace
@@ -302,7 +335,7 @@ DescribedProgram read_program(const JsonPlace& place, Description& description) 
   program.formulas.begin = description.formulas.size();
   LaunchReader reader(description, program);
   const JsonPlace launches = place.at("launches");
-  for (const JsonPlace& launch : launches.elements(8)) reader.read(launch);
+  for (const JsonPlace& launch : launches.elements(16)) reader.read(launch);
   const bool launches_any = std::any_of(program.launches.begin(), program.launches.end(),
                                         [](const DescribedLaunch& one) { return !one.is_memset; });
   if (!launches_any) launches.fail("must launch something");

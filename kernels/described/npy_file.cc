@@ -31,6 +31,16 @@ std::vector<std::string_view> numpy_types(DType type) {
       return {"<i8", "<u8"};
     case DType::u8:
       return {"|u1", "|i1", "|b1"};
+    case DType::i8:
+      return {"|i1", "|u1"};
+    case DType::i16:
+      return {"<i2", "<u2"};
+    case DType::u16:
+      return {"<u2", "<i2"};
+    case DType::u32:
+      return {"<u4", "<i4"};
+    case DType::f64:
+      return {"<f8"};
   }
   return {};
 }
@@ -120,6 +130,18 @@ std::vector<std::uint8_t> read_npy(const std::filesystem::path& file, DType type
     fail("it holds " + std::to_string(content.size() - begin - length) + " bytes of elements, not " +
          std::to_string(bytes));
   return {content.begin() + static_cast<std::ptrdiff_t>(begin + length), content.end()};
+}
+
+std::vector<std::uint8_t> read_array(const std::filesystem::path& file, DType type, std::int64_t elements) {
+  if (file.extension() == ".npy") return read_npy(file, type, elements);
+  const std::int64_t bytes = elements * dtype_bytes(type);
+  if (elements < 0 || bytes > kMostArrayBytes)
+    throw BadInput(file.string() + ": it would have more than 1,000,000,000 bytes");
+  const std::string content = read_regular_file(file, static_cast<std::size_t>(bytes) + 1);
+  if (content.size() != static_cast<std::size_t>(bytes))
+    throw BadInput(file.string() + ": it has " + std::to_string(content.size()) + " bytes; the tensor's " +
+                   std::to_string(elements) + " elements have " + std::to_string(bytes));
+  return {content.begin(), content.end()};
 }
 
 }  // namespace moetune

@@ -18,10 +18,16 @@ struct Partial {
 
 __device__ bool finite(float value) { return (__float_as_uint(value) & 0x7F800000) != 0x7F800000; }
 
-// Both NaN, or the same infinity.
-__device__ bool same_special(float x, float y) { return (x != x && y != y) || x == y; }
+__device__ bool finite(double value) { return value - value == 0; }
 
-__device__ void add_element(Partial& partial, float x, float y, u64 index) {
+// Both NaN, or the same infinity.
+template <typename T>
+__device__ bool same_special(T x, T y) {
+  return (x != x && y != y) || x == y;
+}
+
+template <typename T>
+__device__ void add_element(Partial& partial, T x, T y, u64 index) {
   if (finite(x) && finite(y)) {
     const double error = fabs(double(x) - double(y));
     if (error > partial.max_error) {
@@ -74,7 +80,13 @@ __device__ void merge(IntegerPartial& into, const IntegerPartial& other) {
 // What load_integer gives of memory that holds `byte` everywhere.
 __device__ i64 repeated(u64 type, u64 byte) {
   const u64 word = byte * 0x0101010101010101ull;
-  return type == kI64 ? i64(word) : type == kI32 ? i64(int(word)) : i64(byte);
+  return type == kI64   ? i64(word)
+         : type == kI32 ? i64(int(word))
+         : type == kU32 ? i64(u32(word))
+         : type == kI16 ? i64(short(word))
+         : type == kU16 ? i64(u16(word))
+         : type == kI8  ? i64(static_cast<signed char>(byte))
+                        : i64(byte);
 }
 
 // A second hash beside split_mix: the finalizer of MurmurHash3.
@@ -164,12 +176,18 @@ extern "C" __global__ void __launch_bounds__(kBlock)
   }
 }
 
-// One Partial a block, summed in a fixed order; the host merges the blocks in order.
+// One Partial a block, summed in a fixed order; the host merges the blocks in order. y is of doubles if x is, else of
+// floats.
 extern "C" __global__ void __launch_bounds__(kBlock)
-    moetune_compare(u64 x, u64 type, const float* y, u64 elements, Partial* partials) {
+    moetune_compare(u64 x, u64 type, u64 y, u64 elements, Partial* partials) {
   Partial mine = {0, 0, 0, 0, 0, ~0ull, 0, ~0ull};
-  for (u64 i = global_thread(); i < elements; i += global_threads())
-    add_element(mine, load(x, type, i), y[i], i);
+  for (u64 i = global_thread(); i < elements; i += global_threads()) {
+    if (type == kF64) {
+      add_element(mine, reinterpret_cast<const double*>(x)[i], reinterpret_cast<const double*>(y)[i], i);
+    } else {
+      add_element(mine, load(x, type, i), reinterpret_cast<const float*>(y)[i], i);
+    }
+  }
   reduce_block(mine, partials);
 }
 

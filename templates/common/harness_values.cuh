@@ -10,7 +10,7 @@ typedef long long i64;
 
 namespace {
 
-enum Type { kF32, kF16, kBf16, kE4m3, kI32, kI64, kU8 };
+enum Type { kF32, kF16, kBf16, kE4m3, kI32, kI64, kU8, kI8, kI16, kU16, kU32, kF64 };
 enum Kind { kZeros, kNormal, kUniform, kIntegers, kConstant, kZipf, kPermutation };
 
 constexpr u32 kBlock = 256;
@@ -93,6 +93,10 @@ __device__ float decode_e4m3(u8 code) {
   return code & 0x80 ? -magnitude : magnitude;
 }
 
+__device__ int within(float value, int least, int most) {
+  return min(most, max(least, __float2int_rn(value)));
+}
+
 __device__ void store(u64 address, u64 type, u64 index, float value) {
   if (type == kF32) {
     reinterpret_cast<float*>(address)[index] = value;
@@ -110,8 +114,18 @@ __device__ void store(u64 address, u64 type, u64 index, float value) {
     reinterpret_cast<int*>(address)[index] = __float2int_rn(value);
   } else if (type == kI64) {
     reinterpret_cast<i64*>(address)[index] = value == value ? __float2ll_rn(value) : 0;
+  } else if (type == kU32) {
+    reinterpret_cast<u32*>(address)[index] = value > 0 ? __float2uint_rn(value) : 0;
+  } else if (type == kF64) {
+    reinterpret_cast<double*>(address)[index] = value;
+  } else if (type == kI16) {
+    reinterpret_cast<short*>(address)[index] = short(within(value, -32768, 32767));
+  } else if (type == kU16) {
+    reinterpret_cast<u16*>(address)[index] = u16(within(value, 0, 65535));
+  } else if (type == kI8) {
+    reinterpret_cast<signed char*>(address)[index] = static_cast<signed char>(within(value, -128, 127));
   } else {
-    reinterpret_cast<u8*>(address)[index] = u8(min(255, max(0, __float2int_rn(value))));
+    reinterpret_cast<u8*>(address)[index] = u8(within(value, 0, 255));
   }
 }
 
@@ -121,6 +135,8 @@ __device__ void store_integer(u64 address, u64 type, u64 index, i64 value) {
     reinterpret_cast<int*>(address)[index] = int(value);
   } else if (type == kI64) {
     reinterpret_cast<i64*>(address)[index] = value;
+  } else if (type == kU32) {
+    reinterpret_cast<u32*>(address)[index] = u32(max(value, i64(0)));
   } else {
     store(address, type, index, float(value));
   }
@@ -129,12 +145,17 @@ __device__ void store_integer(u64 address, u64 type, u64 index, i64 value) {
 __device__ i64 load_integer(u64 address, u64 type, u64 index) {
   if (type == kI64) return reinterpret_cast<const i64*>(address)[index];
   if (type == kU8) return reinterpret_cast<const u8*>(address)[index];
+  if (type == kI8) return reinterpret_cast<const signed char*>(address)[index];
+  if (type == kI16) return reinterpret_cast<const short*>(address)[index];
+  if (type == kU16) return reinterpret_cast<const u16*>(address)[index];
+  if (type == kU32) return reinterpret_cast<const u32*>(address)[index];
   return reinterpret_cast<const int*>(address)[index];
 }
 
 __device__ float load(u64 address, u64 type, u64 index) {
   if (type == kF32) return reinterpret_cast<const float*>(address)[index];
   if (type == kE4m3) return decode_e4m3(reinterpret_cast<const u8*>(address)[index]);
+  if (type == kF64) return float(reinterpret_cast<const double*>(address)[index]);
   if (type >= kI32) return float(load_integer(address, type, index));
   const u16 bits = reinterpret_cast<const u16*>(address)[index];
   if (type == kBf16) return __uint_as_float(u32(bits) << 16);
@@ -147,12 +168,14 @@ __device__ float load(u64 address, u64 type, u64 index) {
 __device__ void store_poison(u64 address, u64 type, u64 index) {
   if (type == kF32 || type == kI32) {
     reinterpret_cast<u32*>(address)[index] = 0x7FFFFFFF;
-  } else if (type == kI64) {
+  } else if (type == kU32) {
+    reinterpret_cast<u32*>(address)[index] = 0xFFFFFFFF;
+  } else if (type == kI64 || type == kF64) {
     reinterpret_cast<i64*>(address)[index] = 0x7FFFFFFFFFFFFFFF;
-  } else if (type == kE4m3 || type == kU8) {
+  } else if (type == kE4m3 || type == kU8 || type == kI8) {
     reinterpret_cast<u8*>(address)[index] = type == kU8 ? 0xFF : 0x7F;
   } else {
-    reinterpret_cast<u16*>(address)[index] = 0x7FFF;
+    reinterpret_cast<u16*>(address)[index] = type == kU16 ? 0xFFFF : 0x7FFF;
   }
 }
 

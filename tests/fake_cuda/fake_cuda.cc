@@ -45,6 +45,7 @@ struct FakeModule {
   std::map<std::string, Kernel> kernels;
   std::map<std::string, std::int64_t> facts;
   std::string specialization;
+  std::map<std::string, std::vector<unsigned char>> variables;
 };
 
 // Launches of several threads take turns.
@@ -239,7 +240,7 @@ CUresult module_load_data(CUmodule* module, const void* image) {
   if (!may_load()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   const auto* text = static_cast<const char*>(image);
   ++loaded_modules;
-  *module = reinterpret_cast<CUmodule>(new FakeModule{{}, facts_of(text), specialization_of(text)});
+  *module = reinterpret_cast<CUmodule>(new FakeModule{{}, facts_of(text), specialization_of(text), {}});
   return sticky();
 }
 
@@ -260,6 +261,16 @@ CUresult module_get_function(CUfunction* function, CUmodule module, const char* 
   if (kernel.base == "prefill_attention") kernel.parameters = prefill_parameters(kernel.specialization);
   auto& kernels = reinterpret_cast<FakeModule*>(module)->kernels;
   *function = reinterpret_cast<CUfunction>(&kernels.emplace(entry, kernel).first->second);
+  return sticky();
+}
+
+// Every module has variables of 64 bytes, of any name but "missing".
+CUresult module_get_global(CUdeviceptr* address, std::size_t* bytes, CUmodule module, const char* name) {
+  if (std::strcmp(name, "missing") == 0) return CUDA_ERROR_NOT_FOUND;
+  auto& variable = reinterpret_cast<FakeModule*>(module)->variables[name];
+  variable.resize(64);
+  *address = reinterpret_cast<CUdeviceptr>(variable.data());
+  *bytes = variable.size();
   return sticky();
 }
 
@@ -340,13 +351,8 @@ const std::map<std::string, void*>& all_symbols() {
       {"cuEventElapsedTime", address_of(event_elapsed_time)},
       {"cuModuleLoadData", address_of(module_load_data)},
       {"cuModuleUnload", address_of(module_unload)},
-      {"fakeCountModules", address_of(count_modules)},
-      {"fakeCountEncodings", address_of(count_encodings)},
-      {"fakeCountSlowCalls", address_of(count_slow_calls)},
-      {"fakeRecordLaunches", address_of(record_launches)},
-      {"fakeFillQueue", address_of(fill_queue)},
-      {"fakeCountWaiting", address_of(count_waiting)},
       {"cuThreadExchangeStreamCaptureMode", address_of(exchange_capture_mode)},
+      {"cuModuleGetGlobal", address_of(module_get_global)},
       {"cuModuleGetFunction", address_of(module_get_function)},
       {"cuFuncSetAttribute", address_of(func_set_attribute)},
       {"cuLaunchKernelEx", address_of(launch_kernel_ex)},
@@ -359,9 +365,21 @@ const std::map<std::string, void*>& all_symbols() {
   return symbols;
 }
 
+// What tests ask the stand-in itself.
+const std::map<std::string, void*>& test_hooks() {
+  static const std::map<std::string, void*> hooks = {{"fakeCountModules", address_of(count_modules)},
+                                                     {"fakeCountEncodings", address_of(count_encodings)},
+                                                     {"fakeCountSlowCalls", address_of(count_slow_calls)},
+                                                     {"fakeRecordLaunches", address_of(record_launches)},
+                                                     {"fakeFillQueue", address_of(fill_queue)},
+                                                     {"fakeCountWaiting", address_of(count_waiting)}};
+  return hooks;
+}
+
 void* find_symbol(const std::string& name) {
-  const auto found = all_symbols().find(name);
-  return found != all_symbols().end() && machine.script.text("without") != name ? found->second : nullptr;
+  const auto& symbols = name.starts_with("fake") ? test_hooks() : all_symbols();
+  const auto found = symbols.find(name);
+  return found != symbols.end() && machine.script.text("without") != name ? found->second : nullptr;
 }
 
 }  // namespace

@@ -105,8 +105,8 @@ void widen(const Parameters& p, std::uint32_t) {
 
 void compare(const Parameters& p, std::uint32_t blocks) {
   const DType type = type_of(p[1]);
-  const moetune::ErrorFigures found =
-      moetune::compare_on_host(type, bytes_at(p[0], type, p[3]), bytes_at(p[2], DType::f32, p[3]));
+  const moetune::ErrorFigures found = moetune::compare_on_host(
+      type, bytes_at(p[0], type, p[3]), bytes_at(p[2], moetune::exact_dtype(type), p[3]));
   write_partials(p[4], blocks,
                  ErrorPartial{found.max_error, found.largest, found.sum_xy, found.sum_xx, found.sum_yy,
                               found.worst_index, found.mask_mismatches, found.first_mismatch});

@@ -125,6 +125,14 @@ constexpr const char* kT1 = R"json({"ConfigurationSpace": {"TuningParameters": [
 {"Name": "x", "Type": "int32", "MemoryType": "Vector", "FillType": "Constant", "FillValue": 3, "Size": 7},
 {"Name": "n", "Type": "double", "MemoryType": "Scalar", "FillValue": 2.5}]}})json";
 
+constexpr const char* kAnnotated = R"cu(namespace own {
+#pragma kernel tune(threads = 32, 64) tune(items = 1, 2) default(2)
+#pragma kernel set(per_block = threads * items) restriction(per_block <= n)
+#pragma kernel problem_size(n) block_size(threads) grid_divisor(per_block) buffers(c[n])
+template <typename T, int items = 1>
+__global__ void __launch_bounds__(64) add(int n, T* c, const float* a, unsigned char k) {} /* end */
+})cu";
+
 class ImportTarget : public MutantTarget {
  public:
   using MutantTarget::MutantTarget;
@@ -196,7 +204,7 @@ class DescriptionTarget : public MutantTarget {
         described_kernel(read_description(input, "fuzz/kernel.json", text_field(json, "kernel")));
     const Problem problem = parse_problem(kernel->name(), kernel->schema(), nullptr, "");
     kernel->check(problem);
-    kernel->cost(problem);
+    if (kernel->cost(problem).read_bytes < 1e6) kernel->buffers(problem, 1);
     const DeviceLimits limits = limits_of_architecture("sm_90a");
     kernel->reference(Reference::exact, problem, limits);
     Config config;
@@ -221,6 +229,9 @@ std::unique_ptr<Target> descriptions_target(const Folder&) {
   std::vector<std::string> seeds;
   for (const char* name : {"vector_add", "softmax", "matmul"})
     seeds.push_back(read_regular_file(paths::source("examples/kernels/") + name + "/kernel.json", 1 << 20));
+  for (const char* name :
+       {"convolution", "coulomb", "expdist", "spmv", "dedispersion"})  // every kind of fill
+    seeds.push_back(read_regular_file(paths::source("tests/data/kernels/") + name + "/kernel.json", 1 << 20));
   nlohmann::json files = nlohmann::json::parse(seeds.front());
   files["syntax"] = "python";
   for (const std::size_t input : {1, 2})
@@ -228,17 +239,34 @@ std::unique_ptr<Target> descriptions_target(const Folder&) {
   files["reference"] = {{"arrays", {{"c", {"c.0.npy", "c.1.npy"}}}}};
   seeds.push_back(files.dump());
   return std::make_unique<DescriptionTarget>(
-      std::move(seeds), std::vector<std::string>{"problem.", "device.", "call.alpha", "when",
-                                                 "memset",   "map",     "let",        "launch",
-                                                 " ? ",      " / 0",    " * ",        "((",
-                                                 "f64",      "choices", "free",       "9223372036854775807",
-                                                 "-1",       "macros",  "[[",         "{"});
+      std::move(seeds),
+      std::vector<std::string>{
+          "problem.", "device.", "call.alpha", "when", "memset", "map",     "let",     "launch",
+          " ? ",      " / 0",    " * ",        "((",   "f64",    "choices", "free",    "9223372036854775807",
+          "-1",       "macros",  "[[",         "{",    "symbol", "struct",  "formula", "offsets"});
 }
 
 std::unique_ptr<Target> imports_target(const Folder&) {
-  return std::make_unique<ImportTarget>(Mutator(
-      {kT1}, {"Values", "Expression", "range(", " for i in ", "ProblemSize[", "max(", "**", "//", "/ 0", "[[",
-              "null", "\"\"", "9223372036854775807", "-1", "1e300", "\"Constant\"", "Default"}));
+  return std::make_unique<ImportTarget>(Mutator({kT1, kT1, kAnnotated}, {"#pragma kernel ",
+                                                                         "tune(",
+                                                                         "template <",
+                                                                         "Values",
+                                                                         "Expression",
+                                                                         "range(",
+                                                                         " for i in ",
+                                                                         "ProblemSize[",
+                                                                         "max(",
+                                                                         "**",
+                                                                         "//",
+                                                                         "/ 0",
+                                                                         "[[",
+                                                                         "null",
+                                                                         "\"\"",
+                                                                         "9223372036854775807",
+                                                                         "-1",
+                                                                         "1e300",
+                                                                         "\"Constant\"",
+                                                                         "Default"}));
 }
 
 std::unique_ptr<Target> recordings_target(const Folder&) {

@@ -111,12 +111,12 @@ TEST_CASE("lists, names and numbers past what a plan can hold are refused") {
     CHECK_THROWS_AS(json.get<Plan>(), BadInput);
   };
   refused([](Json& json) {
-    for (int i = 0; i < 5; ++i) json["launches"].push_back(json["launches"][0]);
+    for (int i = 0; i < 9; ++i) json["launches"].push_back(json["launches"][0]);
   });
   refused([](Json& json) {
     for (int i = 0; i < 40; ++i) json["launches"][0]["arguments"].push_back({{"name", "x"}, {"i32", i}});
   });
-  refused([](Json& json) { json["launches"][0]["entry"] = std::string(32, 'x'); });
+  refused([](Json& json) { json["launches"][0]["entry"] = std::string(64, 'x'); });
   refused([](Json& json) { json["launches"][0]["arguments"][5]["i32"] = std::int64_t{1} << 31; });
   refused([](Json& json) { json["launches"][0]["arguments"][5]["i32"] = 0.5; });
   const Json too_much = ~std::uint64_t{0};

@@ -78,6 +78,40 @@ TEST_CASE("a memset runs before the launch that it names, or after all of them")
   CHECK(caller.z[2] == 4 * caller.x[2]);
 }
 
+TEST_CASE("bytes are copied to a variable of the cubin before the launch that reads it") {
+  LaunchPlan plan;
+  plan.launches = {doubling("double", {"x"}, {"y"}), doubling("double", {"y"}, {"z"})};
+  plan.memsets = {{"y", 4, 8, 0, 1, "fixed"}};  // what the first launch wrote
+  Caller caller;
+  const LoadedCubin loaded(plan, testing::kFakeCubin);
+  const auto symbols = [&](const Memset& memset) { return loaded.symbol(memset); };
+  BoundPlan(plan, loaded.functions(), caller.addresses(), symbols).enqueue(caller.stream);
+  std::array<float, 2> found{};
+  cuda::copy_to_host({reinterpret_cast<std::uint8_t*>(found.data()), sizeof found},
+                     loaded.symbol(plan.memsets[0]), caller.stream);
+  CHECK(found[0] == 2 * caller.x[1]);
+  CHECK(found[1] == 2 * caller.x[2]);
+  CHECK(caller.z[1] == 4 * caller.x[1]);
+
+  Memset wrong = plan.memsets[0];
+  wrong.bytes = 65;
+  CHECK_THROWS_WITH_AS(loaded.symbol(wrong), doctest::Contains("'fixed' has 64 bytes; the plan copies 65"),
+                       cuda::CudaError);
+  wrong.symbol = "missing";
+  CHECK_THROWS_WITH_AS(loaded.symbol(wrong), doctest::Contains("cuModuleGetGlobal(missing)"),
+                       cuda::CudaError);
+}
+
+TEST_CASE("a struct by value is passed in its place") {
+  LaunchPlan plan;  // of two words, of which the kernel takes the first for a pointer
+  Caller caller;
+  StructValue of_x;
+  of_x.words = {reinterpret_cast<std::uint64_t>(caller.x.data()), 7};
+  plan.launches = {testing::doubling("double", of_x, Pointer{"y"}, std::int64_t{4})};
+  caller.run(plan);
+  CHECK(caller.y[3] == 2 * caller.x[3]);
+}
+
 TEST_CASE("each tensor map is encoded where it begins, and passed in its place") {
   const auto map_from = [](const char* buffer, std::int64_t offset) {
     TensorMap map;

@@ -84,7 +84,7 @@ struct SimtDevice::State {
   void make_scratch(const LaunchPlan& plan);
   void check_counters(const LaunchPlan& plan);
   void fill_buffers(const SimtBuffers& buffers);
-  void set(const Memset& memset);
+  void set(const Memset& memset, const simt::Module& module);
   std::vector<Slot> slots_of(const Launch& launch, const simt::Entry& entry);
   void launch(const Launch& launch, const simt::Module& module);
   std::uint8_t* address(const Name& name, std::int64_t offset);
@@ -148,10 +148,19 @@ std::uint8_t* SimtDevice::State::address(const Name& name, std::int64_t offset) 
   throw SimtError("the plan names a buffer '" + name.text() + "', which nobody gave");
 }
 
-void SimtDevice::State::set(const Memset& memset) {
+void SimtDevice::State::set(const Memset& memset, const simt::Module& module) {
   std::uint8_t* begin = address(memset.buffer, memset.offset);
   address(memset.buffer, memset.offset + memset.bytes);
-  std::memset(begin, memset.value, static_cast<std::size_t>(memset.bytes));
+  const auto bytes = static_cast<std::size_t>(memset.bytes);
+  if (memset.symbol.empty()) {
+    std::memset(begin, memset.value, bytes);
+    return;
+  }
+  const simt::Entry& variable = find_entry(module, memset.symbol.text());
+  if (variable.variable == nullptr || bytes > static_cast<std::size_t>(variable.count))
+    throw SimtError("the variable '" + memset.symbol.text() + "' has " + std::to_string(variable.count) +
+                    " bytes; the plan copies " + std::to_string(bytes) + " to it");
+  std::memcpy(variable.variable, begin, bytes);
 }
 
 // The values of a launch's arguments, each as the kernel's parameter holds it.
@@ -176,11 +185,16 @@ std::vector<SimtDevice::State::Slot> SimtDevice::State::slots_of(const Launch& l
       expect('i', 4);
       slots[i].i32 = *i32;
     } else if (const auto* i64 = std::get_if<std::int64_t>(&argument.value)) {
-      expect('i', 8);
+      if (parameter.kind != 'f') expect('i', 8);  // else a double's bits
       slots[i].i64 = *i64;
     } else if (const auto* f32 = std::get_if<float>(&argument.value)) {
       expect('f', 4);
       slots[i].f32 = *f32;
+    } else if (const auto* value = std::get_if<StructValue>(&argument.value)) {
+      const std::size_t bytes = value->words.size() * sizeof(std::uint64_t);
+      if (parameter.kind != '?' || parameter.size > bytes || bytes > sizeof slots[i])
+        throw SimtError(where + "argument '" + argument.name.text() + "' does not fit its parameter's type");
+      std::memcpy(&slots[i], value->words.data(), bytes);
     } else {
       const TensorMap& map = std::get<TensorMap>(argument.value);
       expect('m', sizeof(simt::TensorMap));
@@ -220,6 +234,8 @@ void SimtDevice::run(const LaunchPlan& plan, const SimtBuffers& buffers) {
   State& state = *state_;
   std::set<std::string> entries = state.entries;
   for (const Launch& launch : plan.launches) entries.insert(launch.entry.text());
+  for (const Memset& memset : plan.memsets)
+    if (!memset.symbol.empty()) entries.insert("&" + memset.symbol.text());
   const simt::Module module = load_module(state.unit, entries, Grid::runtime());
   state.entries = std::move(entries);
   state.make_scratch(plan);
@@ -228,7 +244,7 @@ void SimtDevice::run(const LaunchPlan& plan, const SimtBuffers& buffers) {
   for (std::uint32_t i = 0; i <= plan.launches.size(); ++i) {
     const bool is_last = i == plan.launches.size();
     for (const Memset& memset : plan.memsets) {
-      if (is_last ? memset.before >= i : memset.before == i) state.set(memset);
+      if (is_last ? memset.before >= i : memset.before == i) state.set(memset, module);
     }
     if (is_last) break;
     state.launch(plan.launches[i], module);

@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstdlib>
@@ -48,8 +49,16 @@ std::string translation_unit(const CompileUnit& unit, const std::set<std::string
   std::string text = "#include \"simt.h\"\n";
   for (const auto& [name, value] : unit.defines) text += "#define " + name + " " + value + "\n";
   text += "#include \"" + unit.source + "\"\nSIMT_MODULE(";
-  for (const std::string& entry : entries)
-    text += std::string(entry == *entries.begin() ? "" : ", ") + "SIMT_ENTRY(" + entry + ")";
+  for (const std::string& entry : entries) {
+    text += entry == *entries.begin() ? "" : ", ";
+    if (entry.starts_with('&')) {
+      text += "SIMT_VARIABLE(" + entry.substr(1) + ")";
+      continue;
+    }
+    const auto instance = std::ranges::find_if(
+        unit.instances, [&](const std::string& one) { return one.starts_with(entry + "<"); });
+    text += "SIMT_ENTRY(" + entry + ", " + (instance != unit.instances.end() ? *instance : entry) + ")";
+  }
   return text + ")\n";
 }
 

@@ -12,7 +12,7 @@
 
 namespace moetune::testing {
 
-// Throws SimtError with the compiler's words.
+// Entries are names of kernels, and of variables behind a &. Throws SimtError with the compiler's words.
 simt::Module load_module(const CompileUnit& unit, const std::set<std::string>& entries,
                          const simt::Runtime* runtime);
 

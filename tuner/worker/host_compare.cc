@@ -37,7 +37,7 @@ std::int64_t surplus(const std::vector<std::int64_t>& a, const std::vector<std::
 ErrorFigures compare_on_host(DType type, HostBytes x, HostBytes y) {
   ErrorFigures sum{.worst_index = kNoElement, .first_mismatch = kNoElement};
   for (std::int64_t i = 0; i < elements_of(type, x); ++i) {
-    const double a = load_element(type, x.data(), i), b = load_element(DType::f32, y.data(), i);
+    const double a = load_element(type, x.data(), i), b = load_element(exact_dtype(type), y.data(), i);
     if (std::isfinite(a) && std::isfinite(b)) {
       if (std::abs(a - b) > sum.max_error) {
         sum.max_error = std::abs(a - b);

@@ -47,8 +47,9 @@ const BoundPlan& LoadedPlan::bound(BoundPlans& plans, const LaunchPlan& plan, st
   const auto index = static_cast<std::size_t>(turn);
   if (plans.size() <= index) plans.resize(index + 1);
   if (!plans[index]) {
-    plans[index].emplace(plan, cubin_.functions(),
-                         [&](std::string_view name) { return resolve(name, turn); });
+    plans[index].emplace(
+        plan, cubin_.functions(), [&](std::string_view name) { return resolve(name, turn); },
+        [&](const Memset& memset) { return cubin_.symbol(memset); });
   }
   return *plans[index];
 }

@@ -238,7 +238,7 @@ void Tensors::find_answers() {
         answers.emplace_back(Answer{.exact = Arena(buffer.name, exact_bytes(buffer), 1, stream_)});
     if (buffer.role != Role::in_out) continue;
     const cuda::Address from = address(buffer.name, judged_turn()), to = answer.exact.address(0);
-    if (is_integer(buffer.dtype)) {
+    if (exact_dtype(buffer.dtype) == buffer.dtype) {
       cuda::copy_on_device(to, from, buffer.bytes(), stream_);
     } else {
       harness_.widen(from, buffer.dtype, to, buffer.elements);

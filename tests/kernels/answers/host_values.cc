@@ -114,10 +114,11 @@ std::vector<double> host_values(const Buffer& buffer, std::uint64_t seed, std::u
   std::vector<double> numbers(static_cast<std::size_t>(buffer.elements));
   const Values values(buffer, seed, stream);
   // Through f32, as on the device: an integer past 2^24 rounds to it first on its way to a narrower float.
-  const bool floating = !is_integer(buffer.dtype);
+  const bool floating = !is_integer(buffer.dtype),
+             narrow = floating && buffer.fill.kind != Fill::Kind::arrays;
   for (std::size_t i = 0; i < numbers.size(); ++i) {
     const double value = values.at(i);
-    numbers[i] = round_to(buffer.dtype, floating ? static_cast<float>(value) : value);
+    numbers[i] = round_to(buffer.dtype, narrow ? static_cast<float>(value) : value);
   }
   const double poison = floating ? std::numeric_limits<double>::quiet_NaN()
                                  : round_to(buffer.dtype, std::numeric_limits<double>::infinity());

@@ -39,7 +39,7 @@ TEST_CASE("softmax launches a block a row, with shared memory for what it keeps"
         std::vector<std::pair<std::string, std::string>>{{"THREADS", "128"}, {"VECTOR", "4"}, {"KEEP", "1"}});
   CHECK(kept.unit.instances.empty());
   REQUIRE(kept.launches.size() == 1);
-  CHECK(kept.launches[0].entry == Name("softmax"));
+  CHECK(kept.launches[0].entry == EntryName("softmax"));
   CHECK(kept.launches[0].grid == Dim3{77, 1, 1});
   CHECK(kept.launches[0].block == Dim3{128, 1, 1});
   CHECK(kept.launches[0].dynamic_shared == 4000);
@@ -151,7 +151,7 @@ TEST_CASE("matmul's plans have a template's instance, scratch and a second launc
   CHECK(whole.unit.defines.front() == std::pair<std::string, std::string>{"T", "__half"});
   CHECK(whole.scratch.empty());
   REQUIRE(whole.launches.size() == 1);
-  CHECK(whole.launches[0].entry == Name("gemm"));
+  CHECK(whole.launches[0].entry == EntryName("gemm"));
   CHECK(whole.launches[0].grid == Dim3{7, 4, 1});
   CHECK(whole.launches[0].arguments[3].value == decltype(Argument::value)(Pointer{}));  // there are no parts
   CHECK(whole.launches[0].arguments[8].value == decltype(Argument::value)(1.0f));
@@ -199,7 +199,7 @@ TEST_CASE("arguments of every kind, memsets, tensor maps and values that are out
   CHECK(plan.memsets[1] == Memset{"counters", 0, 32, 0, 0});
   CHECK(plan.memsets[2] == Memset{"a", 0, 4, 0, 1});
   const Launch& launch = plan.launches[0];
-  CHECK(launch.entry == Name("own::run"));
+  CHECK(launch.entry == EntryName("own::run"));
   CHECK(launch.programmatic_dependent);
   CHECK(launch.cluster == Dim3{2, 1, 1});
   CHECK(launch.block == Dim3{32, 2, 1});
@@ -293,6 +293,78 @@ TEST_CASE("fills and checks arrive in the buffers, and what a type cannot hold i
                        doctest::Contains("holds integers that u8 cannot"), BadInput);
 }
 
+TEST_CASE("fills by a formula, and offsets that ascend to a total") {
+  Json json = Json::parse(example_text("vector_add"));
+  json["tensors"] = Json::parse(R"([
+    {"name": "w", "dtype": "i16", "shape": ["n"], "fill": {"formula": "i % 3 - 1"}},
+    {"name": "f", "dtype": "f16", "shape": ["n"], "fill": {"formula": "i * n", "over": 8}},
+    {"name": "s", "dtype": "i64", "shape": ["n + 1"], "fill": {"offsets": "5 * n"}},
+    {"name": "d", "dtype": "f64", "shape": [1], "role": "output", "check": {"terms": "n"}}])");
+  json["launches"][0]["arguments"] = Json::parse(R"(["w", "f", "s", "d"])");
+  const auto kernel = own_kernel(json);
+  const Problem problem = own_problem(*kernel, "n=100");
+  const std::vector<Buffer> buffers = kernel->buffers(problem, 1);
+  CHECK_NOTHROW(check_buffers(buffers));
+  CHECK(buffers[0].fill.integers[3] == -1);
+  CHECK(buffers[0].fill.integers[5] == 1);
+  REQUIRE(buffers[1].fill.contents.size() == 1);
+  CHECK(load_element(DType::f16, buffers[1].fill.contents[0]->data(), 3) == 37.5);
+  const std::vector<std::int32_t>& offsets = buffers[2].fill.integers;
+  CHECK(offsets.front() == 0);
+  CHECK(offsets.back() == 500);
+  CHECK(std::ranges::is_sorted(offsets));
+  CHECK(offsets != kernel->buffers(problem, 2)[2].fill.integers);
+  CHECK(offsets == kernel->buffers(problem, 1)[2].fill.integers);
+  CHECK(exact_dtype(buffers[3].dtype) == DType::f64);
+  // Rounding is 2^29 times as fine as of f32.
+  CHECK(buffers[3].check.tolerance.terms == doctest::Approx(100 * 0x1p-58));
+
+  CHECK_THROWS_WITH_AS(kernel->buffers(own_problem(*kernel, "n=20000000"), 1),
+                       doctest::Contains("tensor 'w' has 20000000 elements"), BadInput);
+  json["tensors"][0]["fill"] = {{"formula", "40000 * i"}};
+  CHECK_THROWS_WITH_AS(own_kernel(json)->buffers(problem, 1),
+                       doctest::Contains("at i = 1 it has no value that a i16 holds"), BadInput);
+  json["tensors"][0]["fill"] = {{"formula", "7 / i"}};
+  CHECK_THROWS_WITH_AS(own_kernel(json)->buffers(problem, 1), doctest::Contains("at i = 0"), BadInput);
+}
+
+TEST_CASE("structs by value, and copies to __constant__ variables") {
+  Json json = Json::parse(example_text("vector_add"));
+  json["launches"] = Json::parse(R"([
+    {"symbol": "fixed", "of": "a", "bytes": "4 * elements"},
+    {"symbol": "whole", "of": "b", "when": "elements > 1"},
+    {"entry": "f", "grid": 1, "block": 32, "arguments": ["c",
+      {"struct": [{"u8": 200}, {"i16": -2}, {"f32": 0.5}, {"i32": "n"}, {"f64": 0.25}, {"i8": 7}]}]}])");
+  const auto kernel = own_kernel(json);
+  const auto plan_of = [&](int elements) {
+    const Config config = {{"block_size_x", Value::integer(64)}, {"elements", Value::integer(elements)}};
+    return kernel->plan(config, own_problem(*kernel, "n=640"), own_limits());
+  };
+  const Plan plan = plan_of(2);
+  REQUIRE(plan.memsets.size() == 2);
+  CHECK(plan.memsets[0] == Memset{"a", 0, 8, 0, 0, "fixed"});
+  CHECK(plan.memsets[1] == Memset{"b", 0, 2560, 0, 0, "whole"});
+  struct {
+    std::uint8_t u8 = 200;
+    std::int16_t i16 = -2;
+    float f32 = 0.5f;
+    std::int32_t i32 = 640;
+    double f64 = 0.25;
+    std::int8_t i8 = 7;
+  } as_in_cuda;
+  const StructValue& value = std::get<StructValue>(plan.launches[0].arguments[1].value);
+  REQUIRE(value.words.size() * 8 == sizeof as_in_cuda);
+  const auto* const bytes = reinterpret_cast<const std::uint8_t*>(value.words.data());
+  CHECK(bytes[0] == as_in_cuda.u8);
+  CHECK(std::memcmp(bytes + 2, &as_in_cuda.i16, 2) == 0);
+  CHECK(std::memcmp(bytes + 4, &as_in_cuda.f32, 4) == 0);
+  CHECK(std::memcmp(bytes + 8, &as_in_cuda.i32, 4) == 0);
+  CHECK(std::memcmp(bytes + 16, &as_in_cuda.f64, 8) == 0);
+  CHECK(bytes[24] == 7);
+  CHECK(nlohmann::json(plan).get<Plan>() == plan);
+  CHECK(plan_of(1).memsets.size() == 1);
+}
+
 namespace {
 
 // A folder with arrays of f32 that NumPy might have written.
@@ -311,6 +383,10 @@ class ArraysFolder {
     std::ofstream out(path_ / name, std::ios::binary);
     out << std::string("\x93NUMPY\x01\x00v\x00", 10) << header;
     out.write(reinterpret_cast<const char*>(values.data()), static_cast<std::streamsize>(4 * values.size()));
+  }
+
+  void write_bytes(const std::string& name, const std::string& bytes) const {
+    std::ofstream(path_ / name, std::ios::binary) << bytes;
   }
 
   std::unique_ptr<const Kernel> kernel(const Json& json) const {
@@ -370,6 +446,13 @@ TEST_CASE("inputs and answers may be arrays of files, a content for every other 
                        doctest::Contains("of another problem"), BadInput);
   CHECK_THROWS_WITH_AS(folder.kernel(json)->buffers(own_problem(*kernel, "n=65"), 1),
                        doctest::Contains("c.0.npy: it has 64 elements; the tensor has 65"), BadInput);
+  json["tensors"][2]["fill"]["files"] = {"b.bin"};
+  folder.write_bytes("b.bin", std::string(256, '\0'));
+  CHECK(first_float(folder.kernel(json)->buffers(problem, 1)[2], 0) == 0);
+  folder.write_bytes("b.bin", std::string(255, '\0'));
+  CHECK_THROWS_WITH_AS(folder.kernel(json)->buffers(problem, 1),
+                       doctest::Contains("b.bin: it has 255 bytes; the tensor's 64 elements have 256"),
+                       BadInput);
   json["tensors"][2]["fill"]["files"] = {"missing.npy"};
   CHECK_THROWS_WITH_AS(folder.kernel(json)->buffers(problem, 1), doctest::Contains("missing.npy"), BadInput);
 }

@@ -41,7 +41,7 @@ constexpr DescriptionFault kDescriptionFaults[] = {
      "problem[0].range[1] must be an integer from 5 to"},
     {"vector_add", R"([{"op":"replace","path":"/tensors/1/name","value":"c"}])",
      "tensors[1].name stands here for the second time"},
-    {"vector_add", R"([{"op":"replace","path":"/tensors/1/dtype","value":"f64"}])",
+    {"vector_add", R"([{"op":"replace","path":"/tensors/1/dtype","value":"f80"}])",
      "tensors[1].dtype must be a type or problem.NAME: unknown"},
     {"vector_add", R"([{"op":"replace","path":"/tensors/1/dtype","value":"problem.n"}])",
      "tensors[1].dtype must be a type, or a dimension with choices"},
@@ -126,6 +126,30 @@ constexpr DescriptionFault kDescriptionFaults[] = {
      R"([{"op":"add","path":"/call","value":[{"name":"m","type":"i64","default":1}]},)"
      R"({"op":"replace","path":"/tensors/1/shape/0","value":"m"}])",
      "'m' has no value here: a call states it later"},
+    {"vector_add", R"([{"op":"add","path":"/tensors/1/fill","value":{"formula":"i + m"}}])",
+     "tensors[1].fill.formula: unknown name 'm'"},
+    {"vector_add", R"([{"op":"add","path":"/tensors/1/fill","value":{"formula":"i % 7","other":2}}])",
+     "tensors[1].fill must be zeros"},
+    {"vector_add", R"([{"op":"add","path":"/tensors/1/fill","value":{"formula":"i % 7","over":0}}])",
+     "tensors[1].fill.over must be a number above 0"},
+    {"vector_add",
+     R"([{"op":"replace","path":"/tensors/1/shape/0","value":"n * i"},)"
+     R"({"op":"add","path":"/tensors/2/fill","value":{"formula":"i"}}])",
+     "unknown name 'i'"},
+    {"vector_add",
+     R"([{"op":"replace","path":"/tensors/2/shape/0","value":"n + i"},)"
+     R"({"op":"add","path":"/tensors/1/fill","value":{"formula":"i"}}])",
+     "unknown dimension 'i'"},
+    {"vector_add", R"([{"op":"add","path":"/tensors/1/fill","value":{"offsets":"n"}}])",
+     "tensors[1].fill has offsets, which are for integers"},
+    {"vector_add", R"([{"op":"add","path":"/launches/0","value":{"symbol":"fixed","of":"d"}}])",
+     "launches[0].of names no tensor and no scratch"},
+    {"vector_add", R"([{"op":"add","path":"/launches/0","value":{"symbol":"a b","of":"a"}}])",
+     "launches[0].symbol must be a name of letters"},
+    {"vector_add", R"([{"op":"replace","path":"/launches/0/arguments/3","value":{"struct":[]}}])",
+     "launches[0].arguments[3].struct is empty"},
+    {"vector_add", R"([{"op":"replace","path":"/launches/0/arguments/3","value":{"struct":["a"]}}])",
+     "launches[0].arguments[3].struct[0] must be an object with one of i8"},
     {"softmax", R"([{"op":"replace","path":"/launches/0/arguments/2","value":{"i32":"device.sms"}}])",
      "unknown name 'device.sms'"},
     {"softmax", R"([{"op":"replace","path":"/reference/launches/0/grid","value":"THREADS"}])",
@@ -149,6 +173,11 @@ constexpr DescriptionFault kDescriptionFaults[] = {
     {"matmul", R"([{"op":"replace","path":"/reference/launches/0/arguments/2","value":"parts"}])",
      "takes the scratch 'parts', which it does not have"},
 };
+
+Json with_arguments(Json launch, std::size_t count) {
+  launch["arguments"] = Json(count, Json("a"));
+  return launch;
+}
 
 }  // namespace
 
@@ -198,7 +227,11 @@ TEST_CASE("hostile sizes are refused: the file, its depth, lists, names, express
   refused(with("/launches/0/grid", std::string(100, '(') + "1" + std::string(100, ')')),
           "nested more than 64 deep");
   refused(with("/launches/0/arguments", Json(41, Json("a"))), "has more than 40 elements");
-  refused(with("/launches", Json(5, sound["launches"][0])), "is one launch too many: at most 4");
+  refused(with("/launches", Json(9, sound["launches"][0])), "is one launch too many: at most 8");
+  refused(with("/launches", Json(4, with_arguments(sound["launches"][0], 40))),
+          "all launches take at most 8 maps and structs, and 120 others");
+  refused(with("/launches/0/entry", std::string(64, 'e')), "has a name of more than 63 characters");
+  refused(with("/launches/0/arguments/3", {{"struct", Json(17, Json{{"i64", 1}})}}), "ends past byte 128");
   refused(with("/tensors", Json(17, sound["tensors"][1])), "has more than 16 elements");
   Json dimensions = Json::array();
   for (int i = 0; i < 5; ++i)

@@ -136,8 +136,10 @@ struct Invoke<kernel> {
 
 }  // namespace simt
 
-// Behind the template: SIMT_MODULE(SIMT_ENTRY(decode_kernel), ...)
-#define SIMT_ENTRY(name) simt::Invoke<&name>::entry(#name)
+// Behind the template: SIMT_MODULE(SIMT_ENTRY(decode_kernel, decode_kernel), ...)
+#define SIMT_ENTRY(name, ...) simt::Invoke<&__VA_ARGS__>::entry(#name)
+#define SIMT_VARIABLE(name) \
+  simt::Entry { #name, nullptr, nullptr, sizeof name, (void*)&name }
 #define SIMT_MODULE(...)                                                                                     \
   extern "C" __attribute__((visibility("default"))) simt::Module simt_attach(const simt::Runtime* runtime) { \
     static const simt::Entry entries[] = {__VA_ARGS__};                                                      \

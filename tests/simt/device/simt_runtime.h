@@ -127,7 +127,8 @@ struct Entry {
   const char* name;
   void (*call)(void* const* arguments);
   const Parameter* parameters;
-  int count;
+  int count;                 // of a variable its bytes
+  void* variable = nullptr;  // in place of a kernel
 };
 
 // The compiled unit.
