@@ -24,12 +24,13 @@ class ImportCommand : public Command {
   }
   std::string_view details() const override {
     return "FILE is a T1 description (the benchmark hub's, KTT's), from which parameters, conditions, arguments and "
-           "the launch are taken, or results of Kernel Tuner, KTT or T4, which hold parameters alone. Restrictions "
-           "stay as they are written, in Python. Writes KERNEL/kernel.json, and the source beside it if it is there; "
-           "a folder that is there already is never changed.\n";
+           "the launch are taken, a CUDA source with Kernel Launcher's #pragma kernel, or results of Kernel Tuner, KTT "
+           "or T4, which hold parameters alone. Restrictions stay as they are written. Writes KERNEL/kernel.json, "
+           "and the source beside it if it is there; a folder that is there already is never changed.\n";
   }
   void declare(OptionTable& table) override {
-    table.positional("FILE", file_, true, "a description or results, plain or compressed");
+    table.positional("FILE", file_, true,
+                     "a description, an annotated source, or results, plain or compressed");
     table.text("to", "FOLDER", folder_, "where KERNEL is written");
   }
   int run(Output& output, std::stop_token) override;
@@ -58,7 +59,15 @@ int ImportCommand::run(Output& output, std::stop_token) {
   fs::create_directories(folder, failed);
   if (failed) throw BadInput("--to: cannot make " + folder.string() + ": " + failed.message());
   replace_file(file, kernel.description.dump(1) + "\n");
-  const std::optional<fs::path> source = copy_source(kernel, file_, folder);
+  std::optional<fs::path> source;
+  if (kernel.wrapper.empty()) {
+    source = copy_source(kernel, file_, folder);
+  } else {
+    source = folder / (kernel.name + ".cu");
+    const std::string annotated = kernel.name + "_annotated.cu";
+    replace_file(folder / annotated, read_whole_file(file_));
+    replace_file(*source, kernel.wrapper + "#include \"" + annotated + "\"\n");
+  }
   if (!source && kernel.has_launch)
     kernel.left_out.push_back("put its source (" + kernel.source + ") into " +
                               (folder / (kernel.name + ".cu")).string());

@@ -11,6 +11,7 @@
 #include "base/located_json.h"
 #include "kernels/described/description.h"
 #include "kernels/name.h"
+#include "replay/annotated_source.h"
 #include "replay/compressed_file.h"
 #include "replay/json_rows.h"
 #include "replay/objective_choice.h"
@@ -45,9 +46,13 @@ Document document_of(const Parameter& parameter) {
 
 // Counts what is legal, and gives the first such configuration as the default if there is none, or it is illegal.
 void count_legal(ImportedKernel& kernel, const std::string& file) {
-  Document space = {{"kernel", kernel.name}, {"syntax", "python"}};
-  for (const char* const key : {"parameters", "constraints", "defaults"})
-    space[key] = kernel.description[key];
+  Document space = {{"kernel", kernel.name}};
+  for (const char* const key : {"syntax", "parameters", "let", "constraints", "defaults"})
+    if (kernel.description.contains(key)) space[key] = kernel.description[key];
+  Assignment sizes;  // that constraints may read
+  for (const Document& size : kernel.description.value("problem", Document::array()))
+    sizes.set("problem." + size["name"].get<std::string>(),
+              Value::integer(size["default"].get<std::int64_t>()));
   const bool has_default = !space["defaults"].empty();
   if (!has_default) {
     Document first = Document::object();
@@ -59,18 +64,36 @@ void count_legal(ImportedKernel& kernel, const std::string& file) {
   kernel.cartesian = 1;
   for (const Parameter& parameter : parsed.parameters())
     kernel.cartesian *= static_cast<double>(parameter.values.size());
-  kernel.legal = parsed.count({}, Rules::all);
-  if (kernel.legal == 0) throw BadInput(file + ": no configuration is legal: " + parsed.why_empty({}));
-  const std::optional<Config> chosen = parsed.default_config({});
+  kernel.legal = parsed.count(sizes, Rules::all);
+  if (kernel.legal == 0) throw BadInput(file + ": no configuration is legal: " + parsed.why_empty(sizes));
+  const std::optional<Config> chosen = parsed.default_config(sizes);
   if (has_default && !chosen)
     kernel.left_out.push_back("its default is not legal: the first that is stands for it");
   Document config = Document::object();
-  const Config first = chosen ? *chosen : parsed.enumerate({}).config(0);
+  const Config first = chosen ? *chosen : parsed.enumerate(sizes).config(0);
   for (const Parameter& parameter : parsed.parameters()) {
     const Value& value = first.at(parameter.name);
     config[parameter.name] = value.is_named() ? Document(value.name) : Document(value.number);
   }
   kernel.description["defaults"] = Document::array({{{"config", config}}});
+}
+
+std::string default_text(const Document& description) {
+  std::string text;
+  for (const auto& [name, value] : description["defaults"][0]["config"].items())
+    text += (text.empty() ? "" : ",") + name + "=" +
+            (value.is_string() ? value.get<std::string>() : value.dump());
+  return text;
+}
+
+// Its default is taken for right; says why it cannot be tuned yet.
+void finish(ImportedKernel& kernel) {
+  kernel.description["reference"] = {{"config", default_text(kernel.description)}};
+  try {
+    read_description(kernel.description.dump(), "kernel.json", kernel.name);
+  } catch (const BadInput& error) {
+    kernel.unfinished = error.what();
+  }
 }
 
 class DescriptionImport {
@@ -94,19 +117,15 @@ class DescriptionImport {
     Document launch = {{"entry", entry}};
     read_launch(specification, launch);
     launch["arguments"] = arguments_;
-    description["launches"] = Document::array({launch});
-    description["reference"] = {{"config", default_text()}};
+    description["launches"] = std::move(symbols_);
+    description["launches"].push_back(std::move(launch));
     if (description["tensors"].empty())
       leave_out("it lists no arguments: add tensors, and arguments to the launch");
     for (const char* const key : {"ReferenceArguments", "ReferenceKernel"})
       if (specification.find(key))
         leave_out(std::string(key) + ": the default configuration is taken for right instead");
     kernel_.has_launch = true;
-    try {
-      read_description(description.dump(), "kernel.json", kernel_.name);
-    } catch (const BadInput& error) {
-      kernel_.unfinished = error.what();
-    }
+    finish(kernel_);
     return std::move(kernel_);
   }
 
@@ -196,14 +215,6 @@ class DescriptionImport {
     return values;
   }
 
-  std::string default_text() const {
-    std::string text;
-    for (const auto& [name, value] : kernel_.description["defaults"][0]["config"].items())
-      text += (text.empty() ? "" : ",") + name + "=" +
-              (value.is_string() ? value.get<std::string>() : value.dump());
-    return text;
-  }
-
   void read_launch(const JsonPlace& specification, Document& launch) {
     const bool counts_threads = text_at(specification, "GlobalSizeType", "CUDA") == "OpenCL";
     Document block = Document::array(), grid = Document::array();
@@ -241,9 +252,7 @@ class DescriptionImport {
     std::size_t position = 0;
     for (const JsonPlace& place : arguments->elements(kMostArguments)) {
       const std::string name = word_of(text_at(place, "Name", "argument" + std::to_string(position++)));
-      if (text_at(place, "MemType", "") == "Constant") {
-        leave_out("'" + name + "' lies in __constant__ memory, which a kernel.json cannot fill");
-      } else if (text_at(place, "MemoryType", "Vector") == "Scalar") {
+      if (text_at(place, "MemoryType", "Vector") == "Scalar") {
         read_number(place, name);
       } else {
         read_vector(place, name);
@@ -256,16 +265,16 @@ class DescriptionImport {
   };
   static const ImportedType* find_type(std::string_view name) {
     static constexpr std::array<ImportedType, 13> kTypes = {{{"float", "f32", "f32"},
-                                                             {"double", "f64", ""},
+                                                             {"double", "f64", "f64"},
                                                              {"half", "", "f16"},
                                                              {"int", "i32", "i32"},
                                                              {"int32", "i32", "i32"},
-                                                             {"uint32", "u32", "i32"},
+                                                             {"uint32", "u32", "u32"},
                                                              {"int64", "i64", "i64"},
                                                              {"uint64", "u64", "i64"},
-                                                             {"int16", "i16", ""},
-                                                             {"uint16", "u16", ""},
-                                                             {"int8", "i8", "u8"},
+                                                             {"int16", "i16", "i16"},
+                                                             {"uint16", "u16", "u16"},
+                                                             {"int8", "i8", "i8"},
                                                              {"uint8", "u8", "u8"},
                                                              {"bool", "u8", "u8"}}};
     const auto found = std::ranges::find(kTypes, name, &ImportedType::name);
@@ -297,7 +306,11 @@ class DescriptionImport {
     if (access != "WriteOnly") tensor["fill"] = fill_of(place, name, is_integer);
     if (tensor.contains("role") && !is_integer) tensor["check"] = {{"error", kImportedError}};
     kernel_.description["tensors"].push_back(std::move(tensor));
-    arguments_.push_back(name);
+    if (text_at(place, "MemType", "") == "Constant") {
+      symbols_.push_back({{"symbol", name}, {"of", name}});
+    } else {
+      arguments_.push_back(name);
+    }
   }
 
   Document fill_of(const JsonPlace& place, const std::string& name, bool is_integer) {
@@ -316,7 +329,7 @@ class DescriptionImport {
   ImportedKernel kernel_;
   std::vector<std::int64_t> sizes_;                          // of the problem
   std::map<std::string, std::vector<std::int64_t>> values_;  // of parameters that are integers
-  Document arguments_ = Document::array();
+  Document arguments_ = Document::array(), symbols_ = Document::array();
 };
 
 ImportedKernel import_results(std::string_view bytes, const std::string& file) {
@@ -341,6 +354,12 @@ ImportedKernel import_results(std::string_view bytes, const std::string& file) {
 
 ImportedKernel import_kernel(std::string_view bytes, const std::string& file) {
   const std::string text = decompress(bytes, file);
+  if (is_annotated(text)) {
+    ImportedKernel kernel = read_annotated(text, file);
+    count_legal(kernel, file);
+    finish(kernel);
+    return kernel;
+  }
   const std::size_t begin = text.find_first_not_of(" \t\r\n");
   const bool is_results = text.size() > kMostDescription || begin == std::string::npos ||
                           text[begin] != '{' || text.find("\"ConfigurationSpace\"") == std::string::npos;

@@ -52,6 +52,15 @@ std::string import_error(const Json& json) {
   return "";
 }
 
+std::string import_error_of(const std::string& text) {
+  try {
+    import_kernel(text, "made/x.cu");
+  } catch (const BadInput& error) {
+    return error.what();
+  }
+  return "";
+}
+
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 bool leaves_out(const ImportedKernel& kernel, const std::string& part) {
@@ -143,13 +152,12 @@ TEST_CASE("import: what a kernel.json cannot say is named") {
   json["ConfigurationSpace"]["TuningParameters"][0]["Default"] = 1;
   Json& specification = json["KernelSpecification"];
   specification["Language"] = "OpenCL";
-  specification["Arguments"][0]["MemType"] = "Constant";
   specification["Arguments"][1]["FillType"] = "Generator";
   specification["Arguments"][2]["Type"] = "float4";
   specification["ReferenceArguments"] = Json::array();
   ImportedKernel kernel = imported(json);
   for (const char* const part :
-       {"has to be ported", "'out' lies in __constant__", "the values of 'in' (Generator) are drawn instead",
+       {"has to be ported", "the values of 'in' (Generator) are drawn instead",
         "'number' is no number that is known here: float4", "ReferenceArguments", "its default is not legal"})
     CHECK(leaves_out(kernel, part));
   CHECK(kernel.description["defaults"][0]["config"]["tile"] == 2);
@@ -158,6 +166,104 @@ TEST_CASE("import: what a kernel.json cannot say is named") {
   specification.erase("Arguments");
   CHECK(leaves_out(imported(json), "it lists no arguments"));
   CHECK(has(imported(json).unfinished, "tensors must hold an output"));
+}
+
+TEST_CASE("import: what lies in __constant__ memory is copied to its symbol") {
+  Json json = described({{"tile", "[1, 2, 4]"}}, {"tile != 1"});
+  json["KernelSpecification"]["Arguments"][1]["MemType"] = "Constant";
+  const Json made = imported(json).description;
+  CHECK(made["launches"][0] == Json({{"symbol", "in"}, {"of", "in"}}));
+  CHECK(made["launches"][1]["arguments"] == Json::parse(R"(["out", {"f32": 2.5}, {"i32": 8388608}])"));
+}
+
+namespace {
+
+constexpr const char* kAnnotated = R"cu(
+#include <cstdint>
+namespace outer { namespace {
+/* #pragma kernel tune(ghost = 1) */
+struct Other { int x; };
+}
+namespace inner {
+#pragma kernel tune(threads = 32, 64, 128) default(64)
+#pragma kernel tune(items = 1, 2, 4) tune(strided = false, true)
+#pragma kernel set(per_block = threads * \
+                   items)
+#pragma kernel restriction(per_block <= 256 && n >= div_ceil(per_block, 2))
+#pragma kernel problem_size(n) block_size(threads)
+#pragma kernel grid_divisors(per_block)
+#pragma kernel buffers(c[n], a[n + 1])
+#pragma kernel tuning_key("add_" + T)
+template <typename T, int per_block, int items = (2), bool strided = false>
+__global__ void __launch_bounds__(256) add(int n, T* __restrict__ c, const T a[], const int* b, float scale) {}
+
+__global__ void another() {}
+}  // namespace inner
+#pragma kernel_tuner tune(x = 1)
+__global__ void second() {}
+}
+)cu";
+
+std::string annotated_error(const std::string& from, const std::string& to) {
+  std::string text = kAnnotated;
+  text.replace(text.find(from), from.size(), to);
+  try {
+    import_kernel(text, "made/add.cu");
+  } catch (const BadInput& error) {
+    return error.what();
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("import: a source that is annotated for Kernel Launcher becomes a kernel.json that is sound") {
+  const ImportedKernel kernel = import_kernel(kAnnotated, "made/add.cu");
+  CHECK(kernel.name == "add");
+  CHECK(kernel.unfinished == "");
+  CHECK(kernel.cartesian == 18);
+  CHECK(kernel.legal == 16);  // 128 threads with 4 items are too many
+  const Json& made = kernel.description;
+  CHECK(made["problem"] == Json::parse(R"([{"name": "n", "default": 16777216}])"));
+  CHECK(made["parameters"][2] == Json::parse(R"({"name": "strided", "values": [0, 1]})"));
+  CHECK(made["let"] == Json({{"per_block", "threads * items"}}));
+  CHECK(made["constraints"][0]["expr"] == "per_block <= 256 && problem.n >= ceil_div (per_block , 2)");
+  const Json of_c = {{"name", "c"},
+                     {"dtype", "f32"},
+                     {"shape", {"n"}},
+                     {"role", "output"},
+                     {"check", {{"error", 1e-4}}}},
+             of_b = {{"name", "b"}, {"dtype", "i32"}, {"shape", {"1 * (n)"}}, {"fill", {{"integers", 2}}}};
+  CHECK(made["tensors"][0] == of_c);
+  CHECK(made["tensors"][1] == Json::parse(R"({"name": "a", "dtype": "f32", "shape": ["n + 1"]})"));
+  CHECK(made["tensors"][2] == of_b);
+  const Json& launch = made["launches"][0];
+  CHECK(launch["entry"] == "outer::inner::add<float, chosen_per_block, chosen_items, chosen_strided>");
+  CHECK(launch["grid"] == Json({"ceil_div(n, per_block)", "ceil_div(1, 1)", "ceil_div(1, 1)"}));
+  CHECK(launch["block"] == Json({"threads", "1", "1"}));
+  CHECK(launch["arguments"] == Json::parse(R"([{"i32": "n"}, "c", "a", "b", {"f32": 1}])"));
+  CHECK(made["macros"] == Json({{"per_block", "per_block"}}));
+  CHECK(made["reference"]["config"] == "threads=64,items=1,strided=0");
+  CHECK(kernel.wrapper ==
+        "// Values of the template parameters.\nconstexpr int chosen_per_block = per_block;\n"
+        "constexpr int chosen_items = items;\nconstexpr bool chosen_strided = strided;\n"
+        "#undef per_block\n#undef items\n#undef strided\n");
+  for (const char* const part : {"the sizes are guesses", "'c' is taken for an output", "the type T is float",
+                                 "only 'add' is read", "'scale' is 1"})
+    CHECK(leaves_out(kernel, part));
+}
+
+TEST_CASE("import: an annotation that cannot be read names file, line and what is wrong") {
+  CHECK(
+      has(annotated_error("tune(threads = 32", "tune(threads 32"), "made/add.cu:8: expected '=', not '32'"));
+  CHECK(has(annotated_error("problem_size(n)", "problem_size(m)"), "'m' is no parameter that is tuned"));
+  CHECK(has(annotated_error("problem_size(n)", "problem_sizes(n)"), "there is no directive 'problem_sizes'"));
+  CHECK(has(annotated_error("1, 2, 4) tune", "1.5, 2) tune"), "expected ')', not '.'"));
+  CHECK(has(annotated_error("tune(items = 1, 2, 4)", "tune(threads = 1)"), "'threads' is there already"));
+  CHECK(has(annotated_error("set(per_block", "set(per_blocks"), "'per_block' is no parameter"));
+  CHECK(has(annotated_error("__global__ void __launch_bounds__(256) add(", "void add("), "'n' is no parameter"));
+  CHECK(has(annotated_error("buffers(c[n]", "buffers(c[n"), "expected ']'"));
+  CHECK(has(import_error_of("#pragma kernel tune(a = 1)\nint x;"), "no __global__ function follows"));
 }
 
 TEST_CASE("import: a description that cannot be read names file, line and key") {
