@@ -133,6 +133,19 @@ std::string proposer_line(const Document& proposer, std::size_t trials) {
   return rejected == 0 ? text : text + format("; %zu more were rejected", rejected);
 }
 
+// "" if no variant was tried that was right.
+std::string variant_line(const Document& variant) {
+  if (!variant.is_object()) return "";
+  const double time = figure_field(variant, "time_us"), best = figure_field(variant, "best_us");
+  if (!flag_field(variant, "wins"))
+    return "the best source of the proposer does not beat the best configuration: " +
+           (text_field(variant, "message").empty() ? time_text(time) : text_field(variant, "message"));
+  return format("%.2f× as fast as the best configuration, with %s: ", best / time,
+                text_field(variant, "config").c_str()) +
+         (text_field(variant, "folder").empty() ? text_field(variant, "name")
+                                                : text_field(variant, "folder"));
+}
+
 // "" if nothing that was as good came before the winner. Of a recording without a default the fastest wins, and nobody
 // asks why.
 std::string tie_line(const Document& tied, double best_us) {
@@ -189,6 +202,7 @@ void print_search(const SearchRequest& request, const Document& found, const Out
     add("confidence", confidence_line(confidence));
   add("trials", trials_line(field(found, "trials")));
   add("proposer", proposer_line(field(found, "proposer"), count_field(field(found, "trials"), "total")));
+  add("variant", variant_line(field(found, "variant")));
   add("ended early", ending(request.settings, found));
   add("contended", contention_line(field(found, "contention")));
   add("time", time_line(field(found, "time"), figure_field(found, "wall_s")));

@@ -4,6 +4,7 @@
 #include "base/suggest.h"
 #include "jobs/propose/external_proposer.h"
 #include "jobs/propose/messages.h"
+#include "jobs/propose/variants.h"
 #include "jobs/session/session.h"
 #include "search/searcher.h"
 #include "tuner/history.h"
@@ -67,13 +68,31 @@ Document proposer_document(const std::optional<ProposerReport>& proposer) {
       {"name", proposer->name},
       {"suggested", proposer->suggested},
       {"rejected", proposer->rejected},
+      {"variants", proposer->variants},
       {"done", proposer->done},
       {"left_out", proposer->why_left_out.empty() ? Document(nullptr) : Document(proposer->why_left_out)}};
 }
 
-// Its task refers to the session.
+Document variant_document(const std::optional<VariantDuel>& duel) {
+  if (!duel) return nullptr;
+  const auto time = [](const TrialResult& result) {
+    return has_time(result.outcome) ? number_or_null(result.measurement.median_us) : Document(nullptr);
+  };
+  return {{"name", duel->name},
+          {"source_digest", duel->source_digest},
+          {"config", duel->config.text()},
+          {"outcome", outcome_name(duel->result.outcome)},
+          {"message", duel->result.message},
+          {"time_us", time(duel->result)},
+          {"best_us", time(duel->winner)},
+          {"wins", duel->wins},
+          {"folder", duel->folder.empty() ? Document(nullptr) : Document(duel->folder)}};
+}
+
+// Its task refers to the session and the variants.
 std::unique_ptr<ExternalProposer> start_proposer(const ProposerCommand& command, const Session& session,
-                                                 const TuneRequest& request, const Events& events) {
+                                                 const TuneRequest& request, SourceVariants& variants,
+                                                 const Events& events) {
   const std::optional<Floor> floor = session.subject().floor;
   ExternalProposer::Task task{
       .space = session.space(),
@@ -88,6 +107,9 @@ std::unique_ptr<ExternalProposer> start_proposer(const ProposerCommand& command,
                   const Trial& trial,
                   const Build* build) { return tell_document(trial, build, objective, floor); },
       .seed = request.seed};
+  task.why_no_variants = SourceVariants::why_none(session);
+  if (task.why_no_variants.empty())
+    task.try_variant = [&variants](const Document& variant) { return variants.try_variant(variant); };
   return std::make_unique<ExternalProposer>(command, std::move(task), events);
 }
 
@@ -129,10 +151,13 @@ SearchResult search(const SearchRequest& request, const JobContext& context) {
                       .compiled = session.compiler() != nullptr,
                       .timing = session.key().timing};
   std::unique_ptr<ExternalProposer> proposer;
-  if (request.proposer) proposer = start_proposer(*request.proposer, session, tuning, context.events);
+  SourceVariants variants(session, tuning);
+  if (request.proposer)
+    proposer = start_proposer(*request.proposer, session, tuning, variants, context.events);
   tuning.proposer = proposer.get();
   result.tune = session.tune(tuning, context.stop);
   if (proposer != nullptr) result.proposer = proposer->report();
+  if (proposer != nullptr) result.variant = variants.meet(result.tune);
   context.events.emit(Finished{result.tune.interrupted});
   return result;
 }
@@ -159,6 +184,7 @@ Document search_document(const SearchRequest& request, const SearchResult& resul
   document["contention"] = contention_document(tune.contention);
   document["histories"] = result.histories;
   document["proposer"] = proposer_document(result.proposer);
+  document["variant"] = variant_document(result.variant);
   document["interrupted"] = tune.interrupted;
   document["provisional"] = tune.provisional;
   document["converged"] = tune.converged;

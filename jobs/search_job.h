@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "jobs/propose/command.h"
+#include "jobs/propose/variants.h"
 #include "jobs/session/documents.h"
 #include "jobs/session/job.h"
 #include "jobs/session/subject.h"
@@ -29,6 +30,7 @@ struct SearchResult {
   Timing timing = Timing::overlapped;  // that the winner answers; a recording's is always this
   TuneResult tune;
   std::optional<ProposerReport> proposer = std::nullopt;
+  std::optional<VariantDuel> variant = std::nullopt;  // of the proposer
 };
 
 // Errors and threads as in job.h.

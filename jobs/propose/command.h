@@ -21,6 +21,7 @@ struct ProposerReport {
   std::string name;
   std::size_t suggested = 0;  // configurations that the search took
   std::size_t rejected = 0;
+  std::size_t variants = 0;  // trials of whole sources, beside the budget
   bool done = false;
   std::string why_left_out;  // "exited with status 1"; "" if it was not
 };

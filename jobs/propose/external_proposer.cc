@@ -32,6 +32,7 @@ ExternalProposer::ExternalProposer(const ProposerCommand& command, Task task, Ev
                            {"depth", kMaxJsonDepth},
                            {"configs", kMostConfigs},
                            {"messages", kMostMessages},
+                           {"variants", kMostWaiting},
                            {"answer_s", std::chrono::duration<double>(task_.answer).count()},
                            {"wait_s", kLongest.count()}};
   send("hello", std::exchange(task_.hello, nullptr));
@@ -50,6 +51,7 @@ std::vector<ConfigId> ExternalProposer::ask(std::size_t n, std::span<const Confi
     return !is_untried(id) && is_offered_.erase(id) > 0;
   });
   read_messages(Clock::now());
+  try_variants();
   if (offered_.empty() && state_ == State::suggests && may_ask_ && !is_asked_) send_ask(n);
   while (offered_.empty() && is_asked_ && is_over && !is_over())
     read_messages(std::min(answer_due_, Clock::now() + kPollStep));
@@ -93,6 +95,7 @@ void ExternalProposer::read_messages(Clock::time_point until) {
 void ExternalProposer::handle(const std::string& line) {
   static const std::vector<std::pair<std::string, void (ExternalProposer::*)(const Document&)>> kinds = {
       {"configs", &ExternalProposer::offer},
+      {"variants", &ExternalProposer::offer_variants},
       {"sample", &ExternalProposer::answer_sample},
       {"wait", &ExternalProposer::wait_for_it}};
   Document message;
@@ -107,7 +110,7 @@ void ExternalProposer::handle(const std::string& line) {
   }
   if (!message.contains("done"))
     return reject(unknown_name("message", message.empty() ? "{}" : message.begin().key(),
-                               {"configs", "sample", "wait", "done"}));
+                               {"configs", "variants", "sample", "wait", "done"}));
   is_asked_ = false;
   report_.done = true;
   state_ = State::done;
@@ -122,6 +125,36 @@ void ExternalProposer::offer(const Document& configs) {
                          configs.size()));
   }
   for (const Document& config : configs) offer_one(config);
+}
+
+void ExternalProposer::offer_variants(const Document& variants) {
+  is_asked_ = false;
+  if (!task_.try_variant) return reject(task_.why_no_variants);
+  if (!variants.is_array()) return reject("variants must be an array of objects");
+  for (const Document& variant : variants) {
+    if (variants_.size() == kMostWaiting)
+      return reject(format("%zu variants wait to be tried", kMostWaiting));
+    variants_.push_back(variant);
+  }
+}
+
+// One at a time, between two trials: the device is ready once one has ended. All that are left if the program is done.
+void ExternalProposer::try_variants() {
+  while (!variants_.empty() && !told_.empty()) {
+    const Document variant = std::move(variants_.front());
+    variants_.pop_front();
+    try {
+      for (Document& told : task_.try_variant(variant)) {
+        ++report_.variants;
+        send("tell", std::move(told));
+      }
+    } catch (const BadInput& error) {
+      reject(error.what());
+    }
+    may_ask_ = program_ != nullptr;
+    messages_ = 0;
+    if (state_ == State::suggests) return;
+  }
 }
 
 void ExternalProposer::offer_one(const Document& object) {

@@ -29,6 +29,7 @@ class ExternalProposer : public Proposer {
   static constexpr std::size_t kMostConfigs = 256;      // of a message
   static constexpr std::size_t kMostOffered = 4096;     // that wait for their turn
   static constexpr std::size_t kMostMessages = 1000;    // between two results
+  static constexpr std::size_t kMostWaiting = 64;       // variants
   static constexpr std::chrono::seconds kAnswer{60};    // to answer an ask
   static constexpr std::chrono::seconds kLongest{600};  // to answer one, with all that it asks to wait for
 
@@ -37,6 +38,9 @@ class ExternalProposer : public Proposer {
     Document hello;
     std::function<std::string(const Config&)> why_illegal;
     std::function<Document(const Trial&, const Build*)> tell;
+    // Tries a whole source: what to tell of each of its configurations. Throws BadInput for what is no variant.
+    std::function<std::vector<Document>(const Document&)> try_variant;
+    std::string why_no_variants = "variants cannot be tried here";  // without it
     std::uint64_t seed = 1;
     std::chrono::milliseconds answer = kAnswer;
   };
@@ -63,6 +67,8 @@ class ExternalProposer : public Proposer {
   void handle(const std::string& line);
   void offer(const Document& message);
   void offer_one(const Document& config);
+  void offer_variants(const Document& message);
+  void try_variants();
   void answer_sample(const Document& message);
   void wait_for_it(const Document& message);
   void reject(const std::string& why, const Document& config = nullptr);
@@ -84,6 +90,7 @@ class ExternalProposer : public Proposer {
   std::unordered_set<ConfigId> open_;
   std::deque<ConfigId> offered_;
   std::unordered_set<ConfigId> is_offered_;
+  std::deque<Document> variants_;  // that wait for their turn
   bool is_asked_ = false, may_ask_ = true;
   Clock::time_point asked_at_, answer_due_;
   std::size_t messages_ = 0, lines_ = 0;

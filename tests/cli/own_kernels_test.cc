@@ -238,6 +238,71 @@ TEST_CASE("import writes a folder, and never over another one") {
   CHECK(tool.run({"import", tool.path("nowhere.json").string()}).code == 2);
 }
 
+namespace {
+
+Json variant_of(const std::string& entry, const std::string& head = "") {
+  Json variant = Json::parse(R"({"parameters": [{"name": "lanes", "values": [32, 64]}],
+    "defaults": [{"config": {"lanes": 64}}],
+    "launches": [{"grid": 1, "block": "lanes", "arguments": ["x", "y", {"i64": "n"}]}]})");
+  variant["source"] = head + "extern \"C\" __global__ void " + entry +
+                      "(const float* x, float* y, long long n) { y[threadIdx.x] = 2 * x[threadIdx.x]; }";
+  variant["launches"][0]["entry"] = entry;
+  return variant;
+}
+
+// Sound ones of 30 and 11 microseconds, among others that fail or are no variants.
+std::string variants_message() {
+  Json all = Json::array(
+      {variant_of("double__us30"), variant_of("double__wrong__us5"),
+       variant_of("double__us10", "int broken = ;"), variant_of("double__us12", "#include <cuda_fp16.h>\n"),
+       variant_of("double__us13", "#include \"../twice/entry.cuh\"\n"), variant_of("double__us11"),
+       Json{{"source", 7}}, variant_of("double__us11"), variant_of("double__us14")});
+  all.back()["launches"][0]["block"] = "threads";
+  return Json{{"variants", all}}.dump();
+}
+
+}  // namespace
+
+TEST_CASE("a proposer's own sources are judged like candidates, and the best meets the best configuration") {
+  Tool tool({{"MOETUNE_LIBCUDA", paths::fake_libcuda()}, {"MOETUNE_FAKE_CUDA", "memory=4194304"}});
+  write_twice(tool);
+  tool.write("message", variants_message() + "\n{\"done\": true}\n");
+  const std::string log = tool.path("log").string();
+  const std::vector<std::string> command = {
+      "search",   "twice", "--kernels",  tool.path("own").string(),
+      "--budget", "6",     "--strategy", "external:cat " + tool.path("message").string() + "; cat > " + log};
+  std::vector<std::string> as_json = command;
+  as_json.push_back("--json");
+  const Json found = document(tool.run(as_json));
+  const Json& duel = found["variant"];
+  REQUIRE(duel.is_object());
+  CHECK(duel["wins"] == true);
+  CHECK(duel["time_us"].get<double>() == doctest::Approx(11));
+  CHECK(duel["config"] == "lanes=64");
+  CHECK(duel["source_digest"].get<std::string>().size() >= 16);
+  std::vector<std::string> outcomes, rejected;
+  std::istringstream lines(read_text(log));
+  for (std::string line; std::getline(lines, line);) {
+    const Json one = Json::parse(line);
+    if (one.contains("tell") && one["tell"].contains("variant")) outcomes.push_back(one["tell"]["outcome"]);
+    if (one.contains("reject")) rejected.push_back(one["reject"]["why"]);
+  }
+  CHECK(outcomes == std::vector<std::string>{"ok", "wrong_result", "compile_failed", "compile_failed",
+                                             "compile_failed", "ok"});
+  REQUIRE(rejected.size() == 3);
+  CHECK(contains(rejected[0], "must be an object with a source"));
+  CHECK(contains(rejected[1], "it was tried: variant_"));
+  CHECK(contains(rejected[2], "unknown name 'threads'"));
+
+  // The folder is a kernel, whose default is what won.
+  const fs::path folder = duel["folder"].get<std::string>();
+  const Json kept =
+      document(tool.run({"search", duel["name"], "--kernels", folder.string(), "--budget", "2", "--json"}));
+  CHECK(kept["default"]["time_us"].get<double>() == doctest::Approx(11));
+  CHECK(contains(tool.run(command).out,
+                 "× as fast as the best configuration, with lanes=64: " + folder.string()));
+}
+
 TEST_CASE("a proposer is shown the kernel and what its trials came to, while auto keeps the GPU busy") {
   Tool tool({{"MOETUNE_LIBCUDA", paths::fake_libcuda()}, {"MOETUNE_FAKE_CUDA", "memory=4194304"}});
   write_twice(tool);

@@ -261,7 +261,8 @@ TEST_CASE("import: an annotation that cannot be read names file, line and what i
   CHECK(has(annotated_error("1, 2, 4) tune", "1.5, 2) tune"), "expected ')', not '.'"));
   CHECK(has(annotated_error("tune(items = 1, 2, 4)", "tune(threads = 1)"), "'threads' is there already"));
   CHECK(has(annotated_error("set(per_block", "set(per_blocks"), "'per_block' is no parameter"));
-  CHECK(has(annotated_error("__global__ void __launch_bounds__(256) add(", "void add("), "'n' is no parameter"));
+  CHECK(has(annotated_error("__global__ void __launch_bounds__(256) add(", "void add("),
+            "'n' is no parameter"));
   CHECK(has(annotated_error("buffers(c[n]", "buffers(c[n"), "expected ']'"));
   CHECK(has(import_error_of("#pragma kernel tune(a = 1)\nint x;"), "no __global__ function follows"));
 }

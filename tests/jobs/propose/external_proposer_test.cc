@@ -138,7 +138,8 @@ TEST_CASE("what cannot be tried is rejected with the reason, and the rest is tak
 
 TEST_CASE("a message that is none of the four, or malformed, is rejected in one sentence") {
   const std::vector<std::pair<std::string, std::string>> messages = {
-      {R"({"variants": []})", "unknown message 'variants'; known: configs, sample, wait, done"},
+      {R"({"variants": []})", "variants cannot be tried here"},
+      {R"({"variations": []})", "unknown message 'variations'"},
       {R"({})", "unknown message '{}'"},
       {R"({"configs": 7})", "configs must be an array of objects"},
       {R"({"sample": 7})", "sample needs n, a whole number up to 256"},
