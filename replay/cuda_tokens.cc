@@ -4,6 +4,7 @@
 #include <cctype>
 
 #include "base/error.h"
+#include "base/utf8.h"
 
 namespace moetune {
 namespace {
@@ -96,7 +97,10 @@ class CudaScanner {
     if (c == '"' || c == '\'') {
       for (; at_ < text_.size() && text_[at_] != c && text_[at_] != '\n'; ++at_)
         if (text_[at_] == '\\') ++at_;
-      add(CudaToken::Kind::text, text_.substr(begin + 1, std::min(at_, text_.size()) - begin - 1));
+      const std::string_view text = text_.substr(begin + 1, std::min(at_, text_.size()) - begin - 1);
+      if (in_pragma_ && !is_utf8(text))
+        throw BadInput(file_ + ":" + std::to_string(line_) + ": a text of a #pragma is not UTF-8");
+      add(CudaToken::Kind::text, text);
       if (at_ < text_.size() && text_[at_] == c) ++at_;
       at_ = std::min(at_, text_.size());
       return;

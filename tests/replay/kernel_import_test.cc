@@ -264,6 +264,8 @@ TEST_CASE("import: an annotation that cannot be read names file, line and what i
   CHECK(has(annotated_error("__global__ void __launch_bounds__(256) add(", "void add("),
             "'n' is no parameter"));
   CHECK(has(annotated_error("buffers(c[n]", "buffers(c[n"), "expected ']'"));
+  CHECK(
+      has(import_error_of("#pragma kernel tune(a = \"\xff\")\n"), "made/x.cu:1: a text of a #pragma is not"));
   CHECK(has(import_error_of("#pragma kernel tune(a = 1)\nint x;"), "no __global__ function follows"));
 }
 
