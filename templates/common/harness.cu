@@ -181,12 +181,12 @@ extern "C" __global__ void __launch_bounds__(kBlock)
 extern "C" __global__ void __launch_bounds__(kBlock)
     moetune_compare(u64 x, u64 type, u64 y, u64 elements, Partial* partials) {
   Partial mine = {0, 0, 0, 0, 0, ~0ull, 0, ~0ull};
-  for (u64 i = global_thread(); i < elements; i += global_threads()) {
-    if (type == kF64) {
+  if (type == kF64) {
+    for (u64 i = global_thread(); i < elements; i += global_threads())
       add_element(mine, reinterpret_cast<const double*>(x)[i], reinterpret_cast<const double*>(y)[i], i);
-    } else {
+  } else {
+    for (u64 i = global_thread(); i < elements; i += global_threads())
       add_element(mine, load(x, type, i), reinterpret_cast<const float*>(y)[i], i);
-    }
   }
   reduce_block(mine, partials);
 }
