@@ -49,6 +49,8 @@ class CudaScanner {
 
   void add(CudaToken::Kind kind, std::string_view text) {
     if (tokens_.size() == kMostWords) throw BadInput(file_ + " has more than 1,048,576 words");
+    if (in_pragma_ && !is_utf8(text))  // a letter beyond ASCII in a name, too
+      throw BadInput(file_ + ":" + std::to_string(line_) + ": a text of a #pragma is not UTF-8");
     tokens_.push_back({kind, std::string(text), line_});
   }
 
@@ -98,8 +100,6 @@ class CudaScanner {
       for (; at_ < text_.size() && text_[at_] != c && text_[at_] != '\n'; ++at_)
         if (text_[at_] == '\\') ++at_;
       const std::string_view text = text_.substr(begin + 1, std::min(at_, text_.size()) - begin - 1);
-      if (in_pragma_ && !is_utf8(text))
-        throw BadInput(file_ + ":" + std::to_string(line_) + ": a text of a #pragma is not UTF-8");
       add(CudaToken::Kind::text, text);
       if (at_ < text_.size() && text_[at_] == c) ++at_;
       at_ = std::min(at_, text_.size());

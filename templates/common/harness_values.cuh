@@ -142,13 +142,18 @@ __device__ void store_integer(u64 address, u64 type, u64 index, i64 value) {
   }
 }
 
-__device__ i64 load_integer(u64 address, u64 type, u64 index) {
-  if (type == kI64) return reinterpret_cast<const i64*>(address)[index];
-  if (type == kU8) return reinterpret_cast<const u8*>(address)[index];
+// Apart, so that the loops over the common types keep their registers.
+__device__ __noinline__ i64 load_narrow(u64 address, u64 type, u64 index) {
   if (type == kI8) return reinterpret_cast<const signed char*>(address)[index];
   if (type == kI16) return reinterpret_cast<const short*>(address)[index];
   if (type == kU16) return reinterpret_cast<const u16*>(address)[index];
-  if (type == kU32) return reinterpret_cast<const u32*>(address)[index];
+  return reinterpret_cast<const u32*>(address)[index];
+}
+
+__device__ i64 load_integer(u64 address, u64 type, u64 index) {
+  if (type == kI64) return reinterpret_cast<const i64*>(address)[index];
+  if (type == kU8) return reinterpret_cast<const u8*>(address)[index];
+  if (type > kU8) return load_narrow(address, type, index);
   return reinterpret_cast<const int*>(address)[index];
 }
 
