@@ -68,6 +68,20 @@ void copy_ranges(const Cache& source, const PackFilter& filter, Cache& pack, Pac
     contents.damaged_ranges += takes(filter, one.range.key.kernel, one.range.key.hardware);
 }
 
+std::map<std::string, std::string> descriptions(const Cache& source, const PackFilter& filter,
+                                                const Cache& pack) {
+  std::map<std::string, std::string> all;
+  for (const PackFamily& family : families_of(pack.file().database)) {
+    if (all.contains(family.kernel)) continue;
+    std::string text = filter.description ? filter.description(family.kernel) : "";
+    if (const PackManifest* const known = source.manifest(); text.empty() && known != nullptr)
+      if (const auto found = known->kernels.find(family.kernel); found != known->kernels.end())
+        text = found->second;
+    if (!text.empty()) all.emplace(family.kernel, std::move(text));
+  }
+  return all;
+}
+
 // Throws BrokenEnvironment for a pack that holds other winners or range tables than its manifest names.
 void require_as_sealed(const Cache& cache) {
   if (!cache.file().pack) return;
@@ -81,7 +95,7 @@ void require_as_sealed(const Cache& cache) {
 
 }  // namespace
 
-void seal(Cache& cache, const std::string& made_by) {
+void seal(Cache& cache, const std::string& made_by, std::map<std::string, std::string> kernels) {
   const Database& database = cache.file().database;
   {
     WriteTransaction transaction(database);
@@ -94,7 +108,7 @@ void seal(Cache& cache, const std::string& made_by) {
     database.run("UPDATE ranges SET progress = ''");
     database.run("UPDATE ranges AS g SET digest = " MOETUNE_RANGE_DIGEST);
     database.run(kDropUnusedCubins);
-    PackManifest manifest{made_by, families_of(database)};
+    PackManifest manifest{made_by, families_of(database), std::move(kernels)};
     database.run("INSERT INTO pack (id, manifest, digest) VALUES (1, ?1, moetune_digest(?1))",
                  manifest.text());
     transaction.commit();
@@ -129,7 +143,7 @@ MadePack make_pack(const Cache& source, const PackFilter& filter) {
                     (contents.recorded > 0      ? " but of recordings, which no server launches"
                      : contents.provisional > 0 ? " but of interrupted searches; search again"
                                                 : ""));
-  seal(pack, std::string(version()));
+  seal(pack, std::string(version()), descriptions(source, filter, pack));
   contents.families = static_cast<std::int64_t>(pack.manifest()->families.size());
   MadePack made{pack.content(), contents};
   made.contents.bytes = static_cast<std::int64_t>(made.bytes.size());

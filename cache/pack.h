@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <string>
 
 #include "base/error.h"
@@ -21,6 +22,8 @@ class NoWinners : public BadInput {
 struct PackFilter {
   std::function<bool(const std::string& kernel, const HardwareKey&)> takes = {};  // empty: all
   bool recorded = false;  // those of recordings too, which only a runtime that is opened for tests takes
+  // The kernel.json of a user's kernel, "" for others; empty: none. What a pack as `source` has stands in for it.
+  std::function<std::string(const std::string& kernel)> description = {};
 };
 
 struct PackContents {
@@ -37,7 +40,7 @@ struct MadePack {
 };
 
 // Makes a pack of this file, which from then on is only read: no trials and builds, one plain file.
-void seal(Cache& cache, const std::string& made_by);
+void seal(Cache& cache, const std::string& made_by, std::map<std::string, std::string> kernels = {});
 
 // Makes a pack of the winners and range tables that a server may launch; one that breaks the rules of `source` counts
 // as damaged. Throws NoWinners if there is none; BrokenEnvironment as Cache does, and for want of memory.

@@ -9,6 +9,7 @@ namespace moetune {
 namespace {
 
 constexpr std::int64_t kVersion = 1;
+constexpr std::size_t kMostKernels = 256;
 
 }  // namespace
 
@@ -25,9 +26,10 @@ std::string PackManifest::text() const {
     list.push_back(
         {{"kernel", one.kernel}, {"family", one.family}, {"winners", one.winners}, {"digest", one.digest}});
   }
-  return nlohmann::ordered_json{
-      {"moetune_pack", kVersion}, {"made_by", made_by}, {"families", std::move(list)}}
-      .dump();
+  nlohmann::ordered_json document = {
+      {"moetune_pack", kVersion}, {"made_by", made_by}, {"families", std::move(list)}};
+  if (!kernels.empty()) document["kernels"] = kernels;
+  return document.dump();
 }
 
 PackManifest PackManifest::parse(std::string_view text, std::string_view what) {
@@ -44,6 +46,9 @@ PackManifest PackManifest::parse(std::string_view text, std::string_view what) {
                                    one.at("winners").get<std::int64_t>(),
                                    one.at("digest").get<std::string>()});
     }
+    if (const auto found = document.find("kernels"); found != document.end()) found->get_to(manifest.kernels);
+    if (manifest.kernels.size() > kMostKernels)
+      throw BadInput(std::string(what) + " describes more than " + std::to_string(kMostKernels) + " kernels");
     return manifest;
   } catch (const nlohmann::json::exception& error) {
     throw BadInput(std::string(what) + " is none of moetune's: " + json_error_text(error));

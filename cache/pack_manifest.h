@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,6 +22,8 @@ struct PackFamily {
 struct PackManifest {
   std::string made_by;  // moetune's version
   std::vector<PackFamily> families;
+  // The kernel.json of users' kernels, by their names: a server launches them without their folders.
+  std::map<std::string, std::string> kernels;
 
   const PackFamily* find(std::string_view kernel, std::string_view family) const;  // null if there is none
 

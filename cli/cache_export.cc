@@ -7,6 +7,7 @@
 #include "cli/command.h"
 #include "cli/text.h"
 #include "jobs/session/documents.h"
+#include "kernels/registry.h"
 
 namespace moetune {
 namespace {
@@ -40,7 +41,8 @@ int export_cache(const CacheArguments& arguments, Cache& cache, Output& output) 
     };
   }
   const PackContents made =
-      export_pack(cache, arguments.operand, {.takes = takes, .recorded = arguments.recorded});
+      export_pack(cache, arguments.operand,
+                  {.takes = takes, .recorded = arguments.recorded, .description = own_description});
   const std::pair<std::int64_t, const char*> left_out[] = {
       {made.recorded, "measured on a recording"},
       {made.contended, "measured while somebody else used the GPU"},

@@ -50,7 +50,7 @@ extern "C" {
 #endif
 
 #define MOETUNE_ABI_MAJOR 1
-#define MOETUNE_ABI_MINOR 3
+#define MOETUNE_ABI_MINOR 4
 
 #if defined(_WIN32)
 #define MOETUNE_API
@@ -315,6 +315,50 @@ MOETUNE_API moetune_status moetune_bind(moetune_family* family, const DLTensor* 
                                         size_t tensor_count, const char* options,
                                         moetune_arguments* arguments, int64_t extents[MOETUNE_MAX_EXTENTS],
                                         size_t* count);
+
+/* ---- Calls by their tensors ---------------------------------------------------------------------------- */
+
+#define MOETUNE_MAX_RANK 6
+
+/* Since 1.4. One of a kernel's tensors. */
+typedef struct moetune_slot {
+  char name[32];
+  int32_t role;       /* 0: read, 1: written, 2: both */
+  int32_t present;    /* nonzero: the family has it; what follows is of such */
+  uint8_t code, bits; /* of its elements, as of DLDataType */
+  uint16_t lanes;
+  int32_t rank;
+  int64_t shape[MOETUNE_MAX_RANK];
+  /* The dimension of the problem that a size is by itself: i of extents[i], other numbers from MOETUNE_MAX_EXTENTS on for
+   * what is compiled in; -1 for none, -2 where a tensor may have any size. */
+  int32_t dimensions[MOETUNE_MAX_RANK];
+} moetune_slot;
+
+/* Since 1.4. */
+typedef struct moetune_shown_call {
+  size_t size; /* sizeof(moetune_shown_call) */
+  size_t integer_count,
+      real_count; /* fields of the call that no tensor shows: the first of moetune_arguments' */
+  size_t slot_count;
+  moetune_slot slots[MOETUNE_MAX_TENSORS];
+  size_t extent_count;
+  int64_t extents[MOETUNE_MAX_EXTENTS]; /* for moetune_pick; one of 0: there is nothing to launch */
+  char specialization[2048];            /* for moetune_family_open */
+  char options[256];                    /* for moetune_bind */
+  char problem[2048];                   /* for `moetune search KERNEL --problem` */
+} moetune_shown_call;
+
+/* Since 1.4. Reads the family of a call off its tensors, of any kernel that a kernel.json describes: types, sizes and
+ * which tensors there are say what is compiled in and what is free. `tensors` are by slot, of any one device or none;
+ * those that are written may be NULL, and their shapes are filled in. `facts`: dimensions that no tensor shows,
+ * `name=value` pairs or NULL. Others have their usual value, or the first that agrees with the kernel's rules. With
+ * tensor_count 0 only the slots' names and roles are filled in. Opens no file; a kernel of a pack is known once a
+ * runtime has opened it. Sets call->size to what is filled.
+ * MOETUNE_UNKNOWN_NAME for a kernel that there is not, MOETUNE_INVALID_ARGUMENT for tensors or facts of no problem, for
+ * one that follows from neither, and for a kernel that no kernel.json describes. */
+MOETUNE_API moetune_status moetune_show_call(const char* kernel, const DLTensor* const* tensors,
+                                             size_t tensor_count, const char* facts,
+                                             moetune_shown_call* call);
 
 /* ---- What was picked, and what was missed --------------------------------------------------------------- */
 

@@ -70,6 +70,10 @@ std::unique_ptr<const FamilyInterface> Kernel::family_interface(const Problem& p
   return std::make_unique<ContiguousFamily>(buffers(problem, 1), extents_of(problem), free_dimensions());
 }
 
+ShownCall Kernel::shown_call(std::span<const TensorView* const>, std::string_view) const {
+  throw BadInput(name() + ": no kernel.json describes it; it has operators of its own");
+}
+
 std::vector<Buffer> Kernel::buffers(const Problem& problem, std::uint64_t seed) const {
   return buffers(problem, default_call(problem), seed);
 }

@@ -24,6 +24,7 @@
 #include "kernels/limits.h"
 #include "kernels/plan.h"
 #include "kernels/problem.h"
+#include "kernels/shown_call.h"
 #include "search/assignment.h"
 
 namespace moetune {
@@ -94,6 +95,11 @@ class Kernel {
 
   // The family as its callers in a server see it. By default that of a kernel without free dimensions.
   virtual std::unique_ptr<const FamilyInterface> family_interface(const Problem& problem) const;
+
+  // The call that a caller's tensors show, by slot, null for those that it lacks; what is written may be missing.
+  // `facts` are `name=value` pairs of dimensions that no tensor shows. Without tensors only the slots' names and roles.
+  // Throws BadInput that begins with the kernel's name; by default always.
+  virtual ShownCall shown_call(std::span<const TensorView* const> tensors, std::string_view facts) const;
 
   // Inputs first, then what is written, each with the check by which it is judged; argument names in plans
   // refer to them. Deterministic in its arguments; check_buffers accepts them.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
+#include <shared_mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -71,7 +72,45 @@ const KnownKernels& known_kernels() {
   return known;
 }
 
+struct PackedKernels {
+  std::shared_mutex mutex;
+  std::map<std::string, std::unique_ptr<const Kernel>, std::less<>> kernels;  // by name
+};
+
+PackedKernels& packed() {
+  static auto* const all = new PackedKernels;  // families of runtimes refer to them until the process ends
+  return *all;
+}
+
+const Kernel* packed_kernel(std::string_view name) {
+  const std::shared_lock lock(packed().mutex);
+  const auto found = packed().kernels.find(name);
+  return found == packed().kernels.end() ? nullptr : found->second.get();
+}
+
 }  // namespace
+
+std::string add_packed_kernel(const std::string& name, const std::string& text, const std::string& pack) {
+  const std::string what = "the kernel.json of " + name + " in " + pack;
+  try {
+    const std::unique_lock lock(packed().mutex);
+    const auto found = packed().kernels.find(name);
+    const bool is_known =
+        found != packed().kernels.end() ||
+        std::ranges::count(all_kernels(), name, [](const Kernel* one) { return one->name(); }) > 0;
+    if (!is_known) {
+      packed().kernels.emplace(name, packed_description(name, text, what));
+      return "";
+    }
+    const std::string known = own_description(name);
+    if (known.empty()) return "it is a built-in kernel, which no pack describes";
+    if (known == text || description_core(known) == description_core(text)) return "";
+    return "its kernel.json is another one than " + name +
+           " has in this process: tune it anew, or start anew";
+  } catch (const BadInput& error) {
+    return error.what();
+  }
+}
 
 const std::vector<const Kernel*>& all_kernels() { return known_kernels().all; }
 
@@ -81,7 +120,7 @@ const Kernel* known_kernel(std::string_view name) {
   for (const Kernel* kernel : all_kernels()) {
     if (kernel->name() == name) return kernel;
   }
-  return nullptr;
+  return packed_kernel(name);
 }
 
 const Kernel& find_kernel(std::string_view name) {

@@ -43,6 +43,9 @@ static_assert(MOETUNE_MAX_EXTENTS == Extents::capacity());
 static_assert(MOETUNE_MAX_TENSORS == LaunchKey::kMaxTensors);
 static_assert(MOETUNE_MAX_INTEGERS == Call::kMaxIntegers && MOETUNE_MAX_REALS == Call::kMaxReals);
 static_assert(MOETUNE_WORKSPACE_COUNTERS == kWorkspaceCounters);
+static_assert(MOETUNE_MAX_RANK == TensorView::kMaxRank && sizeof(moetune_slot::name) == sizeof(Name));
+static_assert(static_cast<int>(Role::input) == 0 && static_cast<int>(Role::output) == 1 &&
+              static_cast<int>(Role::in_out) == 2);
 static_assert(int{MOETUNE_CHOICE_EXACT} == static_cast<int>(ChoiceKind::exact) &&
               int{MOETUNE_CHOICE_NEAREST} == static_cast<int>(ChoiceKind::nearest) &&
               int{MOETUNE_CHOICE_DEFAULT} == static_cast<int>(ChoiceKind::by_default) &&
@@ -141,6 +144,35 @@ void give_text(const std::string& text, char* out, std::size_t capacity, std::si
     out[size] = '\0';
   }
   if (needed != nullptr) *needed = text.size() + 1;
+}
+
+template <std::size_t capacity>
+void give_text(const std::string& text, char (&out)[capacity]) {
+  if (text.size() >= capacity) throw RuntimeError(MOETUNE_UNSUPPORTED, "a problem's text is too long");
+  give_text(text, out, capacity, nullptr);
+}
+
+void give(const ShownTensor& tensor, moetune_slot& out) {
+  give_text(tensor.name.text(), out.name);
+  out.role = static_cast<std::int32_t>(tensor.role);
+  out.present = tensor.present ? 1 : 0;
+  const DLPackType type = dlpack_type(tensor.dtype);
+  out.code = type.code;
+  out.bits = type.bits;
+  out.lanes = 1;
+  out.rank = static_cast<std::int32_t>(tensor.shape.size());
+  std::copy(tensor.shape.begin(), tensor.shape.end(), out.shape);
+  std::copy(tensor.dimensions.begin(), tensor.dimensions.end(), out.dimensions);
+}
+
+// Throws unless the caller has set the size of a structure that begins with it.
+template <typename Sized>
+Sized& sized(Sized* given, const char* name) {
+  Sized& out = required(given, name);
+  if (out.size >= sizeof(Sized)) return out;
+  throw RuntimeError(MOETUNE_INVALID_ARGUMENT, std::string(name) + ".size is " + std::to_string(out.size) +
+                                                   "; set it to its sizeof, " +
+                                                   std::to_string(sizeof(Sized)));
 }
 
 }  // namespace
@@ -344,13 +376,37 @@ moetune_status moetune_bind(moetune_family* family, const DLTensor* const* tenso
   });
 }
 
+moetune_status moetune_show_call(const char* kernel, const DLTensor* const* tensors, size_t tensor_count,
+                                 const char* facts, moetune_shown_call* call) {
+  return guarded([&] {
+    moetune_shown_call& out = sized(call, "call");
+    const Kernel& known = named_kernel(&required(kernel, "kernel"));
+    if (tensor_count > 0) required(tensors, "tensors");
+    const std::vector<ShownTensor> slots = known.shown_call({}, "").tensors;
+    std::vector<ViewedTensor> viewed(tensor_count);
+    std::vector<const TensorView*> views(tensor_count);
+    for (std::size_t i = 0; i < tensor_count; ++i) {
+      if (tensors[i] == nullptr) continue;
+      viewed[i] = view_tensor(*tensors[i], i < slots.size() ? slots[i].name.view() : "");
+      views[i] = &viewed[i].view;
+    }
+    const ShownCall shown = known.shown_call(views, facts == nullptr ? "" : facts);
+    auto made = std::make_unique<moetune_shown_call>();
+    made->size = sizeof(moetune_shown_call);
+    made->integer_count = shown.integers;
+    made->real_count = shown.reals;
+    for (const ShownTensor& tensor : shown.tensors) give(tensor, made->slots[made->slot_count++]);
+    for (const std::int64_t extent : shown.extents) made->extents[made->extent_count++] = extent;
+    give_text(shown.specialization, made->specialization);
+    give_text(shown.options, made->options);
+    give_text(shown.problem, made->problem);
+    out = *made;
+  });
+}
+
 moetune_status moetune_count(moetune_runtime* runtime, moetune_counts* counts) {
   return guarded([&] {
-    moetune_counts& out = required(counts, "counts");
-    if (out.size < sizeof(moetune_counts))
-      throw RuntimeError(MOETUNE_INVALID_ARGUMENT, "counts.size is " + std::to_string(out.size) +
-                                                       "; set it to sizeof(moetune_counts), " +
-                                                       std::to_string(sizeof(moetune_counts)));
+    moetune_counts& out = sized(counts, "counts");
     const UsageCounts sum = runtime_of(runtime).counts();
     out = {
         sizeof(moetune_counts), sum.exact, sum.nearest, sum.by_default, sum.pinned, sum.misses, sum.launches};

@@ -52,6 +52,15 @@ DType type_of(const DLTensor& tensor, std::string_view name) {
 
 }  // namespace
 
+DLPackType dlpack_type(DType type) {
+  const auto found = std::ranges::find(kTypes, type, &TypeCode::type);
+  return {found->code, found->bits};
+}
+
+ViewedTensor view_tensor(const DLTensor& tensor, std::string_view name) {
+  return view_tensor(tensor, name, tensor.device_id);
+}
+
 ViewedTensor view_tensor(const DLTensor& tensor, std::string_view name, int ordinal) {
   if (tensor.device_type != kCuda && tensor.device_type != kCudaManaged)
     refuse(MOETUNE_WRONG_DEVICE, name, "is not in the memory of a GPU");

@@ -18,5 +18,13 @@ struct ViewedTensor {
 // Throws RuntimeError: invalid_argument for a type or rank that no kernel takes, wrong_device for a tensor that
 // is not in the memory of CUDA device `ordinal`.
 ViewedTensor view_tensor(const DLTensor& tensor, std::string_view name, int ordinal);
+// The same on whatever device it is.
+ViewedTensor view_tensor(const DLTensor& tensor, std::string_view name);
+
+// A type as DLDataType has it, of one lane.
+struct DLPackType {
+  std::uint8_t code, bits;
+};
+DLPackType dlpack_type(DType type);
 
 }  // namespace moetune

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "kernels/registry.h"
 
 namespace moetune {
 namespace {
@@ -66,10 +67,21 @@ Layers::Layers(const std::vector<fs::path>& paths, const TrustedKeys& trusted,
 void Layers::open(const fs::path& file) {
   try {
     caches_.push_back(checked(file, true));
+    add_kernels(caches_.back());
   } catch (const BrokenEnvironment& error) {
     warnings_.push_back(error.what());
   } catch (const BadInput& error) {
     warnings_.push_back(error.what());
+  }
+}
+
+void Layers::add_kernels(const Cache& pack) {
+  if (pack.manifest() == nullptr) return;
+  for (const auto& [kernel, text] : pack.manifest()->kernels) {
+    const std::string path = pack.path().string(), reason = add_packed_kernel(kernel, text, path);
+    if (reason.empty()) continue;
+    refused_.emplace(path, kernel);
+    warnings_.push_back(path + ": the results of " + kernel + " are not used: " + reason);
   }
 }
 
@@ -114,6 +126,7 @@ auto Layers::read_from(std::size_t layer, const Read& read, const IsSound& is_so
 StoredFamily Layers::read(std::size_t layer, const std::string& kernel, const std::string& family,
                           bool allow_recorded) {
   StoredFamily found;
+  if (refused_.contains({path(layer), kernel})) return found;
   const auto rows = [&](const Cache& cache) {
     return std::pair(cache.winners.of_family(kernel, family), cache.ranges.of_family(kernel, family));
   };

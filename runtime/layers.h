@@ -10,6 +10,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -70,7 +71,12 @@ class Layers {
 
   const TrustedKeys& trusted_;
   const std::chrono::milliseconds settled_age_;
+  // Takes in the kernels that a pack describes.
+  void add_kernels(const Cache& pack);
+
   std::vector<Cache> caches_;
+  std::set<std::pair<std::string, std::string>>
+      refused_;  // packs, and kernels whose results in them are not used
   std::vector<std::string> warnings_;
 };
 

@@ -60,14 +60,6 @@ fs::path own_folder() {
   return fs::canonical(info.dli_fname, failure).parent_path();
 }
 
-const Kernel& named_kernel(const std::string& name) {
-  try {
-    return find_kernel(name);
-  } catch (const BadInput& unknown) {
-    throw RuntimeError(MOETUNE_UNKNOWN_NAME, unknown.what());
-  }
-}
-
 // Throws BadInput for a name that no family of the kernel has compiled in. Dimensions that say how test inputs are made
 // change nothing.
 void require_compiled_in(const Kernel& kernel, const Assignment& specialization) {
@@ -134,6 +126,14 @@ void add_new(std::vector<std::string>& warnings, const std::vector<std::string>&
 }
 
 }  // namespace
+
+const Kernel& named_kernel(const std::string& name) {
+  try {
+    return find_kernel(name);
+  } catch (const BadInput& unknown) {
+    throw RuntimeError(MOETUNE_UNKNOWN_NAME, unknown.what());
+  }
+}
 
 std::vector<fs::path> default_paths() {
   std::vector<fs::path> paths;

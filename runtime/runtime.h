@@ -27,6 +27,9 @@ struct OpenOptions {
 // The user's cache, and the folder `packs` beside the library or where it is installed; those that exist.
 std::vector<std::filesystem::path> default_paths();
 
+// Throws RuntimeError (unknown_name) for a kernel that there is not.
+const Kernel& named_kernel(const std::string& name);
+
 class Runtime {
  public:
   explicit Runtime(const OpenOptions& options);

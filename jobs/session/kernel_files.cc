@@ -1,10 +1,8 @@
 #include "jobs/session/kernel_files.h"
 
-#include <nlohmann/json.hpp>
-
 #include "base/digest.h"
-#include "base/json.h"
 #include "base/resources.h"
+#include "kernels/registry.h"
 #include "tuner/compile/sources.h"
 
 namespace moetune {
@@ -17,10 +15,7 @@ std::string kernel_source_digest(const std::string& kernel) {
   }
   if (const auto description = find_resource("templates/" + kernel + "/kernel.json")) {
     // The launches and macros of a described kernel are as much part of it as its source.
-    nlohmann::json json = parse_json(*description, kernel);
-    for (const char* key : {"doc", "presets", "parameters", "constraints", "bases", "defaults", "cost"})
-      json.erase(key);
-    builder.add(json.dump());
+    builder.add(description_core(*description));
   }
   return builder.finish();
 }

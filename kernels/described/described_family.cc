@@ -140,6 +140,16 @@ class DescribedFamily final : public FamilyInterface {
     }
   }
 
+  [[noreturn]] void refuse_shape(std::size_t slot, const TensorView& tensor,
+                                 const BoundFormulas::Values& values) const {
+    TensorView right = tensor;
+    for (std::size_t d = 0; d < right.shape.size(); ++d)
+      if (!description_->tensors[slot].any.contains(d))
+        right.shape[d] = values.raw(description_->tensors[slot].shape[d]);
+    refuse("tensor '" + slots_[slot].name.text() + "' is " + shape_text(tensor) + "; it must be " +
+           shape_text(right));
+  }
+
   // Puts its strides into the call, too.
   void check_shape(std::size_t slot, const TensorView& tensor, const BoundFormulas::Values& values,
                    Call& call) const {
@@ -147,11 +157,9 @@ class DescribedFamily final : public FamilyInterface {
     const std::vector<std::size_t>& strides = description_->tensors[slot].strides;
     std::int64_t dense = 1;
     for (std::size_t d = shape.size(); d-- > 0;) {
-      const bool is_any = description_->tensors[slot].any.contains(d);
-      const std::int64_t size = is_any ? tensor.shape[d] : values.raw(shape[d]);
-      if (tensor.shape[d] != size)
-        refuse("tensor '" + slots_[slot].name.text() + "' is " + shape_text(tensor) + "; its dimension " +
-               std::to_string(d) + " must be " + std::to_string(size));
+      const std::int64_t size =
+          description_->tensors[slot].any.contains(d) ? tensor.shape[d] : values.raw(shape[d]);
+      if (tensor.shape[d] != size) refuse_shape(slot, tensor, values);
       const bool is_dense = tensor.shape[d] == 1 || tensor.strides[d] == dense;
       if (d < strides.size()) {
         call.integers[strides[d]] = is_dense ? dense : tensor.strides[d];

@@ -10,6 +10,7 @@
 #include <stdexcept>
 
 #include "base/error.h"
+#include "kernels/described/call_reader.h"
 #include "kernels/described/described_family.h"
 #include "kernels/described/described_plan.h"
 #include "kernels/described/npy_file.h"
@@ -18,6 +19,13 @@ namespace moetune {
 namespace {
 
 constexpr std::int64_t kMostElements = std::int64_t{1} << 40, kMostValues = 1 << 20, kMostComputed = 1 << 24;
+
+TensorView contiguous_view(DType dtype, const FixedVector<std::int64_t, TensorView::kMaxRank>& shape) {
+  TensorView view{dtype, shape, shape};
+  std::int64_t dense = 1;
+  for (std::size_t d = shape.size(); d-- > 0; dense *= shape[d]) view.strides[d] = dense;
+  return view;
+}
 
 class DescribedKernel final : public Kernel {
  public:
@@ -72,6 +80,36 @@ class DescribedKernel final : public Kernel {
 
   std::unique_ptr<const FamilyInterface> family_interface(const Problem& problem) const override {
     return described_family(description_, problem);
+  }
+
+  ShownCall shown_call(std::span<const TensorView* const> given, std::string_view facts) const override {
+    const std::vector<DescribedTensor>& slots = description_->tensors;
+    if (given.size() > slots.size())
+      throw BadInput(name() + ": there are " + std::to_string(given.size()) + " tensors; it takes " +
+                     std::to_string(slots.size()));
+    ShownCall call;
+    for (const DescribedTensor& tensor : slots)
+      call.tensors.push_back({.name = Name(tensor.name), .role = tensor.role});
+    call.integers = description_->call.integers.size();
+    call.reals = description_->call.reals.size();
+    for (const DescribedTensor& tensor : slots) call.integers -= tensor.strides.size();
+    if (given.empty()) return call;
+    Problem problem{name(), {}};
+    read_call(*description_, given, facts, problem.dims, call);
+    if (std::ranges::count(call.extents, 0) > 0) return call;
+    // What the caller leaves to others is contiguous.
+    std::vector<TensorView> made(slots.size());
+    std::vector<const TensorView*> views(given.begin(), given.end());
+    views.resize(slots.size());
+    for (std::size_t slot = 0; slot < slots.size(); ++slot) {
+      if (views[slot] != nullptr || !call.tensors[slot].present) continue;
+      made[slot] = contiguous_view(call.tensors[slot].dtype, call.tensors[slot].shape);
+      views[slot] = &made[slot];
+    }
+    Extents extents;
+    Call ignored;
+    family_interface(problem)->bind(views, call.options, extents, ignored);
+    return call;
   }
 
   std::unique_ptr<const Launcher> launcher(const Config& config, const Problem& problem,

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/regular_file.h"
 #include "base/resources.h"
 #include "kernels/described/described_kernel.h"
@@ -87,6 +89,29 @@ std::unique_ptr<const Kernel> built_in_description(const std::string& name) {
   if (!text) throw BrokenEnvironment("no file '" + file + "' in this binary");
   auto kernel = described_kernel(read_description(*text, file, name));
   add_resource("spaces/" + name + ".json", *std::move(text));
+  return kernel;
+}
+
+std::string description_core(const std::string& text) {
+  if (text.size() > kMaxDescription) throw BadInput("kernel.json is larger than 1 MiB");
+  nlohmann::json json = parse_json(text, "kernel.json");
+  if (!json.is_object()) throw BadInput("kernel.json is no object");
+  for (const char* key : {"doc", "presets", "parameters", "constraints", "bases", "defaults", "cost"})
+    json.erase(key);
+  return json.dump();
+}
+
+std::string own_description(const std::string& name) {
+  const std::string file = "templates/" + name + "/" + kFile;
+  const std::optional<std::string> text = find_embedded(file) ? std::nullopt : find_resource(file);
+  return text.value_or("");
+}
+
+std::unique_ptr<const Kernel> packed_description(const std::string& name, const std::string& text,
+                                                 const std::string& file) {
+  auto kernel = described_kernel(read_description(text, file, name));
+  add_resource("templates/" + name + "/" + kFile, text);
+  add_resource("spaces/" + name + ".json", text);
   return kernel;
 }
 

@@ -27,4 +27,14 @@ std::unique_ptr<const Kernel> built_in_description(const std::string& name);
 // `taken`, or of a kernel that was found earlier, is broken. Throws nothing for what is wrong with a folder.
 DescribedKernels load_described_kernels(const char* folders, const std::vector<std::string>& taken);
 
+// The kernel.json of a user's kernel that a folder or a pack described; "" for others.
+std::string own_description(const std::string& name);
+
+// What a kernel.json says of launching the kernel, without what it says of tuning it, as one text.
+std::string description_core(const std::string& text);
+
+// A kernel that a pack describes, whose source is not there. Throws BadInput as for a folder's kernel.json.
+std::unique_ptr<const Kernel> packed_description(const std::string& name, const std::string& text,
+                                                 const std::string& file);
+
 }  // namespace moetune

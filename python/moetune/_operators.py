@@ -12,6 +12,7 @@ from moetune._library import function, tvm_ffi
 
 _operate = function("operate")
 _check = function("operator_check")
+_outputs = function("operator_outputs")
 _refuse_gradient = function("operator_refuse_gradient")
 _tensor = function("operator_tensor")
 _overload_texts = function("operator_overloads")
@@ -126,43 +127,6 @@ def _experts(x: torch.Tensor, sorted: Optional[torch.Tensor], _offsets: torch.Te
     return x.new_empty((rows, width), dtype=torch.bfloat16 if x.dtype == torch.float8_e4m3fn else x.dtype)
 
 
-def _norm(x: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
-    return x.new_empty(x.shape)
-
-
-def _norm_and_scales(x: torch.Tensor, *_: Any, scale: str = "group", **__: Any) -> tuple[torch.Tensor, ...]:
-    return _narrow(x, x.shape[1], scale)
-
-
-def _narrow(like: torch.Tensor, width: Any, scale: str) -> tuple[torch.Tensor, ...]:
-    groups = 1 if scale == "token" else (width + 127) // 128
-    return (like.new_empty((like.shape[0], width), dtype=torch.float8_e4m3fn),
-            like.new_empty((like.shape[0], groups), dtype=torch.float32))
-
-
-def _activated(x: torch.Tensor, **_: Any) -> torch.Tensor:
-    return x.new_empty((x.shape[0], x.shape[1] // 2))
-
-
-def _activated_and_scales(x: torch.Tensor, **_: Any) -> tuple[torch.Tensor, ...]:
-    return _narrow(x, x.shape[1] // 2, "group")
-
-
-def _queries(qkv: torch.Tensor, q_heads: int, kv_heads: int) -> torch.Tensor:
-    return qkv.new_empty((qkv.shape[0], q_heads, qkv.shape[1] // (q_heads + 2 * kv_heads)))
-
-
-def _queries_and_keys(qkv: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, q_heads: int, kv_heads: int,
-                      **_: Any) -> tuple[torch.Tensor, ...]:
-    q = _queries(qkv, q_heads, kv_heads)
-    return q, qkv.new_empty((qkv.shape[0], kv_heads, q.shape[2]))
-
-
-def _queries_alone(qkv: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, slots: torch.Tensor, q_heads: int,
-                   kv_heads: int, **_: Any) -> torch.Tensor:
-    return _queries(qkv, q_heads, kv_heads)
-
-
 class _Overload(NamedTuple):
     number: int  # the library's
     schema: str
@@ -186,12 +150,6 @@ _MAKES: dict[str, Callable[..., Any]] = {
     "moe_dispatch_e4m3": _rows_and_scales,
     "moe_combine": _sums,
     "moe_experts": _experts,
-    "add_rmsnorm": _norm,
-    "add_rmsnorm_e4m3": _norm_and_scales,
-    "act_mul": _activated,
-    "act_mul_e4m3": _activated_and_scales,
-    "qk_norm_rope": _queries_and_keys,
-    "qk_norm_rope_kv_write": _queries_alone,
 }
 
 
@@ -199,7 +157,9 @@ def _overload_of(number: int, text: str) -> tuple[str, _Overload]:
     """Of a text of the library: "route.out(Tensor logits, int top_k, ...) -> ()"."""
     name, parenthesis, schema = text.partition("(")
     operator, _, kind = name.partition(".")
-    return name, _Overload(number, parenthesis + schema, None if kind == "out" else _MAKES[operator])
+    if kind == "out" or operator in _MAKES:
+        return name, _Overload(number, parenthesis + schema, None if kind == "out" else _MAKES[operator])
+    return name, _Overload(number, parenthesis + schema, lambda *given, **options: _Kernel(name).made(given, options))
 
 
 _OVERLOADS = dict(_overload_of(number, str(text)) for number, text in enumerate(_overload_texts()))
@@ -212,20 +172,26 @@ class _UnknownSize(Exception):
     """A symbolic size that has no value yet."""
 
 
-def _present(size: Any) -> Any:
+def _present(size: Any, unknown: Optional[int] = None) -> Any:
     """The value that a size has now, without the guard that int() of a symbolic one adds."""
     if not isinstance(size, torch.SymInt):
         return size
-    if not size.node.has_hint():
+    if size.node.has_hint():
+        return int(size.node.hint)
+    if unknown is None:
         raise _UnknownSize
-    return int(size.node.hint)
+    return unknown
 
 
-def _described(value: Any) -> Any:
-    """A fake tensor in terms of the library, or another argument's present value."""
+def _described(value: Any, unknown: Optional[int] = None) -> Any:
+    """A fake tensor in terms of the library, or another argument's present value. `unknown`: what sizes without one are
+    taken for."""
+    if isinstance(value, (list, tuple)):
+        return [_described(each, unknown) for each in value]
     if not isinstance(value, torch.Tensor):
-        return _present(value)
-    sizes, strides = (tvm_ffi.Shape(tuple(map(_present, each))) for each in (value.shape, value.stride()))
+        return _present(value, unknown)
+    sizes, strides = (tvm_ffi.Shape(tuple(_present(size, unknown) for size in each))
+                      for each in (value.shape, value.stride()))
     try:
         dtype = tvm_ffi.dtype(str(value.dtype).removeprefix("torch."))
     except ValueError:
@@ -241,6 +207,8 @@ class _Kernel:
         self.operator = getattr(torch.ops.moetune, operator)
         arguments = getattr(self.operator, overload or "default")._schema.arguments
         self.index = _OVERLOADS[name].number
+        self.kinds = [str(argument.type) for argument in arguments]
+        self.is_list = self.kinds[0] == "str"  # launch
         self.places = {argument.name: place for place, argument in enumerate(arguments)}
         self.defaults = [argument.default_value for argument in arguments]
         self.written = [argument.name for argument in arguments
@@ -252,11 +220,40 @@ class _Kernel:
         for name, value in options.items():
             values[self.places[name]] = value
         for place, value in enumerate(values):
-            if isinstance(value, torch.Tensor) and value.requires_grad:
-                if torch.is_grad_enabled():
-                    _refuse_gradient(self.index, place)
-                values[place] = value.detach()
+            if isinstance(value, (list, tuple)):
+                values[place] = [self._without_gradient(place, each) for each in value]
+            else:
+                values[place] = self._without_gradient(place, value)
         return values
+
+    def _without_gradient(self, place: int, value: Any) -> Any:
+        if not isinstance(value, torch.Tensor) or not value.requires_grad:
+            return value
+        if torch.is_grad_enabled():
+            _refuse_gradient(self.index, place)
+        return value.detach()
+
+    def tensors(self, values: list[Any]) -> list[Any]:
+        """Of the arguments, also those in lists; None for what is missing."""
+        return [each for value, kind in zip(values, self.kinds) if "Tensor" in kind
+                for each in (value if isinstance(value, (list, tuple)) else (value,))]
+
+    def made(self, given: Sequence[Any], options: dict[str, Any]) -> Any:
+        """Uninitialized outputs of a described kernel. A size is an argument's where both are one dimension."""
+        values = self.values(given, options)
+        outputs, fixed = _outputs(self.index, False, _serving.host_is_device, *(_described(each, 64) for each in values))
+        tensors = self.tensors(values)
+
+        def size_at(place: int) -> Any:
+            return tensors[place // 8].shape[place % 8]
+
+        if any(place < 0 for _, _, places in outputs for place in places):
+            for place in fixed:
+                int(size_at(place))  # a cubin has it compiled in
+        like = next(each for each in tensors if each is not None)
+        made = [like.new_empty([size if place < 0 else size_at(place) for size, place in zip(sizes, places)],
+                               dtype=getattr(torch, str(dtype))) for dtype, sizes, places in outputs]
+        return made if self.is_list else made[0] if len(made) == 1 else tuple(made)
 
     def check(self, given: Sequence[Any], options: dict[str, Any]) -> None:
         """Raises what a call would, whose outputs may be missing yet."""
@@ -271,12 +268,14 @@ class _Kernel:
         _check(self.index, False, _serving.host_is_device, *values)
 
     def __call__(self, *given: Any, **options: Any) -> None:
-        first, values = given[0], self.values(given, options)
+        values = self.values(given, options)
+        first = next((each for each in self.tensors(values) if each is not None), None)
+        assert first is not None  # of which the dispatcher knew the device
         # A thread without a context has device 0, and the launch would leave it with the context of another one.
         elsewhere = first.is_cuda and first.device.index != torch.cuda.current_device()
         with torch.cuda.device(first.device) if elsewhere else contextlib.nullcontext():
             launched = _operate(self.index, first.is_cuda and _serving.is_capturing(), _serving.host_is_device, *values)
-        if not launched:  # no tokens
+        if not launched and not self.is_list:  # no tokens
             made = len(self.operator.default._schema.returns)  # the others are updated: caches and residuals
             for name in self.written[:made]:
                 if options.get(name) is not None and options[name].numel() > 0:
@@ -290,7 +289,7 @@ def _functional(name: str, make: Callable[..., Any]) -> Callable[..., Any]:
         own.check(given, options)
         made = make(*given, **options)
         outputs = made if isinstance(made, tuple) else (made,)
-        out(*given, **dict(zip(out.written, outputs)), **options)
+        out(*given, **dict(zip(out.written, outputs)), **options)  # of launch one list
         return made
 
     return kernel

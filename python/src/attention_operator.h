@@ -17,7 +17,6 @@ namespace moetune::python {
 class AttentionOperator : public Operator {
  public:
   const char* kernel() const override { return name(); }
-  size_t tensor_count() const override { return static_cast<size_t>(slots_.v_scale) + 1; }
   std::string specialization(const FamilyKey& key) const override;
   std::string problem(const Given& given, const FamilyKey& key) const override;
   TensorShapes outputs(const Given& given, const FamilyKey& key) const override;

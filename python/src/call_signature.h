@@ -4,6 +4,9 @@
 #pragma once
 
 #include <algorithm>
+#include <memory>
+#include <set>
+#include <string>
 
 #include "operator.h"
 
@@ -29,14 +32,24 @@ class CallSignature {
     }
   }
 
+  // A text that was seen in this thread is known by its address.
+  void add_text(std::string_view text) {
+    static thread_local std::set<std::string, std::less<>> seen;
+    auto known = seen.find(text);
+    if (known == seen.end() && seen.size() < kMostTexts) known = seen.emplace(text).first;
+    is_complete_ = is_complete_ && known != seen.end();
+    add(is_complete_ ? &*known : nullptr);
+  }
+
   bool is_complete() const { return is_complete_; }  // there was room for all
   bool operator==(const CallSignature& other) const {
     return std::equal(words_, words_ + count_, other.words_, other.words_ + other.count_);
   }
 
  private:
-  static constexpr int32_t kMaxRank = 4;
-  static constexpr size_t kMost = 3 + std::tuple_size_v<decltype(FamilyKey::facts)> +
+  static constexpr int32_t kMaxRank = MOETUNE_MAX_RANK;
+  static constexpr size_t kMostTexts = 4096;
+  static constexpr size_t kMost = 8 + std::tuple_size_v<decltype(Given::integers)> +
                                   MOETUNE_MAX_TENSORS * (5 + 2 * static_cast<size_t>(kMaxRank));
 
   int64_t words_[kMost];
@@ -44,29 +57,39 @@ class CallSignature {
   bool is_complete_ = true;
 };
 
-// The outcomes of the last calls, by signature.
+// The outcomes of the last calls, by signature. A server's layers take turns, so the one behind the last is looked at
+// first.
 template <typename Value>
 class RecentCalls {
  public:
-  const Value* find(const CallSignature& signature) const {
-    if (!signature.is_complete()) return nullptr;
-    const auto known = std::find_if(calls_.begin(), calls_.end(),
-                                    [&](const Known& one) { return one.signature == signature; });
-    return known != calls_.end() ? &known->value : nullptr;
+  Value* find(const CallSignature& signature) {
+    for (size_t i = 0; signature.is_complete() && i < calls_.size(); ++i) {
+      if (++last_ >= calls_.size()) last_ = 0;
+      if (calls_[last_]->signature == signature) return &calls_[last_]->value;
+    }
+    return nullptr;
   }
-  void add(const CallSignature& signature, const Value& value) {
-    if (!signature.is_complete()) return;
-    calls_[next_] = {signature, value};
-    next_ = (next_ + 1) % calls_.size();
+  // In place of the oldest; of a signature that is not complete only until the next one.
+  Value& add(const CallSignature& signature, Value value) {
+    auto made = std::make_unique<Known>(signature, std::move(value));
+    if (!signature.is_complete()) return (other_ = std::move(made))->value;
+    if (calls_.size() < kMost) {
+      calls_.push_back(std::move(made));
+      return calls_.back()->value;
+    }
+    next_ = (next_ + 1) % kMost;
+    return (calls_[next_] = std::move(made))->value;
   }
 
  private:
+  static constexpr size_t kMost = 64;
   struct Known {
     CallSignature signature;
-    Value value{};
+    Value value;
   };
-  std::array<Known, 4> calls_{};
-  size_t next_ = 0;
+  std::vector<std::unique_ptr<Known>> calls_;
+  std::unique_ptr<Known> other_;
+  size_t last_ = 0, next_ = 0;
 };
 
 }  // namespace moetune::python

@@ -18,7 +18,6 @@ class DispatchOperator final : public TokensOperator {
 
   const char* name() const override { return narrow_ ? "moe_dispatch_e4m3" : "moe_dispatch"; }
   const char* kernel() const override { return "moe_dispatch"; }
-  size_t tensor_count() const override { return MOETUNE_MOE_DISPATCH_SCALES + 1; }
   int tokens_slot() const override { return MOETUNE_MOE_DISPATCH_X; }
 
   FamilyKey key(const Given& given) const override {
@@ -77,13 +76,12 @@ class CombineOperator final : public TokensOperator {
  public:
   const char* name() const override { return "moe_combine"; }
   const char* kernel() const override { return "moe_combine"; }
-  size_t tensor_count() const override { return MOETUNE_MOE_COMBINE_OUT + 1; }
   int tokens_slot() const override { return MOETUNE_MOE_COMBINE_INVERSE; }
 
   FamilyKey key(const Given& given) const override {
     const DLTensor& rows = matrix(given, MOETUNE_MOE_COMBINE_ROWS, "rows", "[places, hidden]");
     const DLTensor& inverse = matrix(given, MOETUNE_MOE_COMBINE_INVERSE, "inverse", "[tokens, top_k]");
-    const std::array<int64_t, 4> slots{inverse.shape[0], inverse.shape[1]};
+    const std::array<int64_t, MOETUNE_MAX_RANK> slots{inverse.shape[0], inverse.shape[1]};
     require(given, {MOETUNE_MOE_COMBINE_ROWS, "rows", kBf16, 2, {rows.shape[0], rows.shape[1]}});
     require(given, {MOETUNE_MOE_COMBINE_INVERSE, "inverse", kI32, 2, slots});
     require(given, {MOETUNE_MOE_COMBINE_WEIGHTS, "weights", kF32, 2, slots});
@@ -119,7 +117,6 @@ class ExpertsOperator final : public TokensOperator {
  public:
   const char* name() const override { return "moe_experts"; }
   const char* kernel() const override { return "moe_experts"; }
-  size_t tensor_count() const override { return MOETUNE_MOE_EXPERTS_DOWN_BIAS + 1; }
   int tokens_slot() const override { return MOETUNE_MOE_EXPERTS_X; }
 
   FreeExtents extents(const Given& given) const override {
@@ -248,7 +245,7 @@ class ExpertsOperator final : public TokensOperator {
     }
     refuse_if_given(given, of.out_places == 0, MOETUNE_MOE_EXPERTS_WEIGHTS, "'weights' go with 'inverse'");
     if (of.out_places != 0) return;
-    const std::array<int64_t, 4> slots{extents(given).values[0], of.top_k};
+    const std::array<int64_t, MOETUNE_MAX_RANK> slots{extents(given).values[0], of.top_k};
     require(given, {MOETUNE_MOE_EXPERTS_INVERSE, "inverse", kI32, 2, slots});
     require(given, {MOETUNE_MOE_EXPERTS_WEIGHTS, "weights", kF32, 2, slots});
   }

@@ -39,19 +39,33 @@ bool is_of_word(char letter) {
   return (letter >= 'a' && letter <= 'z') || (letter >= '0' && letter <= '9') || letter == '_';
 }
 
-void check_devices(const Overload& overload, const Given& given) {
-  const auto refuse = [&](const char* name, const std::string& what) {
-    fail(MOETUNE_WRONG_DEVICE, std::string(overload.of.name()) + ": '" + name + "' is " + what);
-  };
-  const Parameter& first = overload.parameters.front();
-  const DLTensor* const leading = given.tensors[first.place];
+// Of a slot, or of a place in launch's lists.
+std::string name_of(const Overload& overload, const Given& given, size_t place) {
   for (const Parameter& parameter : overload.parameters) {
-    const DLTensor* const tensor = parameter.is_tensor() ? given.tensors[parameter.place] : nullptr;
+    if (parameter.is_tensor() && static_cast<size_t>(parameter.place) == place) return parameter.name;
+    if (parameter.kind == Parameter::kRead && place < given.launched.read)
+      return std::string(parameter.name) + "[" + std::to_string(place) + "]";
+  }
+  return "out[" + std::to_string(place - given.launched.read) + "]";
+}
+
+void check_devices(const Overload& overload, const Given& given, size_t count) {
+  const auto refuse = [&](size_t place, const std::string& what) {
+    fail(MOETUNE_WRONG_DEVICE,
+         std::string(overload.of.name()) + ": '" + name_of(overload, given, place) + "' is " + what);
+  };
+  std::optional<size_t> first;
+  for (const Parameter& parameter : overload.parameters)
+    if (!first && parameter.is_tensor()) first = static_cast<size_t>(parameter.place);
+  for (size_t place = 0; place < count; ++place) {
+    const DLTensor* const tensor = given.tensors[place];
     if (tensor == nullptr) continue;
-    if (!is_on_gpu(*tensor)) refuse(parameter.name, "not in the memory of a GPU");
-    if (leading != nullptr && tensor->device.device_id != leading->device.device_id)
-      refuse(parameter.name, "on device " + std::to_string(tensor->device.device_id) + "; '" + first.name +
-                                 "' is on device " + std::to_string(leading->device.device_id));
+    if (!is_on_gpu(*tensor)) refuse(place, "not in the memory of a GPU");
+    if (!first || given.tensors[*first] == nullptr) first = place;
+    if (tensor->device.device_id != given.tensors[*first]->device.device_id)
+      refuse(place, "on device " + std::to_string(tensor->device.device_id) + "; '" +
+                        name_of(overload, given, *first) + "' is on device " +
+                        std::to_string(given.tensors[*first]->device.device_id));
   }
 }
 
@@ -131,18 +145,62 @@ void Operator::fail_with(moetune_status status) const {
   fail(status, sentence);
 }
 
-FamilyKey key_of(const Overload& overload, const Given& given) {
-  static thread_local RecentCalls<FamilyKey> recent;
+size_t LaunchedCall::add(Parameter::Kind list) {
+  if (read + written == MOETUNE_MAX_TENSORS)
+    fail(MOETUNE_INVALID_ARGUMENT, "launch: no kernel takes more than 16 tensors");
+  return list == Parameter::kRead ? read++ : read + written++;
+}
+
+void LaunchedCall::add_integer(int64_t value) {
+  if (integer_count == integers.size())
+    fail(MOETUNE_INVALID_ARGUMENT, "launch: no call has more than 24 integers");
+  integers[integer_count++] = value;
+}
+
+void LaunchedCall::add_real(double value) {
+  if (real_count == reals.size()) fail(MOETUNE_INVALID_ARGUMENT, "launch: no call has more than 4 reals");
+  reals[real_count++] = value;
+}
+
+void Operator::plan(const Overload&, const Given& given, CallPlan& plan) const {
+  plan.key = key(given);
+  plan.extents = extents(given);
+  plan.is_idle = is_idle(given);
+  plan.outputs = outputs(given, plan.key);
+  plan.problem = problem(given, plan.key);
+  plan.options = bind_options(given);
+}
+
+CallPlan& plan_of(const Overload& overload, Given& given) {
+  static thread_local RecentCalls<CallPlan> recent;
+  const LaunchedCall& launched = given.launched;
+  const size_t count = overload.tensor_count + launched.read + launched.written;
   CallSignature signature;
   signature.add(&overload);
-  for (const int64_t integer : given.integers) signature.add(integer);
-  signature.add(std::bit_cast<int64_t>(given.scale));
-  for (size_t slot = 0; slot < overload.of.tensor_count(); ++slot) signature.add_tensor(given.tensors[slot]);
-  if (const FamilyKey* const known = recent.find(signature)) return *known;
-  check_devices(overload, given);
-  const FamilyKey key = overload.of.key(given);
-  recent.add(signature, key);
-  return key;
+  if (overload.tensor_count > 0) {
+    for (const int64_t integer : given.integers) signature.add(integer);
+    signature.add(std::bit_cast<int64_t>(given.scale));
+  } else {
+    signature.add_text(launched.kernel);
+    signature.add_text(launched.facts);
+    for (const size_t number : {launched.read, launched.integer_count, launched.real_count})
+      signature.add(static_cast<int64_t>(number));
+  }
+  for (size_t place = 0; place < count; ++place) signature.add_tensor(given.tensors[place]);
+  CallPlan* plan = recent.find(signature);
+  if (plan == nullptr) {
+    check_devices(overload, given, count);
+    CallPlan made;
+    overload.of.plan(overload, given, made);
+    plan = &recent.add(signature, std::move(made));
+  }
+  if (plan->listed > 0) {
+    const DLTensor* listed[MOETUNE_MAX_TENSORS];
+    std::copy_n(given.tensors, plan->listed, listed);
+    std::fill_n(given.tensors, plan->listed, nullptr);
+    for (size_t i = 0; i < plan->listed; ++i) given.tensors[plan->slots[i]] = listed[i];
+  }
+  return *plan;
 }
 
 std::string gradient_sentence(const Overload& overload, const Parameter& parameter) {

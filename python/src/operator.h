@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstring>
+#include <memory>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -19,7 +20,22 @@ inline constexpr DLDataType kI32{kDLInt, 32, 1}, kI64{kDLInt, 64, 1}, kF32{kDLFl
 
 // An argument of a schema, and where a call keeps it.
 struct Parameter {
-  enum Kind { kTensor, kOptionalTensor, kInteger, kSymbolicInteger, kFlag, kScale, kChoice };
+  enum Kind {
+    kTensor,
+    kOptionalTensor,
+    kInteger,
+    kSymbolicInteger,
+    kFlag,
+    kScale,
+    kChoice,
+    // Of launch alone: what a kernel reads, what it writes, its name, facts, and the call's numbers.
+    kRead,
+    kWritten,
+    kKernel,
+    kFacts,
+    kIntegers,
+    kReals
+  };
 
   const char* name;
   Kind kind;
@@ -27,14 +43,32 @@ struct Parameter {
   const char* initial = "";                // the default as a schema writes it; "" for none
   std::span<const char* const> choices{};  // of kChoice: the names that become 0, 1, ...
   int also = -1;                           // of a tensor that is read and written: the slot of the other use
+  const char* fact = nullptr;              // of a described kernel: the dimension, or what a flag states
 
   bool is_tensor() const { return kind == kTensor || kind == kOptionalTensor; }
+  bool is_list() const { return kind == kRead || kind == kWritten; }  // of tensors
+  bool is_any_list() const { return is_list() || kind == kIntegers || kind == kReals; }
+  bool is_text() const { return kind == kChoice || kind == kKernel || kind == kFacts; }
+};
+
+// A call of launch, whose tensors are in the order of its lists until they are placed by slot.
+struct LaunchedCall {
+  std::string_view kernel, facts;
+  size_t read = 0, written = 0, integer_count = 0, real_count = 0;
+  std::array<int64_t, MOETUNE_MAX_INTEGERS> integers{};
+  std::array<double, MOETUNE_MAX_REALS> reals{};
+
+  // Where the next tensor of a list goes. Throws InvalidArgument for one too many.
+  size_t add(Parameter::Kind list);
+  void add_integer(int64_t value);
+  void add_real(double value);
 };
 
 // The arguments of one call. Tensors are the caller's.
 struct Given {
   const DLTensor* tensors[MOETUNE_MAX_TENSORS]{};  // by slot; null for none
-  std::array<int64_t, 10> integers{};              // an operator's own order; a flag is 0 or 1
+  LaunchedCall launched;
+  std::array<int64_t, 10> integers{};  // an operator's own order; a flag is 0 or 1
   double scale = 1;
   void* stream = nullptr;
   bool capturing = false;
@@ -67,7 +101,7 @@ struct TensorShape {
   const char* name;
   DLDataType type;  // bytes will do for bool
   int rank;
-  std::array<int64_t, 4> sizes;
+  std::array<int64_t, MOETUNE_MAX_RANK> sizes;
   bool is_sliced =
       false;  // the caller's may be a slice of a wider tensor: the last dimension alone is contiguous
 
@@ -75,7 +109,7 @@ struct TensorShape {
 };
 
 struct TensorShapes {
-  std::array<TensorShape, 8> list{};
+  std::array<TensorShape, MOETUNE_MAX_TENSORS> list{};
   int count = 0;
 
   void add(const TensorShape& shape) { list[static_cast<size_t>(count++)] = shape; }
@@ -89,25 +123,50 @@ struct FreeExtents {
   size_t count = 0;
 };
 
+struct Overload;
+
+// The part of a call that its shapes and options decide, found once for all calls that are alike.
+struct CallPlan {
+  FamilyKey key;
+  FreeExtents extents;
+  bool is_idle = false;           // there is nothing to launch, and outputs that have elements are zeros
+  TensorShapes outputs;           // that the functional overload returns, in this order
+  std::string problem;            // for `moetune search --problem`, which tunes this call
+  const char* options = nullptr;  // for bind
+  std::array<int8_t, MOETUNE_MAX_TENSORS> slots;  // of a listed tensor
+  size_t listed = 0;
+  // Once the call was bound:
+  bool is_bound = false;
+  moetune_arguments arguments;
+  FreeExtents most;
+};
+
 // Stateless; thread-safe. Messages begin with the operator's name.
 class Operator {
  public:
   virtual ~Operator() = default;
 
-  virtual const char* name() const = 0;     // "route"
-  virtual const char* kernel() const = 0;   // "router"
-  virtual size_t tensor_count() const = 0;  // of its slots
+  virtual const char* name() const = 0;    // "route"
+  virtual const char* kernel() const = 0;  // "router"
+
+  // What follows in one; a described kernel's operator has this alone. Throws as key().
+  virtual void plan(const Overload& overload, const Given& given, CallPlan& plan) const;
+  // The call as moetune_show_call reads it; null unless a kernel.json describes the kernel. `slots` gets those of listed
+  // tensors.
+  virtual std::unique_ptr<moetune_shown_call> show(const Overload&, const Given&, CallPlan&) const {
+    return nullptr;
+  }
 
   // Throws InvalidArgument for arguments that no family takes, by shapes, strides, types and options alone: tensors may
   // be fake ones. Outputs that the operator makes may be missing yet.
-  virtual FamilyKey key(const Given& given) const = 0;
+  virtual FamilyKey key(const Given&) const { return {}; }
   // `name=value` pairs for Runtime.family.
   virtual std::string specialization(const FamilyKey& key) const = 0;
   // The text for `moetune search --problem` that tunes this call.
-  virtual std::string problem(const Given& given, const FamilyKey& key) const = 0;
-  virtual FreeExtents extents(const Given& given) const = 0;
+  virtual std::string problem(const Given&, const FamilyKey&) const { return {}; }
+  virtual FreeExtents extents(const Given&) const { return {}; }
   // The shapes that the functional overload returns, in this order.
-  virtual TensorShapes outputs(const Given& given, const FamilyKey& key) const = 0;
+  virtual TensorShapes outputs(const Given&, const FamilyKey&) const { return {}; }
 
   // Whether there is nothing to launch, and outputs that have elements are zeros.
   virtual bool is_idle(const Given&) const { return false; }
@@ -155,16 +214,18 @@ std::string type_text(DLDataType type);
 struct Overload {
   std::string name;  // "route.out"
   const Operator& of;
-  std::vector<Parameter> parameters;  // in the schema's order; the first is a tensor
+  std::vector<Parameter> parameters;  // in the schema's order; the first is a tensor, or launch's kernel
   bool makes_outputs;
-  std::string schema;  // "(Tensor logits, int top_k, ...) -> ()"
+  size_t tensor_count = 0;  // the slots of its tensors are less
+  std::string schema;       // "(Tensor logits, int top_k, ...) -> ()"
 };
 
-constexpr size_t kOverloads = 48;
+constexpr size_t kOverloads = 50;
 const std::vector<Overload>& overloads();  // as many
 
-// The family of a call. Throws WrongDevice unless its tensors are in the memory of one GPU.
-FamilyKey key_of(const Overload& overload, const Given& given);
+// The plan of a call, whose tensors are by slot from then on. Throws WrongDevice unless they are in the memory of one
+// GPU. The thread's; stays for a while, until 64 other calls were planned.
+CallPlan& plan_of(const Overload& overload, Given& given);
 
 // The error for a tensor that requires a gradient, in grad mode.
 std::string gradient_sentence(const Overload& overload, const Parameter& parameter);

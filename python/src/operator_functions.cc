@@ -1,5 +1,8 @@
 // moetune.torch's operators as functions of Python, and what their helper calls.
 #include <tvm/ffi/container/array.h>
+#include <tvm/ffi/container/shape.h>
+
+#include <deque>
 
 #include "operator_launch.h"
 #include "packed.h"
@@ -28,54 +31,125 @@ double real_of(const Args& args, int32_t index, const char* name) {
 // `host_is_device`: host memory counts as device 0's, for the scripted driver of the tests.
 class PythonCall {
  public:
-  explicit PythonCall(const Args& args) : overload_(overload_at(args.integer(0, "overload"))) {
+  explicit PythonCall(const Args& args)
+      : overload_(overload_at(args.integer(0, "overload"))),
+        host_is_device_(args.integer(2, "host_is_device") != 0) {
     given_.capturing = args.integer(1, "capturing") != 0;
-    const bool host_is_device = args.integer(2, "host_is_device") != 0;
     int32_t at = 3;
     for (const Parameter& parameter : overload_.parameters) {
-      read(args, at++, parameter, host_is_device);
+      read(args[at], args, at, parameter);
+      ++at;
       if (parameter.also >= 0) given_.tensors[parameter.also] = given_.tensors[parameter.place];
     }
   }
   PythonCall(const PythonCall&) = delete;
 
-  FamilyKey key() const { return key_of(overload_, given_); }
+  CallPlan& plan() { return plan_of(overload_, given_); }
 
   bool run() {
-    const FamilyKey found = key();
-    given_.stream = stream_of(ffi::AnyView(), static_cast<int>(found.device));
-    launch_operator(found, given_);
-    return !overload_.of.is_idle(given_);
+    CallPlan& found = plan();
+    given_.stream = stream_of(ffi::AnyView(), static_cast<int>(found.key.device));
+    launch_planned(found, given_);
+    return !found.is_idle;
+  }
+
+  // Of a described kernel, the outputs that it makes: type and sizes of each, and for each size tensor * 8 + dimension
+  // of an argument that has it, or -1; and in the same way which arguments' sizes are compiled in. None otherwise.
+  ffi::Any outputs() {
+    CallPlan found;
+    const auto call = overload_.of.show(overload_, given_, found);
+    if (call == nullptr) return nullptr;
+    std::array<int64_t, 64> places;  // of a dimension of the problem
+    places.fill(-1);
+    ffi::Array<int64_t> fixed;
+    const size_t tensors = overload_.tensor_count + given_.launched.read;
+    for (size_t at = 0; at < tensors; ++at) {
+      const moetune_slot& slot = call->slots[found.listed > 0 ? static_cast<size_t>(found.slots[at]) : at];
+      if (given_.tensors[at] == nullptr) continue;
+      for (int d = 0; d < slot.rank; ++d) {
+        const int32_t dimension = slot.dimensions[d];
+        const int64_t place = argument_of(at) * 8 + d;
+        if (dimension >= 0 && places[static_cast<size_t>(dimension)] < 0)
+          places[static_cast<size_t>(dimension)] = place;
+        if (dimension == -1 || dimension >= MOETUNE_MAX_EXTENTS) fixed.push_back(place);
+      }
+    }
+    ffi::Array<ffi::Any> all;
+    CallPlan planned;
+    overload_.of.plan(overload_, given_, planned);
+    for (const TensorShape& made : planned.outputs) {
+      const moetune_slot& slot = call->slots[made.slot];
+      ffi::Array<int64_t> from;
+      for (int d = 0; d < made.rank; ++d)
+        from.push_back(slot.dimensions[d] < 0 ? -1 : places[static_cast<size_t>(slot.dimensions[d])]);
+      all.push_back(ffi::Array<ffi::Any>{
+          made.type, ffi::Shape(made.sizes.begin(), made.sizes.begin() + made.rank), from});
+    }
+    return ffi::Array<ffi::Any>{all, fixed};
   }
 
  private:
-  void read(const Args& args, int32_t at, const Parameter& parameter, bool host_is_device) {
+  void read(const ffi::AnyView& value, const Args& args, int32_t at, const Parameter& parameter) {
     const auto place = static_cast<size_t>(parameter.place);
     switch (parameter.kind) {
       case Parameter::kTensor:
       case Parameter::kOptionalTensor:
-        given_.tensors[place] = tensor_or_null(args[at], parameter.name);
-        if (!host_is_device || given_.tensors[place] == nullptr) break;
-        relabelled_[place] = *given_.tensors[place];
-        relabelled_[place].device = {kDLCUDA, 0};
-        given_.tensors[place] = &relabelled_[place];
-        break;
+        return take(place, value, parameter.name);
       case Parameter::kInteger:
       case Parameter::kSymbolicInteger:
       case Parameter::kFlag:
         given_.integers[place] = args.integer(at, parameter.name);
-        break;
+        return;
       case Parameter::kScale:
         given_.scale = real_of(args, at, parameter.name);
-        break;
+        return;
       case Parameter::kChoice:
-        given_.integers[place] = choice_of(overload_, parameter, std::string(args[at].cast<ffi::String>()));
+        given_.integers[place] = choice_of(overload_, parameter, std::string(value.cast<ffi::String>()));
+        return;
+      case Parameter::kKernel:
+      case Parameter::kFacts:
+        texts_.push_back(value.cast<ffi::String>());
+        (parameter.kind == Parameter::kKernel ? given_.launched.kernel : given_.launched.facts) =
+            std::string_view(texts_.back().data(), texts_.back().size());
+        return;
+      default:
+        kept_.push_back(value.cast<ffi::Array<ffi::Any>>());
+        for (const ffi::Any& element : kept_.back()) {
+          if (parameter.is_list())
+            take(given_.launched.add(parameter.kind), element, parameter.name);
+          else if (parameter.kind == Parameter::kIntegers)
+            given_.launched.add_integer(element.cast<int64_t>());
+          else
+            given_.launched.add_real(element.cast<double>());
+        }
     }
   }
 
+  void take(size_t place, const ffi::AnyView& value, const char* name) {
+    given_.tensors[place] = tensor_or_null(value, name);
+    if (!host_is_device_ || given_.tensors[place] == nullptr) return;
+    relabelled_[place] = *given_.tensors[place];
+    relabelled_[place].device = {kDLCUDA, 0};
+    given_.tensors[place] = &relabelled_[place];
+  }
+
+  // The position of a slot's tensor among all tensors of the schema; that of a listed one is its own.
+  int64_t argument_of(size_t slot) const {
+    int64_t position = 0;
+    for (const Parameter& parameter : overload_.parameters) {
+      for (const int own : {parameter.place, parameter.also})
+        if (parameter.is_tensor() && own == static_cast<int>(slot)) return position;
+      position += parameter.is_tensor();
+    }
+    return static_cast<int64_t>(slot);
+  }
+
   const Overload& overload_;
+  const bool host_is_device_;
   Given given_;
   DLTensor relabelled_[MOETUNE_MAX_TENSORS];
+  std::deque<ffi::String> texts_;
+  std::deque<ffi::Array<ffi::Any>> kept_;
 };
 
 // Whether it was launched. If not there was nothing to do, and outputs that have elements are to be zeros.
@@ -83,9 +157,11 @@ ffi::Any operate(const Args& args) { return PythonCall(args).run(); }
 
 // Throws what operate() would for arguments that no family takes.
 ffi::Any operator_check(const Args& args) {
-  PythonCall(args).key();
+  PythonCall(args).plan();
   return nullptr;
 }
+
+ffi::Any operator_outputs(const Args& args) { return PythonCall(args).outputs(); }
 
 // Throws the error for an overload's argument, by its place, that requires a gradient.
 void refuse_gradient(int64_t overload, int64_t place) {
@@ -112,6 +188,7 @@ namespace mp = moetune::python;
 
 MOETUNE_EXPORT_PACKED(operate, mp::operate)
 MOETUNE_EXPORT_PACKED(operator_check, mp::operator_check)
+MOETUNE_EXPORT_PACKED(operator_outputs, mp::operator_outputs)
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(operator_refuse_gradient, mp::refuse_gradient)
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(operator_overloads, mp::operator_overloads)
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(operator_set_helper, mp::set_operator_helper)

@@ -12,7 +12,7 @@ enum Step : int64_t { kLaunched = 0, kOpenFamily = 1, kGrowWorkspace = 2 };
 // specialization, problem, extents, stream, capturing) when a call needs it. For kOpenFamily it returns the Family.
 void set_operator_helper(ffi::Function helper);
 
-// Enqueues the call, whose key `key` is. Thread-safe; takes the GIL only if it asks the helper.
-void launch_operator(const FamilyKey& key, const Given& given);
+// Enqueues the call, whose plan is the thread's own. Thread-safe; takes the GIL only if it asks the helper.
+void launch_planned(CallPlan& plan, const Given& given);
 
 }  // namespace moetune::python

@@ -33,9 +33,6 @@ inline constexpr const char* kScaleLayouts[] = {"row", "column"};
 inline constexpr const char* kPaddings[] = {"zeros", "none"};
 enum ExpertsInteger { kActivation, kExpertsTopK };
 inline constexpr const char* kActivations[] = {"silu", "swigluoai"};
-enum NormInteger { kPlusOne, kNormScaleOf };
-enum ActInteger { kActActivation, kActInTurn };
-enum RopeInteger { kRopeQHeads, kRopeKvHeads, kInterleaved };
 
 // The results that a router call requests. Each has its own operator, because a schema fixes the number of results.
 enum class Routed {
@@ -55,11 +52,8 @@ const Operator& dispatch_operator();
 const Operator& dispatch_e4m3_operator();  // with scales
 const Operator& combine_operator();
 const Operator& experts_operator();
-const Operator& norm_operator();
-const Operator& norm_e4m3_operator();  // with scales
-const Operator& act_operator();
-const Operator& act_e4m3_operator();  // with scales
-const Operator& rope_operator();
-const Operator& rope_write_operator();  // into pages
+// Of a kernel that a kernel.json describes; `facts` hold for all its calls. Called once for each operator.
+const Operator& described_operator(const char* name, const char* kernel, const char* facts = "");
+const Operator& launch_operator();  // of any such kernel
 
 }  // namespace moetune::python

@@ -1,4 +1,6 @@
 // The one list of the operators' arguments, which torch.ops.moetune's schemas are made of.
+#include <algorithm>
+
 #include "operators.h"
 
 namespace moetune::python {
@@ -18,6 +20,18 @@ constexpr const char* kLayouts[] = {"NHD", "HND"};
 Parameters operator+(Parameters all, const Parameters& more) {
   all.insert(all.end(), more.begin(), more.end());
   return all;
+}
+
+// Facts of a described kernel's call.
+Parameter flag(const char* name, int place, const char* fact) {
+  return {.name = name, .kind = kFlag, .place = place, .initial = "False", .fact = fact};
+}
+Parameter choice(const char* name, int place, const char* initial, std::span<const char* const> choices) {
+  return {
+      .name = name, .kind = kChoice, .place = place, .initial = initial, .choices = choices, .fact = name};
+}
+Parameter number(const char* name, int place) {
+  return {.name = name, .kind = kInteger, .place = place, .fact = name};
 }
 
 Schemas decode_schemas() {
@@ -177,44 +191,56 @@ std::vector<Schemas> norm_schemas() {
                        .initial = kind == kTensor ? "" : "None",
                        .also = MOETUNE_ADD_RMSNORM_RESIDUAL_OUT}};
   };
-  const Parameters plus_one = {{"plus_one", kFlag, kPlusOne, "False"}};
-  const Parameters scaling = {{"scale", kChoice, kNormScaleOf, "'group'", kScalesOf}};
-  return {{norm_operator(), inputs, out, residual(kOptionalTensor), plus_one, residual(kTensor)},
-          {norm_e4m3_operator(), inputs, out + scales, residual(kOptionalTensor), plus_one + scaling,
-           residual(kTensor)}};
+  const Parameters plus_one = {flag("plus_one", 0, "weight=plus_one")};
+  const Parameters scaling = {choice("scale", 1, "'group'", kScalesOf)};
+  return {{described_operator("add_rmsnorm", "add_rmsnorm"), inputs, out, residual(kOptionalTensor), plus_one,
+           residual(kTensor)},
+          {described_operator("add_rmsnorm_e4m3", "add_rmsnorm", "out=e4m3"), inputs, out + scales,
+           residual(kOptionalTensor), plus_one + scaling, residual(kTensor)}};
 }
 
 std::vector<Schemas> act_schemas() {
   const Parameters x = {{"x", kTensor, MOETUNE_ACT_MUL_X}}, out = {{"out", kTensor, MOETUNE_ACT_MUL_OUT}};
-  const Parameters options = {{"activation", kChoice, kActActivation, "'silu'", kActivations},
-                              {"interleaved", kFlag, kActInTurn, "False"}};
-  return {
-      {act_operator(), x, out, {}, options},
-      {act_e4m3_operator(), x, out + Parameters{{"scales", kTensor, MOETUNE_ACT_MUL_SCALES}}, {}, options}};
+  const Parameters options = {choice("activation", 0, "'silu'", kActivations),
+                              flag("interleaved", 1, "gate_up=in_turn")};
+  return {{described_operator("act_mul", "act_mul"), x, out, {}, options},
+          {described_operator("act_mul_e4m3", "act_mul", "out=e4m3"),
+           x,
+           out + Parameters{{"scales", kTensor, MOETUNE_ACT_MUL_SCALES}},
+           {},
+           options}};
 }
 
 std::vector<Schemas> rope_schemas() {
   const Parameters inputs = {{"qkv", kTensor, MOETUNE_QK_NORM_ROPE_QKV},
                              {"cos", kTensor, MOETUNE_QK_NORM_ROPE_COS},
                              {"sin", kTensor, MOETUNE_QK_NORM_ROPE_SIN}};
-  const Parameters heads = {{"q_heads", kInteger, kRopeQHeads}, {"kv_heads", kInteger, kRopeKvHeads}};
+  const Parameters heads = {number("q_heads", 0), number("kv_heads", 1)};
   const Parameters q = {{"q", kTensor, MOETUNE_QK_NORM_ROPE_Q}};
   const Parameters caches = {{"k_cache", kTensor, MOETUNE_QK_NORM_ROPE_K_CACHE},
                              {"v_cache", kTensor, MOETUNE_QK_NORM_ROPE_V_CACHE}};
   const Parameters options = {{"q_weight", kOptionalTensor, MOETUNE_QK_NORM_ROPE_Q_WEIGHT, "None"},
                               {"k_weight", kOptionalTensor, MOETUNE_QK_NORM_ROPE_K_WEIGHT, "None"},
                               {"eps", kScale, 0, "1e-06"},
-                              {"interleaved", kFlag, kInterleaved, "False"}};
-  return {
-      {rope_operator(), inputs + heads, q + Parameters{{"k", kTensor, MOETUNE_QK_NORM_ROPE_K}}, {}, options},
-      {rope_write_operator(), inputs + Parameters{{"slots", kTensor, MOETUNE_QK_NORM_ROPE_SLOTS}} + heads, q,
-       caches, options, caches}};
+                              flag("interleaved", 2, "pairs=neighbors")};
+  return {{described_operator("qk_norm_rope", "qk_norm_rope", "kv=rows"),
+           inputs + heads,
+           q + Parameters{{"k", kTensor, MOETUNE_QK_NORM_ROPE_K}},
+           {},
+           options},
+          {described_operator("qk_norm_rope_kv_write", "qk_norm_rope", "kv=pages"),
+           inputs + Parameters{{"slots", kTensor, MOETUNE_QK_NORM_ROPE_SLOTS}} + heads, q, caches, options,
+           caches}};
 }
 
 // "Tensor(a!)? lse=None"
 std::string text_of(const Parameter& parameter, const std::string& alias = "") {
-  static constexpr const char* kTypes[] = {"Tensor", "Tensor", "int", "SymInt", "bool", "float", "str"};
-  std::string text = kTypes[parameter.kind] + alias + (parameter.kind == kOptionalTensor ? "? " : " ");
+  static constexpr const char* kTypes[] = {"Tensor",    "Tensor", "int", "SymInt", "bool",  "float",  "str",
+                                           "Tensor?[]", "Tensor", "str", "str",    "int[]", "float[]"};
+  std::string text = kTypes[parameter.kind] + alias +
+                     (parameter.kind == kOptionalTensor ? "? "
+                      : parameter.kind == kWritten      ? "[] "
+                                                        : " ");
   text += parameter.name;
   return *parameter.initial != '\0' ? text + "=" + parameter.initial : text;
 }
@@ -229,9 +255,23 @@ Overload overload_of(const std::string& kind, const Schemas& schemas, const Para
   for (const Parameter& parameter : schemas.options) text += ", " + text_of(parameter);
   std::string results;
   for (const Parameter& parameter : returned) results += (results.empty() ? "" : ", ") + text_of(parameter);
-  text += ") -> " + (returned.size() == 1 ? "Tensor" : "(" + results + ")");
-  return {schemas.of.name() + kind, schemas.of, schemas.inputs + written + schemas.options, !returned.empty(),
-          text};
+  const bool is_one = returned.size() == 1;
+  text += ") -> " + (!is_one ? "(" + results + ")" : returned[0].kind == kWritten ? "Tensor[]" : "Tensor");
+  Overload made{schemas.of.name() + kind, schemas.of, schemas.inputs + written + schemas.options,
+                !returned.empty(),        0,          text};
+  for (const Parameter& parameter : made.parameters)
+    if (parameter.is_tensor())
+      made.tensor_count =
+          std::max(made.tensor_count, static_cast<size_t>(std::max(parameter.place, parameter.also)) + 1);
+  return made;
+}
+
+std::vector<Overload> launch_overloads() {
+  const Parameters inputs = {{"kernel", kKernel}, {"tensors", kRead}, {"facts", kFacts, 0, "''"}};
+  const Parameters options = {{"integers", kIntegers, 0, "[]"}, {"reals", kReals, 0, "[]"}};
+  const Schemas schemas{launch_operator(), inputs, {}, {}, options};
+  return {overload_of("", schemas, {}, {{"", kWritten}}),
+          overload_of(".out", schemas, {{"out", kWritten}}, {})};
 }
 
 }  // namespace
@@ -256,6 +296,7 @@ const std::vector<Overload>& overloads() {
     for (const Schemas& each : norm_schemas()) add(each);
     for (const Schemas& each : rope_schemas()) add(each);
     for (const Schemas& each : act_schemas()) add(each);
+    for (const Overload& each : launch_overloads()) made.push_back(each);
     return made;
   }();
   return all;

@@ -20,7 +20,6 @@ class RouteOperator final : public TokensOperator {
 
   const char* name() const override { return name_; }
   const char* kernel() const override { return "router"; }
-  size_t tensor_count() const override { return MOETUNE_ROUTER_IN_RANK + 1; }
   int tokens_slot() const override { return MOETUNE_ROUTER_LOGITS; }
 
   FamilyKey key(const Given& given) const override {

@@ -16,7 +16,6 @@ class RoutePlanOperator final : public TokensOperator {
 
   const char* name() const override { return name_; }
   const char* kernel() const override { return "route_plan"; }
-  size_t tensor_count() const override { return MOETUNE_ROUTE_PLAN_DROPPED + 1; }
   int tokens_slot() const override { return MOETUNE_ROUTE_PLAN_IDS; }
 
   FamilyKey key(const Given& given) const override {

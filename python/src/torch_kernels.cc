@@ -4,6 +4,8 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <bit>
+#include <forward_list>
 #include <stdexcept>
 
 #include "operator_launch.h"
@@ -38,6 +40,11 @@ struct Torch {
   Status (*torch_string_c_str)(void*, const char**);
   Status (*torch_string_length)(void*, size_t*);
   Status (*torch_delete_string)(void*);
+  Status (*torch_list_size)(void*, size_t*);
+  Status (*torch_list_get_item)(void*, size_t, StackValue*);
+  Status (*torch_list_push_back)(void*, StackValue);
+  Status (*torch_new_list_reserve_size)(size_t, void**);
+  Status (*torch_delete_list)(void*);
   int32_t (*aoti_torch_device_type_cpu)();
   int32_t (*aoti_torch_device_type_cuda)();
   bool (*requires_grad)(
@@ -103,6 +110,27 @@ struct Text {
     require(torch.torch_string_c_str(handle, &data), "read a string");
     require(torch.torch_string_length(handle, &length), "read a string");
     return {data, length};
+  }
+
+  void* handle = nullptr;
+};
+
+// A list of the stack, which does not own what it holds: released at the end of the call.
+struct List {
+  List() = default;
+  List(const List&) = delete;
+  ~List() {
+    if (handle != nullptr) torch.torch_delete_list(handle);
+  }
+  size_t size() const {
+    size_t count = 0;
+    require(torch.torch_list_size(handle, &count), "read a list");
+    return count;
+  }
+  StackValue operator[](size_t index) const {
+    StackValue value = 0;
+    require(torch.torch_list_get_item(handle, index, &value), "read a list");
+    return value;
   }
 
   void* handle = nullptr;
@@ -175,15 +203,15 @@ class CurrentDevice {
   void* guard_ = nullptr;
 };
 
-void launch_on_current_stream(const FamilyKey& key, Given& given) {
-  const auto device = static_cast<int32_t>(key.device);
+void launch_on_current_stream(CallPlan& plan, Given& given) {
+  const auto device = static_cast<int32_t>(plan.key.device);
   if (!torch.host_is_device) {
     require(torch.aoti_torch_get_current_cuda_stream(device, &given.stream), "tell the current stream");
     int state = 0;
     given.capturing = torch.cuStreamIsCapturing(given.stream, &state) == 0 && state != 0;
   }
   const CurrentDevice current(device);
-  launch_operator(key, given);
+  launch_planned(plan, given);
 }
 
 // A call of an overload, as PyTorch hands it over: owns what the stack holds.
@@ -191,7 +219,7 @@ class StackCall {
  public:
   // Everything has its owner before anything can throw.
   StackCall(const Overload& overload, const StackValue* stack) : overload_(overload) {
-    int texts = 0;
+    int texts = 0, lists = 0;
     for (const Parameter& parameter : overload.parameters) {
       const StackValue value = *stack++;
       switch (parameter.kind) {
@@ -212,8 +240,18 @@ class StackCall {
           std::memcpy(&given_.scale, &value, sizeof given_.scale);
           break;
         case Parameter::kChoice:
+        case Parameter::kKernel:
+        case Parameter::kFacts:
           texts_[texts++].handle = reinterpret_cast<void*>(value);
+          break;
+        default:
+          lists_[lists++].handle = reinterpret_cast<void*>(value);
       }
+    }
+    const List* list = lists_;
+    for (const Parameter& parameter : overload.parameters) {
+      if (parameter.is_list()) own(parameter, *list);
+      list += parameter.is_any_list();
     }
   }
 
@@ -221,13 +259,15 @@ class StackCall {
   void run(StackValue* stack) {
     if (torch.aoti_torch_grad_mode_is_enabled()) refuse_gradients();
     read();
-    const FamilyKey key = key_of(overload_, given_);
-    TensorShapes made;
-    if (overload_.makes_outputs) made = overload_.of.outputs(given_, key);
-    for (const TensorShape& output : made) make(output);
-    launch_on_current_stream(key, given_);
-    if (overload_.of.is_idle(given_)) zero(overload_.of.outputs(given_, key));
-    for (const TensorShape& output : made)
+    CallPlan& plan = plan_of(overload_, given_);
+    if (overload_.makes_outputs) {
+      for (const TensorShape& output : plan.outputs) make(output);
+    }
+    launch_on_current_stream(plan, given_);
+    if (plan.is_idle) zero(plan.outputs);
+    if (overload_.parameters.front().kind == Parameter::kKernel) return give_list(stack, plan.outputs);
+    if (!overload_.makes_outputs) return;
+    for (const TensorShape& output : plan.outputs)
       *stack++ = reinterpret_cast<StackValue>(tensors_[output.slot].release());
   }
 
@@ -236,31 +276,66 @@ class StackCall {
     return given_.integers[static_cast<size_t>(parameter.place)];
   }
 
+  void own(const Parameter& parameter, const List& list) {
+    for (size_t i = 0; i < list.size(); ++i) {
+      BorrowedTensor& tensor = listed_.emplace_front();
+      parameter.kind == Parameter::kRead ? tensor.take_optional(list[i]) : tensor.take(list[i]);
+    }
+  }
+
   void refuse_gradients() const {
     for (const Parameter& parameter : overload_.parameters) {
       if (parameter.is_tensor() && tensors_[parameter.place].requires_grad())
         fail(MOETUNE_INVALID_ARGUMENT, gradient_sentence(overload_, parameter));
     }
+    for (const BorrowedTensor& tensor : listed_)
+      if (tensor.requires_grad())
+        fail(MOETUNE_INVALID_ARGUMENT, gradient_sentence(overload_, overload_.parameters[1]));
   }
 
   void read() {
     const Text* text = texts_;
+    const List* list = lists_;
+    listed_.reverse();
+    auto listed = listed_.begin();
+    LaunchedCall& launched = given_.launched;
     for (const Parameter& parameter : overload_.parameters) {
       if (parameter.kind == Parameter::kChoice)
         integer(parameter) = choice_of(overload_, parameter, (text++)->view());
+      if (parameter.kind == Parameter::kKernel) launched.kernel = (text++)->view();
+      if (parameter.kind == Parameter::kFacts) launched.facts = (text++)->view();
+      if (!parameter.is_any_list()) continue;
+      for (size_t i = 0; i < list->size(); ++i) {
+        if (parameter.is_list()) given_.tensors[launched.add(parameter.kind)] = (listed++)->view();
+        if (parameter.kind == Parameter::kIntegers) launched.add_integer(static_cast<int64_t>((*list)[i]));
+        if (parameter.kind == Parameter::kReals) launched.add_real(std::bit_cast<double>((*list)[i]));
+      }
+      ++list;
     }
-    for (int slot = 0; slot < MOETUNE_MAX_TENSORS; ++slot) given_.tensors[slot] = tensors_[slot].view();
+    for (size_t slot = 0; slot < overload_.tensor_count; ++slot) given_.tensors[slot] = tensors_[slot].view();
     for (const Parameter& parameter : overload_.parameters)
       if (parameter.also >= 0) given_.tensors[parameter.also] = given_.tensors[parameter.place];
   }
 
+  void give_list(StackValue* stack, const TensorShapes& outputs) {
+    if (!overload_.makes_outputs) return;
+    void* list = nullptr;
+    require(torch.torch_new_list_reserve_size(static_cast<size_t>(outputs.count), &list), "make a list");
+    for (const TensorShape& output : outputs)
+      require(torch.torch_list_push_back(list, reinterpret_cast<StackValue>(tensors_[output.slot].release())),
+              "fill a list");
+    *stack = reinterpret_cast<StackValue>(list);
+  }
+
   // On the device of the first argument.
   void make(const TensorShape& output) {
-    std::array<int64_t, 4> strides{};
+    std::array<int64_t, MOETUNE_MAX_RANK> strides{};
     int64_t step = 1;
     for (size_t d = output.shape().size(); d-- > 0; step *= std::max<int64_t>(output.sizes[d], 1))
       strides[d] = step;
-    TensorHandle const like = tensors_[overload_.parameters.front().place].handle();
+    const auto is_given = [](const BorrowedTensor& tensor) { return tensor.handle() != nullptr; };
+    TensorHandle const like = listed_.empty() ? tensors_[overload_.parameters.front().place].handle()
+                                              : std::ranges::find_if(listed_, is_given)->handle();
     int32_t device_type = 0, index = 0;
     torch.aoti_torch_get_device_type(like, &device_type);
     torch.aoti_torch_get_device_index(like, &index);
@@ -280,8 +355,10 @@ class StackCall {
   }
 
   const Overload& overload_;
-  BorrowedTensor tensors_[MOETUNE_MAX_TENSORS];
+  BorrowedTensor tensors_[MOETUNE_MAX_TENSORS];  // by slot
+  std::forward_list<BorrowedTensor> listed_;     // launch's
   Text texts_[4];
+  List lists_[4];
   Given given_;
 };
 
@@ -364,7 +441,10 @@ bool find_functions(const std::string& folder) {
          MOETUNE_FIND(cpu, aoti_torch_get_device_type) && MOETUNE_FIND(cpu, aoti_torch_get_device_index) &&
          MOETUNE_FIND(cpu, aoti_torch_empty_strided) && MOETUNE_FIND(cpu, aoti_torch_zero_) &&
          MOETUNE_FIND(cpu, torch_string_c_str) && MOETUNE_FIND(cpu, torch_string_length) &&
-         MOETUNE_FIND(cpu, torch_delete_string) && MOETUNE_FIND(cpu, aoti_torch_device_type_cuda);
+         MOETUNE_FIND(cpu, torch_delete_string) && MOETUNE_FIND(cpu, torch_list_size) &&
+         MOETUNE_FIND(cpu, torch_list_get_item) && MOETUNE_FIND(cpu, torch_list_push_back) &&
+         MOETUNE_FIND(cpu, torch_new_list_reserve_size) && MOETUNE_FIND(cpu, torch_delete_list) &&
+         MOETUNE_FIND(cpu, aoti_torch_device_type_cuda);
 #undef MOETUNE_FIND
 }
 

@@ -181,7 +181,7 @@ bool PackShelf::publish(const CacheChoice& cache, const std::string& sign_key) {
   std::error_code gone;
   std::string bytes;
   try {
-    bytes = make_pack(*source, {}).bytes;
+    bytes = make_pack(*source, {.description = own_description}).bytes;
   } catch (const NoWinners& error) {
     if (!fs::exists(target, gone)) return false;  // nothing is tuned yet
     throw BadInput(std::string(error.what()) + "; service.pack stays as it is, with the winners of before: " +

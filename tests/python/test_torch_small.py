@@ -93,8 +93,8 @@ class NormTest(SmallTest):
         for message, given, options in (
                 ("x_row is 257 elements; it must be a multiple of 16 bytes", (drawn(4, 257)[:, :256], weight), {}),
                 ("'weight' is [255]; it must be [256]", (x, drawn(255)), {}),
-                ("'x' is fp32; it must be bf16 or fp16", (x.float(), weight), {}),
-                ("hidden is 12; it must be a multiple of 8, at most 16384", (drawn(4, 12), drawn(12)), {}),
+                ("'x' is f32; it must be bf16 or f16", (x.float(), weight), {}),
+                ("hidden must be a multiple of 8", (drawn(4, 12), drawn(12)), {}),
                 ("'residual' is [3, 256]; it must be [4, 256]", (x, weight), {"residual": drawn(3, 256)})):
             with self.subTest(message), self.assertRaises(Exception) as caught:
                 operators.add_rmsnorm(*given, **options)
@@ -271,9 +271,9 @@ class RopeTest(SmallTest):
         qkv, cos, sin, *heads = of.arguments()
         slots, k_cache, v_cache = of.pages()
         for message, call in (
-                ("'qkv' has rows of 768; they must be 11 heads of one size, at most 256 of queries and of keys",
+                ("'qkv' is [64, 768]; it must be [tokens, (q_heads + 2 * kv_heads) * head_dim] of some head_dim",
                  lambda: operators.qk_norm_rope(qkv, cos, sin, 7, 2)),
-                ("'cos' turns 24 values of a head of 64; it must be a multiple of 16, at most all of them",
+                ("rotary_dim must be a multiple of 16, at most head_dim",
                  lambda: operators.qk_norm_rope(qkv, cos[:, :12], sin[:, :12], *heads)),
                 ("tensor 'k_weight' is missing",
                  lambda: operators.qk_norm_rope(qkv, cos, sin, *heads, q_weight=of.weights["q_weight"])),
