@@ -329,7 +329,7 @@ typedef struct moetune_slot {
   uint16_t lanes;
   int32_t rank;
   int64_t shape[MOETUNE_MAX_RANK];
-  /* The dimension of the problem that a size is by itself: i of extents[i], other numbers from MOETUNE_MAX_EXTENTS on for
+  /* The dimension of the problem that a size is by itself: i of extents[i], numbers from MOETUNE_MAX_EXTENTS on for
    * what is compiled in; -1 for none, -2 where a tensor may have any size. */
   int32_t dimensions[MOETUNE_MAX_RANK];
 } moetune_slot;

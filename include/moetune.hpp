@@ -163,6 +163,15 @@ class Family {
   moetune_family* handle_;
 };
 
+// The family, the extents and the outputs of a call, by its tensors (moetune_show_call).
+inline moetune_shown_call show_call(const std::string& kernel, std::span<const DLTensor* const> tensors,
+                                    const std::string& facts = "") {
+  moetune_shown_call call{};
+  call.size = sizeof call;
+  check(moetune_show_call(kernel.c_str(), tensors.data(), tensors.size(), facts.c_str(), &call));
+  return call;
+}
+
 struct Options {
   std::vector<std::string> paths;  // none: the user's cache, and the packs beside the library
   int device = -1;                 // -1: the calling thread's current context's

@@ -15,7 +15,7 @@ constexpr std::size_t kMostDimensions = 32;
 using Dimensions = std::bitset<kMostDimensions>;
 
 // "bf16 or f16"
-std::string list_of(const std::vector<std::string>& names) {
+std::string alternatives(const std::vector<std::string>& names) {
   std::string text;
   for (std::size_t i = 0; i < names.size(); ++i)
     text += (i == 0 ? "" : i + 1 == names.size() ? " or " : ", ") + names[i];
@@ -64,7 +64,7 @@ class CallReader {
   }
   std::string quoted(std::size_t slot) const { return "'" + description_.tensors[slot].name + "'"; }
 
-  // ---- What is known
+  // ---- Values so far
 
   void set(std::size_t dimension, std::optional<Value> value) {
     values_[dimension] = std::move(value);
@@ -120,7 +120,7 @@ class CallReader {
     return dimension < schema().size() ? std::optional(dimension) : std::nullopt;
   }
 
-  // ---- What the caller states
+  // ---- Facts
 
   void read_facts(std::string_view facts) {
     if (facts.empty()) return;
@@ -140,7 +140,7 @@ class CallReader {
     if (!dimension.names.empty()) {
       const auto found = std::ranges::find(dimension.names, text);
       if (found != dimension.names.end()) return Value::named(text, found - dimension.names.begin());
-      refuse(dimension.name + " is '" + text + "'; it must be " + list_of(dimension.names));
+      refuse(dimension.name + " is '" + text + "'; it must be " + alternatives(dimension.names));
     }
     std::int64_t number = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -151,7 +151,7 @@ class CallReader {
     return Value::integer(number);
   }
 
-  // ---- What a tensor shows
+  // ---- Tensors
 
   void read_type(std::size_t slot) {
     const DescribedTensor& tensor = description_.tensors[slot];
@@ -164,7 +164,7 @@ class CallReader {
     const std::size_t dimension = dimension_of(tensor.type.dimension);
     const std::vector<std::string>& names = schema()[dimension].names;
     const auto found = std::ranges::find(names, type);
-    if (found == names.end()) refuse(quoted(slot) + " is " + type + "; it must be " + list_of(names));
+    if (found == names.end()) refuse(quoted(slot) + " is " + type + "; it must be " + alternatives(names));
     if (!values_[dimension]) set(dimension, Value::named(type, found - names.begin()));
   }
 
@@ -229,7 +229,7 @@ class CallReader {
     sized_.set(dimension);
   }
 
-  // ---- What nothing shows by itself
+  // ---- The rest
 
   // Whether what is known so far agrees with the rules and with the tensors that are given. A stricter look wants their
   // sizes to be right, the strictest that inputs which the family has are given: others may be made for the caller.

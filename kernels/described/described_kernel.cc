@@ -97,7 +97,7 @@ class DescribedKernel final : public Kernel {
     Problem problem{name(), {}};
     read_call(*description_, given, facts, problem.dims, call);
     if (std::ranges::count(call.extents, 0) > 0) return call;
-    // What the caller leaves to others is contiguous.
+    // Tensors that the caller leaves to others are contiguous.
     std::vector<TensorView> made(slots.size());
     std::vector<const TensorView*> views(given.begin(), given.end());
     views.resize(slots.size());

@@ -30,7 +30,7 @@ DescribedKernels load_described_kernels(const char* folders, const std::vector<s
 // The kernel.json of a user's kernel that a folder or a pack described; "" for others.
 std::string own_description(const std::string& name);
 
-// What a kernel.json says of launching the kernel, without what it says of tuning it, as one text.
+// The text of a kernel.json without what it says of tuning: equal ones launch one kernel in one way. Throws BadInput.
 std::string description_core(const std::string& text);
 
 // A kernel that a pack describes, whose source is not there. Throws BadInput as for a folder's kernel.json.

@@ -43,19 +43,12 @@ def _padded(logits: torch.Tensor, top_k: int, align: int, options: dict[str, Any
     return (*_ids_and_weights(logits, top_k, **options), *plan), places
 
 
-def _routing(logits: torch.Tensor, top_k: int, *, align: int = 16, **options: Any) -> tuple[torch.Tensor, ...]:
-    plan, places = _padded(logits, top_k, align, options)
-    return (*plan, *_integers(logits, (places // align,)))
-
-
-def _row_routing(logits: torch.Tensor, top_k: int, *, align: int = 16, **options: Any) -> tuple[torch.Tensor, ...]:
-    plan, places = _padded(logits, top_k, align, options)
-    return (*plan, *_integers(logits, (places,)))
-
-
-def _end_routing(logits: torch.Tensor, top_k: int, *, align: int = 16, **options: Any) -> tuple[torch.Tensor, ...]:
-    plan, _ = _padded(logits, top_k, align, options)
-    return (*plan, *_integers(logits, (logits.shape[1],)))
+def _routing(last: Callable[..., Any]) -> Callable[..., Any]:
+    """The last output's size follows from logits, places and align."""
+    def make(logits: torch.Tensor, top_k: int, *, align: int = 16, **options: Any) -> tuple[torch.Tensor, ...]:
+        plan, places = _padded(logits, top_k, align, options)
+        return (*plan, *_integers(logits, (last(logits.shape[1], places, align),)))
+    return make
 
 
 def _masked_routing(logits: torch.Tensor, top_k: int, segment: int, **options: Any) -> tuple[torch.Tensor, ...]:
@@ -78,19 +71,11 @@ def _planned(ids: torch.Tensor, num_experts: int, align: int) -> tuple[tuple[tor
     return _integers(ids, (num_experts,), (num_experts + 1,), (places,), ids.shape), places
 
 
-def _plan(ids: torch.Tensor, num_experts: int, *, align: int = 16, **_: Any) -> tuple[torch.Tensor, ...]:
-    plan, places = _planned(ids, num_experts, align)
-    return (*plan, *_integers(ids, (places // align,)))
-
-
-def _row_plan(ids: torch.Tensor, num_experts: int, *, align: int = 16, **_: Any) -> tuple[torch.Tensor, ...]:
-    plan, places = _planned(ids, num_experts, align)
-    return (*plan, *_integers(ids, (places,)))
-
-
-def _end_plan(ids: torch.Tensor, num_experts: int, *, align: int = 16, **_: Any) -> tuple[torch.Tensor, ...]:
-    plan, _places = _planned(ids, num_experts, align)
-    return (*plan, *_integers(ids, (num_experts,)))
+def _plan(last: Callable[..., Any]) -> Callable[..., Any]:
+    def make(ids: torch.Tensor, num_experts: int, *, align: int = 16, **_: Any) -> tuple[torch.Tensor, ...]:
+        plan, places = _planned(ids, num_experts, align)
+        return (*plan, *_integers(ids, (last(num_experts, places, align),)))
+    return make
 
 
 def _masked_plan(ids: torch.Tensor, num_experts: int, segment: int, **_: Any) -> tuple[torch.Tensor, ...]:
@@ -136,15 +121,15 @@ class _Overload(NamedTuple):
 _MAKES: dict[str, Callable[..., Any]] = {
     "decode_attention": _like_q,
     "prefill_attention": _like_q,
-    "route": _routing,
-    "route_rows": _row_routing,
-    "route_ends": _end_routing,
+    "route": _routing(lambda _, places, align: places // align),
+    "route_rows": _routing(lambda _, places, __: places),
+    "route_ends": _routing(lambda experts, *_: experts),
     "route_masked": _masked_routing,
     "route_ranks": _rank_routing,
     "route_weights": _ids_and_weights,
-    "route_plan": _plan,
-    "route_plan_rows": _row_plan,
-    "route_plan_ends": _end_plan,
+    "route_plan": _plan(lambda _, places, align: places // align),
+    "route_plan_rows": _plan(lambda _, places, __: places),
+    "route_plan_ends": _plan(lambda experts, *_: experts),
     "route_plan_masked": _masked_plan,
     "moe_dispatch": _rows,
     "moe_dispatch_e4m3": _rows_and_scales,
@@ -220,10 +205,8 @@ class _Kernel:
         for name, value in options.items():
             values[self.places[name]] = value
         for place, value in enumerate(values):
-            if isinstance(value, (list, tuple)):
-                values[place] = [self._without_gradient(place, each) for each in value]
-            else:
-                values[place] = self._without_gradient(place, value)
+            values[place] = ([self._without_gradient(place, each) for each in value] if isinstance(value, (list, tuple))
+                             else self._without_gradient(place, value))
         return values
 
     def _without_gradient(self, place: int, value: Any) -> Any:
@@ -241,8 +224,8 @@ class _Kernel:
     def made(self, given: Sequence[Any], options: dict[str, Any]) -> Any:
         """Uninitialized outputs of a described kernel. A size is an argument's where both are one dimension."""
         values = self.values(given, options)
-        outputs, fixed = _outputs(self.index, False, _serving.host_is_device, *(_described(each, 64) for each in values))
-        tensors = self.tensors(values)
+        shown, tensors = (_described(each, 64) for each in values), self.tensors(values)
+        outputs, fixed = _outputs(self.index, False, _serving.host_is_device, *shown)
 
         def size_at(place: int) -> Any:
             return tensors[place // 8].shape[place % 8]

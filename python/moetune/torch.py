@@ -17,7 +17,7 @@ what the caller allocated. The functions here are the operators with an optional
 classes; the operators themselves raise RuntimeError, whose text begins with the class.
 """
 
-from typing import Any, NamedTuple, Optional, TypeVar
+from typing import Any, NamedTuple, Optional, Sequence, TypeVar
 
 try:
     import torch
@@ -34,7 +34,7 @@ from moetune._mxfp4 import pack_mxfp4
 from moetune._serving import prepare, runtime, use
 
 __all__ = ["EndPlan", "EndRouting", "MaskedPlan", "MaskedRouting", "Plan", "RankRouting", "Routing", "RowPlan",
-           "RowRouting", "act_mul", "act_mul_e4m3", "add_rmsnorm", "add_rmsnorm_e4m3", "decode_attention",
+           "RowRouting", "act_mul", "act_mul_e4m3", "add_rmsnorm", "add_rmsnorm_e4m3", "decode_attention", "launch",
            "moe_combine", "moe_dispatch", "moe_dispatch_e4m3", "moe_experts", "moe_experts_by_ids", "moe_experts_down",
            "moe_experts_up", "pack_mxfp4", "prefill_attention", "prepare", "qk_norm_rope", "qk_norm_rope_kv_write",
            "route", "route_ends", "route_masked", "route_plan", "route_plan_ends", "route_plan_masked",
@@ -60,97 +60,43 @@ class Routing(NamedTuple):
     """i32 [places / align]: the expert of each block; -1 behind the last."""
 
 
-class RowRouting(NamedTuple):
-    """What route_rows returns: a Routing whose last tensor is what DeepGEMM calls m_indices."""
+# route_rows returns a Routing whose last tensor is what DeepGEMM calls m_indices, i32 [places]: the expert of each place,
+# -1 for padding.
+RowRouting = NamedTuple("RowRouting", [
+    ("ids", torch.Tensor), ("weights", torch.Tensor), ("counts", torch.Tensor), ("offsets", torch.Tensor),
+    ("sorted", torch.Tensor), ("inverse", torch.Tensor), ("row_experts", torch.Tensor)])
 
-    ids: torch.Tensor
-    weights: torch.Tensor
-    counts: torch.Tensor
-    offsets: torch.Tensor
-    sorted: torch.Tensor
-    inverse: torch.Tensor
-    row_experts: torch.Tensor
-    """i32 [places]: the expert of each place; -1 for padding."""
+# route_ends returns a Routing whose last tensor is the `offs` of torch._grouped_mm, i32 [E]: where the experts'
+# segments end, padding included.
+EndRouting = NamedTuple("EndRouting", [
+    ("ids", torch.Tensor), ("weights", torch.Tensor), ("counts", torch.Tensor), ("offsets", torch.Tensor),
+    ("sorted", torch.Tensor), ("inverse", torch.Tensor), ("ends", torch.Tensor)])
 
+# route_masked returns DeepGEMM's masked layout: place p is of expert p // segment, and there are E * segment.
+# No count is more than `segment` (DeepGEMM's masked_m); a slot that was dropped has -1 in `inverse`.
+MaskedRouting = NamedTuple("MaskedRouting", [
+    ("ids", torch.Tensor), ("weights", torch.Tensor), ("counts", torch.Tensor), ("sorted", torch.Tensor),
+    ("inverse", torch.Tensor)])
 
-class EndRouting(NamedTuple):
-    """What route_ends returns: a Routing whose last tensor is the `offs` of torch._grouped_mm."""
+# route_ranks returns what DeepEP takes. Rank r has the r-th of `ranks` equal ranges of experts. ids are i64, or
+# i32 with ids_type="i32"; tokens_per_rank i32 [ranks] counts those with an expert there, in_rank bool [T, ranks].
+RankRouting = NamedTuple("RankRouting", [
+    ("ids", torch.Tensor), ("weights", torch.Tensor), ("counts", torch.Tensor), ("tokens_per_rank", torch.Tensor),
+    ("in_rank", torch.Tensor)])
 
-    ids: torch.Tensor
-    weights: torch.Tensor
-    counts: torch.Tensor
-    offsets: torch.Tensor
-    sorted: torch.Tensor
-    inverse: torch.Tensor
-    ends: torch.Tensor
-    """i32 [E]: where the experts' segments end, padding included."""
-
-
-class MaskedRouting(NamedTuple):
-    """What route_masked returns, as DeepGEMM's masked layout: place p is of expert p // segment."""
-
-    ids: torch.Tensor
-    weights: torch.Tensor
-    counts: torch.Tensor
-    """i32 [E]: slots of each expert, at most `segment` (DeepGEMM's masked_m)."""
-    sorted: torch.Tensor
-    """i32 [E * segment]: the slot at each place; T * k for none."""
-    inverse: torch.Tensor
-    """i32 [T, k]: the place of each slot; -1 for one that was dropped."""
-
-
-class RankRouting(NamedTuple):
-    """What route_ranks returns, as DeepEP takes it. Rank r has the r-th of `ranks` equal ranges of experts."""
-
-    ids: torch.Tensor
-    """i64 [T, k], or i32 with ids_type="i32"."""
-    weights: torch.Tensor
-    counts: torch.Tensor
-    """i32 [E]: slots of each expert."""
-    tokens_per_rank: torch.Tensor
-    """i32 [ranks]: tokens with an expert there."""
-    in_rank: torch.Tensor
-    """bool [T, ranks]: whether the token has an expert there."""
-
-
-class Plan(NamedTuple):
-    """What route_plan returns: a Routing's tensors but for ids and weights. E experts have a segment."""
-
-    counts: torch.Tensor
-    offsets: torch.Tensor
-    sorted: torch.Tensor
-    inverse: torch.Tensor
-    """i32 [T, k]: the place of each slot; -1 for one of an expert elsewhere."""
-    block_experts: torch.Tensor
-
-
-class RowPlan(NamedTuple):
-    """What route_plan_rows returns: a RowRouting's tensors but for ids and weights."""
-
-    counts: torch.Tensor
-    offsets: torch.Tensor
-    sorted: torch.Tensor
-    inverse: torch.Tensor
-    row_experts: torch.Tensor
-
-
-class EndPlan(NamedTuple):
-    """What route_plan_ends returns: an EndRouting's tensors but for ids and weights."""
-
-    counts: torch.Tensor
-    offsets: torch.Tensor
-    sorted: torch.Tensor
-    inverse: torch.Tensor
-    ends: torch.Tensor
-
-
-class MaskedPlan(NamedTuple):
-    """What route_plan_masked returns: a MaskedRouting's tensors but for ids and weights."""
-
-    counts: torch.Tensor
-    sorted: torch.Tensor
-    inverse: torch.Tensor
-
+# route_plan and its kin return the tensors of a Routing, RowRouting, EndRouting or MaskedRouting but for ids and
+# weights. E experts have a segment; a slot of an expert elsewhere has -1 in `inverse`.
+Plan = NamedTuple("Plan", [
+    ("counts", torch.Tensor), ("offsets", torch.Tensor), ("sorted", torch.Tensor), ("inverse", torch.Tensor),
+    ("block_experts", torch.Tensor)])
+RowPlan = NamedTuple("RowPlan", [
+    ("counts", torch.Tensor), ("offsets", torch.Tensor), ("sorted", torch.Tensor), ("inverse", torch.Tensor),
+    ("row_experts", torch.Tensor)])
+EndPlan = NamedTuple("EndPlan", [
+    ("counts", torch.Tensor), ("offsets", torch.Tensor), ("sorted", torch.Tensor), ("inverse", torch.Tensor),
+    ("ends", torch.Tensor)])
+MaskedPlan = NamedTuple("MaskedPlan", [
+    ("counts", torch.Tensor), ("sorted", torch.Tensor), ("inverse", torch.Tensor)])
 
 _Routed = TypeVar("_Routed", Routing, RowRouting, EndRouting, MaskedRouting, RankRouting, Plan, RowPlan, EndPlan,
                   MaskedPlan)
@@ -168,6 +114,25 @@ def _call(overload: Any, *given: Any, **options: Any) -> Any:
         return overload(*given, **options)
     except RuntimeError as error:
         raise _error_of(error) from None
+
+
+def _run(name: str, given: tuple[Any, ...], outputs: dict[str, Any], written: str = "", **options: Any) -> Any:
+    """Calls `.out` with the caller's `outputs`, or, if they are None, the overload that returns them. A tensor that is
+    written in place has the name `written`, if there is one, and an overload of its own."""
+    operator, in_place = getattr(torch.ops.moetune, name), options.pop(written, None)
+    also = {written: in_place} if written else {}
+    missing = [name for name, each in outputs.items() if each is None]
+    if missing and len(missing) < len(outputs):
+        raise moetune.InvalidArgument(f"out must hold all outputs; {missing[0]} is missing")
+    if missing:
+        overload = operator.default if in_place is None else getattr(operator, written)
+        return _call(overload, *given, **({} if in_place is None else also), **options)
+    _call(operator.out, *given, **outputs, **also, **options)
+    return tuple(outputs.values()) if len(outputs) > 1 else next(iter(outputs.values()))
+
+
+def _pair(first: str, second: str, out: Optional[tuple[torch.Tensor, torch.Tensor]]) -> dict[str, Any]:
+    return dict(zip((first, second), out if out is not None else (None, None)))
 
 
 def supports(kernel: str, *, device: int = 0, **facts: Any) -> Optional[str]:
@@ -190,12 +155,8 @@ def decode_attention(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tens
     [batch]. Options: max_context (of all sequences now; 0 for what page_table has room for), min_context (a captured
     graph's choice is the best from here to max_context), total_tokens, window, sinks, k_scale, v_scale.
     """
-    given, operator = (q, k_cache, v_cache, page_table, seq_lens, scale, layout), torch.ops.moetune.decode_attention
-    if out is not None:
-        _call(operator.out, *given, out=out, lse=lse, **options)
-        return out
-    made: torch.Tensor = (_call(operator.default, *given, **options) if lse is None else
-                          _call(operator.lse, *given, lse=lse, **options))
+    made: torch.Tensor = _run("decode_attention", (q, k_cache, v_cache, page_table, seq_lens, scale, layout),
+                              {"out": out}, "lse", lse=lse, **options)
     return made
 
 
@@ -215,12 +176,7 @@ def prefill_attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, q_offse
     float8_e4m3fn come with k_scale and v_scale, f32 [1] or [kv_heads].
     """
     given = (q, k, v, q_offsets, kv_offsets, page_table, seq_lens, scale, layout)
-    operator = torch.ops.moetune.prefill_attention
-    if out is not None:
-        _call(operator.out, *given, out=out, lse=lse, **options)
-        return out
-    made: torch.Tensor = (_call(operator.default, *given, **options) if lse is None else
-                          _call(operator.lse, *given, lse=lse, **options))
+    made: torch.Tensor = _run("prefill_attention", given, {"out": out}, "lse", lse=lse, **options)
     return made
 
 
@@ -281,12 +237,9 @@ def route_weights(logits: torch.Tensor, top_k: int, *, out: Optional[tuple[torch
                   **options: Any) -> tuple[torch.Tensor, torch.Tensor]:
     """The ids and weights of route alone. Options: its own but for align, capacity, expert_map and
     dropped."""
-    operator = torch.ops.moetune.route_weights
-    if out is None:
-        ids, weights = _call(operator.default, logits, top_k, **options)
-        return ids, weights
-    _call(operator.out, logits, top_k, ids=out[0], weights=out[1], **options)
-    return out
+    made: tuple[torch.Tensor, torch.Tensor] = _run("route_weights", (logits, top_k), _pair("ids", "weights", out),
+                                                   **options)
+    return made
 
 
 def route_plan(ids: torch.Tensor, num_experts: int, *, out: Optional[Plan] = None, **options: Any) -> Plan:
@@ -326,12 +279,8 @@ def moe_dispatch(x: torch.Tensor, sorted: torch.Tensor, inverse: torch.Tensor, *
 
     padding: "zeros", or "none" to leave the rows of places without a token as they are.
     """
-    operator = torch.ops.moetune.moe_dispatch
-    if out is None:
-        made: torch.Tensor = _call(operator.default, x, sorted, inverse, padding=padding)
-        return made
-    _call(operator.out, x, sorted, inverse, rows=out, padding=padding)
-    return out
+    made: torch.Tensor = _run("moe_dispatch", (x, sorted, inverse), {"rows": out}, padding=padding)
+    return made
 
 
 def moe_dispatch_e4m3(x: torch.Tensor, sorted: torch.Tensor, inverse: torch.Tensor, *,
@@ -342,32 +291,21 @@ def moe_dispatch_e4m3(x: torch.Tensor, sorted: torch.Tensor, inverse: torch.Tens
     Options: scale ("group" of 128 values, or "token"), scale_layout ("row": [places, groups]; "column": [groups, places
     rounded up to 4]), padding.
     """
-    operator = torch.ops.moetune.moe_dispatch_e4m3
-    if out is None:
-        rows, scales = _call(operator.default, x, sorted, inverse, **options)
-        return rows, scales
-    _call(operator.out, x, sorted, inverse, rows=out[0], scales=out[1], **options)
-    return out
+    made: tuple[torch.Tensor, torch.Tensor] = _run("moe_dispatch_e4m3", (x, sorted, inverse),
+                                                   _pair("rows", "scales", out), **options)
+    return made
 
 
 def moe_combine(rows: torch.Tensor, inverse: torch.Tensor, weights: torch.Tensor, *,
                 out: Optional[torch.Tensor] = None) -> torch.Tensor:
     """bf16 [tokens, hidden]: the sum of each token's rows, times their weights. rows bf16 [places, hidden]."""
-    operator = torch.ops.moetune.moe_combine
-    if out is None:
-        made: torch.Tensor = _call(operator.default, rows, inverse, weights)
-        return made
-    _call(operator.out, rows, inverse, weights, out=out)
-    return out
+    made: torch.Tensor = _run("moe_combine", (rows, inverse, weights), {"out": out})
+    return made
 
 
 def moe_experts(x: torch.Tensor, sorted: Optional[torch.Tensor], offsets: torch.Tensor,
                 inverse: Optional[torch.Tensor], weights: Optional[torch.Tensor], w_gate_up: Optional[torch.Tensor],
-                w_down: Optional[torch.Tensor], *,
-                x_scale: Optional[torch.Tensor] = None, gate_up_scale: Optional[torch.Tensor] = None,
-                down_scale: Optional[torch.Tensor] = None, gate_up_bias: Optional[torch.Tensor] = None,
-                down_bias: Optional[torch.Tensor] = None, activation: str = "silu", top_k: int = 0,
-                out: Optional[torch.Tensor] = None) -> torch.Tensor:
+                w_down: Optional[torch.Tensor], *, out: Optional[torch.Tensor] = None, **options: Any) -> torch.Tensor:
     """[tokens, hidden]: the sum over a token's experts of weight * down(silu(gate(x)) * up(x)).
 
     x bf16 or fp16; sorted, offsets, inverse and weights as route returns them; w_gate_up [experts, 2 * intermediate,
@@ -379,17 +317,11 @@ def moe_experts(x: torch.Tensor, sorted: Optional[torch.Tensor], offsets: torch.
 
     With sorted=None x was dispatched: [places, hidden], as moe_dispatch returns it. With inverse=None and weights=None
     the result is [places, hidden], which moe_combine takes; then top_k must be given. Rows of padding are zeros, or those
-    that were dispatched.
+    that were dispatched. Options: x_scale, gate_up_scale, down_scale, gate_up_bias, down_bias, activation, top_k.
     """
-    operator = torch.ops.moetune.moe_experts
-    given = x, sorted, offsets, inverse, weights, w_gate_up, w_down
-    options = {"x_scale": x_scale, "gate_up_scale": gate_up_scale, "down_scale": down_scale,
-               "gate_up_bias": gate_up_bias, "down_bias": down_bias, "activation": activation, "top_k": top_k}
-    if out is None:
-        made: torch.Tensor = _call(operator.default, *given, **options)
-        return made
-    _call(operator.out, *given, out=out, **options)
-    return out
+    made: torch.Tensor = _run("moe_experts", (x, sorted, offsets, inverse, weights, w_gate_up, w_down), {"out": out},
+                              **options)
+    return made
 
 
 def moe_experts_up(x: torch.Tensor, sorted: Optional[torch.Tensor], offsets: torch.Tensor, w_gate_up: torch.Tensor,
@@ -413,22 +345,6 @@ def moe_experts_down(x: torch.Tensor, offsets: torch.Tensor, w_down: torch.Tenso
     return moe_experts(x, None, offsets, inverse, weights, None, w_down, **options)
 
 
-def _out_or_made(operator: Any, given: tuple[Any, ...], outputs: dict[str, Any], written: str,
-                 options: dict[str, Any]) -> Any:
-    """Calls `.out` with the caller's `outputs`, or, if they are None, the overload that returns them. A tensor that
-    is written in place has the name `written`, if there is one, and an overload of its own."""
-    in_place = options.pop(written, None)
-    missing = [name for name, each in outputs.items() if each is None]
-    if missing and len(missing) < len(outputs):
-        raise moetune.InvalidArgument(f"out must hold all outputs; {missing[0]} is missing")
-    if all(each is not None for each in outputs.values()):
-        _call(operator.out, *given, **outputs, **({written: in_place} if written else {}), **options)
-        return tuple(outputs.values()) if len(outputs) > 1 else next(iter(outputs.values()))
-    if in_place is None:
-        return _call(operator.default, *given, **options)
-    return _call(getattr(operator, written), *given, **{written: in_place}, **options)
-
-
 def add_rmsnorm(x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6, *, residual: Optional[torch.Tensor] = None,
                 plus_one: bool = False, out: Optional[torch.Tensor] = None) -> torch.Tensor:
     """[tokens, hidden]: h / sqrt(mean(h * h) + eps) * weight, where h is x, or x + residual.
@@ -436,8 +352,8 @@ def add_rmsnorm(x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6, *, res
     x bf16 or fp16 [tokens, hidden], whose rows may lie apart; weight [hidden] of its type. h is written to `residual`,
     of x's shape and type, if it is given. plus_one: times weight + 1. `out` may be x.
     """
-    made: torch.Tensor = _out_or_made(torch.ops.moetune.add_rmsnorm, (x, weight, eps), {"out": out}, "residual",
-                                      {"residual": residual, "plus_one": plus_one})
+    made: torch.Tensor = _run("add_rmsnorm", (x, weight, eps), {"out": out}, "residual", residual=residual,
+                              plus_one=plus_one)
     return made
 
 
@@ -446,10 +362,9 @@ def add_rmsnorm_e4m3(x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6, *
                      out: Optional[tuple[torch.Tensor, torch.Tensor]] = None) -> tuple[torch.Tensor, torch.Tensor]:
     """add_rmsnorm in e4m3, and the scales that it is multiplied by: f32 [tokens, hidden / 128 rounded up], or
     [tokens, 1] with scale="token"."""
-    values, scales = out if out is not None else (None, None)
-    made: tuple[torch.Tensor, torch.Tensor] = _out_or_made(
-        torch.ops.moetune.add_rmsnorm_e4m3, (x, weight, eps), {"out": values, "scales": scales}, "residual",
-        {"residual": residual, "plus_one": plus_one, "scale": scale})
+    made: tuple[torch.Tensor, torch.Tensor] = _run(
+        "add_rmsnorm_e4m3", (x, weight, eps), _pair("out", "scales", out), "residual", residual=residual,
+        plus_one=plus_one, scale=scale)
     return made
 
 
@@ -460,18 +375,15 @@ def act_mul(x: torch.Tensor, *, activation: str = "silu", interleaved: bool = Fa
     x bf16 or fp16 [tokens, 2 * intermediate], whose rows may lie apart: gate before up, or interleaved, a value of each
     in turn.
     """
-    made: torch.Tensor = _out_or_made(torch.ops.moetune.act_mul, (x,), {"out": out}, "",
-                                      {"activation": activation, "interleaved": interleaved})
+    made: torch.Tensor = _run("act_mul", (x,), {"out": out}, activation=activation, interleaved=interleaved)
     return made
 
 
 def act_mul_e4m3(x: torch.Tensor, *, activation: str = "silu", interleaved: bool = False,
                  out: Optional[tuple[torch.Tensor, torch.Tensor]] = None) -> tuple[torch.Tensor, torch.Tensor]:
     """act_mul in e4m3, and the scales that it is multiplied by: f32 [tokens, intermediate / 128 rounded up]."""
-    values, scales = out if out is not None else (None, None)
-    made: tuple[torch.Tensor, torch.Tensor] = _out_or_made(
-        torch.ops.moetune.act_mul_e4m3, (x,), {"out": values, "scales": scales}, "",
-        {"activation": activation, "interleaved": interleaved})
+    made: tuple[torch.Tensor, torch.Tensor] = _run("act_mul_e4m3", (x,), _pair("out", "scales", out),
+                                                   activation=activation, interleaved=interleaved)
     return made
 
 
@@ -485,12 +397,9 @@ def qk_norm_rope(qkv: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, q_head
     `out` may be heads of qkv. Options: q_weight and k_weight ([head_dim], of qkv's type; without them nothing is
     normalized), eps, interleaved (values 2 i and 2 i + 1 turn together, and not i and i + rotary_dim / 2).
     """
-    operator = torch.ops.moetune.qk_norm_rope
-    if out is None:
-        q, k = _call(operator.default, qkv, cos, sin, q_heads, kv_heads, **options)
-        return q, k
-    _call(operator.out, qkv, cos, sin, q_heads, kv_heads, q=out[0], k=out[1], **options)
-    return out
+    made: tuple[torch.Tensor, torch.Tensor] = _run("qk_norm_rope", (qkv, cos, sin, q_heads, kv_heads),
+                                                   _pair("q", "k", out), **options)
+    return made
 
 
 def qk_norm_rope_kv_write(qkv: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, slots: torch.Tensor, q_heads: int,
@@ -502,12 +411,21 @@ def qk_norm_rope_kv_write(qkv: torch.Tensor, cos: torch.Tensor, sin: torch.Tenso
     slots i64 [tokens]: page * number + place in it, or negative for a token that is not written. Options: as of
     qk_norm_rope.
     """
-    operator, given = torch.ops.moetune.qk_norm_rope_kv_write, (qkv, cos, sin, slots, q_heads, kv_heads)
-    if out is None:
-        made: torch.Tensor = _call(operator.default, *given, k_cache=k_cache, v_cache=v_cache, **options)
-        return made
-    _call(operator.out, *given, q=out, k_cache=k_cache, v_cache=v_cache, **options)
-    return out
+    made: torch.Tensor = _run("qk_norm_rope_kv_write", (qkv, cos, sin, slots, q_heads, kv_heads), {"q": out},
+                              k_cache=k_cache, v_cache=v_cache, **options)
+    return made
+
+
+def launch(kernel: str, *tensors: Optional[torch.Tensor], facts: str = "", out: Optional[Sequence[torch.Tensor]] = None,
+           integers: Sequence[int] = (), reals: Sequence[float] = ()) -> list[torch.Tensor]:
+    """Launches a kernel that a kernel.json describes on the tensors that it reads; returns those that it writes.
+
+    `facts` are dimensions that no tensor shows, `name=value` pairs; `integers` and `reals` the call's numbers.
+    """
+    outputs = None if out is None else list(out)
+    made: list[torch.Tensor] = _run("launch", (kernel, list(tensors), facts), {"out": outputs}, integers=list(integers),
+                                    reals=list(reals))
+    return made
 
 
 def moe_experts_by_ids(x: torch.Tensor, ids: torch.Tensor, weights: torch.Tensor, w_gate_up: torch.Tensor,

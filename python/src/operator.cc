@@ -39,7 +39,7 @@ bool is_of_word(char letter) {
   return (letter >= 'a' && letter <= 'z') || (letter >= '0' && letter <= '9') || letter == '_';
 }
 
-// Of a slot, or of a place in launch's lists.
+// The argument at a slot, or at a place in launch's lists.
 std::string name_of(const Overload& overload, const Given& given, size_t place) {
   for (const Parameter& parameter : overload.parameters) {
     if (parameter.is_tensor() && static_cast<size_t>(parameter.place) == place) return parameter.name;

@@ -28,7 +28,7 @@ struct Parameter {
     kFlag,
     kScale,
     kChoice,
-    // Of launch alone: what a kernel reads, what it writes, its name, facts, and the call's numbers.
+    // launch's alone: what a kernel reads, what it writes, its name, facts, and the call's numbers.
     kRead,
     kWritten,
     kKernel,
@@ -149,7 +149,7 @@ class Operator {
   virtual const char* name() const = 0;    // "route"
   virtual const char* kernel() const = 0;  // "router"
 
-  // What follows in one; a described kernel's operator has this alone. Throws as key().
+  // Fills in all that follows; a described kernel's operator has this alone. Throws as key().
   virtual void plan(const Overload& overload, const Given& given, CallPlan& plan) const;
   // The call as moetune_show_call reads it; null unless a kernel.json describes the kernel. `slots` gets those of listed
   // tensors.

@@ -53,7 +53,7 @@ class PythonCall {
     return !found.is_idle;
   }
 
-  // Of a described kernel, the outputs that it makes: type and sizes of each, and for each size tensor * 8 + dimension
+  // The outputs that a described kernel makes: type and sizes of each, and for each size tensor * 8 + dimension
   // of an argument that has it, or -1; and in the same way which arguments' sizes are compiled in. None otherwise.
   ffi::Any outputs() {
     CallPlan found;

@@ -52,7 +52,7 @@ const Operator& dispatch_operator();
 const Operator& dispatch_e4m3_operator();  // with scales
 const Operator& combine_operator();
 const Operator& experts_operator();
-// Of a kernel that a kernel.json describes; `facts` hold for all its calls. Called once for each operator.
+// A described kernel's; `facts` hold for all its calls. Called once for each operator.
 const Operator& described_operator(const char* name, const char* kernel, const char* facts = "");
 const Operator& launch_operator();  // of any such kernel
 

@@ -31,10 +31,6 @@ class TokensOperator : public Operator {
     refuse(std::string("'") + name + "' has " + std::to_string(found.ndim) + " dimensions; it must be " +
            shape);
   }
-  void require_half(const DLTensor& found, const char* name) const {
-    if (number_of(found.dtype) != number_of(kBf16) && number_of(found.dtype) != number_of(kF16))
-      refuse("'" + std::string(name) + "' is " + type_text(found.dtype) + "; it must be bf16 or fp16");
-  }
   // Throws if an output of the caller's is of another shape or type.
   void check_outputs(const Given& given, const FamilyKey& key) const {
     for (const TensorShape& output : outputs(given, key)) require_if_given(given, output);

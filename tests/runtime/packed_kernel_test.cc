@@ -19,12 +19,12 @@ namespace fs = std::filesystem;
 
 // The scripted driver's "double" writes y = 2 x.
 std::string description(const std::string& name, const std::string& arguments = R"("x", "y", {"i64": "n"})") {
-  return R"({"kernel": ")" + name + R"(", "source": "a.cu",
+  return R"({"kernel": ")" + name + R"json(", "source": "a.cu",
  "problem": [{"name": "n", "default": 64, "range": [1, 4096], "free": true}, {"name": "kind", "choices": ["plain", "odd"]}],
  "tensors": [{"name": "x", "dtype": "f32", "shape": ["n"]},
              {"name": "y", "dtype": "f32", "shape": ["n"], "role": "output", "check": "exact"}],
  "parameters": [{"name": "threads", "values": [32, 64]}], "defaults": [{"config": {"threads": 32}}],
- "launches": [{"entry": "double", "grid": "ceil_div(n, threads)", "block": "threads", "arguments": [)" +
+ "launches": [{"entry": "double", "grid": "ceil_div(n, threads)", "block": "threads", "arguments": [)json" +
          arguments + R"(]}],
  "reference": {"config": "threads=32"}})";
 }
@@ -105,7 +105,7 @@ TEST_CASE("a pack made of a pack keeps the kernels that it describes") {
 TEST_CASE("results are not used if their pack's kernel.json is not the one that is known") {
   const Folder folder, others;
   const Opened first({packed(folder, "packed_first", description("packed_first"))});
-  // What it says of tuning makes no other kernel.
+  // Another text on tuning makes no other kernel.
   std::string tuned = description("packed_first");
   tuned.insert(1, R"("doc": "doubles", )");
   CHECK(Opened({packed(others, "packed_first", tuned)}).warnings() == "");
