@@ -34,20 +34,17 @@ def _integers(logits: torch.Tensor, *shapes: Sequence[int]) -> tuple[torch.Tenso
     return tuple(logits.new_empty(shape, dtype=torch.int32) for shape in shapes)
 
 
-def _padded(logits: torch.Tensor, top_k: int, align: int, options: dict[str, Any]) -> tuple[Any, ...]:
-    """The outputs that all layouts of padded segments have, and how many places there are."""
-    tokens, experts = logits.shape
-    slots = tokens * top_k
+def _planned(like: torch.Tensor, experts: Any, top_k: Any, align: int,
+             last: Callable[..., Any]) -> tuple[torch.Tensor, ...]:
+    """A plan of padded segments for the rows of `like`; `last` has its last output's size."""
+    slots = like.shape[0] * top_k
     places = (slots + torch.sym_min(experts, slots) * (align - 1) + align - 1) // align * align
-    plan = _integers(logits, (experts,), (experts + 1,), (places,), (tokens, top_k))
-    return (*_ids_and_weights(logits, top_k, **options), *plan), places
+    return _integers(like, (experts,), (experts + 1,), (places,), (like.shape[0], top_k), (last(experts, places, align),))
 
 
 def _routing(last: Callable[..., Any]) -> Callable[..., Any]:
-    """The last output's size follows from logits, places and align."""
     def make(logits: torch.Tensor, top_k: int, *, align: int = 16, **options: Any) -> tuple[torch.Tensor, ...]:
-        plan, places = _padded(logits, top_k, align, options)
-        return (*plan, *_integers(logits, (last(logits.shape[1], places, align),)))
+        return (*_ids_and_weights(logits, top_k, **options), *_planned(logits, logits.shape[1], top_k, align, last))
     return make
 
 
@@ -64,17 +61,9 @@ def _rank_routing(logits: torch.Tensor, top_k: int, ranks: int, *, ids_type: str
             logits.new_empty((tokens, ranks), dtype=torch.bool))
 
 
-def _planned(ids: torch.Tensor, num_experts: int, align: int) -> tuple[tuple[torch.Tensor, ...], Any]:
-    """The outputs that all plans of padded segments have, and how many places there are."""
-    slots = ids.shape[0] * ids.shape[1]
-    places = (slots + torch.sym_min(num_experts, slots) * (align - 1) + align - 1) // align * align
-    return _integers(ids, (num_experts,), (num_experts + 1,), (places,), ids.shape), places
-
-
 def _plan(last: Callable[..., Any]) -> Callable[..., Any]:
     def make(ids: torch.Tensor, num_experts: int, *, align: int = 16, **_: Any) -> tuple[torch.Tensor, ...]:
-        plan, places = _planned(ids, num_experts, align)
-        return (*plan, *_integers(ids, (last(num_experts, places, align),)))
+        return _planned(ids, num_experts, ids.shape[1], align, last)
     return make
 
 

@@ -17,6 +17,7 @@ what the caller allocated. The functions here are the operators with an optional
 classes; the operators themselves raise RuntimeError, whose text begins with the class.
 """
 
+from collections import namedtuple
 from typing import Any, NamedTuple, Optional, Sequence, TypeVar
 
 try:
@@ -60,43 +61,28 @@ class Routing(NamedTuple):
     """i32 [places / align]: the expert of each block; -1 behind the last."""
 
 
-# route_rows returns a Routing whose last tensor is what DeepGEMM calls m_indices, i32 [places]: the expert of each place,
-# -1 for padding.
-RowRouting = NamedTuple("RowRouting", [
-    ("ids", torch.Tensor), ("weights", torch.Tensor), ("counts", torch.Tensor), ("offsets", torch.Tensor),
-    ("sorted", torch.Tensor), ("inverse", torch.Tensor), ("row_experts", torch.Tensor)])
+# route_rows returns a Routing whose last tensor is what DeepGEMM calls m_indices, i32 [places]: the expert of each
+# place, -1 for padding.
+RowRouting = namedtuple("RowRouting", "ids weights counts offsets sorted inverse row_experts")
 
 # route_ends returns a Routing whose last tensor is the `offs` of torch._grouped_mm, i32 [E]: where the experts'
 # segments end, padding included.
-EndRouting = NamedTuple("EndRouting", [
-    ("ids", torch.Tensor), ("weights", torch.Tensor), ("counts", torch.Tensor), ("offsets", torch.Tensor),
-    ("sorted", torch.Tensor), ("inverse", torch.Tensor), ("ends", torch.Tensor)])
+EndRouting = namedtuple("EndRouting", "ids weights counts offsets sorted inverse ends")
 
 # route_masked returns DeepGEMM's masked layout: place p is of expert p // segment, and there are E * segment.
 # No count is more than `segment` (DeepGEMM's masked_m); a slot that was dropped has -1 in `inverse`.
-MaskedRouting = NamedTuple("MaskedRouting", [
-    ("ids", torch.Tensor), ("weights", torch.Tensor), ("counts", torch.Tensor), ("sorted", torch.Tensor),
-    ("inverse", torch.Tensor)])
+MaskedRouting = namedtuple("MaskedRouting", "ids weights counts sorted inverse")
 
 # route_ranks returns what DeepEP takes. Rank r has the r-th of `ranks` equal ranges of experts. ids are i64, or
 # i32 with ids_type="i32"; tokens_per_rank i32 [ranks] counts those with an expert there, in_rank bool [T, ranks].
-RankRouting = NamedTuple("RankRouting", [
-    ("ids", torch.Tensor), ("weights", torch.Tensor), ("counts", torch.Tensor), ("tokens_per_rank", torch.Tensor),
-    ("in_rank", torch.Tensor)])
+RankRouting = namedtuple("RankRouting", "ids weights counts tokens_per_rank in_rank")
 
 # route_plan and its kin return the tensors of a Routing, RowRouting, EndRouting or MaskedRouting but for ids and
 # weights. E experts have a segment; a slot of an expert elsewhere has -1 in `inverse`.
-Plan = NamedTuple("Plan", [
-    ("counts", torch.Tensor), ("offsets", torch.Tensor), ("sorted", torch.Tensor), ("inverse", torch.Tensor),
-    ("block_experts", torch.Tensor)])
-RowPlan = NamedTuple("RowPlan", [
-    ("counts", torch.Tensor), ("offsets", torch.Tensor), ("sorted", torch.Tensor), ("inverse", torch.Tensor),
-    ("row_experts", torch.Tensor)])
-EndPlan = NamedTuple("EndPlan", [
-    ("counts", torch.Tensor), ("offsets", torch.Tensor), ("sorted", torch.Tensor), ("inverse", torch.Tensor),
-    ("ends", torch.Tensor)])
-MaskedPlan = NamedTuple("MaskedPlan", [
-    ("counts", torch.Tensor), ("sorted", torch.Tensor), ("inverse", torch.Tensor)])
+Plan = namedtuple("Plan", "counts offsets sorted inverse block_experts")
+RowPlan = namedtuple("RowPlan", "counts offsets sorted inverse row_experts")
+EndPlan = namedtuple("EndPlan", "counts offsets sorted inverse ends")
+MaskedPlan = namedtuple("MaskedPlan", "counts sorted inverse")
 
 _Routed = TypeVar("_Routed", Routing, RowRouting, EndRouting, MaskedRouting, RankRouting, Plan, RowPlan, EndPlan,
                   MaskedPlan)

@@ -89,7 +89,7 @@ class RecentCalls {
   };
   std::vector<std::unique_ptr<Known>> calls_;
   std::unique_ptr<Known> other_;
-  size_t last_ = 0, next_ = 0;
+  size_t last_ = 0, next_ = kMost - 1;
 };
 
 }  // namespace moetune::python

@@ -145,21 +145,19 @@ void Operator::fail_with(moetune_status status) const {
   fail(status, sentence);
 }
 
-size_t LaunchedCall::add(Parameter::Kind list) {
-  if (read + written == MOETUNE_MAX_TENSORS)
-    fail(MOETUNE_INVALID_ARGUMENT, "launch: no kernel takes more than 16 tensors");
-  return list == Parameter::kRead ? read++ : read + written++;
-}
-
-void LaunchedCall::add_integer(int64_t value) {
-  if (integer_count == integers.size())
-    fail(MOETUNE_INVALID_ARGUMENT, "launch: no call has more than 24 integers");
-  integers[integer_count++] = value;
-}
-
-void LaunchedCall::add_real(double value) {
-  if (real_count == reals.size()) fail(MOETUNE_INVALID_ARGUMENT, "launch: no call has more than 4 reals");
-  reals[real_count++] = value;
+size_t LaunchedCall::next(Parameter::Kind list) {
+  const bool is_number = list == Parameter::kIntegers || list == Parameter::kReals;
+  size_t& count = list == Parameter::kRead       ? read
+                  : list == Parameter::kWritten  ? written
+                  : list == Parameter::kIntegers ? integer_count
+                                                 : real_count;
+  const size_t before = list == Parameter::kWritten ? read : 0, most = list == Parameter::kIntegers ? integers.size()
+                                                                       : is_number ? reals.size()
+                                                                                   : MOETUNE_MAX_TENSORS;
+  if (before + count == most)
+    fail(MOETUNE_INVALID_ARGUMENT, "launch: no kernel takes more than " + std::to_string(most) +
+                                       (is_number ? " numbers of a type" : " tensors"));
+  return before + count++;
 }
 
 void Operator::plan(const Overload&, const Given& given, CallPlan& plan) const {

@@ -58,10 +58,8 @@ struct LaunchedCall {
   std::array<int64_t, MOETUNE_MAX_INTEGERS> integers{};
   std::array<double, MOETUNE_MAX_REALS> reals{};
 
-  // Where the next tensor of a list goes. Throws InvalidArgument for one too many.
-  size_t add(Parameter::Kind list);
-  void add_integer(int64_t value);
-  void add_real(double value);
+  // Where the next element of a list goes. Throws InvalidArgument for one too many.
+  size_t next(Parameter::Kind list);
 };
 
 // The arguments of one call. Tensors are the caller's.

@@ -116,11 +116,11 @@ class PythonCall {
         kept_.push_back(value.cast<ffi::Array<ffi::Any>>());
         for (const ffi::Any& element : kept_.back()) {
           if (parameter.is_list())
-            take(given_.launched.add(parameter.kind), element, parameter.name);
+            take(given_.launched.next(parameter.kind), element, parameter.name);
           else if (parameter.kind == Parameter::kIntegers)
-            given_.launched.add_integer(element.cast<int64_t>());
+            given_.launched.integers[given_.launched.next(parameter.kind)] = element.cast<int64_t>();
           else
-            given_.launched.add_real(element.cast<double>());
+            given_.launched.reals[given_.launched.next(parameter.kind)] = element.cast<double>();
         }
     }
   }

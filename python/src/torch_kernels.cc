@@ -306,9 +306,9 @@ class StackCall {
       if (parameter.kind == Parameter::kFacts) launched.facts = (text++)->view();
       if (!parameter.is_any_list()) continue;
       for (size_t i = 0; i < list->size(); ++i) {
-        if (parameter.is_list()) given_.tensors[launched.add(parameter.kind)] = (listed++)->view();
-        if (parameter.kind == Parameter::kIntegers) launched.add_integer(static_cast<int64_t>((*list)[i]));
-        if (parameter.kind == Parameter::kReals) launched.add_real(std::bit_cast<double>((*list)[i]));
+        if (parameter.is_list()) given_.tensors[launched.next(parameter.kind)] = (listed++)->view();
+        if (parameter.kind == Parameter::kIntegers) launched.integers[launched.next(parameter.kind)] = static_cast<int64_t>((*list)[i]);
+        if (parameter.kind == Parameter::kReals) launched.reals[launched.next(parameter.kind)] = std::bit_cast<double>((*list)[i]);
       }
       ++list;
     }
