@@ -76,7 +76,8 @@ std::optional<std::pair<fs::path, std::string>> in_added_folder(std::string_view
 }
 
 std::optional<std::string> find_added(std::string_view path) {
-  if (const auto file = in_added_folder(path)) return read_file("its folder", file->first, file->second);
+  if (const auto file = in_added_folder(path))
+    if (std::optional<std::string> text = read_file("its folder", file->first, file->second)) return text;
   const std::shared_lock lock(added().mutex);
   const auto text = added().texts.find(std::string(path));
   return text == added().texts.end() ? std::nullopt : std::optional(text->second);

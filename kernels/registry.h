@@ -14,9 +14,8 @@ namespace moetune {
 // The built-in ones in a fixed order, then the user's by name; the references stay valid for the life of the process.
 const std::vector<const Kernel*>& all_kernels();
 
-// Makes a kernel known that a pack describes, for the life of the process, but for a name that is known: then the pack's
-// kernel.json must launch it in the same way. "" if the pack's winners of the kernel may be used, else why not, as what
-// follows its name. Bad text is a reason like others.
+// Makes a kernel known that a pack describes, for the life of the process. If one of its name is known, the pack's
+// kernel.json must launch it in the same way. Returns "" if the pack's winners of the kernel may be used, else why not.
 std::string add_packed_kernel(const std::string& name, const std::string& text, const std::string& pack);
 
 // Null for an unknown name.

@@ -11,8 +11,8 @@
 namespace moetune {
 namespace {
 
-constexpr std::size_t kMostDimensions = 32;
-using Dimensions = std::bitset<kMostDimensions>;
+constexpr std::size_t kMostInProblem = 32;
+using Dimensions = std::bitset<kMostInProblem>;
 
 // "bf16 or f16"
 std::string alternatives(const std::vector<std::string>& names) {
@@ -364,9 +364,9 @@ class CallReader {
   const Description& description_;
   const std::span<const TensorView* const> tensors_;
   std::vector<Binding> bindings_;
-  std::array<std::vector<Slot>, kMostDimensions> slots_;      // by dimension
-  std::vector<std::pair<Slot, Dimensions>> lets_;             // of each, what it reads
-  std::array<std::optional<Value>, kMostDimensions> values_;  // by dimension
+  std::array<std::vector<Slot>, kMostInProblem> slots_;      // by dimension
+  std::vector<std::pair<Slot, Dimensions>> lets_;            // of each, what it reads
+  std::array<std::optional<Value>, kMostInProblem> values_;  // by dimension
   Dimensions stated_, sized_;
 };
 

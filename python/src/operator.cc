@@ -151,7 +151,8 @@ size_t LaunchedCall::next(Parameter::Kind list) {
                   : list == Parameter::kWritten  ? written
                   : list == Parameter::kIntegers ? integer_count
                                                  : real_count;
-  const size_t before = list == Parameter::kWritten ? read : 0, most = list == Parameter::kIntegers ? integers.size()
+  const size_t before = list == Parameter::kWritten ? read : 0, most = list == Parameter::kIntegers
+                                                                           ? integers.size()
                                                                        : is_number ? reals.size()
                                                                                    : MOETUNE_MAX_TENSORS;
   if (before + count == most)

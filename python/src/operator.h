@@ -149,8 +149,7 @@ class Operator {
 
   // Fills in all that follows; a described kernel's operator has this alone. Throws as key().
   virtual void plan(const Overload& overload, const Given& given, CallPlan& plan) const;
-  // The call as moetune_show_call reads it; null unless a kernel.json describes the kernel. `slots` gets those of listed
-  // tensors.
+  // The call as moetune_show_call reads it; null unless a kernel.json describes the kernel. Fills the plan's slots.
   virtual std::unique_ptr<moetune_shown_call> show(const Overload&, const Given&, CallPlan&) const {
     return nullptr;
   }

@@ -306,9 +306,11 @@ class StackCall {
       if (parameter.kind == Parameter::kFacts) launched.facts = (text++)->view();
       if (!parameter.is_any_list()) continue;
       for (size_t i = 0; i < list->size(); ++i) {
-        if (parameter.is_list()) given_.tensors[launched.next(parameter.kind)] = (listed++)->view();
-        if (parameter.kind == Parameter::kIntegers) launched.integers[launched.next(parameter.kind)] = static_cast<int64_t>((*list)[i]);
-        if (parameter.kind == Parameter::kReals) launched.reals[launched.next(parameter.kind)] = std::bit_cast<double>((*list)[i]);
+        const StackValue value = (*list)[i];
+        const size_t place = launched.next(parameter.kind);
+        if (parameter.is_list()) given_.tensors[place] = (listed++)->view();
+        if (parameter.kind == Parameter::kIntegers) launched.integers[place] = static_cast<int64_t>(value);
+        if (parameter.kind == Parameter::kReals) launched.reals[place] = std::bit_cast<double>(value);
       }
       ++list;
     }
