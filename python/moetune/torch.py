@@ -17,7 +17,6 @@ what the caller allocated. The functions here are the operators with an optional
 classes; the operators themselves raise RuntimeError, whose text begins with the class.
 """
 
-from collections import namedtuple
 from typing import Any, NamedTuple, Optional, Sequence, TypeVar
 
 try:
@@ -61,28 +60,97 @@ class Routing(NamedTuple):
     """i32 [places / align]: the expert of each block; -1 behind the last."""
 
 
-# route_rows returns a Routing whose last tensor is what DeepGEMM calls m_indices, i32 [places]: the expert of each
-# place, -1 for padding.
-RowRouting = namedtuple("RowRouting", "ids weights counts offsets sorted inverse row_experts")
+class RowRouting(NamedTuple):
+    """What route_rows returns: a Routing whose last tensor is what DeepGEMM calls m_indices."""
 
-# route_ends returns a Routing whose last tensor is the `offs` of torch._grouped_mm, i32 [E]: where the experts'
-# segments end, padding included.
-EndRouting = namedtuple("EndRouting", "ids weights counts offsets sorted inverse ends")
+    ids: torch.Tensor
+    weights: torch.Tensor
+    counts: torch.Tensor
+    offsets: torch.Tensor
+    sorted: torch.Tensor
+    inverse: torch.Tensor
+    row_experts: torch.Tensor
+    """i32 [places]: the expert of each place; -1 for padding."""
 
-# route_masked returns DeepGEMM's masked layout: place p is of expert p // segment, and there are E * segment.
-# No count is more than `segment` (DeepGEMM's masked_m); a slot that was dropped has -1 in `inverse`.
-MaskedRouting = namedtuple("MaskedRouting", "ids weights counts sorted inverse")
 
-# route_ranks returns what DeepEP takes. Rank r has the r-th of `ranks` equal ranges of experts. ids are i64, or
-# i32 with ids_type="i32"; tokens_per_rank i32 [ranks] counts those with an expert there, in_rank bool [T, ranks].
-RankRouting = namedtuple("RankRouting", "ids weights counts tokens_per_rank in_rank")
+class EndRouting(NamedTuple):
+    """What route_ends returns: a Routing whose last tensor is the `offs` of torch._grouped_mm."""
 
-# route_plan and its kin return the tensors of a Routing, RowRouting, EndRouting or MaskedRouting but for ids and
-# weights. E experts have a segment; a slot of an expert elsewhere has -1 in `inverse`.
-Plan = namedtuple("Plan", "counts offsets sorted inverse block_experts")
-RowPlan = namedtuple("RowPlan", "counts offsets sorted inverse row_experts")
-EndPlan = namedtuple("EndPlan", "counts offsets sorted inverse ends")
-MaskedPlan = namedtuple("MaskedPlan", "counts sorted inverse")
+    ids: torch.Tensor
+    weights: torch.Tensor
+    counts: torch.Tensor
+    offsets: torch.Tensor
+    sorted: torch.Tensor
+    inverse: torch.Tensor
+    ends: torch.Tensor
+    """i32 [E]: where the experts' segments end, padding included."""
+
+
+class MaskedRouting(NamedTuple):
+    """What route_masked returns, as DeepGEMM's masked layout: place p is of expert p // segment."""
+
+    ids: torch.Tensor
+    weights: torch.Tensor
+    counts: torch.Tensor
+    """i32 [E]: slots of each expert, at most `segment` (DeepGEMM's masked_m)."""
+    sorted: torch.Tensor
+    """i32 [E * segment]: the slot at each place; T * k for none."""
+    inverse: torch.Tensor
+    """i32 [T, k]: the place of each slot; -1 for one that was dropped."""
+
+
+class RankRouting(NamedTuple):
+    """What route_ranks returns, as DeepEP takes it. Rank r has the r-th of `ranks` equal ranges of experts."""
+
+    ids: torch.Tensor
+    """i64 [T, k], or i32 with ids_type="i32"."""
+    weights: torch.Tensor
+    counts: torch.Tensor
+    """i32 [E]: slots of each expert."""
+    tokens_per_rank: torch.Tensor
+    """i32 [ranks]: tokens with an expert there."""
+    in_rank: torch.Tensor
+    """bool [T, ranks]: whether the token has an expert there."""
+
+
+class Plan(NamedTuple):
+    """What route_plan returns: a Routing's tensors but for ids and weights. E experts have a segment."""
+
+    counts: torch.Tensor
+    offsets: torch.Tensor
+    sorted: torch.Tensor
+    inverse: torch.Tensor
+    """i32 [T, k]: the place of each slot; -1 for one of an expert elsewhere."""
+    block_experts: torch.Tensor
+
+
+class RowPlan(NamedTuple):
+    """What route_plan_rows returns: a RowRouting's tensors but for ids and weights."""
+
+    counts: torch.Tensor
+    offsets: torch.Tensor
+    sorted: torch.Tensor
+    inverse: torch.Tensor
+    row_experts: torch.Tensor
+
+
+class EndPlan(NamedTuple):
+    """What route_plan_ends returns: an EndRouting's tensors but for ids and weights."""
+
+    counts: torch.Tensor
+    offsets: torch.Tensor
+    sorted: torch.Tensor
+    inverse: torch.Tensor
+    ends: torch.Tensor
+
+
+class MaskedPlan(NamedTuple):
+    """What route_plan_masked returns: a MaskedRouting's tensors but for ids and weights."""
+
+    counts: torch.Tensor
+    sorted: torch.Tensor
+    inverse: torch.Tensor
+
 
 _Routed = TypeVar("_Routed", Routing, RowRouting, EndRouting, MaskedRouting, RankRouting, Plan, RowPlan, EndPlan,
                   MaskedPlan)
@@ -225,7 +293,7 @@ def route_weights(logits: torch.Tensor, top_k: int, *, out: Optional[tuple[torch
     dropped."""
     made: tuple[torch.Tensor, torch.Tensor] = _run("route_weights", (logits, top_k), _pair("ids", "weights", out),
                                                    **options)
-    return made
+    return out or made
 
 
 def route_plan(ids: torch.Tensor, num_experts: int, *, out: Optional[Plan] = None, **options: Any) -> Plan:
@@ -279,7 +347,7 @@ def moe_dispatch_e4m3(x: torch.Tensor, sorted: torch.Tensor, inverse: torch.Tens
     """
     made: tuple[torch.Tensor, torch.Tensor] = _run("moe_dispatch_e4m3", (x, sorted, inverse),
                                                    _pair("rows", "scales", out), **options)
-    return made
+    return out or made
 
 
 def moe_combine(rows: torch.Tensor, inverse: torch.Tensor, weights: torch.Tensor, *,
@@ -351,7 +419,7 @@ def add_rmsnorm_e4m3(x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6, *
     made: tuple[torch.Tensor, torch.Tensor] = _run(
         "add_rmsnorm_e4m3", (x, weight, eps), _pair("out", "scales", out), "residual", residual=residual,
         plus_one=plus_one, scale=scale)
-    return made
+    return out or made
 
 
 def act_mul(x: torch.Tensor, *, activation: str = "silu", interleaved: bool = False,
@@ -370,7 +438,7 @@ def act_mul_e4m3(x: torch.Tensor, *, activation: str = "silu", interleaved: bool
     """act_mul in e4m3, and the scales that it is multiplied by: f32 [tokens, intermediate / 128 rounded up]."""
     made: tuple[torch.Tensor, torch.Tensor] = _run("act_mul_e4m3", (x,), _pair("out", "scales", out),
                                                    activation=activation, interleaved=interleaved)
-    return made
+    return out or made
 
 
 def qk_norm_rope(qkv: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, q_heads: int, kv_heads: int, *,
@@ -385,7 +453,7 @@ def qk_norm_rope(qkv: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, q_head
     """
     made: tuple[torch.Tensor, torch.Tensor] = _run("qk_norm_rope", (qkv, cos, sin, q_heads, kv_heads),
                                                    _pair("q", "k", out), **options)
-    return made
+    return out or made
 
 
 def qk_norm_rope_kv_write(qkv: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, slots: torch.Tensor, q_heads: int,

@@ -478,6 +478,8 @@ class GradientTest(unittest.TestCase):
         }
         for name in _operators._OVERLOADS:
             operator, _, kind = name.partition(".")
+            if operator == "launch":  # its tensors are in lists: tests/python/test_torch_launch.py
+                continue
             overload = getattr(getattr(ops, operator), kind or "default")
             given, options = bases[operator]
             if kind == "lse":
@@ -485,7 +487,7 @@ class GradientTest(unittest.TestCase):
             if kind == "residual":
                 options = {**options, "residual": torch.empty_like(given[0])}
             if kind == "out":
-                made = _operators.outputs_for(operator, *given)
+                made = _operators.outputs_for(operator, *given, **options)
                 names = [argument.name for argument in overload._schema.arguments
                          if argument.alias_info is not None and argument.name not in ("lse", "dropped")]
                 options = {**options, **dict(zip(names, made if isinstance(made, tuple) else (made,)))}
