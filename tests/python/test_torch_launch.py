@@ -1,7 +1,7 @@
 """torch.ops.moetune.launch: any kernel that a kernel.json describes, its family by its tensors."""
 
 import unittest
-from typing import Any
+from typing import Any, Callable
 
 import moetune
 from moe_cases import if_tuned
@@ -78,33 +78,34 @@ class LaunchTest(unittest.TestCase):
 
     def test_refused(self) -> None:
         x, of = drawn(4, 400), Projection()
-        for kind, message, call in (
-                ("UnknownName", "unknown kernel 'nix'", lambda: ops.launch("nix", [x])),
-                ("InvalidArgument", "decode_attention: no kernel.json describes it",
-                 lambda: ops.launch("decode_attention", [x])),
-                ("InvalidArgument", "act_mul: it reads 1 tensors; 2 are given", lambda: ops.launch("act_mul", [x, x])),
-                ("InvalidArgument", "'x' is f32; it must be bf16 or f16", lambda: ops.launch("act_mul", [x.float()])),
-                ("InvalidArgument", "'x' has 1 dimensions; it must be [tokens, 2 * intermediate]",
-                 lambda: ops.launch("act_mul", [x[0]])),
-                ("InvalidArgument", "unknown dimension 'foo'", lambda: ops.launch("act_mul", [x], "foo=3")),
-                ("InvalidArgument", "is not name=value", lambda: ops.launch("act_mul", [x], "foo")),
-                ("InvalidArgument", "activation is 'gelu'; it must be silu or swigluoai",
-                 lambda: ops.launch("act_mul", [x], "activation=gelu")),
-                ("InvalidArgument", "intermediate is 1000000000000; it must be from 8 to 65536",
-                 lambda: ops.launch("act_mul", [x], "intermediate=1000000000000")),
-                ("InvalidArgument", "its call has 0 reals; 1 are given",
-                 lambda: ops.launch("act_mul", [x], reals=[1.0])),
-                ("InvalidArgument", "it writes 1 tensors; 3 are given",
-                 lambda: ops.launch.out("act_mul", [x], out=[x, x, x])),
-                ("InvalidArgument", "'out' is [4, 8]; it must be [4, 200]",
-                 lambda: ops.launch.out("act_mul", [x], out=[x[:, :8]])),
-                ("InvalidArgument", "no tensor shows q_heads, which the size of 'qkv' depends on; state it as a fact",
-                 lambda: ops.launch("qk_norm_rope", [of.qkv, None, None, of.cos, of.sin])),
-                ("InvalidArgument", "no kernel takes more than 16 tensors", lambda: ops.launch("act_mul", [x] * 17)),
-                ("InvalidArgument", "'tensors' requires a gradient",
-                 lambda: ops.launch("act_mul", [x.clone().requires_grad_()])),
-                ("NotTuned", "run: moetune search act_mul --problem tokens=4,intermediate=192$",
-                 lambda: ops.launch("act_mul", [drawn(4, 384)]))):
+        refused: tuple[tuple[str, str, Callable[[], Any]], ...] = (
+            ("UnknownName", "unknown kernel 'nix'", lambda: ops.launch("nix", [x])),
+            ("InvalidArgument", "decode_attention: no kernel.json describes it",
+             lambda: ops.launch("decode_attention", [x])),
+            ("InvalidArgument", "act_mul: it reads 1 tensors; 2 are given", lambda: ops.launch("act_mul", [x, x])),
+            ("InvalidArgument", "'x' is f32; it must be bf16 or f16", lambda: ops.launch("act_mul", [x.float()])),
+            ("InvalidArgument", "'x' has 1 dimensions; it must be [tokens, 2 * intermediate]",
+             lambda: ops.launch("act_mul", [x[0]])),
+            ("InvalidArgument", "unknown dimension 'foo'", lambda: ops.launch("act_mul", [x], "foo=3")),
+            ("InvalidArgument", "is not name=value", lambda: ops.launch("act_mul", [x], "foo")),
+            ("InvalidArgument", "activation is 'gelu'; it must be silu or swigluoai",
+             lambda: ops.launch("act_mul", [x], "activation=gelu")),
+            ("InvalidArgument", "intermediate is 1000000000000; it must be from 8 to 65536",
+             lambda: ops.launch("act_mul", [x], "intermediate=1000000000000")),
+            ("InvalidArgument", "its call has 0 reals; 1 are given",
+             lambda: ops.launch("act_mul", [x], reals=[1.0])),
+            ("InvalidArgument", "it writes 1 tensors; 3 are given",
+             lambda: ops.launch.out("act_mul", [x], out=[x, x, x])),
+            ("InvalidArgument", "'out' is [4, 8]; it must be [4, 200]",
+             lambda: ops.launch.out("act_mul", [x], out=[x[:, :8]])),
+            ("InvalidArgument", "no tensor shows q_heads, which the size of 'qkv' depends on; state it as a fact",
+             lambda: ops.launch("qk_norm_rope", [of.qkv, None, None, of.cos, of.sin])),
+            ("InvalidArgument", "no kernel takes more than 16 tensors", lambda: ops.launch("act_mul", [x] * 17)),
+            ("InvalidArgument", "'tensors' requires a gradient",
+             lambda: ops.launch("act_mul", [x.clone().requires_grad_()])),
+            ("NotTuned", "run: moetune search act_mul --problem tokens=4,intermediate=192$",
+             lambda: ops.launch("act_mul", [drawn(4, 384)])))
+        for kind, message, call in refused:
             with self.subTest(message), self.assertRaises(RuntimeError) as caught:
                 call()
             with self.subTest(message):
