@@ -41,10 +41,12 @@ TEST_CASE("the random example suggests every trial of a search, in one order for
   command.push_back("--no-cache");
   const Json found = document(tool.run(command)), again = document(tool.run(command));
   CHECK(found["strategy"] == "external:random.py");
-  CHECK(
-      found["proposer"] ==
-      Json{
-          {"name", "random.py"}, {"suggested", 60}, {"rejected", 0}, {"done", false}, {"left_out", nullptr}});
+  CHECK(found["proposer"] == Json{{"name", "random.py"},
+                                  {"suggested", 60},
+                                  {"rejected", 0},
+                                  {"variants", 0},
+                                  {"done", false},
+                                  {"left_out", nullptr}});
   CHECK(found["trials"]["total"] == 60);
   CHECK(found["history"] == again["history"]);
   command.insert(command.end(), {"--seed", "2"});
