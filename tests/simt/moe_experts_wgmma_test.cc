@@ -29,8 +29,8 @@ void check_experts(const std::vector<ExpertsCase>& cases) {
     CAPTURE(one.problem);
     const SimtProblem experts("moe_experts", one.problem, 2);
     const HostTensors right = experts.reference(Reference::exact);
-    // With e4m3 what lies between the products is rounded to 4 bits.
-    const double error = experts.problem.is("w", "e4m3")       ? 0.1
+    // With e4m3 what lies between the products is rounded to 4 bits; without a sum over experts it shows more.
+    const double error = experts.problem.is("w", "e4m3") ? (experts.problem.is("out", "places") ? 0.1 : 0.06)
                          : experts.problem.is("w", "mxfp4")    ? 0.04
                          : experts.problem.is("dtype", "fp16") ? 0.003
                                                                : 0.02;
