@@ -39,7 +39,7 @@ CUresult sticky() { return static_cast<CUresult>(machine.sticky); }
 }  // namespace
 
 void wait_for_room(CUstream stream) {
-  constexpr int kMost = 10'000;
+  constexpr int kMost = 120'000;  // ms; on a busy machine each yield of a recorded launch takes a while
   if (recording) ::sched_yield();
   ++waiting;
   for (int i = 0; i < kMost && is_full(stream); ++i) ::usleep(1000);
