@@ -49,7 +49,7 @@ constexpr std::array<TypeFacts, 12> kTypes = {
 
 const TypeFacts& facts_of(DType type) { return kTypes[static_cast<std::size_t>(type)]; }
 
-// Of normal doubles. std::ldexp and std::ilogb take several times as long.
+// These two take normal doubles. std::ldexp and std::ilogb take several times as long.
 double power_of_two(int exponent) {
   return std::bit_cast<double>(static_cast<std::uint64_t>(exponent + 1023) << 52);
 }
