@@ -2,8 +2,11 @@
 without its compiled parts is enough."""
 
 import argparse
+import json
 import logging
 import unittest
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 from unittest import mock
 
@@ -78,6 +81,20 @@ class SglangTest(unittest.TestCase):
                                     "moetune"])
         self.assertEqual((parsed.attention_backend, parsed.moe_runner_backend), ("moetune", "moetune"))
 
+    def test_a_failure_registers_no_runner_and_is_said_once(self) -> None:
+        from sglang.srt.plugins.hook_registry import HookRegistry
+
+        with mock.patch.dict(ATTENTION_BACKENDS), mock.patch.object(HookRegistry, "register", side_effect=TypeError), \
+                mock.patch("sglang.srt.server_args.add_attention_backend_choices"), \
+                mock.patch("sglang.srt.server_args.add_moe_runner_backend_choices") as offered:
+            del ATTENTION_BACKENDS["moetune"]
+            with self.assertLogs("moetune", "INFO"):
+                moetune.sglang.register()
+            with self.assertNoLogs("moetune", "INFO"):
+                moetune.sglang.register()
+            self.assertIn("moetune", ATTENTION_BACKENDS)
+        offered.assert_not_called()
+
     def test_the_bases_contract(self) -> None:
         self.assertEqual(differences(attention.Backend, AttentionBackend), [])
 
@@ -151,14 +168,14 @@ class ExpertsTest(unittest.TestCase):
     def setUp(self) -> None:
         from sglang.srt.layers.moe import utils
         from sglang.srt.layers.moe.moe_runner import MoeRunnerConfig
-        from sglang.srt.layers.quantization import unquant
+        from sglang.srt.layers.quantization import fp8, mxfp4, unquant
 
         self.unquant, self.Config = unquant, MoeRunnerConfig
         self.chosen = "moetune"
         for name, value in (("get_moe_runner_backend", lambda: utils.resolve_moe_runner_backend(self.chosen)),
                             ("get_moe_a2a_backend", lambda: utils.MoeA2ABackend.NONE),
                             ("get_lora", lambda: namespace(enable_lora=False, lora_paths=None))):
-            for module in (unquant, utils, __import__("moetune.sglang.experts", fromlist=["experts"]),
+            for module in (fp8, mxfp4, unquant, utils, __import__("moetune.sglang.experts", fromlist=["experts"]),
                            __import__("sglang.srt.layers.moe.moe_runner.runner", fromlist=["runner"])):
                 if hasattr(module, name):
                     patch = mock.patch.object(module, name, value)
@@ -205,14 +222,49 @@ class ExpertsTest(unittest.TestCase):
                 method = self.made(**changed)
             self.assertRegex(said.output[0], f"SGLang's own experts serve layer 3: .*{sentence}")
             self.assertEqual(method.runner.runner_backend.value, "triton")
-        from moetune.sglang import experts
 
-        class Fp8MoEMethod:
-            runner = None
+    def test_packed_weights_are_refused(self) -> None:
+        from sglang.srt.layers.moe.token_dispatcher.standard import StandardDispatchOutput
+        from sglang.srt.layers.moe.topk import StandardTopKOutput
 
-        with self.assertLogs("moetune", "WARNING") as said:
-            experts.choose(Fp8MoEMethod(), self.config())
-        self.assertRegex(said.output[0], "Fp8MoEMethod has quantized weights")
+        x, packed = torch.ones(1, self.HIDDEN).bfloat16(), torch.zeros(1, 2, 2, dtype=torch.uint8)
+        dispatched = StandardDispatchOutput(x, None, StandardTopKOutput(x, x, None))
+        with self.assertRaisesRegex(moetune.Unsupported, "in torch.uint8 for tokens in torch.bfloat16: .*leave out"):
+            self.made().forward_cuda(namespace(w13_weight=packed, w2_weight=packed), dispatched)
+
+    def resolved(self, model: str, **quantization: Any) -> Any:
+        """SGLang's arguments for a model with a folder of its own, once SGLang chose by the model."""
+        from sglang.srt.arg_groups.model_hook import handle_model_specific_adjustments
+        from sglang.srt.arg_groups.overrides import resolved_view
+        from sglang.srt.arg_groups.resolution_hooks import run_hook
+
+        config = {"architectures": ["Qwen3MoeForCausalLM"], "model_type": "qwen3_moe", "hidden_size": self.HIDDEN,
+                  "num_hidden_layers": 1, "num_attention_heads": HEADS, "num_key_value_heads": KV_HEADS,
+                  "head_dim": DIM, "moe_intermediate_size": self.INTERMEDIATE, "num_experts": self.EXPERTS,
+                  "num_experts_per_tok": self.TOP_K, "max_position_embeddings": CONTEXT, "torch_dtype": "bfloat16",
+                  **quantization}
+        (Path(model) / "config.json").write_text(json.dumps(config))
+        arguments = ServerArgs(model_path=model, moe_runner_backend="moetune", device="cuda")
+        run_hook(handle_model_specific_adjustments, arguments)
+        return resolved_view(arguments)
+
+    def test_a_quantized_model_has_sglangs_own_experts(self) -> None:
+        from sglang.srt.layers.quantization import fp8, mxfp4
+
+        with TemporaryDirectory() as model:
+            view = self.resolved(model)
+            self.assertEqual((view.moe_runner_backend, view.speculative_moe_runner_backend), ("moetune", "auto"))
+        with TemporaryDirectory() as model, self.assertLogs("moetune", "WARNING") as said:
+            view = self.resolved(model, quantization_config={"quant_method": "fp8", "activation_scheme": "dynamic",
+                                                             "weight_block_size": [128, 128]})
+        self.assertRegex(said.output[0], "SGLang's own experts serve: the model is quantized .fp8.")
+        methods = (fp8.Fp8MoEMethod(fp8.Fp8Config(is_checkpoint_fp8_serialized=True, weight_block_size=[128, 128])),
+                   mxfp4.Mxfp4MoEMethod.__new__(mxfp4.Mxfp4MoEMethod))
+        methods[1].use_mega_moe = methods[1].use_triton_kernels = False
+        self.chosen = view.moe_runner_backend
+        for method in methods:
+            method.create_moe_runner(namespace(), self.config())
+            self.assertEqual(method.runner.runner_backend.value, "triton")
 
 
 if __name__ == "__main__":

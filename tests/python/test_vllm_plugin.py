@@ -279,6 +279,12 @@ class ExpertsTest(unittest.TestCase):
 
     def test_inert_unless_chosen(self) -> None:
         moetune.vllm.register()
+        for value, reason, missing in (("yes", "MOETUNE_VLLM_EXPERTS must be 1 or 0 .got yes", {}),
+                                       ("1", "moetune does not fit this vLLM", {"moetune.vllm.experts": None})):
+            with mock.patch.dict(os.environ, MOETUNE_VLLM_EXPERTS=value), mock.patch.dict(sys.modules, missing), \
+                    self.assertLogs("moetune", "WARNING") as said:
+                moetune.vllm.register()
+            self.assertRegex(said.output[0], reason)
         self.assertIs(type(self.made()[0]), self.method)
         with mock.patch.dict(os.environ, MOETUNE_VLLM_EXPERTS="1"):
             moetune.vllm.register()

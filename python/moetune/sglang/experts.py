@@ -6,11 +6,10 @@ from sglang.srt.layers.moe.moe_runner import MoeRunner
 from sglang.srt.layers.moe.moe_runner.base import DispatchMoeRunnerCore
 from sglang.srt.layers.moe.token_dispatcher.standard import StandardCombineInput
 from sglang.srt.layers.moe.utils import get_moe_a2a_backend, get_moe_runner_backend, resolve_moe_runner_backend
-from sglang.srt.layers.quantization.unquant import UnquantizedFusedMoEMethod
 from sglang.srt.runtime_context import get_lora
 
 import moetune.torch as operators
-from moetune import _servers
+from moetune import Unsupported, _servers
 from moetune.sglang import NAME
 
 
@@ -24,8 +23,6 @@ def choose(method: Any, config: Any) -> None:
 
 
 def _why_not(method: Any, config: Any) -> Optional[str]:
-    if not isinstance(method, UnquantizedFusedMoEMethod):
-        return f"{type(method).__name__} has quantized weights; unquantized ones in bf16 and fp16 are served"
     limits = (config.gemm1_alpha, config.gemm1_clamp_limit, config.swiglu_limit)
     if config.activation != "silu" or not config.is_gated or method.with_bias or limits != (None, None, None):
         return f"activation {config.activation}, with a limit, biases or without a gate: plain SwiGLU is served"
@@ -43,10 +40,13 @@ class Core(DispatchMoeRunnerCore):  # type: ignore[misc]
         return resolve_moe_runner_backend(NAME)
 
     def run_from_dispatch(self, dispatch_output: Any, quant_info: Any, runner_config: Any, hooks: Any = None) -> Any:
-        chosen = dispatch_output.topk_output
+        hidden, chosen, dtype = dispatch_output.hidden_states, dispatch_output.topk_output, quant_info.w13_weight.dtype
+        if dtype != hidden.dtype:
+            raise Unsupported(f"experts' weights in {dtype} for tokens in {hidden.dtype}: only unquantized experts are "
+                              "served; leave out --moe-runner-backend moetune")
         weights, factor = chosen.topk_weights, runner_config.routed_scaling_factor
         if factor not in (None, 1.0):
             weights = weights * factor
-        out = operators.moe_experts_by_ids(dispatch_output.hidden_states, chosen.topk_ids, weights,
-                                           quant_info.w13_weight, quant_info.w2_weight)
+        out = operators.moe_experts_by_ids(hidden, chosen.topk_ids, weights, quant_info.w13_weight,
+                                           quant_info.w2_weight)
         return StandardCombineInput(hidden_states=out)
