@@ -32,8 +32,7 @@ class PrepareCommand : public Command {
 
   std::string model_, kv_ = "same", batch_ = "1..256", context_ = "512..128k";
   std::optional<std::string> packs_;
-  std::uint64_t tensor_parallel_ = 1, expert_parallel_ = 1, page_ = 0, q_len_ = 1,
-                tokens_ = ServerShape{}.most_tokens;
+  std::uint64_t tensor_parallel_ = 1, expert_parallel_ = 1, page_ = 0, tokens_ = ServerShape{}.most_tokens;
   PrepareRequest request_;
 };
 
@@ -49,7 +48,6 @@ void PrepareCommand::declare(OptionTable& table) {
   table.word("kv", "TYPE", kv_, {"same", "fp8"},
              "the type of keys and values in the cache: the model's, or e4m3");
   table.whole("page", page_, 0, 1024, "tokens a KV page; 0: as the server has it");
-  table.whole("q-len", q_len_, 1, 64, "new tokens of a sequence in a step of speculative decoding");
   table.text("batch", "RANGE", batch_, "sequences at once");
   table.text("context", "RANGE", context_, "tokens of a sequence");
   table.whole("tokens", tokens_, 1, std::uint64_t{1} << 20, "new tokens of a step at most, of all sequences");
@@ -84,7 +82,6 @@ void PrepareCommand::read_options() {
   if (page_ > 0) request_.shape.page = static_cast<std::int64_t>(page_);
   request_.shape.most_tokens = static_cast<std::int64_t>(tokens_);
   request_.shape.narrow_kv = kv_ == "fp8";
-  request_.shape.q_len = static_cast<std::int64_t>(q_len_);
   request_.tune.range_timing = Timing::chained;
   std::error_code error;
   if (packs_ && !std::filesystem::exists(*packs_, error))
@@ -93,7 +90,7 @@ void PrepareCommand::read_options() {
 }
 
 std::string served_text(const std::optional<ServedFamily>& served) {
-  if (!served) return "not known without a GPU";
+  if (!served) return "not known";
   if (!served->why_none.empty()) return "nothing";
   std::string text = served->is_tuned()
                          ? "tuned"
@@ -121,19 +118,22 @@ void print_end(const PrepareResult& result, bool tunes, const Output& output) {
   for (const PreparedFamily& family : result.families) {
     const auto& now = family.now();
     if (!now) continue;
-    if (!now->why_none.empty()) {
-      ++unserved;
-      output.warn("Nothing serves " + family.range.kernel + " " + family.family + ": " +
-                  (family.why.empty() ? now->why_none : family.why));
-    } else {
+    if (now->why_none.empty()) {
       ++(now->is_tuned() ? tuned : defaults);
+      continue;
     }
+    ++unserved;
+    output.warn("Nothing serves " + family.range.kernel + " " +
+                shown_family(family.range.kernel, family.family, output) + ": " +
+                (family.why.empty() ? now->why_none : family.why));
   }
+  if (unserved > 0 && !tunes) output.warn("what nothing serves is tuned without --dry-run");
   output.result() << (result.families.size() == 1 ? "1 family"
                                                   : format("%zu families", result.families.size()))
-                  << (result.gpu
-                          ? format(": %zu tuned, %zu by defaults, %zu unserved", tuned, defaults, unserved)
-                          : ": what serves them is not known without a GPU")
+                  << (!result.gpu ? ": what serves them is not known without a GPU"
+                      : !result.is_known()
+                          ? ": what serves them is not known"
+                          : format(": %zu tuned, %zu by defaults, %zu unserved", tuned, defaults, unserved))
                   << (tunes && result.out_of_time ? "; the time was up: the same command goes on" : "")
                   << "\n";
 }
@@ -153,7 +153,7 @@ int PrepareCommand::run(Output& output, std::stop_token stop) {
   };
   const RangeListener range_ended = [&](const TunedRange& tuned) {
     progress.finished();
-    output.result() << tuned_text(tuned) << std::endl;
+    if (tuned.state != TunedState::already) output.result() << tuned_text(tuned) << std::endl;
   };
   const PrepareResult result = prepare(request_, {.events = {.listener = progress.listener()}, .stop = stop},
                                        listed, ended, range_ended);
@@ -166,7 +166,7 @@ int PrepareCommand::run(Output& output, std::stop_token stop) {
   document.update(prepare_document(result));
   output.document(document);
   if (result.families.empty()) return kNothingFound;
-  return result.unserved() > 0 && result.gpu ? kChanged : kDone;
+  return result.unserved() > 0 ? kChanged : kDone;
 }
 
 }  // namespace

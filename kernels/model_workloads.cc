@@ -45,49 +45,6 @@ void check_ranges(const ModelWorkload& workload) {
     }
 }
 
-}  // namespace
-
-bool add_workload(ModelPlan& plan, ModelWorkload workload, std::int64_t layers) {
-  check_ranges(workload);
-  if (const std::string why = why_refused(workload); !why.empty()) {
-    plan.notes.push_back(workload.name + " of " + std::to_string(layers) +
-                         " layers cannot be served: " + why);
-    return false;
-  }
-  plan.workloads.push_back(std::move(workload));
-  return true;
-}
-
-// Heads that one GPU holds.
-AttentionLayers heads_of_rank(AttentionLayers layers, std::int64_t ranks) {
-  if (layers.q_heads % ranks != 0 ||
-      (layers.kv_heads % ranks != 0 && ranks % std::max<std::int64_t>(1, layers.kv_heads) != 0)) {
-    throw BadField("tp", "tensor parallel " + std::to_string(ranks) + " does not divide " +
-                             std::to_string(layers.q_heads) + " query heads and " +
-                             std::to_string(layers.kv_heads) + " KV heads");
-  }
-  layers.q_heads /= ranks;
-  layers.kv_heads = std::max<std::int64_t>(1, layers.kv_heads / ranks);
-  return layers;
-}
-
-void require_divided_experts(const ExpertLayers& experts, std::int64_t ranks) {
-  if (experts.experts % ranks == 0) return;
-  throw BadField("ep", "expert parallel " + std::to_string(ranks) + " does not divide " +
-                           std::to_string(experts.experts) + " experts");
-}
-
-ServingShape within_model(const ModelFacts& model, ServingShape serving, ModelPlan& plan) {
-  if (model.longest_context == 0 || serving.context_high <= model.longest_context) return serving;
-  serving.context_high = model.longest_context;
-  serving.context_low = std::min(serving.context_low, serving.context_high);
-  plan.notes.push_back("contexts end at " + std::to_string(model.longest_context) +
-                       ", the longest that the model was made for");
-  return serving;
-}
-
-namespace {
-
 void add_attention(ModelPlan& plan, const ModelFacts& model, const ServingShape& serving) {
   const DimensionRange batch{"batch", serving.batch_low, serving.batch_high};
   for (const AttentionLayers& whole : model.attention) {
@@ -191,6 +148,45 @@ void add_experts(ModelPlan& plan, const ModelFacts& model, const ServingShape& s
 }
 
 }  // namespace
+
+bool add_workload(ModelPlan& plan, ModelWorkload workload, std::int64_t layers) {
+  check_ranges(workload);
+  if (const std::string why = why_refused(workload); !why.empty()) {
+    plan.notes.push_back(workload.name + " of " + std::to_string(layers) +
+                         " layers cannot be served: " + why);
+    return false;
+  }
+  plan.workloads.push_back(std::move(workload));
+  return true;
+}
+
+// Heads that one GPU holds.
+AttentionLayers heads_of_rank(AttentionLayers layers, std::int64_t ranks) {
+  if (layers.q_heads % ranks != 0 ||
+      (layers.kv_heads % ranks != 0 && ranks % std::max<std::int64_t>(1, layers.kv_heads) != 0)) {
+    throw BadField("tp", "tensor parallel " + std::to_string(ranks) + " does not divide " +
+                             std::to_string(layers.q_heads) + " query heads and " +
+                             std::to_string(layers.kv_heads) + " KV heads");
+  }
+  layers.q_heads /= ranks;
+  layers.kv_heads = std::max<std::int64_t>(1, layers.kv_heads / ranks);
+  return layers;
+}
+
+void require_divided_experts(const ExpertLayers& experts, std::int64_t ranks) {
+  if (experts.experts % ranks == 0) return;
+  throw BadField("ep", "expert parallel " + std::to_string(ranks) + " does not divide " +
+                           std::to_string(experts.experts) + " experts");
+}
+
+ServingShape within_model(const ModelFacts& model, ServingShape serving, ModelPlan& plan) {
+  if (model.longest_context == 0 || serving.context_high <= model.longest_context) return serving;
+  serving.context_high = model.longest_context;
+  serving.context_low = std::min(serving.context_low, serving.context_high);
+  plan.notes.push_back("contexts end at " + std::to_string(model.longest_context) +
+                       ", the longest that the model was made for");
+  return serving;
+}
 
 ModelPlan plan_model(const ModelFacts& model, const ServingShape& wanted) {
   ModelPlan plan;

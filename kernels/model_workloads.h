@@ -52,6 +52,7 @@ struct SmallOperations {
 struct ModelFacts {
   std::string name;
   std::string dtype = "bf16";  // of activations
+  std::string unserved_dtype;  // for which `dtype` stands; empty if none
   std::vector<AttentionLayers> attention;
   ExpertLayers experts;
   SmallOperations small;

@@ -17,23 +17,27 @@ struct Server {
   std::int64_t page = 0;             // tokens a KV page; 0: contiguous KV, and no other
   bool splits = true;                // a model may lie on several GPUs
   bool narrow_kv = false;            // keys and values may be in e4m3
-  bool speculates = false;           // a step may have several new tokens of a sequence
+  bool spreads_over_all = false;     // experts are spread over all of its GPUs or over none
   bool attends_whole = true;         // attention is served in all layers or in none
   bool has_clamped_experts = false;  // gpt-oss' experts are served, too
   bool is_fused = false;             // projections of q, k and v are read, which must not be quantized then
+  bool keeps_type = false;           // activations are of the type that the model names
 };
 
 constexpr auto kServers = std::to_array<Server>({
-    {.name = "vllm", .page = 64, .narrow_kv = true, .speculates = true, .attends_whole = false},
+    {.name = "vllm", .page = 64, .narrow_kv = true, .spreads_over_all = true, .attends_whole = false},
     {.name = "sglang", .page = 64},
-    {.name = "transformers", .splits = false, .has_clamped_experts = true, .is_fused = true},
+    {.name = "transformers",
+     .splits = false,
+     .has_clamped_experts = true,
+     .is_fused = true,
+     .keeps_type = true},
 });
 
 // The layers that a row is of.
 enum class Of {
   attention,
-  sliding,      // attention with a window
-  speculation,  // attention of steps with several new tokens
+  sliding,  // attention with a window
   experts,
   norms,
   head_norms,  // of query and key heads, if `heads` is not served
@@ -64,15 +68,13 @@ constexpr std::string_view
     kExperts =
         "hidden={hidden},experts={experts},top_k={top_k},intermediate={intermediate},dtype={dtype},"
         "activation={activation}",
-    kSteps = "batch={batch},context={context}", kPrompts = "seqlen_q={prompt},seqlen_kv={context}",
-    kPaddedPrompts = "batch={prompts},seqlen_q={chunk},seqlen_kv={past}", kTokens = "tokens={tokens}";
+    kSteps = "batch={batch},context={context}",
+    kPrompts = "batch={prompts},seqlen_q={chunk},seqlen_kv={past}", kTokens = "tokens={tokens}";
 
 // docs/workloads.md says in which version of a server each was read.
 constexpr auto kRows = std::to_array<ServerRow>({
     {"vllm", Of::attention, "decode_attention", kPagesOfHeads, kSteps},
     {"vllm", Of::attention, "prefill_attention", kPagesOfHeads, kPrompts, 0.25},
-    {"vllm", Of::speculation, "prefill_attention", kPagesOfHeads,
-     "batch={batch},seqlen_q={q_len},seqlen_kv={context}"},
     {"sglang", Of::attention, "decode_attention", kPagesOfTokens, kSteps},
     {"sglang", Of::attention, "prefill_attention", kPagesOfTokens, kPrompts, 0.25},
     {"vllm", Of::experts, "route_plan", "experts={experts},top_k={top_k},ids=i32,map={map},align=1", kTokens},
@@ -82,8 +84,8 @@ constexpr auto kRows = std::to_array<ServerRow>({
     // A cache that holds no more than a window needs none.
     {"transformers", Of::attention, "decode_attention", kContiguous, kSteps},
     {"transformers", Of::sliding, "decode_attention", kContiguousWindow, kSteps},
-    {"transformers", Of::attention, "prefill_attention", kContiguous, kPaddedPrompts, 0.25},
-    {"transformers", Of::sliding, "prefill_attention", kContiguousWindow, kPaddedPrompts, 0.25},
+    {"transformers", Of::attention, "prefill_attention", kContiguous, kPrompts, 0.25},
+    {"transformers", Of::sliding, "prefill_attention", kContiguousWindow, kPrompts, 0.25},
     {"transformers", Of::experts, "route_plan", "experts={experts},top_k={top_k},ids=i64,align=1", kTokens},
     {"transformers", Of::experts, "moe_experts", kExperts, kTokens},
     {"transformers", Of::norms, "add_rmsnorm", "hidden={hidden},dtype={element},out={element}", kTokens, 2},
@@ -95,7 +97,7 @@ constexpr auto kRows = std::to_array<ServerRow>({
      kTokens},
 });
 
-constexpr std::int64_t kMostPrompts = 64, kMostChunk = 8192;  // of transformers' batches of prompts
+constexpr std::int64_t kMostPrompts = 64, kMostChunk = 8192;  // of one call for all prompts of a step
 
 using Texts = std::map<std::string_view, std::string>;
 
@@ -148,6 +150,8 @@ class ServerPlanner {
   bool add_attention();
   void add_experts();
   std::string why_own_experts() const;
+  // GPUs that share one expert: experts are spread over `ep` groups of the `tp` GPUs.
+  std::int64_t cuts_of_expert() const { return serving_.tensor_parallel / serving_.expert_parallel; }
   bool is_clamped() const { return model_.experts.product_options.find("swigluoai") != std::string::npos; }
   void add_small(bool attends);
 
@@ -179,14 +183,12 @@ bool ServerPlanner::add_rows(Of of, const Texts& facts, std::int64_t layers) {
 void ServerPlanner::set_ranges(std::int64_t longest) {
   longest = std::min(longest, serving_.context_high);
   const std::int64_t shortest = std::min(serving_.context_low, longest);
-  const std::int64_t prompt = std::min(longest, shape_.most_tokens), chunk = std::min(prompt, kMostChunk);
+  const std::int64_t chunk = std::min({longest, shape_.most_tokens, kMostChunk});
   ranges_ = {
       {"batch", {"", serving_.batch_low, serving_.batch_high}},
       {"context", {"", shortest, longest}},
-      {"prompt", {"", std::min(shortest, prompt), prompt}},
       {"prompts",
        {"", serving_.batch_low, std::max(serving_.batch_low, std::min(serving_.batch_high, kMostPrompts))}},
-      {"q_len", {"", shape_.q_len, shape_.q_len}},
       {"chunk", {"", 1, chunk}},
       {"past", {"", std::min(shortest, chunk), chunk}},
       {"tokens", {"", serving_.batch_low, std::max(serving_.batch_high, shape_.most_tokens)}}};
@@ -228,7 +230,6 @@ bool ServerPlanner::add_attention() {
     const Texts facts = attention_facts(layers);
     all = add_rows(Of::attention, facts, layers.layers) && all;
     if (layers.window > 0) all = add_rows(Of::sliding, facts, layers.layers) && all;
-    if (shape_.q_len > 1) all = add_rows(Of::speculation, facts, layers.layers) && all;
   }
   if (all || !server_.attends_whole) return !model_.attention.empty();
   plan_.workloads.resize(before);
@@ -244,9 +245,9 @@ std::string ServerPlanner::why_own_experts() const {
     return "quantized ones (" + model_.quantization + ") are left to " + server_text();
   if (is_clamped() && !server_.has_clamped_experts)
     return "those with gpt-oss' activation are left to " + server_text();
-  if (serving_.expert_parallel == 1 && experts.intermediate % serving_.tensor_parallel != 0)
-    return std::to_string(serving_.tensor_parallel) + " GPUs do not divide an expert's " +
-           std::to_string(experts.intermediate) + " values";
+  if (const std::int64_t cuts = cuts_of_expert(); experts.intermediate % cuts != 0)
+    return std::to_string(cuts) + " GPUs do not divide an expert's " + std::to_string(experts.intermediate) +
+           " values";
   return "";
 }
 
@@ -257,8 +258,7 @@ void ServerPlanner::add_experts() {
   require_divided_experts(experts, ranks);
   if (const std::string why = why_own_experts(); !why.empty()) return note("moe_experts: " + why);
   set_ranges(serving_.context_high);
-  // Experts that are spread are whole.
-  const std::int64_t intermediate = experts.intermediate / (ranks > 1 ? 1 : serving_.tensor_parallel);
+  const std::int64_t intermediate = experts.intermediate / cuts_of_expert();
   add_rows(Of::experts,
            {{"experts", std::to_string(experts.experts / ranks)},
             {"top_k", std::to_string(experts.top_k)},
@@ -322,7 +322,14 @@ ModelPlan plan_server(const ModelFacts& model, const ServerShape& shape) {
                 server.page > 0 ? "has pages of at least 1 token" : "has no pages");
   require_taken(server.narrow_kv || !shape.narrow_kv, "kv", server,
                 "keeps keys and values in the model's type");
-  require_taken(server.speculates || shape.q_len == 1, "q-len", server, "has one new token a step");
+  const std::int64_t gpus = shape.serving.tensor_parallel, ranks = shape.serving.expert_parallel;
+  require_taken(ranks >= 1 && gpus % ranks == 0, "ep", server,
+                "spreads experts over its --tp GPUs: --ep must divide --tp");
+  require_taken(!server.spreads_over_all || ranks == 1 || ranks == gpus, "ep", server,
+                "spreads experts over all of its GPUs: --ep must be 1 or as --tp");
+  if (server.keeps_type && !model.unserved_dtype.empty())
+    return {.workloads = {},
+            .notes = {"the model is in " + model.unserved_dtype + "; bf16 and fp16 are served"}};
   return ServerPlanner(server, model, shape).plan();
 }
 

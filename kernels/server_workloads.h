@@ -18,7 +18,6 @@ struct ServerShape {
   std::optional<std::int64_t> page;               // tokens a KV page; nullopt: as the server has it
   std::int64_t most_tokens = kMostPrefillTokens;  // new tokens of all sequences in a step
   bool narrow_kv = false;                         // keys and values in e4m3
-  std::int64_t q_len = 1;  // new tokens of a sequence in a step of speculative decoding
 };
 
 std::vector<std::string> server_names();

@@ -102,8 +102,15 @@ Problem smallest_problem(const Kernel& kernel, const std::string& text) {
   }
 }
 
-// Keys from the options and from the environment, where colons separate them. A variable that is set and names no key
-// is an error: without keys every pack would be trusted.
+void add_new(std::vector<std::string>& warnings, const std::vector<std::string>& more) {
+  std::unordered_set<std::string> known(warnings.begin(), warnings.end());
+  for (const std::string& one : more) {
+    if (known.insert(one).second) warnings.push_back(one);
+  }
+}
+
+}  // namespace
+
 TrustedKeys trusted_keys(std::vector<std::string> keys) {
   if (const char* const given = environment_variable("MOETUNE_TRUSTED_KEYS")) {
     const std::size_t before = keys.size();
@@ -117,15 +124,6 @@ TrustedKeys trusted_keys(std::vector<std::string> keys) {
   }
   return TrustedKeys(keys);
 }
-
-void add_new(std::vector<std::string>& warnings, const std::vector<std::string>& more) {
-  std::unordered_set<std::string> known(warnings.begin(), warnings.end());
-  for (const std::string& one : more) {
-    if (known.insert(one).second) warnings.push_back(one);
-  }
-}
-
-}  // namespace
 
 const Kernel& named_kernel(const std::string& name) {
   try {

@@ -27,6 +27,10 @@ struct OpenOptions {
 // The user's cache, and the folder `packs` beside the library or where it is installed; those that exist.
 std::vector<std::filesystem::path> default_paths();
 
+// Keys from the options and from MOETUNE_TRUSTED_KEYS, where colons separate them. A variable that is set and names no
+// key is BadInput: without keys every pack would be trusted.
+TrustedKeys trusted_keys(std::vector<std::string> keys);
+
 // Throws RuntimeError (unknown_name) for a kernel that there is not.
 const Kernel& named_kernel(const std::string& name);
 

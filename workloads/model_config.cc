@@ -161,8 +161,10 @@ std::string ConfigReader::dtype() {
       if (!found) found = fields->find(key);
   const std::string name = found ? found->text() : "bfloat16";
   if (name == "float16") return "fp16";
-  if (name != "bfloat16" && name != "auto")
-    note("activations of " + shortened(name, kLongestType) + " are taken as bf16");
+  if (name != "bfloat16" && name != "auto") {
+    config_.facts.unserved_dtype = shortened(name, kLongestType);
+    note("activations of " + config_.facts.unserved_dtype + " are taken as bf16");
+  }
   return "bf16";
 }
 
@@ -259,10 +261,13 @@ void ConfigReader::add_attention(ModelLayer layer, std::int64_t count) {
 
 void ConfigReader::read_small() {
   for (const ModelFields* place : {&root_, &fields_}) {
-    if (!place->find("quantization_config") && !place->find("quantization")) continue;
-    const auto method = place->find("quantization_config.quant_method");
-    config_.facts.quantization =
-        method && method->value().is_string() ? shortened(method->text(), kLongestType) : "of its own";
+    for (const std::string key : {"compression_config", "quantization", "quantization_config"}) {
+      const auto found = place->find(key);
+      if (!found || found->value().empty()) continue;
+      const auto method = place->find(key + ".quant_method");
+      config_.facts.quantization =
+          method && method->value().is_string() ? shortened(method->text(), kLongestType) : "of its own";
+    }
   }
   const SmallMath* const small = find_small_math(type_);
   const std::optional<std::int64_t> hidden = fields_.number(Fact::hidden, 1);

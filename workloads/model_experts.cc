@@ -189,11 +189,19 @@ std::string why_left_out(Read read) {
   }
 }
 
+// How the model is quantized; an empty object says that it is not.
+std::optional<JsonPlace> quantization_of(const ModelFields& place) {
+  for (const char* key : {"quantization_config", "compression_config"}) {
+    if (auto found = place.find(key); found && !found->value().empty()) return found;
+  }
+  return std::nullopt;
+}
+
 // The scales of e4m3 rows that are sent to experts; empty for bf16.
 std::string sent_scale(const ModelFields& root, const ModelFields& fields) {
   for (const ModelFields* place : {&fields, &root}) {
     if (place->find("quantization.qformat_weight")) throw NotUnderstood{"its scales are for a whole tensor"};
-    const auto found = place->find("quantization_config");
+    const auto found = quantization_of(*place);
     if (!found) continue;
     const ModelFields quantized(*found);
     const auto method = quantized.find("quant_method");
@@ -211,7 +219,7 @@ std::string sent_scale(const ModelFields& root, const ModelFields& fields) {
 std::string stored_weights(const ModelFields& root, const ModelFields& fields) {
   for (const ModelFields* place : {&fields, &root}) {
     if (place->find("quantization")) throw NotUnderstood{"quantized weights have no kernel"};
-    const auto found = place->find("quantization_config");
+    const auto found = quantization_of(*place);
     if (!found) continue;
     const ModelFields quantized(*found);
     const auto method = quantized.find("quant_method");

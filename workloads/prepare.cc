@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "base/error.h"
 #include "jobs/session/device_choice.h"
+#include "jobs/session/stores.h"
 #include "kernels/registry.h"
 #include "ranges/grid.h"
 #include "workloads/model_config.h"
@@ -41,6 +43,17 @@ WorkloadEntry entry_of(const TuningRange& range) {
           .weight = range.weight};
 }
 
+// The free dimensions of one shape, as those of a range: "batch=8,context=4096".
+std::string shape_text(const TuningPoint& point) {
+  const Kernel& kernel = find_kernel(point.kernel);
+  const Extents extents =
+      kernel.extents_of(parse_problem(kernel.name(), kernel.schema(), nullptr, point.problem));
+  std::string text;
+  for (std::size_t i = 0; i < kernel.free_dimensions().size(); ++i)
+    text += (i == 0 ? "" : ",") + kernel.free_dimensions()[i] + "=" + std::to_string(extents[i]);
+  return text;
+}
+
 std::vector<PreparedFamily> families_of(const ModelPlan& plan) {
   WorkloadList list;
   for (const ModelWorkload& one : plan.workloads) {
@@ -49,17 +62,22 @@ std::vector<PreparedFamily> families_of(const ModelPlan& plan) {
     list.entries.push_back(std::move(entry));
   }
   std::vector<PreparedFamily> families;
-  for (TuningRange& range : work_of(list).ranges) {
+  TuningWork work = work_of(list);
+  for (const TuningPoint& point : work.points)
+    work.ranges.push_back({point.kernel, point.problem, shape_text(point), point.weight});
+  for (TuningRange& range : work.ranges) {
     const Kernel& kernel = find_kernel(range.kernel);
     const Problem problem = parse_problem(kernel.name(), kernel.schema(), nullptr, range.problem);
     families.push_back({.range = std::move(range), .family = kernel.specialization(problem).text()});
   }
+  std::ranges::stable_sort(families, std::greater(),
+                           [](const PreparedFamily& one) { return one.range.weight; });
   return families;
 }
 
-// Asks what serves now, and keeps each warning once.
-std::vector<ServedFamily> served_now(const PrepareRequest& request, const std::stop_token& stop,
-                                     PrepareResult& result) {
+// Asks what serves now, and keeps each warning once. Sets nothing if stopped.
+void ask_served(const PrepareRequest& request, const std::stop_token& stop, PrepareResult& result,
+                std::optional<ServedFamily> PreparedFamily::*answer) {
   std::vector<std::filesystem::path> files;
   const CacheChoice& cache = request.tune.search.target.cache;
   if (open_existing_cache(cache) != nullptr) files.push_back(cache.file());
@@ -67,28 +85,39 @@ std::vector<ServedFamily> served_now(const PrepareRequest& request, const std::s
   std::vector<AskedFamily> asked;
   for (const PreparedFamily& one : result.families)
     asked.push_back({one.range.kernel, one.range.problem, problems_in(entry_of(one.range))});
-  ServedFamilies served = find_served(files, *result.gpu, asked, stop);
-  for (std::string& warning : served.warnings) {
+  std::optional<ServedFamilies> served = find_served(files, *result.gpu, asked, stop);
+  if (!served) return;
+  for (std::string& warning : served->warnings) {
     if (std::ranges::find(result.warnings, warning) == result.warnings.end())
       result.warnings.push_back(std::move(warning));
   }
-  return std::move(served.families);
+  for (std::size_t i = 0; i < result.families.size(); ++i)
+    result.families[i].*answer = std::move(served->families[i]);
 }
 
-bool is_of(const PreparedFamily& family, const std::string& kernel, const std::string& problem) {
+bool is_of(const PreparedFamily& family, const TuningRange& range) {
+  const auto& [kernel, problem, over, weight] = range;
   const Kernel& known = find_kernel(kernel);
-  return family.range.kernel == kernel &&
+  return family.range.kernel == kernel && family.range.over == over &&
          known.specialization(parse_problem(kernel, known.schema(), nullptr, problem)).text() ==
              family.family;
 }
 
-void note_tuned(PrepareResult& result, const std::string& kernel, const std::string& problem,
-                TunedState state, const std::string& why) {
+void note_tuned(PrepareResult& result, const TuningRange& range, TunedState state, const std::string& why) {
   for (PreparedFamily& family : result.families) {
-    if (!is_of(family, kernel, problem)) continue;
+    if (!is_of(family, range)) continue;
     family.tuned = state;
     family.why = why;
   }
+}
+
+// Whether the cache has a table of the family for this GPU. It may be unfinished, although its first cells enclose most
+// shapes; tune_list() finds at once if it is complete.
+bool has_own_table(const Cache* cache, const PreparedFamily& family) {
+  if (cache == nullptr || family.before->inherited) return false;
+  return std::ranges::any_of(
+      cache->ranges.of_family(family.range.kernel, family.family),
+      [&](const FamilyRange& range) { return range.key.hardware.text() == family.before->hardware; });
 }
 
 void tune_the_rest(const PrepareRequest& request, const JobContext& context, const PointListener& ended,
@@ -96,23 +125,21 @@ void tune_the_rest(const PrepareRequest& request, const JobContext& context, con
   TuneListRequest tune = request.tune;
   tune.list.entries.clear();
   tune.search.target.device = result.gpu->id;
+  const auto cache = open_existing_cache(tune.search.target.cache);
   for (const PreparedFamily& family : result.families) {
-    if (family.before->is_tuned()) continue;
-    WorkloadEntry entry = entry_of(family.range);
-    const double shapes = std::max<double>(1, static_cast<double>(family.before->shapes));
-    entry.weight *= 1 - static_cast<double>(family.before->tuned) / shapes;
-    tune.list.entries.push_back(std::move(entry));
+    if (!family.before->is_tuned() || has_own_table(cache.get(), family))
+      tune.list.entries.push_back(entry_of(family.range));
   }
   if (tune.list.entries.empty()) return;
+  open_or_create_cache(tune.search.target.cache);  // throws before anything is tuned in vain
   const TuneListResult tuned = tune_list(tune, context, ended, range_ended);
   result.interrupted = tuned.interrupted;
-  result.out_of_time = tuned.out_of_time;
-  for (const TunedRange& one : tuned.ranges)
-    note_tuned(result, one.range.kernel, one.range.problem, one.state, one.why);
+  result.out_of_time = tuned.out_of_time && !tuned.interrupted;
+  for (const TunedRange& one : tuned.ranges) note_tuned(result, one.range, one.state, one.why);
   for (const TunedPoint& one : tuned.points)
-    note_tuned(result, one.point.kernel, one.point.problem, one.state, one.why);
-  const std::vector<ServedFamily> served = served_now(request, {}, result);  // stopped or not
-  for (std::size_t i = 0; i < served.size(); ++i) result.families[i].after = served[i];
+    note_tuned(result, {one.point.kernel, one.point.problem, shape_text(one.point), one.point.weight},
+               one.state, one.why);
+  ask_served(request, context.stop, result, &PreparedFamily::after);
 }
 
 Document served_document(const std::optional<ServedFamily>& served) {
@@ -131,15 +158,17 @@ Document served_document(const std::optional<ServedFamily>& served) {
 
 std::size_t PrepareResult::unserved() const {
   return static_cast<std::size_t>(std::ranges::count_if(families, [](const PreparedFamily& family) {
-    return !family.now() || !family.now()->why_none.empty();
+    return family.now() && !family.now()->why_none.empty();
   }));
+}
+
+bool PrepareResult::is_known() const {
+  return std::ranges::all_of(families, [](const PreparedFamily& family) { return family.now().has_value(); });
 }
 
 PrepareResult prepare(const PrepareRequest& request, const JobContext& context,
                       const std::function<void(const PrepareResult&)>& listed, const PointListener& ended,
                       const RangeListener& range_ended) {
-  if (request.tune.search.target.cache.none)
-    throw BadField("no-cache", "what is tuned is stored for the server");
   const ModelConfig config = read_model_config(request.model);
   ModelPlan plan = plan_server(config.facts, request.shape);
   PrepareResult result{.model = config.facts.name, .notes = config.notes};
@@ -148,13 +177,11 @@ PrepareResult prepare(const PrepareRequest& request, const JobContext& context,
   try {
     result.gpu = find_gpu(request.tune.search.target.device, "prepare");
   } catch (const BrokenEnvironment& error) {
-    if (!request.dry_run) throw;
+    const bool is_any = request.tune.search.target.device == "auto";
+    if (!request.dry_run || !is_any || !list_gpus().devices.empty()) throw;
     result.why_no_gpu = error.what();
   }
-  if (result.gpu) {
-    const std::vector<ServedFamily> served = served_now(request, context.stop, result);
-    for (std::size_t i = 0; i < served.size(); ++i) result.families[i].before = served[i];
-  }
+  if (result.gpu) ask_served(request, context.stop, result, &PreparedFamily::before);
   listed(result);
   result.interrupted = context.stop.stop_requested();
   if (!request.dry_run && !result.interrupted) tune_the_rest(request, context, ended, range_ended, result);
@@ -180,7 +207,7 @@ Document prepare_document(const PrepareResult& result) {
           {"families", std::move(families)},
           {"notes", result.notes},
           {"warnings", result.warnings},
-          {"unserved", result.unserved()},
+          {"unserved", result.is_known() ? Document(result.unserved()) : Document(nullptr)},
           {"out_of_time", result.out_of_time},
           {"interrupted", result.interrupted}};
 }

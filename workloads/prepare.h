@@ -25,11 +25,12 @@ struct PrepareRequest {
 };
 
 struct PreparedFamily {
-  TuningRange range;                          // its weight: microseconds a step
-  std::string family;                         // of its problem
-  std::optional<ServedFamily> before, after;  // nullopt without a GPU; `after` also for what was not tuned
-  std::optional<TunedState> tuned;            // nullopt: nothing was to be done
-  std::string why;                            // of left_out
+  TuningRange range;   // its weight: microseconds a step
+  std::string family;  // of its problem
+  std::optional<ServedFamily> before,
+      after;                        // nullopt without a GPU, or if stopped; `after` also without tuning
+  std::optional<TunedState> tuned;  // nullopt: nothing was to be done
+  std::string why;                  // of left_out
 
   // As it is now.
   const std::optional<ServedFamily>& now() const { return after ? after : before; }
@@ -44,7 +45,8 @@ struct PrepareResult {
   std::vector<PreparedFamily> families;  // heaviest first
   bool interrupted = false, out_of_time = false;
 
-  std::size_t unserved() const;  // families that nothing serves, or of which that is not known
+  bool is_known() const;         // what serves them
+  std::size_t unserved() const;  // families of which it is known that nothing serves them
 };
 
 // `listed` is called before anything is tuned; the others after each family, as of tune_list().

@@ -464,7 +464,8 @@ void RangeSearch::take_winners() {
 }
 
 void RangeSearch::finish() {
-  result_.out_of_time = request_.time_s > 0 && (unreached() > 0 || time_is_up(kCertifyUntil));
+  result_.out_of_time =
+      !result_.interrupted && request_.time_s > 0 && (unreached() > 0 || time_is_up(kCertifyUntil));
   const bool is_complete = !result_.interrupted && !result_.out_of_time;
   solve_again();
   store(is_complete           ? RangeStore::Stage::complete

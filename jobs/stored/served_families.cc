@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <sstream>
 
+#include "base/environment.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "jobs/range/served_table.h"
@@ -44,6 +46,7 @@ void count_shapes(Json& served, const Kernel& kernel, const Family& family, Laye
                   const std::vector<std::string>& shapes) {
   const StoredFamily stored = layers.family(kernel.name(), family.specialization(), false);
   std::size_t tuned = 0;
+  std::map<std::string, std::vector<std::unique_ptr<const ServedTable>>> tables;  // by hardware
   for (const std::string& shape : shapes) {
     const Problem problem = parse_problem(kernel.name(), kernel.schema(), nullptr, shape);
     try {
@@ -51,11 +54,11 @@ void count_shapes(Json& served, const Kernel& kernel, const Family& family, Laye
       const ChoiceSource& source = family.entry(choice).source;
       served["hardware"] = source.hardware;
       served["inherited"] = source.inherited;
-      const auto tables = choice.kind == ChoiceKind::by_default
-                              ? tables_of(kernel, stored, source.hardware)
-                              : std::vector<std::unique_ptr<const ServedTable>>();
+      const auto [found, is_new] = tables.try_emplace(source.hardware);
+      if (is_new) found->second = tables_of(kernel, stored, source.hardware);
       const bool is_between =
-          std::ranges::any_of(tables, [&](const auto& table) { return table->holds(problem); });
+          choice.kind == ChoiceKind::by_default &&
+          std::ranges::any_of(found->second, [&](const auto& table) { return table->holds(problem); });
       if (choice.kind == ChoiceKind::exact || choice.kind == ChoiceKind::nearest || is_between) ++tuned;
     } catch (const RuntimeError& error) {
       if (error.status != MOETUNE_NOT_TUNED) throw;
@@ -78,11 +81,47 @@ Json open_one(Runtime& runtime, Layers& layers, const Json& asked) {
     const Family& family = runtime.family(name, kernel.specialization(problem).text());
     count_shapes(served, kernel, family, layers, asked.at("shapes").get<std::vector<std::string>>());
   } catch (const RuntimeError& error) {
-    served["why_none"] = error.what();
+    served["why_none"] =
+        error.status == MOETUNE_NOT_TUNED ? "nothing is tuned for it" : std::string(error.what());
   } catch (const BadInput& error) {
     served["why_none"] = error.what();
   }
   return served;
+}
+
+std::vector<std::filesystem::path> packs_in(const std::filesystem::path& folder) {
+  std::vector<std::filesystem::path> packs;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    if (entry.path().extension() == ".pack") packs.push_back(entry.path());
+  }
+  std::sort(packs.begin(), packs.end());
+  return packs;
+}
+
+// The reason of each file that cannot be opened, a line each.
+std::string why_unopened(const std::vector<std::filesystem::path>& files, const TrustedKeys& trusted) {
+  std::string reasons;
+  for (const std::filesystem::path& named : files) {
+    std::vector<std::filesystem::path> each = packs_in(named);
+    if (each.empty()) each = {named};
+    for (const std::filesystem::path& file : each) try {
+        const Layers alone({file}, trusted);
+      } catch (const BrokenEnvironment& error) {
+        reasons.append(error.what()).append("\n");
+      }
+  }
+  return reasons;
+}
+
+// Variables with which a server would launch something else than it does without.
+std::string overrides_set() {
+  std::string warnings;
+  for (const char* name : {"MOETUNE_RUNTIME", "MOETUNE_PIN"}) {
+    if (environment_variable(name) != nullptr)
+      warnings.append(name).append(" is set: what serves is told as of a server that runs with it\n");
+  }
+  return warnings;
 }
 
 Json open_all(const Json& request) {
@@ -91,19 +130,19 @@ Json open_all(const Json& request) {
     setenv("CUDA_VISIBLE_DEVICES", slice.c_str(), 1);
   std::vector<std::filesystem::path> files;
   for (const Json& file : request.at("files")) files.emplace_back(file.get<std::string>());
-  const TrustedKeys unsigned_too;
+  const TrustedKeys trusted = trusted_keys({});
   std::optional<Layers> layers;
   Json families = Json::array();
   try {
-    layers.emplace(files, unsigned_too);
-  } catch (const BrokenEnvironment& error) {  // none of the files can be read
+    layers.emplace(files, trusted);
+  } catch (const BrokenEnvironment&) {
     for (std::size_t i = 0; i < request.at("families").size(); ++i)
-      families.push_back(served_by(error.what()));
-    return {{"families", std::move(families)}, {"warnings", ""}};
+      families.push_back(served_by("no cache and no pack can be read"));
+    return {{"families", std::move(families)}, {"warnings", why_unopened(files, trusted)}};
   }
   Runtime runtime({.paths = files, .device = request.at("ordinal").get<int>()});
   for (const Json& one : request.at("families")) families.push_back(open_one(runtime, *layers, one));
-  return {{"families", std::move(families)}, {"warnings", runtime.warnings()}};
+  return {{"families", std::move(families)}, {"warnings", overrides_set() + runtime.warnings()}};
 }
 
 Message answer_request(const Message& request) {
@@ -131,16 +170,6 @@ Json ask_child(const Json& request, const std::stop_token& stop) {
   return answer;
 }
 
-std::vector<std::filesystem::path> packs_in(const std::filesystem::path& folder) {
-  std::vector<std::filesystem::path> packs;
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
-    if (entry.path().extension() == ".pack") packs.push_back(entry.path());
-  }
-  std::sort(packs.begin(), packs.end());
-  return packs;
-}
-
 }  // namespace
 
 std::vector<std::filesystem::path> installed_packs() {
@@ -154,8 +183,9 @@ std::vector<std::filesystem::path> installed_packs() {
   return packs;
 }
 
-ServedFamilies find_served(const std::vector<std::filesystem::path>& files, const DeviceInfo& gpu,
-                           const std::vector<AskedFamily>& asked, std::stop_token stop) {
+std::optional<ServedFamilies> find_served(const std::vector<std::filesystem::path>& files,
+                                          const DeviceInfo& gpu, const std::vector<AskedFamily>& asked,
+                                          std::stop_token stop) {
   ServedFamilies found;
   std::vector<ServedFamily>& all = found.families;
   Json families = Json::array(), names = Json::array();
@@ -175,7 +205,7 @@ ServedFamilies find_served(const std::vector<std::filesystem::path>& files, cons
                                  {"files", std::move(names)},
                                  {"families", std::move(families)}},
                                 stop);
-  if (answer.is_null()) return found;
+  if (answer.is_null()) return std::nullopt;
   for (std::size_t i = 0; i < all.size(); ++i) {
     const Json& served = answer.at("families").at(i);
     all[i].why_none = served.at("why_none").get<std::string>();

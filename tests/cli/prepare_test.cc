@@ -1,4 +1,5 @@
 // `moetune prepare` on a (scripted) GPU: what the runtime opens from a cache, and what is then searched.
+#include <algorithm>
 #include <filesystem>
 
 #include "tests/cli/tool.h"
@@ -89,9 +90,13 @@ TEST_CASE(
   for (const char* kernel : {"decode_attention", "prefill_attention", "qk_norm_rope"}) {
     CHECK(family_of(before, kernel)["before"]["serves"] == true);
   }
-  CHECK(contains(family_of(before, "add_rmsnorm")["before"]["why"],
-                 "nothing is tuned for add_rmsnorm hidden=16"));
-  CHECK(contains(prepare({"--dry-run"}).err, "Nothing serves add_rmsnorm hidden=16: nothing is tuned for"));
+  CHECK(family_of(before, "add_rmsnorm")["before"]["why"] == "nothing is tuned for it");
+  CHECK(
+      contains(prepare({"--dry-run"}).err, "Nothing serves add_rmsnorm hidden=16: nothing is tuned for it"));
+  tool.write("file", "");
+  const Ended unusable = prepare({"--cache", tool.path("file/tuned.db").string()});
+  CHECK(unusable.code == 3);
+  CHECK_FALSE(contains(unusable.out, "add_rmsnorm tokens"));
 
   const Ended tuned = prepare({"--budget", "4", "--json"});
   CAPTURE(tuned.err);
@@ -134,14 +139,54 @@ TEST_CASE("prepare lists families without a GPU, and refuses what a server does 
                  "--tp: transformers runs a model on one GPU"));
   CHECK(contains(refused({"--server", "transformers", "--page", "16"}), "--page: transformers has no pages"));
   CHECK(contains(refused({"--server", "sglang", "--kv", "fp8"}), "--kv: sglang keeps keys and values in"));
-  CHECK(
-      contains(refused({"--server", "sglang", "--q-len", "2"}), "--q-len: sglang has one new token a step"));
   CHECK(contains(refused({"--server", "vllm", "--tp", "3"}), "--tp: tensor parallel 3 does not divide"));
-  CHECK(contains(refused({"--server", "vllm", "--ep", "7"}), "--ep: expert parallel 7 does not divide"));
+  CHECK(
+      contains(refused({"--server", "vllm", "--ep", "7"}), "--ep: vllm spreads experts over its --tp GPUs"));
   CHECK(contains(refused({"--server", "vllm", "--packs", "/nowhere"}),
                  "--packs: there is no pack and no folder"));
   CHECK(contains(refused({"--server", "vllm", "--device", "replay:shipped"}), "--device"));
   tool.write("config.json", "{\"num_hidden_layers\": -1}");
   CHECK(contains(tool.run({"prepare", tool.path("config.json").string(), "--server", "vllm"}).err,
                  "config.json:1"));
+}
+
+TEST_CASE("prepare lists one shape as it does a range") {
+  Tool tool;
+  const Ended one = tool.run({"prepare", kModels + "qwen3-30b-a3b.json", "--server", "vllm", "--batch", "8",
+                              "--context", "4096", "--dry-run", "--json"});
+  CAPTURE(one.err);
+  CHECK(one.code == 0);
+  const Json listed = document(one);
+  CHECK(listed["families"].size() == 4);
+  CHECK(listed["unserved"].is_null());  // not known
+  CHECK(family_of(listed, "decode_attention")["over"] == "batch=8,context=4096");
+}
+
+TEST_CASE("prepare names the GPU that is missing, every bad pack, and what changes a server's choice") {
+  Tool tool({{"MOETUNE_LIBCUDA", paths::fake_libcuda()}, {"MOETUNE_FAKE_CUDA", "memory=67108864"}});
+  tool.write("config.json", kLlama);
+  fs::create_directories(tool.path("packs"));
+  tool.write("packs/a.pack", "");
+  tool.write("packs/b.pack", "");
+  const auto listed = [&](std::vector<std::string> more) {
+    more.insert(more.begin(),
+                {"prepare", tool.path("config.json").string(), "--server", "transformers", "--dry-run",
+                 "--json", "--cache", tool.path("none.db").string(), "--packs", tool.path("packs").string()});
+    return tool.run(more);
+  };
+  CHECK(listed({"--device", "cuda:7"}).code == 3);
+  CHECK(listed({"--device", "GPU-nope"}).code != 0);
+  const Json bad = document(listed({}));
+  REQUIRE(bad["warnings"].size() == 2);
+  CHECK(contains(bad["warnings"][0], "a.pack is empty"));
+  CHECK(contains(bad["warnings"][1], "b.pack is empty"));
+  for (const Json& family : bad["families"])
+    CHECK(family["before"]["why"] == "no cache and no pack can be read");
+
+  store(tool.path("packs/c.db"),
+        {{.problem = "batch=1,q_heads=8,kv_heads=2,head_dim=64,context=512,page=0"}});
+  tool.set_environment("MOETUNE_RUNTIME", "default");
+  const Json overridden = document(listed({}));
+  CHECK(std::ranges::any_of(overridden["warnings"],
+                            [](const Json& warning) { return contains(warning, "MOETUNE_RUNTIME is set"); }));
 }

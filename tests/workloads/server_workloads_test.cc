@@ -68,29 +68,27 @@ TEST_CASE("vLLM opens paged attention, and experts by ids") {
                  "route_plan experts=128 align=1", "moe_experts hidden=2048 experts=128 intermediate=768"});
   const ServerList spread =
       of_file("qwen3-30b-a3b.json", {.server = "vllm",
-                                     .serving = {.tensor_parallel = 2, .expert_parallel = 4},
+                                     .serving = {.tensor_parallel = 4, .expert_parallel = 4},
                                      .page = 16,
-                                     .narrow_kv = true,
-                                     .q_len = 3});
+                                     .narrow_kv = true});
   CHECK(spread.families == Families{"decode_attention page=16 kv_dtype=e4m3",
                                     "prefill_attention group=8 page=16 kv_dtype=e4m3 kv_scale=tensor",
                                     "route_plan experts=32 map=local align=1",
                                     "moe_experts hidden=2048 experts=32 intermediate=768"});
-  // Steps with several new tokens are its prompts' kernel, over whole batches.
-  const auto steps = std::ranges::find_if(spread.plan.workloads, [](const ModelWorkload& one) {
-    return one.kernel == "prefill_attention" && one.ranges.front().name == "batch";
-  });
-  REQUIRE(steps != spread.plan.workloads.end());
-  CHECK(steps->ranges ==
-        std::vector<DimensionRange>{{"batch", 1, 256}, {"seqlen_q", 3, 3}, {"seqlen_kv", 512, 40960}});
+  // One call for all prompts of a step, the last few tokens of a long one too.
+  const auto prompts = std::ranges::find(spread.plan.workloads, "prefill_attention", &ModelWorkload::kernel);
+  REQUIRE(prompts != spread.plan.workloads.end());
+  CHECK(prompts->ranges ==
+        std::vector<DimensionRange>{{"batch", 1, 64}, {"seqlen_q", 1, 8192}, {"seqlen_kv", 512, 8192}});
   const ServerList cut = of_file("qwen3-30b-a3b.json", {.server = "vllm", .serving = {.tensor_parallel = 2}});
   CHECK(cut.families.contains("moe_experts hidden=2048 experts=128 intermediate=384"));
 }
 
 TEST_CASE("SGLang opens the same of its own layout, and no e4m3") {
-  const ServerList list =
-      of_file("qwen3-30b-a3b.json", {.server = "sglang", .serving = {.expert_parallel = 4}});
-  CHECK(list.families.contains("route_plan experts=32 align=1"));  // its ids are local
+  const ServerList list = of_file(
+      "qwen3-30b-a3b.json", {.server = "sglang", .serving = {.tensor_parallel = 4, .expert_parallel = 2}});
+  CHECK(list.families.contains("route_plan experts=64 align=1"));  // its ids are local
+  CHECK(list.families.contains("moe_experts hidden=2048 experts=64 intermediate=384"));
   for (const ModelWorkload& one : list.plan.workloads)
     if (one.kernel == "decode_attention") CHECK(one.problem.find("layout=nhd") != std::string::npos);
   CHECK_THROWS_AS(of_file("qwen3-30b-a3b.json", {.server = "sglang", .narrow_kv = true}), BadField);
@@ -159,6 +157,23 @@ TEST_CASE("a server's options are refused by name") {
   CHECK(refused({.server = "transformers", .serving = {.expert_parallel = 2}}) == "ep");
   CHECK(refused({.server = "transformers", .page = 16}) == "page");
   CHECK(refused({.server = "vllm", .page = 0}) == "page");
-  CHECK(refused({.server = "transformers", .q_len = 2}) == "q-len");
+  CHECK(refused({.server = "vllm", .serving = {.tensor_parallel = 4, .expert_parallel = 2}}) == "ep");
+  CHECK(refused({.server = "vllm", .serving = {.expert_parallel = 2}}) == "ep");
+  CHECK(refused({.server = "sglang", .serving = {.tensor_parallel = 2, .expert_parallel = 4}}) == "ep");
   CHECK(refused({.server = "vllm", .serving = {.batch_high = std::int64_t{1} << 40}}) == "batch");
+}
+
+TEST_CASE("a type that transformers' plug-in refuses lists nothing, and any quantization is read") {
+  const ServerList wide = of_text(kGptOss + R"(, "torch_dtype": "float32"})", {.server = "transformers"});
+  CHECK(wide.families.empty());
+  CHECK(wide.notes_hold("the model is in float32; bf16 and fp16 are served"));
+  CHECK_FALSE(of_text(kGptOss + R"(, "torch_dtype": "float32"})", {.server = "vllm"}).families.empty());
+  const ServerList none = of_text(kGptOss + R"(, "quantization_config": {}})", {.server = "transformers"});
+  CHECK(none.families == of_text(kGptOss + "}", {.server = "transformers"}).families);
+  const ServerList packed =
+      of_text(kGptOss + R"(, "compression_config": {"quant_method": "compressed-tensors"}})",
+              {.server = "transformers"});
+  CHECK(packed.notes_hold("quantized projections (compressed-tensors)"));
+  CHECK(std::ranges::none_of(packed.families,
+                             [](const std::string& family) { return family.starts_with("moe_"); }));
 }
