@@ -93,10 +93,6 @@ TEST_CASE(
   CHECK(family_of(before, "add_rmsnorm")["before"]["why"] == "nothing is tuned for it");
   CHECK(
       contains(prepare({"--dry-run"}).err, "Nothing serves add_rmsnorm hidden=16: nothing is tuned for it"));
-  tool.write("file", "");
-  const Ended unusable = prepare({"--cache", tool.path("file/tuned.db").string()});
-  CHECK(unusable.code == 3);
-  CHECK_FALSE(contains(unusable.out, "add_rmsnorm tokens"));
 
   const Ended tuned = prepare({"--budget", "4", "--json"});
   CAPTURE(tuned.err);
@@ -150,6 +146,17 @@ TEST_CASE("prepare lists families without a GPU, and refuses what a server does 
                  "config.json:1"));
 }
 
+TEST_CASE("prepare tunes nothing where the cache cannot be kept") {
+  Tool tool({{"MOETUNE_LIBCUDA", paths::fake_libcuda()}, {"MOETUNE_FAKE_CUDA", "memory=67108864"}});
+  tool.write("config.json", kLlama);
+  tool.write("file", "");
+  const Ended unusable = tool.run({"prepare", tool.path("config.json").string(), "--server", "transformers",
+                                   "--cache", tool.path("file/tuned.db").string(), "--tokens", "64"});
+  CAPTURE(unusable.err);
+  CHECK(unusable.code == 3);
+  CHECK_FALSE(contains(unusable.out, "add_rmsnorm tokens"));
+}
+
 TEST_CASE("prepare lists one shape as it does a range") {
   Tool tool;
   const Ended one = tool.run({"prepare", kModels + "qwen3-30b-a3b.json", "--server", "vllm", "--batch", "8",
@@ -159,7 +166,7 @@ TEST_CASE("prepare lists one shape as it does a range") {
   const Json listed = document(one);
   CHECK(listed["families"].size() == 4);
   CHECK(listed["unserved"].is_null());  // not known
-  CHECK(family_of(listed, "decode_attention")["over"] == "batch=8,context=4096");
+  CHECK(family_of(listed, "decode_attention")["over"] == "batch=8,kv_heads=4,context=4096");
 }
 
 TEST_CASE("prepare names the GPU that is missing, every bad pack, and what changes a server's choice") {
