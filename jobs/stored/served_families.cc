@@ -119,7 +119,7 @@ std::string overrides_set() {
   std::string warnings;
   for (const char* name : {"MOETUNE_RUNTIME", "MOETUNE_PIN"}) {
     if (environment_variable(name) != nullptr)
-      warnings.append(name).append(" is set: what serves is told as of a server that runs with it\n");
+      warnings.append(name).append(" is set: this is what a server serves that runs with it\n");
   }
   return warnings;
 }
