@@ -87,7 +87,7 @@ bool is_near(double got, double right, double error) {
 }
 
 IsRight rounded_attention(const Problem& problem) {
-  const double rounding = problem.is("dtype", "fp16") ? 0x1p-9 : 0x1p-6;
+  const double rounding = problem.is("dtype", "fp16") || problem.is("dtype", "f16") ? 0x1p-9 : 0x1p-6;
   return [rounding](const std::string& name, double got, double right) {
     return is_near(got, right, name == "o" ? rounding : 1e-4);
   };

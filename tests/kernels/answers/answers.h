@@ -18,6 +18,7 @@ HostTensors answer_on_cpu(const Problem& problem, const Call& call, const HostTe
 HostTensors answer_on_cpu(const Problem& problem, const HostTensors& inputs);  // of the default call
 
 HostTensors decode_attention_on_cpu(const Problem& problem, const Call& call, const HostTensors& inputs);
+HostTensors mla_decode_on_cpu(const Problem& problem, const Call& call, const HostTensors& inputs);
 HostTensors prefill_attention_on_cpu(const Problem& problem, const Call& call, const HostTensors& inputs);
 
 // Scores are rounded to f32 before they are compared, so that scores which the kernel cannot tell apart tie here too.

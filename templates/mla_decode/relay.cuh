@@ -1,0 +1,403 @@
+// Body `relay` (sm_90a): 64 packed rows, padding included, and four warpgroups that hand tiles on to each other.
+//
+//   warpgroup 0     S = Q K^T of a tile, softmax; P and the factors of O to shared memory
+//   warpgroups 1, 2 O += P V, of 256 columns of the latent each
+//   warpgroup 3     one warp asks the copy engine for tiles
+//
+// Barriers of a stage: `full` counts the copy's bytes; at `scored` the 4 warps of warpgroup 0 arrive once a tile, when P
+// is there and no row behind the last token holds NaN; at `empty` the 8 warps of warpgroups 1 and 2, when they have
+// read the tile and P. Warpgroup 0 is one tile ahead, so that the tensor cores are busy during softmax.
+#pragma once
+
+#include "templates/common/barrier.cuh"
+#include "templates/common/dependent_launch.cuh"
+#include "templates/common/l2_policy.cuh"
+#include "templates/common/mbarrier.cuh"
+#include "templates/common/quad.cuh"
+#include "templates/common/reduce.cuh"
+#include "templates/common/ring_place.cuh"
+#include "templates/common/shared_memory.cuh"
+#include "templates/common/tma.cuh"
+#include "templates/common/warp_registers.cuh"
+#include "templates/common/wgmma_async.cuh"
+#include "templates/mla_decode/shape.cuh"
+
+static_assert(kRows == 64, "one wgmma has 64 rows");
+
+constexpr int kBoxTokens = min_of(kPage, kTile);  // of one copy
+constexpr int kBoxes = kTile / kBoxTokens;
+constexpr int kMathThreads = 384;
+constexpr int kColumns = 256;  // of the latent, a warpgroup
+constexpr int kSteps = kTile / 16;
+
+// Shared memory: the tiles; the latent part of the queries as [chunk][row][128 bytes]; P of each stage as the lanes hold
+// it; factors of each stage, by row; what rows are divided by; barriers.
+constexpr int kQueryChunkBytes = kRows * 128;
+constexpr int kQueryOffset = kStages * kTileBytes;
+constexpr int kScoresOffset = kQueryOffset + kLatentChunks * kQueryChunkBytes;
+constexpr int kScoresBytes = kRows * kTile * 2;
+constexpr int kFactorsOffset = kScoresOffset + kStages * kScoresBytes;
+constexpr int kInverseOffset = kFactorsOffset + kStages * kRows * 4;
+constexpr int kBarrierOffset = kInverseOffset + kRows * 4;
+static_assert(kBarrierOffset + kStages * 24 <= SHARED_BYTES, "kernel.json lays out shared memory as above");
+
+struct Relay {
+  u8* shared;
+  u32 base;
+
+  __device__ __forceinline__ explicit Relay(u8* from) : shared(from), base(shared_address(from)) {}
+
+  __device__ __forceinline__ u32 tile(int stage) const { return base + stage * kTileBytes; }
+  __device__ __forceinline__ u32 full(int stage) const { return base + kBarrierOffset + stage * 24; }
+  __device__ __forceinline__ u32 scored(int stage) const { return full(stage) + 8; }
+  __device__ __forceinline__ u32 empty(int stage) const { return full(stage) + 16; }
+  // P of 16 tokens, this lane's.
+  __device__ __forceinline__ uint4* scores(int stage, int step) const {
+    return reinterpret_cast<uint4*>(shared + kScoresOffset + stage * kScoresBytes) + step * 128 +
+           threadIdx.x % 128;
+  }
+  __device__ __forceinline__ float* factors(int stage) const {
+    return reinterpret_cast<float*>(shared + kFactorsOffset) + stage * kRows;
+  }
+  __device__ __forceinline__ float* inverse() const {
+    return reinterpret_cast<float*>(shared + kInverseOffset);
+  }
+
+  __device__ __forceinline__ void initialize() const {
+    for (int stage = 0; stage < kStages; ++stage) {
+      mbarrier_init(full(stage), 1);
+      mbarrier_init(scored(stage), 4);
+      mbarrier_init(empty(stage), 8);
+    }
+    mbarrier_init_fence();
+  }
+};
+
+// The page of this lane's box of a tile. Nothing is looked up from the end on.
+__device__ __forceinline__ i32 find_page(const i32* pages, const Work& work, int tile) {
+  const int box = threadIdx.x % kWarpSize, token = (work.first_tile + tile) * kTile + box * kBoxTokens;
+  return box < kBoxes && token < work.length ? pages[token / kPage] : 0;
+}
+
+__device__ __forceinline__ void produce(const Relay& relay, const TensorMap& kv, const i32* pages,
+                                        const Work& work, u64 policy) {
+  const int lane = threadIdx.x % kWarpSize;
+  RingPlace<kStages> place;
+  i32 page = find_page(pages, work, 0);
+  for (int tile = 0; tile < work.tiles; ++tile) {
+    const i32 next = tile + 1 < work.tiles ? find_page(pages, work, tile + 1) : 0;
+    const int first = (work.first_tile + tile) * kTile;
+    const int boxes = min_of(kBoxes, ceil_div(work.length - first, kBoxTokens));
+    const u32 to = relay.tile(place.index), full = relay.full(place.index);
+    mbarrier_wait(relay.empty(place.index), place.parity ^ 1);
+    if (lane == 0) mbarrier_arrive_expect(full, boxes * kBoxTokens * kWidth * 2);
+    __syncwarp();
+    if constexpr (kBoxes == 1) {
+      if (lane == 0) tma_load_5d(to, kv, full, policy, 0, first % kPage, 0, 0, page);
+    } else {
+#pragma unroll
+      for (int i = 0; i < ceil_div(kBoxes * kChunks, kWarpSize); ++i) {
+        const int copy = i * kWarpSize + lane, box = copy / kChunks, chunk = copy % kChunks;
+        const i32 from = __shfl_sync(kWholeWarp, page, box % kWarpSize);
+        if (box < boxes) {
+          tma_load_5d(to + chunk * kChunkBytes + box * kBoxTokens * 128, kv, full, policy, 0, 0, chunk, 0,
+                      from);
+        }
+      }
+    }
+    page = next;
+    place.advance();
+  }
+}
+
+// The latent part of the rows, zeros for padding. Called by kMathThreads threads, which synchronize.
+__device__ __forceinline__ void stage_query(const Relay& relay, const Element* q, const RowStrides& strides,
+                                            const Work& work) {
+  for (int i = threadIdx.x; i < kRows * (kLatent / 8); i += kMathThreads) {
+    const int row = i / (kLatent / 8), unit = i % (kLatent / 8);
+    uint4 value = make_uint4(0, 0, 0, 0);
+    if (row < work.rows) value = reinterpret_cast<const uint4*>(q + work.offset(strides, row))[unit];
+    const int offset = unit / 8 * kQueryChunkBytes + row * 128 + ((unit % 8 ^ row % 8) << 4);
+    *reinterpret_cast<uint4*>(relay.shared + kQueryOffset + offset) = value;
+  }
+  fence_async_proxy();
+}
+
+// The row of this lane: its lower one, or the one 8 further.
+__device__ __forceinline__ int row_of(int half) {
+  return static_cast<int>(threadIdx.x % 128) / kWarpSize * 16 + half * 8 + threadIdx.x % kWarpSize / 4;
+}
+
+class Scores {
+ public:
+  __device__ __forceinline__ Scores(const Element* q, const RowStrides& strides, const Work& work,
+                                    float scale_log2)
+      : scale_log2_(scale_log2) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      maximum_[half] = lowest();
+      sum_[half] = 0;
+      end_[half] = work.end(row_of(half));
+      const bool own = row_of(half) < work.rows;
+      const Element* const row = q + (own ? work.offset(strides, row_of(half)) : 0) + kLatent;
+#pragma unroll
+      for (int step = 0; step < kRope / 16; ++step) {
+#pragma unroll
+        for (int side = 0; side < 2; ++side) {
+          const int column = step * 16 + side * 8 + threadIdx.x % 4 * 2;
+          rope_[step][half + 2 * side] = own ? *reinterpret_cast<const u32*>(row + column) : 0;
+        }
+      }
+    }
+  }
+
+  // S of a tile at shared address `keys`.
+  __device__ __forceinline__ void multiply(u32 queries, u32 keys) {
+    const u64 q = WgmmaMatrix::rows(queries), k = WgmmaMatrix::rows(keys);
+    wgmma_hold<kTile / 8>(scores_);
+    wgmma_begin();
+#pragma unroll
+    for (int step = 0; step < kLatent / 16; ++step) {
+      wgmma<Element, kTile, false, false>(
+          scores_, WgmmaMatrix::moved(q, step / 4 * kQueryChunkBytes + step % 4 * 32),
+          WgmmaMatrix::moved(k, step / 4 * kChunkBytes + step % 4 * 32), step > 0);
+    }
+#pragma unroll
+    for (int step = 0; step < kRope / 16; ++step) {
+      wgmma_registers<Element, kTile, false>(scores_, rope_[step],
+                                             WgmmaMatrix::moved(k, kLatentChunks * kChunkBytes + step * 32));
+    }
+    wgmma_finish();
+    wgmma_hold<kTile / 8>(scores_);
+  }
+
+  // P for the other warpgroups, and by how much O is to be rescaled before it is added. `first` is the tile's first
+  // token.
+  __device__ __forceinline__ void hand_on(const Relay& relay, int stage, int first, int length) {
+    if (first + kTile > length - (kQueries - 1)) mask(first);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float highest = minus_infinity();
+#pragma unroll
+      for (int j = 0; j < kTile / 8; ++j) {
+        highest = fmaxf(highest, fmaxf(scores_[j][2 * half], scores_[j][2 * half + 1]));
+      }
+      highest = max_across<4>(highest) * scale_log2_;
+      const float raised = highest > maximum_[half] + kLag ? highest : maximum_[half];
+      const float factor = exp2_fast(maximum_[half] - raised);
+      maximum_[half] = raised;
+      if (threadIdx.x % 4 == 0) relay.factors(stage)[row_of(half)] = factor;
+      float sum = 0;
+#pragma unroll
+      for (int j = 0; j < kTile / 8; ++j) {
+#pragma unroll
+        for (int i = 2 * half; i < 2 * half + 2; ++i) {
+          scores_[j][i] = exp2_fast(fmaf(scores_[j][i], scale_log2_, -raised));
+          sum += scores_[j][i];
+        }
+      }
+      sum_[half] = sum_[half] * factor + sum;
+    }
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) {
+      const float(&left)[4] = scores_[2 * step], (&right)[4] = scores_[2 * step + 1];
+      *relay.scores(stage, step) =
+          make_uint4(Element::pack(left[0], left[1]), Element::pack(left[2], left[3]),
+                     Element::pack(right[0], right[1]), Element::pack(right[2], right[3]));
+    }
+  }
+
+  // What the rows are divided by, and their logarithms to where they belong.
+  __device__ __forceinline__ void finish(const Relay& relay, const Work& work, const Outputs& outputs) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int row = row_of(half);
+      const float sum = sum_across<4>(sum_[half]);
+      if (threadIdx.x % 4 != 0) continue;
+      relay.inverse()[row] = inverse_of(sum);
+      if (row >= work.rows) continue;
+      const float lse = maximum_[half] + log2_fast(sum);
+      if (work.splits > 1) {
+        outputs.partial_lse[work.global_row(row) * gridDim.y + work.split] = lse;
+      } else if (kWantsLse) {
+        outputs.lse[work.global_row(row)] = lse * kLn2;
+      }
+    }
+  }
+
+ private:
+  __device__ __forceinline__ void mask(int first) {
+#pragma unroll
+    for (int j = 0; j < kTile / 8; ++j) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int token = first + j * 8 + static_cast<int>(threadIdx.x) % 4 * 2 + i % 2;
+        if (token >= end_[i / 2]) scores_[j][i] = minus_infinity();
+      }
+    }
+  }
+
+  float scale_log2_;
+  int end_[2];
+  u32 rope_[kRope / 16][4];
+  float scores_[kTile / 8][4];
+  float maximum_[2];
+  float sum_[2];  // this lane's share
+};
+
+// Zeros for V behind the last token: P is 0 there, and 0 times NaN is NaN. Called by warpgroup 0, whose warps may still
+// read the tile as K.
+__device__ __forceinline__ void clear_tail(const Relay& relay, int stage, int valid) {
+  named_barrier_sync(3, 128);
+  for (int i = threadIdx.x; i < (kTile - valid) * kLatentChunks * 8; i += 128) {
+    const int unit = i % 8, chunk = i / 8 % kLatentChunks, token = valid + i / (8 * kLatentChunks);
+    *reinterpret_cast<uint4*>(relay.shared + stage * kTileBytes + chunk * kChunkBytes + token * 128 +
+                              unit * 16) = make_uint4(0, 0, 0, 0);
+  }
+  fence_async_proxy();
+}
+
+__device__ __forceinline__ void score_tiles(const Relay& relay, const Work& work, Scores& scores) {
+  RingPlace<kStages> place;
+  for (int tile = 0; tile < work.tiles; ++tile) {
+    const int first = (work.first_tile + tile) * kTile;
+    mbarrier_wait(relay.full(place.index), place.parity);
+    scores.multiply(relay.base + kQueryOffset, relay.tile(place.index));
+    if (work.length - first < kTile) clear_tail(relay, place.index, work.length - first);
+    scores.hand_on(relay, place.index, first, work.length);
+    __syncwarp();
+    if (threadIdx.x % kWarpSize == 0) mbarrier_arrive(relay.scored(place.index));
+    place.advance();
+  }
+}
+
+// O of 64 rows and kColumns columns from `column` on.
+class Output {
+ public:
+  __device__ __forceinline__ Output() {
+#pragma unroll
+    for (int j = 0; j < kColumns / 8; ++j) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) sum_[j][i] = 0;
+    }
+  }
+
+  __device__ __forceinline__ void add_tiles(const Relay& relay, const Work& work, int column) {
+    RingPlace<kStages> place;
+    for (int tile = 0; tile < work.tiles; ++tile) {
+      mbarrier_wait(relay.full(place.index), place.parity);
+      mbarrier_wait(relay.scored(place.index), place.parity);
+      const float factors[2] = {relay.factors(place.index)[row_of(0)], relay.factors(place.index)[row_of(1)]};
+      u32 p[kSteps][4];
+#pragma unroll
+      for (int step = 0; step < kSteps; ++step) {
+        const uint4 words = *relay.scores(place.index, step);
+        p[step][0] = words.x, p[step][1] = words.y, p[step][2] = words.z, p[step][3] = words.w;
+      }
+      if (__any_sync(kWholeWarp, factors[0] != 1 || factors[1] != 1)) scale(factors);
+      const u64 v = WgmmaMatrix::columns(relay.tile(place.index) + column / 64 * kChunkBytes, kChunkBytes);
+      wgmma_hold<kColumns / 8>(sum_);
+      wgmma_begin();
+#pragma unroll
+      for (int step = 0; step < kSteps; ++step) {
+#pragma unroll
+        for (int part = 0; part < kColumns / 128; ++part) {
+          wgmma_columns<Element, 128>(sum_ + 16 * part, p[step],
+                                      WgmmaMatrix::moved(v, step * 2048 + part * 2 * kChunkBytes));
+        }
+      }
+      wgmma_commit();
+      wgmma_wait<0>();
+      wgmma_hold<kColumns / 8>(sum_);
+      __syncwarp();
+      if (threadIdx.x % kWarpSize == 0) mbarrier_arrive(relay.empty(place.index));
+      place.advance();
+    }
+  }
+
+  __device__ __forceinline__ void store(const Relay& relay, const Work& work, const Outputs& outputs,
+                                        int column) {
+    const float inverse[2] = {relay.inverse()[row_of(0)], relay.inverse()[row_of(1)]};
+    scale(inverse);
+    const int quad = threadIdx.x % 4;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int row = row_of(half);
+      const bool own = row < work.rows;
+      if (work.splits > 1) {
+        float* const to =
+            outputs.partial_o + (work.global_row(row) * gridDim.y + work.split) * kLatent + column + 2 * quad;
+        if (!own) continue;
+#pragma unroll
+        for (int j = 0; j < kColumns / 8; ++j) {
+          *reinterpret_cast<float2*>(to + 8 * j) = make_float2(sum_[j][2 * half], sum_[j][2 * half + 1]);
+        }
+        continue;
+      }
+      Element* const to = outputs.o + work.offset(outputs.strides, own ? row : 0) + column + 8 * quad;
+#pragma unroll
+      for (int j = 0; j < kColumns / 8; j += 4) {
+        u32 words[4];
+#pragma unroll
+        for (int k = 0; k < 4; ++k)
+          words[k] = Element::pack(sum_[j + k][2 * half], sum_[j + k][2 * half + 1]);
+        transpose_quad(words);
+        if (own) *reinterpret_cast<uint4*>(to + 8 * j) = make_uint4(words[0], words[1], words[2], words[3]);
+      }
+    }
+  }
+
+ private:
+  __device__ __forceinline__ void scale(const float (&factors)[2]) {
+#pragma unroll
+    for (int j = 0; j < kColumns / 8; ++j) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) sum_[j][i] *= factors[i / 2];
+    }
+  }
+
+  float sum_[kColumns / 8][4];
+};
+
+extern "C" __global__ void __launch_bounds__(512, 1)
+    mla_decode(const Element* q, const __grid_constant__ TensorMap kv, const i32* pages, const i32* lengths,
+               Element* o, float* lse, float* partial_o, float* partial_lse, i64 q_sequence, i64 q_token,
+               i64 q_head, i64 o_sequence, i64 o_token, i64 o_head, i64 page_row, int capacity, int span,
+               float scale) {
+  const Relay relay(dynamic_shared());
+  if (threadIdx.x == kMathThreads) {
+    tma_prefetch_descriptor(kv);
+    relay.initialize();
+  }
+  __syncthreads();
+  wait_for_predecessor();
+  allow_dependent_launch();
+  const Work work(blockIdx.x * kRows, blockIdx.y, blockIdx.z, lengths, capacity, span);
+  if (work.idle()) return;
+  const int warpgroup = threadIdx.x / 128;
+  if (warpgroup == 3) {
+    give_registers<24>();
+    if (threadIdx.x / kWarpSize == 12) {
+      produce(relay, kv, pages + work.sequence * page_row, work, l2_policy(kPackedRows <= kRows));
+    }
+    return;
+  }
+  const RowStrides q_strides = {q_sequence, q_token, q_head};
+  const Outputs outputs = {o, lse, partial_o, partial_lse, {o_sequence, o_token, o_head}};
+  stage_query(relay, q, q_strides, work);
+  named_barrier_sync(1, kMathThreads);
+  if (warpgroup == 0) {
+    give_registers<112>();
+    Scores scores(q, q_strides, work, scale * kLog2E);
+    score_tiles(relay, work, scores);
+    scores.finish(relay, work, outputs);
+    named_barrier_arrive(2, kMathThreads);
+  } else {
+    take_registers<184>();
+    const int column = (warpgroup - 1) * kColumns;
+    Output output;
+    output.add_tiles(relay, work, column);
+    named_barrier_sync(2, kMathThreads);
+    output.store(relay, work, outputs, column);
+  }
+}

@@ -1,0 +1,83 @@
+// What one compiled unit of mla_decode is specialized on, and what a block works on.
+//
+// K is a token's whole row: the latent, and behind it the part that carries the position. V is the latent alone. In
+// shared memory a tile lies as [chunk][token][128 bytes], in the swizzle of 128 bytes: what the copy engine writes and
+// both wgmma and ldmatrix read.
+#pragma once
+
+#include "templates/common/convert.cuh"
+#include "templates/common/types.cuh"
+
+constexpr int kLatent = 512, kRope = 64, kWidth = kLatent + kRope;
+constexpr int kChunks = kWidth / 64, kLatentChunks = kLatent / 64;  // of 128 bytes
+constexpr int kHeads = HEADS;
+constexpr int kQueries = QUERIES;               // new tokens of a sequence, causal among themselves
+constexpr int kPackedRows = kHeads * kQueries;  // query by query, its heads together
+constexpr int kPage = PAGE;                     // tokens a page
+constexpr int kTile = TILE;                     // tokens a stage
+constexpr int kStages = STAGES;                 // stages in flight
+constexpr int kRows = ROWS;                     // packed rows of a block, padding included
+constexpr bool kWantsLse = LSE;                 // the logarithm of the denominator is an output
+constexpr int kChunkBytes = kTile * 128;
+constexpr int kTileBytes = kChunks * kChunkBytes;
+
+// The running maximum may lag by this many powers of two, so that outputs are seldom rescaled.
+constexpr float kLag = 8.0f;
+
+struct RowStrides {
+  i64 sequence;
+  i64 token;
+  i64 head;
+};
+
+struct Outputs {
+  Element* o;
+  float* lse;
+  float* partial_o;    // [packed row of all sequences][split][kLatent], normalized
+  float* partial_lse;  // [packed row of all sequences][split], of base 2
+  RowStrides strides;
+};
+
+// The rows of a sequence that fall to a block, and its part of the tokens: `span` tiles, of which the last part has
+// fewer. The grid is (blocks of rows, splits, sequences).
+struct Work {
+  int sequence;
+  int first_row;
+  int rows;
+  int split;
+  int splits;  // that have tokens; one of them if there are none
+  int length;
+  int first_tile;
+  int tiles;
+
+  __device__ __forceinline__ Work(int block_row, int split_index, int batch, const i32* lengths, int capacity,
+                                  int span)
+      : sequence(batch), first_row(block_row), split(split_index) {
+    rows = min_of(kRows, kPackedRows - first_row);
+    length = max_of(0, min_of(lengths[sequence], capacity));
+    const int all = ceil_div(length, kTile);
+    splits = max_of(1, ceil_div(all, span));
+    first_tile = split * span;
+    tiles = max_of(0, min_of(span, all - first_tile));
+  }
+
+  __device__ __forceinline__ bool idle() const { return split >= splits; }
+
+  // The tokens that a packed row sees: those before it.
+  __device__ __forceinline__ int end(int row) const {
+    return kQueries == 1 ? length : length - (kQueries - 1) + (first_row + row) / kHeads;
+  }
+
+  __device__ __forceinline__ i64 offset(const RowStrides& strides, int row) const {
+    const int packed = first_row + row;
+    return sequence * strides.sequence + packed / kHeads * strides.token + packed % kHeads * strides.head;
+  }
+
+  // Among the packed rows of all sequences.
+  __device__ __forceinline__ i64 global_row(int row) const {
+    return static_cast<i64>(sequence) * kPackedRows + first_row + row;
+  }
+};
+
+// What a row's running sums are divided by; a row that sees nothing is 0, NaN stays NaN.
+__device__ __forceinline__ float inverse_of(float sum) { return sum == 0 ? 0.0f : 1.0f / sum; }
