@@ -157,6 +157,22 @@ enum {
   MOETUNE_ACT_MUL_SCALES = 2 /* f32 [tokens, intermediate / 128 rounded up]; of out=e4m3 */
 };
 
+/* few_rows_linear's slots (docs/small_operations.md). Values of a row lie side by side; rows may lie apart. WEIGHT may
+ * be read before the kernel in front has ended, so it must not be written by one that lets the next begin early. */
+enum {
+  MOETUNE_FEW_ROWS_LINEAR_X = 0,      /* bf16 or fp16 [tokens, in] */
+  MOETUNE_FEW_ROWS_LINEAR_WEIGHT = 1, /* [out, in] of X's type */
+  MOETUNE_FEW_ROWS_LINEAR_BIAS = 2,   /* [out] of X's type; if the family has bias=yes */
+  MOETUNE_FEW_ROWS_LINEAR_OUT = 3     /* [tokens, out] of X's type */
+};
+
+/* few_rows_linear's call: elements from a row to the next. */
+enum {
+  MOETUNE_FEW_ROWS_LINEAR_X_ROW = 0,
+  MOETUNE_FEW_ROWS_LINEAR_WEIGHT_ROW = 1,
+  MOETUNE_FEW_ROWS_LINEAR_OUT_ROW = 2
+};
+
 /* moe_experts' slots (docs/moe_experts.md). Values of a row lie side by side; rows of x, out and the weights may lie
  * apart. */
 enum {

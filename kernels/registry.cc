@@ -36,6 +36,7 @@ static const std::vector<const Kernel*>& built_in_kernels() {
                                                      &described("add_rmsnorm"),
                                                      &decode_attention(),
                                                      &decode_kernel(),
+                                                     &described("few_rows_linear"),
                                                      &described("mla_decode"),
                                                      &moe_combine(),
                                                      &moe_dispatch(),

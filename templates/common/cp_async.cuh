@@ -15,6 +15,12 @@ __device__ __forceinline__ void cp_async_16(u32 destination, const void* source,
                : "memory");
 }
 
+// The same of what no kernel in front writes that lets this one begin early, as weights: right before the wait too.
+__device__ __forceinline__ void cp_async_16_of_constant(u32 destination, const void* source, bool valid,
+                                                        u64 policy) {
+  cp_async_16(destination, source, valid, policy);
+}
+
 // Copies 4 bytes.
 __device__ __forceinline__ void cp_async_4(u32 destination, const void* source) {
   asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(destination), "l"(source) : "memory");

@@ -32,6 +32,7 @@ const std::map<std::string, std::vector<std::string>> kNames = {
      {"x", "residual", "weight", "out", "scales", "residual_out", "x_row", "residual_row", "out_row",
       "residual_out_row", "tokens", "eps"}},
     {"act_mul", {"x", "out", "scales", "x_row", "out_row", "tokens"}},
+    {"few_rows_linear", {"x", "weight", "bias", "out", "x_row", "weight_row", "out_row", "tokens"}},
     {"qk_norm_rope",
      {"qkv",
       "q_weight",

@@ -96,6 +96,17 @@ const std::map<std::string, std::vector<const char*>> kProblems = {
          "elements=1000003,dtype=f32,write=none,passes=3",
          "elements=300001,dtype=fp16,write=eighth,passes=5",
      }},
+    {"few_rows_linear",
+     {
+         "tokens=1,in=2048,out=5120",
+         "tokens=8,in=4096,out=2048",
+         "tokens=16,in=2048,out=128",
+         "tokens=5,in=2880,out=5120,bias=yes",
+         "tokens=3,in=4096,out=1001,dtype=f16,bias=yes",
+         "tokens=13,in=136,out=77,dtype=f16",
+         "tokens=2,in=16392,out=130",
+         "tokens=1,in=8,out=1",
+     }},
     {"moe_combine",
      {
          "tokens=1,hidden=7168,experts=256,top_k=8",

@@ -74,7 +74,51 @@ const std::vector<std::string> kRopeProblems = {
     "tokens=9,q_heads=6,kv_heads=3,head_dim=72,rotary_dim=64,kv=pages,page=1,pairs=neighbors,dtype=f16",
 };
 
+const std::vector<std::string> kFewRowsProblems = {
+    "tokens=1,in=264,out=37",
+    "tokens=3,in=520,out=70,dtype=f16,bias=yes",
+    "tokens=5,in=1032,out=33",
+    "tokens=16,in=264,out=19,bias=yes",
+    "tokens=11,in=2088,out=24,dtype=f16",
+    "tokens=2,in=8,out=1",
+};
+
+// Sums of many products: off by what their order changes, and half a step of the type.
+IsRight rounded_sums(const Problem& problem) {
+  const double half = problem.is("dtype", "bf16") ? 0x1p-8 : 0x1p-11;
+  return [half](const std::string&, double got, double right) {
+    return (std::isnan(got) && std::isnan(right)) ||
+           std::abs(got - right) <= half * 1.01 * std::abs(right) + 1e-4;
+  };
+}
+
 }  // namespace
+
+TEST_CASE("simt: few_rows_linear's exact reference agrees with float64") {
+  for (const std::string& text : kFewRowsProblems) {
+    CAPTURE(text);
+    check_small_reference({"few_rows_linear", text, 1});
+  }
+}
+
+TEST_CASE("simt: few_rows_linear configurations multiply as float64 does, under several schedules") {
+  std::uint64_t schedule = 0;
+  for (const std::string& text : kFewRowsProblems) {
+    CAPTURE(text);
+    SimtProblem one("few_rows_linear", text, 2);
+    for (const std::int64_t apart : {0, 24}) {  // elements between rows
+      for (std::int64_t& row : one.call.integers) row += apart;
+      const HostTensors right = one.on_cpu();
+      for (const bool by_mma : {false, true}) {
+        const auto wanted = [&](const Config& config) { return (config.at("LANES").number == 4) == by_mma; };
+        for (const Config& config : one.sample(simt_sample(3), Rules::must, wanted)) {
+          CAPTURE(config.text());
+          check_outputs(one.run(config, ++schedule), right, rounded_sums(one.problem));
+        }
+      }
+    }
+  }
+}
 
 TEST_CASE("simt: add_rmsnorm's exact reference agrees with float64") {
   for (const std::string& text : kNormProblems) {

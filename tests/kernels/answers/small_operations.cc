@@ -109,6 +109,22 @@ HostTensors add_rmsnorm_on_cpu(const Problem& problem, const Call& call, const H
   return outputs;
 }
 
+HostTensors few_rows_linear_on_cpu(const Problem& problem, const Call& call, const HostTensors& inputs) {
+  const std::int64_t tokens = problem["tokens"], in = problem["in"], width = problem["out"],
+                     x_row = field(problem, call, "x_row"), weight_row = field(problem, call, "weight_row");
+  Rows out(tokens, width, field(problem, call, "out_row"));
+  for (std::int64_t token = 0; token < tokens; ++token) {
+    const double* const x = inputs.at("x").data() + token * x_row;
+    for (std::int64_t row = 0; row < width; ++row) {
+      const double* const weight = inputs.at("weight").data() + row * weight_row;
+      double& sum = out.at(token, row);
+      sum = problem.is("bias", "yes") ? inputs.at("bias")[static_cast<std::size_t>(row)] : 0;
+      for (std::int64_t c = 0; c < in; ++c) sum += x[c] * weight[c];
+    }
+  }
+  return {{"out", std::move(out.values)}};
+}
+
 namespace {
 
 // Heads that lie at strides of the call; where nothing is written is kUnwritten.

@@ -40,6 +40,15 @@ __device__ __forceinline__ void cp_async_16(u32 destination, const void* source,
   simt::copy(destination, valid ? source : nullptr, 16);
 }
 
+// Made late, where inputs are hidden until the launch in front has ended.
+__device__ __forceinline__ void cp_async_16_of_constant(u32 destination, const void* source, bool valid,
+                                                        u64 policy) {
+  if (simt::runtime->may_read())
+    cp_async_16(destination, source, valid, policy);
+  else
+    simt::defer(valid ? source : nullptr, 16, destination, false);
+}
+
 __device__ __forceinline__ void cp_async_4(u32 destination, const void* source) {
   simt::copy(destination, source, 4);
 }

@@ -1,0 +1,298 @@
+// A linear layer of few rows: out = x weight^T + bias, where the time is that of reading the weights once.
+// docs/small_operations.md has the tensors.
+//
+// A tile is some rows of the weights, that is, some outputs of all tokens. Blocks take tiles in turn. SPLIT warps share
+// the columns of a tile, and their sums meet in shared memory. LANES lanes of a warp read a row side by side, 16 bytes
+// each, through a ring of copies to shared memory: what a lane has copied it alone reads, so that no barrier is needed.
+// With LANES=4 the products are those of mma.sync, whose rows are tokens and whose columns are outputs; the order of
+// the columns that are added up is the same on both sides, and otherwise free.
+//
+// Macros: IN, OUT, BIAS, Element; the parameters TOKENS (that a block takes), WARPS, SPLIT, LANES, ROWS (of each lane),
+// UNROLL (vectors of each of them in a stage), STAGES (of the ring), HOLD (1: a lane's values of x stay in registers),
+// AHEAD (1: the ring is filled before the kernel in front has ended, which therefore must not write weights), PREFETCH
+// (stages behind those that are prefetched to L2 by then), EVICT_FIRST (of the weights, from L2), LATE (1: the next
+// kernel begins when the tiles are done).
+#include "templates/common/cp_async.cuh"
+#include "templates/common/dependent_launch.cuh"
+#include "templates/common/l2_policy.cuh"
+#include "templates/common/mma.cuh"
+#include "templates/common/shared_memory.cuh"
+#include "templates/common/vectors.cuh"
+
+constexpr int kIn = IN, kOut = OUT, kTokens = TOKENS, kWarps = WARPS, kSplit = SPLIT, kLanes = LANES,
+              kRows = ROWS, kUnroll = UNROLL, kStages = STAGES;
+constexpr bool kMma = kLanes == 4, kHold = HOLD;
+constexpr int kThreads = kWarps * kWarpSize, kTeams = kWarps / kSplit;
+constexpr int kPassRows = kWarpSize / kLanes, kWarpRows = kPassRows * kRows, kTileRows = kWarpRows * kTeams;
+constexpr int kTiles = ceil_div(kOut, kTileRows);
+constexpr int kElements = 8, kStepColumns = kLanes * kElements, kStageColumns = kUnroll * kStepColumns;
+constexpr int kSliceStages = ceil_div(ceil_div(kIn, kStageColumns), kSplit);  // of a tile, for a warp
+constexpr int kSteps = kSliceStages * kUnroll;
+constexpr int kOwnTokens = kMma ? kTokens / 8 : kTokens;  // whose values a lane reads
+constexpr int kSums = kMma ? 4 : kTokens;                 // of each of a lane's rows
+constexpr int kVectorBytes = 16, kStageBytes = kRows * kUnroll * kThreads * kVectorBytes;
+constexpr int kParts = kWarps * kWarpRows * kTokens;
+static_assert(kWarps % kSplit == 0 && kStages >= 2 && (!kMma || kTokens == 8 || kTokens == 16),
+              "the space keeps to it");
+
+using Vector = VectorOf<kVectorBytes>;
+
+__device__ __forceinline__ int lane_id() { return int(threadIdx.x) % kWarpSize; }
+__device__ __forceinline__ int warp_id() { return int(threadIdx.x) / kWarpSize; }
+
+// Of a lane in the first step of its warp's columns.
+__device__ __forceinline__ int first_column() {
+  return warp_id() % kSplit * (kSteps * kStepColumns) + lane_id() % kLanes * kElements;
+}
+
+// Of a lane's first row, in a tile.
+__device__ __forceinline__ int first_row() { return warp_id() / kSplit * kWarpRows + lane_id() / kLanes; }
+
+// A lane's weights, stage by stage, in the order in which they are multiplied.
+struct WeightStream {
+  const Element* weight;
+  i64 stride;
+  int tile, stage;
+
+  __device__ __forceinline__ bool has_more() const { return tile < kTiles; }
+
+  __device__ __forceinline__ void advance() {
+    if (++stage < kSliceStages) return;
+    stage = 0;
+    tile += int(gridDim.x);
+  }
+
+  // Calls use(vector of the stage, address, whether there are weights).
+  template <typename Use>
+  __device__ __forceinline__ void each(Use use) const {
+    const int row = tile * kTileRows + first_row(), column = first_column() + stage * kStageColumns;
+    const Element* const from = weight + row * stride + column;
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+#pragma unroll
+      for (int u = 0; u < kUnroll; ++u)
+        use(r * kUnroll + u, from + r * kPassRows * stride + u * kStepColumns,
+            row + r * kPassRows < kOut && column + u * kStepColumns < kIn);
+    }
+  }
+};
+
+// A stage to its slot of the ring; a group of copies in any case.
+__device__ __forceinline__ void copy_stage(WeightStream& stream, u32 slot, u64 policy) {
+  if (stream.has_more()) {
+    stream.each([&](int vector, const Element* from, bool valid) {
+      cp_async_16_of_constant(slot + vector * (kThreads * kVectorBytes), from, valid, policy);
+    });
+    stream.advance();
+  }
+  cp_async_commit();
+}
+
+__device__ __forceinline__ void fill_ring(WeightStream& stream, u32 ring, u64 policy) {
+#pragma unroll
+  for (int s = 0; s + 1 < kStages; ++s) copy_stage(stream, ring + s * kStageBytes, policy);
+}
+
+// One lane asks for each line.
+__device__ __forceinline__ void prefetch_stages(WeightStream stream) {
+  constexpr int kLine = 64;  // elements
+  for (int s = 0; s < PREFETCH && stream.has_more(); ++s) {
+    stream.each([&](int, const Element* from, bool valid) {
+      const int column = lane_id() % kLanes * kElements;
+      if (valid && (kStepColumns < kLine ? column == 0 : column % kLine == 0)) prefetch_to_l2(from);
+    });
+    stream.advance();
+  }
+}
+
+struct Inputs {
+  const Element* x;
+  i64 stride;
+  int first_token, tokens;
+
+  // The values of a lane's tokens that a step multiplies.
+  __device__ __forceinline__ void read(int step, Vector (&values)[kOwnTokens]) const {
+    const int column = first_column() + step * kStepColumns;
+#pragma unroll
+    for (int t = 0; t < kOwnTokens; ++t) {
+      const int token = first_token + (kMma ? lane_id() / kLanes + 8 * t : t);
+      values[t] = token < tokens && column < kIn ? load_vector<kVectorBytes>(x + token * stride + column)
+                                                 : zero_vector<kVectorBytes>();
+    }
+  }
+};
+
+template <int kCount>
+using SumsOf = float[kRows][kCount];
+using Sums = SumsOf<kSums>;
+
+template <int kCount>
+__device__ __forceinline__ void add_products(SumsOf<kCount>& sums, const Vector (&x)[kOwnTokens],
+                                             const Vector (&weights)[kRows]) {
+  if constexpr (kMma) {
+#pragma unroll
+    for (int half = 0; half < 4; half += 2) {
+      const u32 a[4] = {x[0].words[half], kTokens > 8 ? x[kOwnTokens - 1].words[half] : 0u,
+                        x[0].words[half + 1], kTokens > 8 ? x[kOwnTokens - 1].words[half + 1] : 0u};
+#pragma unroll
+      for (int r = 0; r < kRows; ++r)
+        mma_16816<Element>(sums[r], a, weights[r].words[half], weights[r].words[half + 1]);
+    }
+  } else {
+#pragma unroll
+    for (int w = 0; w < kVectorBytes / 4; ++w) {
+      float low[kRows], high[kRows];
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) Element::unpack(weights[r].words[w], low[r], high[r]);
+#pragma unroll
+      for (int t = 0; t < kOwnTokens; ++t) {
+        float x_low, x_high;
+        Element::unpack(x[t].words[w], x_low, x_high);
+#pragma unroll
+        for (int r = 0; r < kRows; ++r) {
+          sums[r][t] += low[r] * x_low;
+          sums[r][t] += high[r] * x_high;
+        }
+      }
+    }
+  }
+}
+
+// The first of the sums that a lane holds for all that share its row, and whether it is the one to write them.
+struct Held {
+  int first;
+  bool writes;
+};
+
+// Adds up `kCount` values of each of 2 kDistance lanes. At each distance a lane keeps half of them and gives the other
+// half away, as long as it has two.
+template <int kDistance, int kCount>
+__device__ __forceinline__ void fold(float (&values)[kRows * kTokens], Held& held) {
+  const bool upper = (lane_id() & kDistance) != 0;
+  if constexpr (kCount == 1) {
+    values[0] += __shfl_xor_sync(kWholeWarp, values[0], kDistance);
+    held.writes = held.writes && !upper;
+  } else {
+    constexpr int kHalf = kCount / 2;
+#pragma unroll
+    for (int i = 0; i < kHalf; ++i) {
+      const float given = upper ? values[i] : values[i + kHalf], kept = upper ? values[i + kHalf] : values[i];
+      values[i] = kept + __shfl_xor_sync(kWholeWarp, given, kDistance);
+    }
+    held.first += upper ? kHalf : 0;
+  }
+  if constexpr (kDistance > 1) fold<kDistance / 2, (kCount > 1 ? kCount / 2 : 1)>(values, held);
+}
+
+// A warp's sums to `parts`, [rows of the warp, tokens].
+__device__ __forceinline__ void write_parts(Sums& sums, float* parts) {
+  const int lane = lane_id();
+  if constexpr (kMma) {
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+#pragma unroll
+      for (int i = 0; i < kTokens / 4; ++i)
+        parts[(r * kPassRows + lane % 4 * 2 + i % 2) * kTokens + lane / 4 + i / 2 * 8] = sums[r][i];
+    }
+  } else {
+    float values[kRows * kTokens];
+#pragma unroll
+    for (int i = 0; i < kRows * kTokens; ++i) values[i] = sums[i / kTokens][i % kTokens];
+    Held held{0, true};
+    fold<kLanes / 2, kRows * kTokens>(values, held);
+    constexpr int kLeft = max_of(1, kRows * kTokens / kLanes);
+    if (!held.writes) return;
+#pragma unroll
+    for (int i = 0; i < kLeft; ++i) {
+      const int at = held.first + i, row = at / kTokens * kPassRows + lane / kLanes;
+      parts[row * kTokens + at % kTokens] = values[i];
+    }
+  }
+}
+
+struct Outputs {
+  const Element* bias;
+  Element* out;
+  i64 stride;
+  int first_token, tokens;
+
+  // Adds up the parts of the tile's warps, in their order. A warp whose columns are its own writes for itself.
+  __device__ __forceinline__ void write(int tile, const float* parts) const {
+    constexpr bool kAlone = kSplit == 1;
+    constexpr int kWriters = kAlone ? kWarpSize : kThreads, kWritten = kAlone ? kWarpRows : kTileRows;
+    const int begin = kAlone ? warp_id() * kWarpRows : 0;
+#pragma unroll
+    for (int base = 0; base < kWritten * kTokens; base += kWriters) {
+      const int i = base + int(threadIdx.x) % kWriters;
+      if (kWritten * kTokens % kWriters != 0 && i >= kWritten * kTokens) break;
+      const int row = begin + i % kWritten, token = i / kWritten, output = tile * kTileRows + row;
+      if (output >= kOut || first_token + token >= tokens) continue;
+      float sum = 0;
+#pragma unroll
+      for (int s = 0; s < kSplit; ++s)
+        sum += parts[((row / kWarpRows * kSplit + s) * kWarpRows + row % kWarpRows) * kTokens + token];
+      if (BIAS) sum += Element::to_float(bias[output]);
+      out[(first_token + token) * stride + output] = Element::from_float(sum);
+    }
+  }
+};
+
+extern "C" __global__ void __launch_bounds__(kThreads)
+    few_rows_linear(const Element* x, const Element* weight, const Element* bias, Element* out, i64 x_row,
+                    i64 weight_row, i64 out_row, i32 tokens) {
+  if (!LATE) allow_dependent_launch();
+  const u64 policy = l2_policy(EVICT_FIRST);
+  u8* const shared = dynamic_shared();
+  const u32 ring = in_vector_register(shared_address(shared)) + threadIdx.x * kVectorBytes;
+  float* const parts = reinterpret_cast<float*>(shared + kStages * kStageBytes);
+  WeightStream stream{weight, weight_row, int(blockIdx.x), 0};
+  if (AHEAD) fill_ring(stream, ring, policy);
+  if (PREFETCH > 0) prefetch_stages(stream);
+  wait_for_predecessor();
+  if (!AHEAD) fill_ring(stream, ring, policy);
+
+  const int first_token = int(blockIdx.y) * kTokens;
+  const Inputs inputs{x, x_row, first_token, tokens};
+  const Outputs outputs{bias, out, out_row, first_token, tokens};
+  Vector held[kHold ? kSteps : 1][kOwnTokens];
+  if (kHold) {
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) inputs.read(step, held[step]);
+  }
+  int slot = 0, turn = 0;
+  for (int tile = int(blockIdx.x); tile < kTiles; tile += int(gridDim.x)) {
+    Sums sums = {};
+#pragma unroll(kHold ? kSliceStages : 1)
+    for (int stage = 0; stage < kSliceStages; ++stage) {
+      cp_async_wait<kStages - 2>();
+      // To the slot of the stage before, whose weights have been read.
+      copy_stage(stream, ring + (slot == 0 ? kStages - 1 : slot - 1) * kStageBytes, policy);
+      const u32 from = ring + slot * kStageBytes;
+#pragma unroll
+      for (int u = 0; u < kUnroll; ++u) {
+        Vector weights[kRows];
+#pragma unroll
+        for (int r = 0; r < kRows; ++r)
+          weights[r].packed = load_shared(from + (r * kUnroll + u) * (kThreads * kVectorBytes));
+        if (kHold) {
+          add_products(sums, held[kHold ? stage * kUnroll + u : 0], weights);
+        } else {
+          Vector values[kOwnTokens];
+          inputs.read(stage * kUnroll + u, values);
+          add_products(sums, values, weights);
+        }
+      }
+      slot = slot + 1 == kStages ? 0 : slot + 1;
+    }
+    float* const own = parts + turn * kParts;
+    write_parts(sums, own + warp_id() * (kWarpRows * kTokens));
+    if (kSplit == 1) {
+      __syncwarp();
+    } else {
+      __syncthreads();
+    }
+    outputs.write(tile, own);
+    turn ^= 1;
+  }
+  if (LATE) allow_dependent_launch();
+}
