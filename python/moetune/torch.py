@@ -34,11 +34,12 @@ from moetune._mxfp4 import pack_mxfp4
 from moetune._serving import prepare, runtime, use
 
 __all__ = ["EndPlan", "EndRouting", "MaskedPlan", "MaskedRouting", "Plan", "RankRouting", "Routing", "RowPlan",
-           "RowRouting", "act_mul", "act_mul_e4m3", "add_rmsnorm", "add_rmsnorm_e4m3", "decode_attention", "launch",
-           "moe_combine", "moe_dispatch", "moe_dispatch_e4m3", "moe_experts", "moe_experts_by_ids", "moe_experts_down",
-           "moe_experts_up", "pack_mxfp4", "prefill_attention", "prepare", "qk_norm_rope", "qk_norm_rope_kv_write",
-           "route", "route_ends", "route_masked", "route_plan", "route_plan_ends", "route_plan_masked",
-           "route_plan_rows", "route_ranks", "route_rows", "route_weights", "runtime", "supports", "use"]
+           "RowRouting", "act_mul", "act_mul_e4m3", "add_rmsnorm", "add_rmsnorm_e4m3", "decode_attention",
+           "few_rows_linear", "launch", "moe_combine", "moe_dispatch", "moe_dispatch_e4m3", "moe_experts",
+           "moe_experts_by_ids", "moe_experts_down", "moe_experts_up", "pack_mxfp4", "prefill_attention", "prepare",
+           "qk_norm_rope", "qk_norm_rope_kv_write", "route", "route_ends", "route_masked", "route_plan",
+           "route_plan_ends", "route_plan_masked", "route_plan_rows", "route_ranks", "route_rows", "route_weights",
+           "runtime", "supports", "use"]
 
 
 class Routing(NamedTuple):
@@ -439,6 +440,17 @@ def act_mul_e4m3(x: torch.Tensor, *, activation: str = "silu", interleaved: bool
     made: tuple[torch.Tensor, torch.Tensor] = _run("act_mul_e4m3", (x,), _pair("out", "scales", out),
                                                    activation=activation, interleaved=interleaved)
     return out or made
+
+
+def few_rows_linear(x: torch.Tensor, weight: torch.Tensor, bias: Optional[torch.Tensor] = None, *,
+                    out: Optional[torch.Tensor] = None) -> torch.Tensor:
+    """[tokens, out]: x weight^T + bias, for at most 16 tokens, as torch.nn.functional.linear.
+
+    x bf16 or fp16 [tokens, in] and weight [out, in], whose rows may lie apart; bias [out]. The weights must be constants:
+    they may be read before the kernel in front has ended.
+    """
+    made: torch.Tensor = _run("few_rows_linear", (x, weight, bias), {"out": out})
+    return made
 
 
 def qk_norm_rope(qkv: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, q_heads: int, kv_heads: int, *,

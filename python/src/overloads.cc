@@ -211,6 +211,17 @@ std::vector<Schemas> act_schemas() {
            options}};
 }
 
+Schemas linear_schemas() {
+  const Parameters inputs = {{"x", kTensor, MOETUNE_FEW_ROWS_LINEAR_X},
+                             {"weight", kTensor, MOETUNE_FEW_ROWS_LINEAR_WEIGHT},
+                             {"bias", kOptionalTensor, MOETUNE_FEW_ROWS_LINEAR_BIAS, "None"}};
+  return {described_operator("few_rows_linear", "few_rows_linear"),
+          inputs,
+          {{"out", kTensor, MOETUNE_FEW_ROWS_LINEAR_OUT}},
+          {},
+          {}};
+}
+
 std::vector<Schemas> rope_schemas() {
   const Parameters inputs = {{"qkv", kTensor, MOETUNE_QK_NORM_ROPE_QKV},
                              {"cos", kTensor, MOETUNE_QK_NORM_ROPE_COS},
@@ -296,6 +307,7 @@ const std::vector<Overload>& overloads() {
     for (const Schemas& each : norm_schemas()) add(each);
     for (const Schemas& each : rope_schemas()) add(each);
     for (const Schemas& each : act_schemas()) add(each);
+    add(linear_schemas());
     for (const Overload& each : launch_overloads()) made.push_back(each);
     return made;
   }();

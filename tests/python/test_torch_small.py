@@ -176,6 +176,51 @@ class ActTest(SmallTest):
             self.assertIn(message, str(caught.exception))
 
 
+@unittest.skipIf(REASON, REASON)
+class LinearTest(SmallTest):
+    def right(self, x: Any, weight: Any, bias: Any = None) -> Any:
+        return torch.nn.functional.linear(x.double(), weight.double(), None if bias is None else bias.double())
+
+    @if_tuned
+    def test_rows(self) -> None:
+        weight = drawn(768, 256, seed=2)
+        wide = drawn(768, 320, seed=2)[:, 64:]
+        for x, of in ((drawn(1, 256), weight), (drawn(16, 256), weight), (drawn(7, 320)[:, 64:], wide)):
+            self.assert_near(operators.few_rows_linear(x, of), self.right(x, of), 2 ** -7)
+        out = torch.empty(1, 768, dtype=weight.dtype, device=DEVICE)
+        self.assertIs(operators.few_rows_linear(drawn(1, 256), weight, out=out), out)
+        self.assertTrue(torch.equal(out, operators.few_rows_linear(drawn(1, 256), weight)))
+
+    @if_tuned
+    def test_bias_of_fp16(self) -> None:
+        x, weight, bias = (drawn(*shape, dtype="float16") for shape in ((5, 200), (72, 200), (72,)))
+        self.assert_near(operators.few_rows_linear(x, weight, bias), self.right(x, weight, bias), 2 ** -9)
+
+    @if_tuned
+    def test_compiled_and_checked(self) -> None:
+        x, weight = drawn(4, 256), drawn(768, 256, seed=2)
+        torch.library.opcheck(ops.few_rows_linear.default, (x, weight), {})
+        for backend in backends():
+            torch._dynamo.reset()
+            compiled = torch.compile(lambda x: operators.few_rows_linear(x * 2, weight) + 1, backend=backend,
+                                     fullgraph=True)
+            self.assertTrue(torch.equal(compiled(x), operators.few_rows_linear(x * 2, weight) + 1))
+
+    def test_no_rows(self) -> None:
+        self.assertEqual(operators.few_rows_linear(drawn(0, 256), drawn(768, 256)).shape, (0, 768))
+
+    def test_refused(self) -> None:
+        x, weight = drawn(4, 256), drawn(768, 256)
+        for message, given in (
+                ("tokens is 17; it must be from 1 to 16", (drawn(17, 256), weight)),
+                ("'weight' is [768, 248]; it must be", (x, drawn(768, 248))),
+                ("'bias' is [7]; it must be [768]", (x, weight, drawn(7))),
+                ("in must be a multiple of 8", (drawn(4, 12), drawn(5, 12)))):
+            with self.subTest(message), self.assertRaises(Exception) as caught:
+                operators.few_rows_linear(*given)
+            self.assertIn(message, str(caught.exception))
+
+
 def turned(heads: Any, cos: Any, sin: Any, interleaved: bool = False) -> Any:
     """RoPE in float64 of [tokens, heads, dim] by tables [tokens, rotary_dim / 2]."""
     wide, half = heads.double().clone(), cos.shape[1]
