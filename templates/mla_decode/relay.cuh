@@ -7,12 +7,17 @@
 // Barriers of a stage: `full` counts the copy's bytes; at `scored` the 4 warps of warpgroup 0 arrive once a tile, when P
 // is there and no row behind the last token holds NaN; at `empty` the 8 warps of warpgroups 1 and 2, when they have
 // read the tile and P. Warpgroup 0 is one tile ahead, so that the tensor cores are busy during softmax.
+//
+// A cluster has PAIR blocks of rows, which bring each other half of each tile, and for each of them PARTS parts of the
+// tokens. At the end each part gets a share of the columns of the others, by distributed shared memory, and puts them
+// together; what several clusters have of a row goes through memory, as the parts of single blocks do.
 #pragma once
 
 #include "templates/common/barrier.cuh"
 #include "templates/common/dependent_launch.cuh"
 #include "templates/common/l2_policy.cuh"
 #include "templates/common/mbarrier.cuh"
+#include "templates/common/multicast.cuh"
 #include "templates/common/quad.cuh"
 #include "templates/common/reduce.cuh"
 #include "templates/common/ring_place.cuh"
@@ -29,17 +34,26 @@ constexpr int kBoxes = kTile / kBoxTokens;
 constexpr int kMathThreads = 384;
 constexpr int kColumns = 256;  // of the latent, a warpgroup
 constexpr int kSteps = kTile / 16;
+constexpr int kPair = PAIR, kParts = PARTS, kCluster = kPair * kParts;
+constexpr int kShare =
+    kColumns / 8 / kParts;  // pieces of 8 columns that a block puts together, of a warpgroup's
 
 // Shared memory: the tiles; the latent part of the queries as [chunk][row][128 bytes]; P of each stage as the lanes hold
-// it; factors of each stage, by row; what rows are divided by; barriers.
+// it; factors of each stage, by row; what rows are divided by; logarithms of parts, by row; barriers. What other parts
+// send takes the place of tiles and queries.
 constexpr int kQueryChunkBytes = kRows * 128;
 constexpr int kQueryOffset = kStages * kTileBytes;
 constexpr int kScoresOffset = kQueryOffset + kLatentChunks * kQueryChunkBytes;
 constexpr int kScoresBytes = kRows * kTile * 2;
 constexpr int kFactorsOffset = kScoresOffset + kStages * kScoresBytes;
 constexpr int kInverseOffset = kFactorsOffset + kStages * kRows * 4;
-constexpr int kBarrierOffset = kInverseOffset + kRows * 4;
-static_assert(kBarrierOffset + kStages * 24 <= SHARED_BYTES, "kernel.json lays out shared memory as above");
+constexpr int kLogarithmsOffset = kInverseOffset + kRows * 4;
+constexpr int kBarrierOffset = kLogarithmsOffset + kParts * kRows * 4;
+constexpr int kInboxBytes = kShare * 256 * 16;  // from one other part
+static_assert(kBarrierOffset + kStages * 24 + 8 <= SHARED_BYTES,
+              "kernel.json lays out shared memory as above");
+static_assert((kParts - 1) * kInboxBytes <= kScoresOffset,
+              "tiles and queries leave room for what other parts send");
 
 struct Relay {
   u8* shared;
@@ -62,15 +76,34 @@ struct Relay {
   __device__ __forceinline__ float* inverse() const {
     return reinterpret_cast<float*>(shared + kInverseOffset);
   }
+  __device__ __forceinline__ float* logarithms(int part) const {
+    return reinterpret_cast<float*>(shared + kLogarithmsOffset) + part * kRows;
+  }
+  // Counts the bytes that other parts send.
+  __device__ __forceinline__ u32 inbox() const { return full(kStages); }
 
   __device__ __forceinline__ void initialize() const {
     for (int stage = 0; stage < kStages; ++stage) {
       mbarrier_init(full(stage), 1);
       mbarrier_init(scored(stage), 4);
-      mbarrier_init(empty(stage), 8);
+      mbarrier_init(empty(stage), 8 * kPair);
     }
+    mbarrier_init(inbox(), 1);
     mbarrier_init_fence();
   }
+};
+
+// The place of a block in its cluster, whose ranks count blocks of rows first.
+struct Place {
+  u32 row = 0;
+  u32 part = 0;
+  u32 parts = 1;  // of the cluster, that have tokens
+
+  __device__ __forceinline__ Place() {
+    if constexpr (kCluster > 1) row = cluster_rank() % kPair, part = cluster_rank() / kPair;
+  }
+
+  __device__ __forceinline__ u32 rank(u32 of_row, u32 of_part) const { return of_part * kPair + of_row; }
 };
 
 // The page of this lane's box of a tile. Nothing is looked up from the end on.
@@ -79,8 +112,8 @@ __device__ __forceinline__ i32 find_page(const i32* pages, const Work& work, int
   return box < kBoxes && token < work.length ? pages[token / kPage] : 0;
 }
 
-__device__ __forceinline__ void produce(const Relay& relay, const TensorMap& kv, const i32* pages,
-                                        const Work& work, u64 policy) {
+__device__ __forceinline__ void produce(const Relay& relay, const Place& own, const TensorMap& kv,
+                                        const i32* pages, const Work& work, u64 policy) {
   const int lane = threadIdx.x % kWarpSize;
   RingPlace<kStages> place;
   i32 page = find_page(pages, work, 0);
@@ -92,16 +125,21 @@ __device__ __forceinline__ void produce(const Relay& relay, const TensorMap& kv,
     mbarrier_wait(relay.empty(place.index), place.parity ^ 1);
     if (lane == 0) mbarrier_arrive_expect(full, boxes * kBoxTokens * kWidth * 2);
     __syncwarp();
-    if constexpr (kBoxes == 1) {
+    if constexpr (kBoxes * kPair == 1) {
       if (lane == 0) tma_load_5d(to, kv, full, policy, 0, first % kPage, 0, 0, page);
     } else {
 #pragma unroll
-      for (int i = 0; i < ceil_div(kBoxes * kChunks, kWarpSize); ++i) {
-        const int copy = i * kWarpSize + lane, box = copy / kChunks, chunk = copy % kChunks;
+      for (int i = 0; i < ceil_div(kBoxes * kChunks, kWarpSize * kPair); ++i) {
+        const int copy = (i * kWarpSize + lane) * kPair + static_cast<int>(own.row), box = copy / kChunks,
+                  chunk = copy % kChunks;
         const i32 from = __shfl_sync(kWholeWarp, page, box % kWarpSize);
-        if (box < boxes) {
-          tma_load_5d(to + chunk * kChunkBytes + box * kBoxTokens * 128, kv, full, policy, 0, 0, chunk, 0,
-                      from);
+        const u32 target = to + chunk * kChunkBytes + box * kBoxTokens * 128;
+        if (box >= boxes) continue;
+        if constexpr (kPair == 1) {
+          tma_load_5d(target, kv, full, policy, 0, first % kPage, chunk, 0, from);
+        } else {
+          const u16 both = static_cast<u16>(((1u << kPair) - 1) << own.rank(0, own.part));
+          tma_multicast_5d(target, kv, full, both, policy, 0, first % kPage, chunk, 0, from);
         }
       }
     }
@@ -207,21 +245,14 @@ class Scores {
     }
   }
 
-  // What the rows are divided by, and their logarithms to where they belong.
-  __device__ __forceinline__ void finish(const Relay& relay, const Work& work, const Outputs& outputs) {
+  // What the rows are divided by, and their logarithms.
+  __device__ __forceinline__ void finish(const Relay& relay, const Place& own) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const int row = row_of(half);
       const float sum = sum_across<4>(sum_[half]);
       if (threadIdx.x % 4 != 0) continue;
-      relay.inverse()[row] = inverse_of(sum);
-      if (row >= work.rows) continue;
-      const float lse = maximum_[half] + log2_fast(sum);
-      if (work.splits > 1) {
-        outputs.partial_lse[work.global_row(row) * gridDim.y + work.split] = lse;
-      } else if (kWantsLse) {
-        outputs.lse[work.global_row(row)] = lse * kLn2;
-      }
+      relay.inverse()[row_of(half)] = inverse_of(sum);
+      relay.logarithms(own.part)[row_of(half)] = maximum_[half] + log2_fast(sum);
     }
   }
 
@@ -282,7 +313,8 @@ class Output {
     }
   }
 
-  __device__ __forceinline__ void add_tiles(const Relay& relay, const Work& work, int column) {
+  __device__ __forceinline__ void add_tiles(const Relay& relay, const Place& own, const Work& work,
+                                            int column) {
     RingPlace<kStages> place;
     for (int tile = 0; tile < work.tiles; ++tile) {
       mbarrier_wait(relay.full(place.index), place.parity);
@@ -310,44 +342,156 @@ class Output {
       wgmma_wait<0>();
       wgmma_hold<kColumns / 8>(sum_);
       __syncwarp();
-      if (threadIdx.x % kWarpSize == 0) mbarrier_arrive(relay.empty(place.index));
+      if constexpr (kPair == 1) {
+        if (threadIdx.x % kWarpSize == 0) mbarrier_arrive(relay.empty(place.index));
+      } else {
+        const u32 lane = threadIdx.x % kWarpSize;
+        if (lane < kPair) mbarrier_arrive_block(relay.empty(place.index), own.rank(lane, own.part));
+      }
       place.advance();
     }
   }
 
-  __device__ __forceinline__ void store(const Relay& relay, const Work& work, const Outputs& outputs,
-                                        int column) {
+  // Divides the rows, and puts this block's share of the columns together with what the others of the cluster have.
+  __device__ __forceinline__ void finish(const Relay& relay, const Place& own, const Work& work,
+                                         const Outputs& outputs, int column) {
     const float inverse[2] = {relay.inverse()[row_of(0)], relay.inverse()[row_of(1)]};
     scale(inverse);
-    const int quad = threadIdx.x % 4;
+    if constexpr (kParts > 1) {
+      if (work.tiles > 0) send_shares(relay, own);
+      mbarrier_wait_cluster(relay.inbox(), 0);
+    }
+    float weights[kParts][2], logarithms[2];
+    weigh(relay, own, weights, logarithms);
+    keep_share(relay, own, work, outputs, weights, column);
+    if (column > 0 || own.part > 0 || threadIdx.x % 4 != 0) return;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int row = row_of(half);
-      const bool own = row < work.rows;
-      if (work.splits > 1) {
-        float* const to =
-            outputs.partial_o + (work.global_row(row) * gridDim.y + work.split) * kLatent + column + 2 * quad;
-        if (!own) continue;
-#pragma unroll
-        for (int j = 0; j < kColumns / 8; ++j) {
-          *reinterpret_cast<float2*>(to + 8 * j) = make_float2(sum_[j][2 * half], sum_[j][2 * half + 1]);
-        }
-        continue;
-      }
-      Element* const to = outputs.o + work.offset(outputs.strides, own ? row : 0) + column + 8 * quad;
-#pragma unroll
-      for (int j = 0; j < kColumns / 8; j += 4) {
-        u32 words[4];
-#pragma unroll
-        for (int k = 0; k < 4; ++k)
-          words[k] = Element::pack(sum_[j + k][2 * half], sum_[j + k][2 * half + 1]);
-        transpose_quad(words);
-        if (own) *reinterpret_cast<uint4*>(to + 8 * j) = make_uint4(words[0], words[1], words[2], words[3]);
+      if (row >= work.rows) continue;
+      if (work.groups() > 1) {
+        outputs.partial_lse[work.global_row(row) * (gridDim.y / kParts) + work.split / kParts] =
+            logarithms[half];
+      } else if (kWantsLse) {
+        outputs.lse[work.global_row(row)] = logarithms[half] * kLn2;
       }
     }
   }
 
  private:
+  // Where the other parts' pieces of columns lie, in the order of the parts.
+  static __device__ __forceinline__ u32 inbox_piece(const Relay& relay, u32 from, u32 to, int piece) {
+    const u32 slot = from < to ? from : from - 1;
+    return relay.base + slot * kInboxBytes + (piece * 256 + threadIdx.x - 128) * 16;
+  }
+
+  template <u32 kPart>
+  __device__ __forceinline__ void send(const Relay& relay, const Place& own) {
+    const u32 rank = own.rank(own.row, kPart), barrier = cluster_address(relay.inbox(), rank);
+#pragma unroll
+    for (int piece = 0; piece < kShare; ++piece) {
+      const float(&sum)[4] = sum_[kPart * kShare + piece];
+      cluster_store(cluster_address(inbox_piece(relay, own.part, kPart, piece), rank), barrier,
+                    make_float4(sum[0], sum[1], sum[2], sum[3]));
+    }
+  }
+
+  // Sums stay in registers only where their places are constants: hence a function for each part.
+  template <u32 kPart = 0>
+  __device__ __forceinline__ void send_shares(const Relay& relay, const Place& own) {
+    if (kPart != own.part) send<kPart>(relay, own);
+    if constexpr (kPart + 1 < kParts) send_shares<kPart + 1>(relay, own);
+  }
+
+  template <u32 kPart = 0>
+  __device__ __forceinline__ void keep_share(const Relay& relay, const Place& own, const Work& work,
+                                             const Outputs& outputs, const float (&weights)[kParts][2],
+                                             int column) {
+    if (kPart == own.part) {
+      if constexpr (kParts > 1) add_parts<kPart>(relay, own, weights);
+      store<kPart>(work, outputs, column);
+    }
+    if constexpr (kPart + 1 < kParts) keep_share<kPart + 1>(relay, own, work, outputs, weights, column);
+  }
+
+  // How much each part counts, and the logarithms of all.
+  static __device__ __forceinline__ void weigh(const Relay& relay, const Place& own,
+                                               float (&weights)[kParts][2], float (&logarithms)[2]) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float highest = lowest(), sum = 0;
+#pragma unroll
+      for (u32 part = 0; part < kParts; ++part) {
+        weights[part][half] =
+            part < own.parts || part == own.part ? relay.logarithms(part)[row_of(half)] : minus_infinity();
+        highest = fmaxf(highest, weights[part][half]);
+      }
+#pragma unroll
+      for (u32 part = 0; part < kParts; ++part) {
+        weights[part][half] = exp2_fast(weights[part][half] - highest);
+        sum += weights[part][half];
+      }
+      logarithms[half] = highest + log2_fast(sum);
+      const float inverse = inverse_of(sum);
+#pragma unroll
+      for (u32 part = 0; part < kParts; ++part) weights[part][half] *= inverse;
+    }
+  }
+
+  template <u32 kPart>
+  __device__ __forceinline__ void add_parts(const Relay& relay, const Place& own,
+                                            const float (&weights)[kParts][2]) {
+#pragma unroll
+    for (int piece = 0; piece < kShare; ++piece) {
+      float(&sum)[4] = sum_[kPart * kShare + piece];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) sum[i] *= weights[kPart][i / 2];
+#pragma unroll
+      for (u32 other = 0; other < kParts; ++other) {
+        if (other == kPart || other >= own.parts) continue;
+        const uint4 words = load_shared(inbox_piece(relay, other, kPart, piece));
+        sum[0] = fmaf(__uint_as_float(words.x), weights[other][0], sum[0]);
+        sum[1] = fmaf(__uint_as_float(words.y), weights[other][0], sum[1]);
+        sum[2] = fmaf(__uint_as_float(words.z), weights[other][1], sum[2]);
+        sum[3] = fmaf(__uint_as_float(words.w), weights[other][1], sum[3]);
+      }
+    }
+  }
+
+  template <u32 kPart>
+  __device__ __forceinline__ void store(const Work& work, const Outputs& outputs, int column) {
+    const int quad = threadIdx.x % 4, first = column + kPart * kShare * 8;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int row = row_of(half);
+      const bool own = row < work.rows;
+      if (work.groups() > 1) {
+        const i64 at = work.global_row(row) * (gridDim.y / kParts) + work.split / kParts;
+        float* const to = outputs.partial_o + at * kLatent + first + 2 * quad;
+        if (!own) continue;
+#pragma unroll
+        for (int piece = 0; piece < kShare; ++piece) {
+          const float(&sum)[4] = sum_[kPart * kShare + piece];
+          *reinterpret_cast<float2*>(to + 8 * piece) = make_float2(sum[2 * half], sum[2 * half + 1]);
+        }
+        continue;
+      }
+      Element* const to = outputs.o + work.offset(outputs.strides, own ? row : 0) + first + 8 * quad;
+#pragma unroll
+      for (int piece = 0; piece < kShare; piece += 4) {
+        u32 words[4];
+#pragma unroll
+        for (int k = 0; k < 4; ++k) {
+          const float(&sum)[4] = sum_[kPart * kShare + piece + k];
+          words[k] = Element::pack(sum[2 * half], sum[2 * half + 1]);
+        }
+        transpose_quad(words);
+        if (own)
+          *reinterpret_cast<uint4*>(to + 8 * piece) = make_uint4(words[0], words[1], words[2], words[3]);
+      }
+    }
+  }
+
   __device__ __forceinline__ void scale(const float (&factors)[2]) {
 #pragma unroll
     for (int j = 0; j < kColumns / 8; ++j) {
@@ -359,45 +503,73 @@ class Output {
   float sum_[kColumns / 8][4];
 };
 
+// This part's logarithms to the others of the cluster. Called by warpgroup 0.
+__device__ __forceinline__ void send_logarithms(const Relay& relay, const Place& own) {
+  for (u32 i = threadIdx.x; i < kParts * kRows; i += 128) {
+    const u32 part = i / kRows, row = i % kRows;
+    if (part == own.part) continue;
+    const u32 rank = own.rank(own.row, part);
+    cluster_store(cluster_address(shared_address(relay.logarithms(own.part) + row), rank),
+                  cluster_address(relay.inbox(), rank), relay.logarithms(own.part)[row]);
+  }
+}
+
 extern "C" __global__ void __launch_bounds__(512, 1)
     mla_decode(const Element* q, const __grid_constant__ TensorMap kv, const i32* pages, const i32* lengths,
                Element* o, float* lse, float* partial_o, float* partial_lse, i64 q_sequence, i64 q_token,
                i64 q_head, i64 o_sequence, i64 o_token, i64 o_head, i64 page_row, int capacity, int span,
                float scale) {
   const Relay relay(dynamic_shared());
+  Place own;
   if (threadIdx.x == kMathThreads) {
     tma_prefetch_descriptor(kv);
     relay.initialize();
   }
+  if constexpr (kCluster > 1) cluster_arrive_relaxed();
   __syncthreads();
+  if constexpr (kCluster > 1) cluster_wait();
   wait_for_predecessor();
   allow_dependent_launch();
   const Work work(blockIdx.x * kRows, blockIdx.y, blockIdx.z, lengths, capacity, span);
-  if (work.idle()) return;
+  if (work.split - static_cast<int>(own.part) >= work.splits)
+    return;  // nor has any other block of the cluster
+  own.parts = min_of(kParts, work.splits - work.split + static_cast<int>(own.part));
   const int warpgroup = threadIdx.x / 128;
-  if (warpgroup == 3) {
-    give_registers<24>();
-    if (threadIdx.x / kWarpSize == 12) {
-      produce(relay, kv, pages + work.sequence * page_row, work, l2_policy(kPackedRows <= kRows));
-    }
-    return;
-  }
   const RowStrides q_strides = {q_sequence, q_token, q_head};
   const Outputs outputs = {o, lse, partial_o, partial_lse, {o_sequence, o_token, o_head}};
+  if (warpgroup == 3) {
+    give_registers<24>();
+    if (kParts > 1 && threadIdx.x == kMathThreads) {
+      const u32 others = own.parts - (own.part < own.parts);
+      mbarrier_arrive_expect(relay.inbox(), others * (kInboxBytes + kRows * 4));
+    }
+    __syncwarp();
+    if (threadIdx.x / kWarpSize == 12) {
+      produce(relay, own, kv, pages + work.sequence * page_row, work, l2_policy(kPackedRows <= kRows));
+    }
+    __syncwarp();
+    if constexpr (kCluster > 1) cluster_arrive(), cluster_wait();
+    return;
+  }
   stage_query(relay, q, q_strides, work);
   named_barrier_sync(1, kMathThreads);
   if (warpgroup == 0) {
     give_registers<112>();
     Scores scores(q, q_strides, work, scale * kLog2E);
     score_tiles(relay, work, scores);
-    scores.finish(relay, work, outputs);
+    scores.finish(relay, own);
     named_barrier_arrive(2, kMathThreads);
+    __syncwarp();
+    if constexpr (kCluster > 1) cluster_arrive(), cluster_wait();
+    if (kParts > 1 && work.tiles > 0) send_logarithms(relay, own);
   } else {
     take_registers<184>();
     const int column = (warpgroup - 1) * kColumns;
     Output output;
-    output.add_tiles(relay, work, column);
+    output.add_tiles(relay, own, work, column);
     named_barrier_sync(2, kMathThreads);
-    output.store(relay, work, outputs, column);
+    __syncwarp();
+    if constexpr (kCluster > 1) cluster_arrive(), cluster_wait();
+    output.finish(relay, own, work, outputs, column);
   }
 }

@@ -61,7 +61,8 @@ struct Work {
     tiles = max_of(0, min_of(span, all - first_tile));
   }
 
-  __device__ __forceinline__ bool idle() const { return split >= splits; }
+  // What several of goes through memory.
+  __device__ __forceinline__ int groups() const { return ceil_div(splits, PARTS); }
 
   // The tokens that a packed row sees: those before it.
   __device__ __forceinline__ int end(int row) const {

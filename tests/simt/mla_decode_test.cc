@@ -14,7 +14,7 @@ using namespace moetune::testing;
 
 namespace {
 
-const std::string kRelayBase = "BODY=relay,TILE=64,STAGES=2,splits=1";
+const std::string kRelayBase = "BODY=relay,TILE=64,STAGES=2,PAIR=1,PARTS=1,splits=1";
 
 struct LatentCase {
   std::string problem;
@@ -23,9 +23,11 @@ struct LatentCase {
 
 const std::vector<LatentCase> kLatentCases = {
     {"batch=1,heads=16,context=1", {"", "TILE=32,STAGES=3"}},
-    {"batch=2,heads=16,context=200,page=16,lse=yes", {"", "splits=2", "TILE=32,splits=3,STAGES=4"}},
-    {"batch=3,heads=40,context=300,queries=2,lengths=ragged,lse=yes", {"", "TILE=32,STAGES=2,splits=4"}},
-    {"batch=1,heads=128,context=150,page=128,dtype=f16", {"splits=2", "TILE=32"}},
+    {"batch=2,heads=16,context=200,page=16,lse=yes",
+     {"", "splits=2", "TILE=32,splits=3,STAGES=4", "PARTS=2,splits=2", "PARTS=8,splits=8,TILE=32"}},
+    {"batch=3,heads=40,context=300,queries=2,lengths=ragged,lse=yes",
+     {"", "TILE=32,STAGES=2,splits=4", "PAIR=2,splits=2", "PAIR=2,PARTS=4,splits=8,TILE=32"}},
+    {"batch=1,heads=128,context=150,page=128,dtype=f16", {"splits=2", "PAIR=2", "PAIR=2,PARTS=2,splits=2"}},
     {"batch=2,heads=20,context=3,queries=4,lse=yes,page=32", {"", "TILE=32"}},
 };
 
