@@ -4,7 +4,7 @@
 //   warpgroups 1, 2 O += P V, of 256 columns of the latent each
 //   warpgroup 3     one warp asks the copy engine for tiles
 //
-// Barriers of a stage: `full` counts the copy's bytes; at `scored` the 4 warps of warpgroup 0 arrive once a tile, when P
+// Barriers of a stage: `full` counts the bytes of a third of the chunks, so that S begins before the whole tile is there; at `scored` the 4 warps of warpgroup 0 arrive once a tile, when P
 // is there and no row behind the last token holds NaN; at `empty` the 8 warps of warpgroups 1 and 2, when they have
 // read the tile and P. Warpgroup 0 is one tile ahead, so that the tensor cores are busy during softmax.
 //
@@ -34,6 +34,8 @@ constexpr int kBoxes = kTile / kBoxTokens;
 constexpr int kMathThreads = 384;
 constexpr int kColumns = 256;  // of the latent, a warpgroup
 constexpr int kSteps = kTile / 16;
+constexpr int kThirds = 3, kThirdChunks = kChunks / kThirds;
+constexpr int kBarriers = kThirds + 2;  // of a stage
 constexpr int kPair = PAIR, kParts = PARTS, kCluster = kPair * kParts;
 constexpr int kShare =
     kColumns / 8 / kParts;  // pieces of 8 columns that a block puts together, of a warpgroup's
@@ -50,7 +52,7 @@ constexpr int kInverseOffset = kFactorsOffset + kStages * kRows * 4;
 constexpr int kLogarithmsOffset = kInverseOffset + kRows * 4;
 constexpr int kBarrierOffset = kLogarithmsOffset + kParts * kRows * 4;
 constexpr int kInboxBytes = kShare * 256 * 16;  // from one other part
-static_assert(kBarrierOffset + kStages * 24 + 8 <= SHARED_BYTES,
+static_assert(kBarrierOffset + (kStages * kBarriers + 1) * 8 <= SHARED_BYTES,
               "kernel.json lays out shared memory as above");
 static_assert((kParts - 1) * kInboxBytes <= kScoresOffset,
               "tiles and queries leave room for what other parts send");
@@ -62,9 +64,11 @@ struct Relay {
   __device__ __forceinline__ explicit Relay(u8* from) : shared(from), base(shared_address(from)) {}
 
   __device__ __forceinline__ u32 tile(int stage) const { return base + stage * kTileBytes; }
-  __device__ __forceinline__ u32 full(int stage) const { return base + kBarrierOffset + stage * 24; }
-  __device__ __forceinline__ u32 scored(int stage) const { return full(stage) + 8; }
-  __device__ __forceinline__ u32 empty(int stage) const { return full(stage) + 16; }
+  __device__ __forceinline__ u32 full(int stage, int third) const {
+    return base + kBarrierOffset + (stage * kBarriers + third) * 8;
+  }
+  __device__ __forceinline__ u32 scored(int stage) const { return full(stage, kThirds); }
+  __device__ __forceinline__ u32 empty(int stage) const { return full(stage, kThirds + 1); }
   // P of 16 tokens, this lane's.
   __device__ __forceinline__ uint4* scores(int stage, int step) const {
     return reinterpret_cast<uint4*>(shared + kScoresOffset + stage * kScoresBytes) + step * 128 +
@@ -80,11 +84,11 @@ struct Relay {
     return reinterpret_cast<float*>(shared + kLogarithmsOffset) + part * kRows;
   }
   // Counts the bytes that other parts send.
-  __device__ __forceinline__ u32 inbox() const { return full(kStages); }
+  __device__ __forceinline__ u32 inbox() const { return full(kStages, 0); }
 
   __device__ __forceinline__ void initialize() const {
     for (int stage = 0; stage < kStages; ++stage) {
-      mbarrier_init(full(stage), 1);
+      for (int third = 0; third < kThirds; ++third) mbarrier_init(full(stage, third), 1);
       mbarrier_init(scored(stage), 4);
       mbarrier_init(empty(stage), 8 * kPair);
     }
@@ -121,20 +125,27 @@ __device__ __forceinline__ void produce(const Relay& relay, const Place& own, co
     const i32 next = tile + 1 < work.tiles ? find_page(pages, work, tile + 1) : 0;
     const int first = (work.first_tile + tile) * kTile;
     const int boxes = min_of(kBoxes, ceil_div(work.length - first, kBoxTokens));
-    const u32 to = relay.tile(place.index), full = relay.full(place.index);
+    const u32 to = relay.tile(place.index);
     mbarrier_wait(relay.empty(place.index), place.parity ^ 1);
-    if (lane == 0) mbarrier_arrive_expect(full, boxes * kBoxTokens * kWidth * 2);
+    if (lane < kThirds) {
+      mbarrier_arrive_expect(relay.full(place.index, lane), boxes * kBoxTokens * kThirdChunks * 128);
+    }
     __syncwarp();
     if constexpr (kBoxes * kPair == 1) {
-      if (lane == 0) tma_load_5d(to, kv, full, policy, 0, first % kPage, 0, 0, page);
+      const i32 from = __shfl_sync(kWholeWarp, page, 0);
+      if (lane < kThirds) {
+        tma_load_5d(to + lane * kThirdChunks * kChunkBytes, kv, relay.full(place.index, lane), policy, 0,
+                    first % kPage, lane * kThirdChunks, 0, from);
+      }
     } else {
 #pragma unroll
       for (int i = 0; i < ceil_div(kBoxes * kChunks, kWarpSize * kPair); ++i) {
-        const int copy = (i * kWarpSize + lane) * kPair + static_cast<int>(own.row), box = copy / kChunks,
-                  chunk = copy % kChunks;
-        const i32 from = __shfl_sync(kWholeWarp, page, box % kWarpSize);
-        const u32 target = to + chunk * kChunkBytes + box * kBoxTokens * 128;
-        if (box >= boxes) continue;
+        const int copy = (i * kWarpSize + lane) * kPair + static_cast<int>(own.row), chunk = copy / kBoxes,
+                  box = copy % kBoxes;
+        const i32 from = __shfl_sync(kWholeWarp, page, box);
+        if (chunk >= kChunks || box >= boxes) continue;
+        const u32 target = to + chunk * kChunkBytes + box * kBoxTokens * 128,
+                  full = relay.full(place.index, chunk / kThirdChunks);
         if constexpr (kPair == 1) {
           tma_load_5d(target, kv, full, policy, 0, first % kPage, chunk, 0, from);
         } else {
@@ -189,13 +200,17 @@ class Scores {
     }
   }
 
-  // S of a tile at shared address `keys`.
-  __device__ __forceinline__ void multiply(u32 queries, u32 keys) {
-    const u64 q = WgmmaMatrix::rows(queries), k = WgmmaMatrix::rows(keys);
+  // S of the tile at `place`, as its thirds come.
+  __device__ __forceinline__ void multiply(const Relay& relay, const RingPlace<kStages>& place) {
+    const u64 q = WgmmaMatrix::rows(relay.base + kQueryOffset),
+              k = WgmmaMatrix::rows(relay.tile(place.index));
     wgmma_hold<kTile / 8>(scores_);
     wgmma_begin();
 #pragma unroll
     for (int step = 0; step < kLatent / 16; ++step) {
+      if (step % (4 * kThirdChunks) == 0) {
+        mbarrier_wait(relay.full(place.index, step / (4 * kThirdChunks)), place.parity);
+      }
       wgmma<Element, kTile, false, false>(
           scores_, WgmmaMatrix::moved(q, step / 4 * kQueryChunkBytes + step % 4 * 32),
           WgmmaMatrix::moved(k, step / 4 * kChunkBytes + step % 4 * 32), step > 0);
@@ -292,8 +307,7 @@ __device__ __forceinline__ void score_tiles(const Relay& relay, const Work& work
   RingPlace<kStages> place;
   for (int tile = 0; tile < work.tiles; ++tile) {
     const int first = (work.first_tile + tile) * kTile;
-    mbarrier_wait(relay.full(place.index), place.parity);
-    scores.multiply(relay.base + kQueryOffset, relay.tile(place.index));
+    scores.multiply(relay, place);
     if (work.length - first < kTile) clear_tail(relay, place.index, work.length - first);
     scores.hand_on(relay, place.index, first, work.length);
     __syncwarp();
@@ -317,7 +331,9 @@ class Output {
                                             int column) {
     RingPlace<kStages> place;
     for (int tile = 0; tile < work.tiles; ++tile) {
-      mbarrier_wait(relay.full(place.index), place.parity);
+#pragma unroll
+      for (int third = 0; third < kThirds; ++third)
+        mbarrier_wait(relay.full(place.index, third), place.parity);
       mbarrier_wait(relay.scored(place.index), place.parity);
       const float factors[2] = {relay.factors(place.index)[row_of(0)], relay.factors(place.index)[row_of(1)]};
       u32 p[kSteps][4];
