@@ -9,7 +9,9 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 import moetune
 import moetune.torch as operators
+from moetune import _linear
 from moetune._families import Wanted, dtype_of, facts_of
+from moetune._linear import is_changed
 
 OWN_ATTENTION = "its attention is the model's own"
 
@@ -48,20 +50,15 @@ def _eps_of(layer: Any) -> Any:
     return getattr(layer, "variance_epsilon", getattr(layer, "eps", None))
 
 
-def _is_changed(layer: Any) -> bool:
-    """Whether something else runs in a module's call, or around it."""
-    return "forward" in vars(layer) or bool(layer._forward_hooks) or bool(layer._forward_pre_hooks)
-
-
 def _is_linear(layer: Any) -> bool:
-    return type(layer) is torch.nn.Linear and not _is_changed(layer)
+    return type(layer) is torch.nn.Linear and not is_changed(layer)
 
 
 def _is_fused(layer: Any) -> bool:
     """Whether its projections still are parts of one matrix: not if something replaced, moved, copied or hooked them.
     While it is compiled, nobody tells where a tensor lies."""
     parts = _projections(layer)
-    if not all(map(_is_linear, parts)) or any(map(_is_changed, _head_norms(layer))):
+    if not all(map(_is_linear, parts)) or any(map(is_changed, _head_norms(layer))):
         return False
     if torch.compiler.is_compiling():
         return True
@@ -83,7 +80,7 @@ def _is_plain(layer: Any, dtype: Any) -> bool:
         return False
     if weight.ndim != 1 or not isinstance(eps, float):
         return False
-    if _is_changed(layer) or weight.is_meta:
+    if is_changed(layer) or weight.is_meta:
         return False
     generator = torch.Generator().manual_seed(1)
     rows = torch.randn(4, weight.shape[0], generator=generator).to(weight.device, weight.dtype)
@@ -117,7 +114,7 @@ def _why_not(layer: Any, dtype: Any) -> Optional[str]:
         return f"what {name} does to q and k is not known"
     parts = _projections(layer)
     weights = [part.weight for part in parts if _is_linear(part) and type(part.weight.data) is torch.Tensor]
-    if len(weights) < 3 or _is_changed(layer) or len({(each.device, each.dtype) for each in weights}) > 1:
+    if len(weights) < 3 or is_changed(layer) or len({(each.device, each.dtype) for each in weights}) > 1:
         return "its projections are not plain linear layers, or something hooks into them"
     if len({part.bias is None for part in parts}) > 1 or weights[0].is_meta:
         return "some of its projections have a bias, and others none"
@@ -153,18 +150,18 @@ def _normalize(layer: Any, hidden_states: torch.Tensor) -> torch.Tensor:
     return operators.add_rmsnorm(rows, layer.weight, _eps_of(layer)).view(hidden_states.shape)
 
 
-def _attend(layer: Any, hidden_states: torch.Tensor, position_embeddings: tuple[torch.Tensor, torch.Tensor],
+def _attend(layer: Any, multiply: Any, hidden_states: torch.Tensor, position_embeddings: tuple[torch.Tensor, torch.Tensor],
             attention_mask: Any = None, past_key_values: Any = None, **options: Any) -> Any:
-    """The forward of such a layer: one product for q, k and v, and one kernel up to the cache. The layer's own, if its
-    parts are no longer as use() found them."""
+    """The forward of such a layer: one product for q, k and v, by `multiply`, and one kernel up to the cache. The
+    layer's own, if its parts are no longer as use() found them."""
     if not _is_fused(layer):
         return type(layer).forward(layer, hidden_states, position_embeddings=position_embeddings,
                                    attention_mask=attention_mask, past_key_values=past_key_values, **options)
     shape, dim, (q_heads, kv_heads) = hidden_states.shape[:-1], layer.head_dim, _heads(layer)
-    qkv = torch.nn.functional.linear(hidden_states.reshape(-1, hidden_states.shape[-1]), getattr(layer, _WEIGHT),
-                                     getattr(layer, _BIAS))
-    # The second half of transformers' tables, where there is one, is the first.
+    qkv = multiply(hidden_states.reshape(-1, hidden_states.shape[-1]), getattr(layer, _WEIGHT), getattr(layer, _BIAS))
+    # The second half of transformers' tables, where there is one, is the first; else they lie transposed in memory.
     cos, sin = (each[..., :dim // 2].expand(*shape, dim // 2).reshape(-1, dim // 2) for each in position_embeddings)
+    cos, sin = (each if each.stride(1) == 1 else each.contiguous() for each in (cos, sin))
     norms = _head_norms(layer)
     weights = {"q_weight": norms[0].weight, "k_weight": norms[1].weight, "eps": _eps_of(norms[0])} if norms else {}
     q, k = operators.qk_norm_rope(qkv, cos, sin, q_heads, kv_heads, **weights)
@@ -185,7 +182,7 @@ def serve_norms(layers: list[Any]) -> None:
         layer.forward = functools.partial(_normalize, layer)
 
 
-def serve_rope(layers: list[Any]) -> None:
+def serve_rope(layers: list[Any], multiply: Any) -> None:
     """The weights of q, k and v become one matrix, and stay parameters of their layers: parts of it."""
     for layer in layers:
         for kind, name in (("weight", _WEIGHT), ("bias", _BIAS)):
@@ -195,14 +192,14 @@ def serve_rope(layers: list[Any]) -> None:
             if whole is not None:
                 for each, rows in zip(own, _parts(whole, own)):
                     each.data = rows
-        layer.forward = functools.partial(_attend, layer)
+        layer.forward = functools.partial(_attend, layer, multiply)
 
 
 def restore(model: Any) -> None:
-    """Takes away what serve_norms and serve_rope did."""
+    """Takes away what serve_norms, serve_rope and _linear.serve did."""
     for layer in model.modules():
         forward = vars(layer).get("forward")
-        if not isinstance(forward, functools.partial) or forward.func not in (_normalize, _attend):
+        if not isinstance(forward, functools.partial) or forward.func not in (_normalize, _attend, *_linear.FORWARDS):
             continue
         del layer.forward
         if forward.func is _attend:

@@ -178,7 +178,7 @@ class TransformersTest(unittest.TestCase):
             with torch.inference_mode():
                 right = model(ids).logits
             for _ in range(2):
-                self.assertEqual(moetune.transformers.use(model, budget=0), (None, why, None, None))
+                self.assertEqual(moetune.transformers.use(model, budget=0), (None, why, None, None, None))
                 self.assertEqual(model.config._attn_implementation, "moetune")
             moetune.transformers.stop(model)
             moetune.transformers.stop(model)
@@ -206,6 +206,42 @@ class TransformersTest(unittest.TestCase):
             for mine, theirs in zip(model.parameters(), stock.parameters()):
                 self.assertTrue(torch.equal(mine, theirs))
             self.assertEqual(layer.k_proj.weight.untyped_storage().nbytes(), layer.k_proj.weight.nbytes)
+
+    def test_products_of_few_rows(self) -> None:
+        """A layer's q, k and v, o and router, and the head; of 17 rows none."""
+        for kind, calls, biased in (("Llama", 5, 0), ("Qwen3Moe", 7, 0), ("GptOss", 7, 6)):
+            model, stock = used(kind), make(kind)
+            for tokens in (16, 17):
+                with mock.patch.object(operators, "few_rows_linear", wraps=operators.few_rows_linear) as few, \
+                        torch.inference_mode():
+                    model(prompt(1, tokens))
+                given = [(tuple(call.args[1].shape), call.args[2] is not None) for call in few.call_args_list]
+                self.assertEqual((len(given), sum(bias for _, bias in given)),
+                                 (calls, biased) if tokens == 16 else (0, 0))
+                if given:
+                    self.assertLessEqual({(768, 256), (256, 512), (199, 256)}, {shape for shape, _ in given})
+            for ours, theirs in zip(model.modules(), stock.modules()):
+                if type(ours).__name__.endswith("TopKRouter"):
+                    x = torch.randn(5, 256, device=DEVICE).bfloat16()
+                    with torch.inference_mode():
+                        logits, weights, ids = ours(x)
+                        right = theirs(x)
+                    self.agree(logits.float(), right[0].float())
+                    self.assertEqual((weights.dtype, ids.dtype), (right[1].dtype, right[2].dtype))
+                    self.assertLess(float((weights.float().sort().values - right[1].float().sort().values).abs().max()),
+                                    0.02)
+
+    def test_a_projection_that_changed_since_is_multiplied_as_it_is(self) -> None:
+        ids = prompt(1, 6)
+        model, seen = used("Llama"), []
+        o_proj = model.model.layers[0].self_attn.o_proj
+        o_proj.weight.data = o_proj.weight.data.clone().mul_(2)
+        o_proj.register_forward_hook(lambda *_: seen.append(1))
+        with torch.inference_mode():
+            made = model(ids).logits
+            moetune.transformers.stop(model)
+            self.agree(made, model(ids).logits)
+        self.assertEqual(len(seen), 2)
 
     def test_layers_that_others_changed_are_the_models(self) -> None:
         model = make("Llama")
@@ -273,11 +309,12 @@ class WhatServesTest(unittest.TestCase):
         return served
 
     def test_what_the_operators_lack_is_the_models(self) -> None:
-        self.assertEqual(self.reasons("Llama"), (None, _families.NO_EXPERTS, None, None))
-        attention, experts, norms, rope = self.reasons("Mixtral", torch.float32)
-        self.assertEqual((attention, experts, norms), ("the model is in float32; bf16 and fp16 are served",) * 3)
+        self.assertEqual(self.reasons("Llama"), (None, _families.NO_EXPERTS, None, None, None))
+        attention, experts, norms, rope, projections = self.reasons("Mixtral", torch.float32)
+        self.assertEqual((attention, experts, norms, projections),
+                         ("the model is in float32; bf16 and fp16 are served",) * 4)
         self.assertEqual(rope, _small.OWN_ATTENTION)
-        attention, experts, norms, _ = self.reasons("Qwen3Moe", head_dim=80)
+        attention, experts, norms, *_ = self.reasons("Qwen3Moe", head_dim=80)
         self.assertRegex(attention, "head_dim")
         self.assertIsNone(experts)
         self.assertRegex(str(norms), "nothing is tuned for add_rmsnorm hidden=80; run: moetune search add_rmsnorm")
@@ -316,10 +353,10 @@ class WhatServesTest(unittest.TestCase):
         with mock.patch("subprocess.run", run), warnings.catch_warnings(record=True) as said, \
                 mock.patch.object(_serving, "why_not", stored_or_not):
             warnings.simplefilter("always")
-            self.assertEqual(moetune.transformers.use(model), (None, None, None, None))
+            self.assertEqual(moetune.transformers.use(model), (None,) * 5)
         self.assertIn(["search", "moe_experts", "--problem", "tokens=64,hidden=256,experts=16,top_k=2,intermediate=128,"
                        "dtype=bf16", "--budget", "1", "--device", "cuda:0"], ran)
-        self.assertEqual(len(said), 4)
+        self.assertEqual(len(said), 5)
         self.assertRegex(str(said[1].message), "their defaults; to tune them: moetune search route_plan .* --over")
 
     def test_supports(self) -> None:
