@@ -47,6 +47,8 @@ struct SmallOperations {
   std::int64_t hidden = 0;    // values of a token; 0 if the norms are not known to be so
   bool turns_halves = false;  // RoPE turns value i together with i + head_dim / 2
   bool head_norms = false;    // query and key heads are normalized before
+  bool qkv_bias = false, out_bias = false, router_bias = false;  // of the products
+  std::int64_t vocabulary = 0;                                   // 0 if it is not known
 };
 
 struct ModelFacts {

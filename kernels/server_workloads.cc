@@ -41,7 +41,12 @@ enum class Of {
   experts,
   norms,
   head_norms,  // of query and key heads, if `heads` is not served
-  heads        // what turns query and key heads
+  heads,       // what turns query and key heads
+  joined,      // the product for q, k and v, if `heads` is served
+  apart,       // these products, if it is not
+  outputs,     // the product behind attention
+  routers,
+  head
 };
 
 struct ServerRow {
@@ -69,7 +74,8 @@ constexpr std::string_view
         "hidden={hidden},experts={experts},top_k={top_k},intermediate={intermediate},dtype={dtype},"
         "activation={activation}",
     kSteps = "batch={batch},context={context}",
-    kPrompts = "batch={prompts},seqlen_q={chunk},seqlen_kv={past}", kTokens = "tokens={tokens}";
+    kPrompts = "batch={prompts},seqlen_q={chunk},seqlen_kv={past}", kTokens = "tokens={tokens}",
+    kFewTokens = "tokens={few}";
 
 // docs/workloads.md says in which version of a server each was read.
 constexpr auto kRows = std::to_array<ServerRow>({
@@ -95,9 +101,21 @@ constexpr auto kRows = std::to_array<ServerRow>({
      "q_heads={q_heads},kv_heads={kv_heads},head_dim={head_dim},rotary_dim={head_dim},dtype={element},"
      "tables={table},norm={norm}",
      kTokens},
+    {"transformers", Of::joined, "few_rows_linear", "in={hidden},out={qkv},dtype={element},bias={qkv_bias}",
+     kFewTokens},
+    {"transformers", Of::apart, "few_rows_linear", "in={hidden},out={q},dtype={element},bias={qkv_bias}",
+     kFewTokens},
+    {"transformers", Of::apart, "few_rows_linear", "in={hidden},out={keys},dtype={element},bias={qkv_bias}",
+     kFewTokens, 2},
+    {"transformers", Of::outputs, "few_rows_linear", "in={q},out={hidden},dtype={element},bias={out_bias}",
+     kFewTokens},
+    {"transformers", Of::routers, "few_rows_linear",
+     "in={hidden},out={experts},dtype={element},bias={router_bias}", kFewTokens},
+    {"transformers", Of::head, "few_rows_linear", "in={hidden},out={vocabulary},dtype={element}", kFewTokens},
 });
 
 constexpr std::int64_t kMostPrompts = 64, kMostChunk = 8192;  // of one call for all prompts of a step
+constexpr std::int64_t kMostFewRows = 16;
 
 using Texts = std::map<std::string_view, std::string>;
 
@@ -154,6 +172,7 @@ class ServerPlanner {
   std::int64_t cuts_of_expert() const { return serving_.tensor_parallel / serving_.expert_parallel; }
   bool is_clamped() const { return model_.experts.product_options.find("swigluoai") != std::string::npos; }
   void add_small(bool attends);
+  void add_products(bool turns);
 
   const Server& server_;
   const ModelFacts& model_;
@@ -191,12 +210,15 @@ void ServerPlanner::set_ranges(std::int64_t longest) {
        {"", serving_.batch_low, std::max(serving_.batch_low, std::min(serving_.batch_high, kMostPrompts))}},
       {"chunk", {"", 1, chunk}},
       {"past", {"", std::min(shortest, chunk), chunk}},
+      {"few", {"", serving_.batch_low, std::min(serving_.batch_high, kMostFewRows)}},
       {"tokens", {"", serving_.batch_low, std::max(serving_.batch_high, shape_.most_tokens)}}};
 }
 
 Texts ServerPlanner::attention_facts(const AttentionLayers& layers) const {
   const auto number = [](std::int64_t value) { return value > 0 ? std::to_string(value) : std::string(); };
   const bool is_half = model_.dtype == "fp16";
+  const SmallOperations& small = model_.small;
+  const std::int64_t q = layers.q_heads * layers.head_dim, kv = layers.kv_heads * layers.head_dim;
   return {{"q_heads", number(layers.q_heads)},
           {"kv_heads", number(layers.kv_heads)},
           {"head_dim", number(layers.head_dim)},
@@ -207,7 +229,16 @@ Texts ServerPlanner::attention_facts(const AttentionLayers& layers) const {
           {"kv", shape_.narrow_kv ? "e4m3" : ""},
           {"element", is_half ? "f16" : ""},
           {"table", is_half ? "f16" : "bf16"},
-          {"norm", model_.small.head_norms ? "" : "no"}};
+          {"norm", small.head_norms ? "" : "no"},
+          {"hidden", number(small.hidden)},
+          {"q", number(q)},
+          {"keys", number(kv)},
+          {"qkv", number(q + 2 * kv)},
+          {"experts", number(model_.experts.experts)},
+          {"vocabulary", number(small.vocabulary)},
+          {"qkv_bias", small.qkv_bias ? "yes" : ""},
+          {"out_bias", small.out_bias ? "yes" : ""},
+          {"router_bias", small.router_bias ? "yes" : ""}};
 }
 
 bool ServerPlanner::add_attention() {
@@ -289,9 +320,18 @@ void ServerPlanner::add_small(bool attends) {
     if (turns) add_rows(Of::heads, attention_facts(layers), layers.layers);
     if (!turns && model_.small.head_norms) add_rows(Of::head_norms, attention_facts(layers), layers.layers);
   }
-  Texts facts = attention_facts({});
-  facts["hidden"] = std::to_string(model_.small.hidden);
-  add_rows(Of::norms, facts, model_.layers);
+  add_rows(Of::norms, attention_facts({}), model_.layers);
+  if (plain && serving_.batch_low <= kMostFewRows) add_products(turns);
+}
+
+void ServerPlanner::add_products(bool turns) {
+  for (const AttentionLayers& layers : model_.attention) {
+    add_rows(turns ? Of::joined : Of::apart, attention_facts(layers), layers.layers);
+    add_rows(Of::outputs, attention_facts(layers), layers.layers);
+  }
+  const std::int64_t routers = model_.experts.layers - model_.experts.unrouted_layers;
+  if (routers > 0) add_rows(Of::routers, attention_facts({}), routers);
+  if (model_.small.vocabulary > 0) add_rows(Of::head, attention_facts({}), 1);
 }
 
 const Server& named_server(const std::string& name) {

@@ -271,7 +271,16 @@ void ConfigReader::read_small() {
   }
   const SmallMath* const small = find_small_math(type_);
   const std::optional<std::int64_t> hidden = fields_.number(Fact::hidden, 1);
-  if (small != nullptr && hidden) config_.facts.small = {*hidden, small->turns_halves, small->head_norms};
+  if (small == nullptr || !hidden) return;
+  const bool biased =
+      small->bias_field.empty() ? small->biased : fields_.flag(small->bias_field).value_or(small->biased);
+  config_.facts.small = {.hidden = *hidden,
+                         .turns_halves = small->turns_halves,
+                         .head_norms = small->head_norms,
+                         .qkv_bias = biased,
+                         .out_bias = biased && small->out_as_qkv,
+                         .router_bias = small->router_biased,
+                         .vocabulary = fields_.number("vocab_size", 1).value_or(0)};
 }
 
 std::filesystem::path file_of_model(const std::filesystem::path& path) {

@@ -149,9 +149,17 @@ constexpr auto kExpertMath = std::to_array<ExpertMath>(
 
 // Sources: transformers' modeling files. Whose forward between product and cache moetune.transformers does not know
 // turns no halves (python/moetune/_small.py).
-constexpr auto kSmallMath = std::to_array<SmallMath>({{.types = "llama mistral mixtral qwen2_moe gpt_oss"},
-                                                      {.types = "qwen3 qwen3_moe", .head_norms = true},
-                                                      {.types = "qwen2", .turns_halves = false}});
+constexpr auto kSmallMath = std::to_array<SmallMath>(
+    {{.types = "mistral mixtral"},
+     {.types = "llama", .bias_field = "attention_bias", .out_as_qkv = true},
+     {.types = "qwen2_moe", .bias_field = "qkv_bias", .biased = true},
+     {.types = "gpt_oss",
+      .bias_field = "attention_bias",
+      .biased = true,
+      .out_as_qkv = true,
+      .router_biased = true},
+     {.types = "qwen3 qwen3_moe", .head_norms = true, .bias_field = "attention_bias", .out_as_qkv = true},
+     {.types = "qwen2", .turns_halves = false, .biased = true}});
 
 bool lists(std::string_view types, std::string_view type) {
   for (std::size_t at = types.find(type); at != std::string_view::npos; at = types.find(type, at + 1)) {

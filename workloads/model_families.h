@@ -20,6 +20,10 @@ struct ExpertMath {
 struct SmallMath {
   std::string_view types;
   bool turns_halves = true, head_norms = false;
+  // Whether q, k and v have biases: as this field says, if it is there.
+  std::string_view bias_field = {};
+  bool biased = false;
+  bool out_as_qkv = false, router_biased = false;
 };
 
 // Whether a family does something: always or never, or if a field says so, which it may lack.

@@ -17,7 +17,7 @@ from transformers_models import KINDS, WHY_NOT, make
 if not WHY_NOT:
     import torch
 
-    from moetune import _families, _small
+    from moetune import _families, _linear, _small
 
 PACK = Path(os.environ.get("MOETUNE_SOURCE", "")) / "packs/h200.pack"
 KNOWN = ("Llama", "Mistral", "Mixtral", "Qwen2", "Qwen2Moe", "Qwen3", "Qwen3Moe", "GptOss")
@@ -36,7 +36,7 @@ def wanted(model: Any) -> list[Any]:
             continue
         families += found
         fused = _small.attention_layers(model) if part is _small.rope_of else fused
-    return families + _small.norms_of(model, fused)
+    return families + _small.norms_of(model, fused) + _linear.families_of(model, fused)
 
 
 def canonical(kernel: str, facts: str) -> tuple[str, str]:

@@ -104,7 +104,20 @@ TEST_CASE("transformers opens contiguous caches, windows with and without, norms
                  "route_plan experts=32 top_k=4 ids=i64 align=1",
                  "moe_experts hidden=2880 experts=32 top_k=4 intermediate=2880 activation=swigluoai",
                  "add_rmsnorm hidden=2880",
-                 "qk_norm_rope q_heads=64 kv_heads=8 head_dim=64 rotary_dim=64 tables=bf16 norm=no"});
+                 "qk_norm_rope q_heads=64 kv_heads=8 head_dim=64 rotary_dim=64 tables=bf16 norm=no",
+                 "few_rows_linear in=2880 bias=yes", "few_rows_linear in=4096 out=2880 bias=yes",
+                 "few_rows_linear in=2880 out=32 bias=yes"});
+  const ServerList headed = of_text(kGptOss + R"(, "vocab_size": 201088, "attention_bias": false})",
+                                    {.server = "transformers", .serving = {.batch_low = 3}});
+  for (const char* family : {"few_rows_linear in=2880", "few_rows_linear in=4096 out=2880",
+                             "few_rows_linear in=2880 out=32 bias=yes", "few_rows_linear in=2880 out=201088"})
+    CHECK(headed.families.contains(family));
+  const auto few = std::ranges::find(headed.plan.workloads, "few_rows_linear", &ModelWorkload::kernel);
+  REQUIRE(few != headed.plan.workloads.end());
+  CHECK(few->ranges == std::vector<DimensionRange>{{"tokens", 3, 16}});
+  const ServerList many = of_text(kGptOss + "}", {.server = "transformers", .serving = {.batch_low = 17}});
+  CHECK(std::ranges::find(many.plan.workloads, "few_rows_linear", &ModelWorkload::kernel) ==
+        many.plan.workloads.end());
   const ServerList half = of_text(kGptOss + R"(, "torch_dtype": "float16"})", {.server = "transformers"});
   CHECK(half.families.contains("add_rmsnorm hidden=2880 dtype=f16 out=f16"));
   CHECK(half.families.contains(
@@ -130,7 +143,9 @@ TEST_CASE("what stays the server's own is named, and the rest is listed") {
     "num_key_value_heads": 2, "head_dim": 64, "num_hidden_layers": 2, "max_position_embeddings": 4096,
     "layer_types": ["full_attention", "linear_attention"]})";
   const ServerList whole = of_text(mixed, {.server = "transformers"});
-  CHECK(whole.families == Families{"add_rmsnorm hidden=256", "add_rmsnorm hidden=64"});  // of heads, too
+  CHECK(whole.families == Families{"add_rmsnorm hidden=256", "add_rmsnorm hidden=64",  // of heads, too
+                                   "few_rows_linear in=256 out=512", "few_rows_linear in=256 out=128",
+                                   "few_rows_linear in=512 out=256"});
   CHECK(whole.notes_hold("transformers serves it in all layers or in none, and 1 of 2 are understood"));
   CHECK(of_text(mixed, {.server = "vllm"}).families ==
         Families{"decode_attention group=4 head_dim=64 page=64", "prefill_attention head_dim=64 page=64"});
