@@ -339,18 +339,24 @@ class CallReader {
     Assignment types;
     if (const std::string& of = tensor.type.dimension; !of.empty()) types.set(of, *values_[dimension_of(of)]);
     found.dtype = type_of(tensor.type, types);
+    std::int64_t elements = 1;
     for (std::size_t d = 0; d < tensor.shape.size(); ++d) {
       const std::int64_t size = value_of(tensor.shape[d]).value_or(kUndefined);
       const auto dimension = alone(tensor.shape[d]);
       const bool is_any = tensor.any.contains(d);
-      if (!is_any && (size < 0 || size > std::int64_t{1} << 40))
+      if (!is_any && (size < 0 || size > kMostElements))
         refuse("a size of " + quoted(slot) + ", " + description_.formulas[tensor.shape[d]].text() +
                ", would not be from 0 to 2^40");
       found.shape.push_back(is_any && given(slot) != nullptr ? given(slot)->shape[d] : size);
+      if (__builtin_mul_overflow(elements, found.shape.back(), &elements) || elements > kMostElements)
+        refuse("tensor " + quoted(slot) + " would have more than 2^40 elements");
       found.dimensions.push_back(is_any      ? ShownTensor::kAnySize
                                  : dimension ? number_of(*dimension)
                                              : ShownTensor::kNoDimension);
     }
+    if (given(slot) != nullptr && !(found.shape == given(slot)->shape))
+      refuse("tensor " + quoted(slot) + " is " + shape_text(*given(slot)) + "; it must be " +
+             shape_text({found.dtype, found.shape, {}}));
     return found;
   }
 

@@ -1,5 +1,6 @@
 #include "kernels/described/described_family.h"
 
+#include <algorithm>
 #include <charconv>
 
 #include "base/error.h"
@@ -86,7 +87,12 @@ class DescribedFamily final : public FamilyInterface {
   }
 
  private:
-  static constexpr std::int64_t kNotGiven = -1, kMostStride = std::int64_t{1} << 40;
+  static constexpr std::int64_t kNotGiven = -1;
+
+  struct Step {
+    std::int64_t stride = 0, size = 0;
+    auto operator<=>(const Step&) const = default;
+  };
 
   [[noreturn]] void refuse(const std::string& rule) const {
     throw BadInput(description_->name + ": " + rule);
@@ -129,15 +135,34 @@ class DescribedFamily final : public FamilyInterface {
   void check_strides(std::size_t slot, const BoundFormulas::Values& values, const Call& call) const {
     const DescribedTensor& tensor = description_->tensors[slot];
     const std::int64_t bytes = dtype_bytes(slots_[slot].dtype), least = tensor.role != Role::input;
-    std::int64_t dense = 1;
-    for (std::size_t d = tensor.shape.size(); d-- > 0; dense *= values.raw(tensor.shape[d])) {
-      if (d >= tensor.strides.size()) continue;
-      const std::int64_t stride = call.integers[tensor.strides[d]];
-      if (stride == dense) continue;
-      if (stride < least || stride > kMostStride || stride * bytes % slots_[slot].alignment != 0)
-        refuse(description_->call.integers[tensor.strides[d]].name + " is " + std::to_string(stride) +
-               " elements; it must be a multiple of 16 bytes, or contiguous");
+    FixedVector<Step, TensorView::kMaxRank> steps;
+    std::int64_t dense = 1, extent = 1;
+    for (std::size_t d = tensor.shape.size(); d-- > 0;) {
+      const std::int64_t size = values.raw(tensor.shape[d]);
+      if (d < tensor.strides.size()) {
+        const std::int64_t stride = call.integers[tensor.strides[d]];
+        if (stride != dense &&
+            (stride < least || stride > kMostElements || stride * bytes % slots_[slot].alignment != 0))
+          refuse(description_->call.integers[tensor.strides[d]].name + " is " + std::to_string(stride) +
+                 " elements; it must be a multiple of 16 bytes, or contiguous");
+        if (size > 1) steps.push_back(Step{stride, size});
+      }
+      dense = grown(slot, dense, size);
+      if (d >= tensor.strides.size()) extent = dense;
     }
+    if (tensor.role == Role::input) return;
+    std::ranges::sort(steps);
+    for (const auto& [stride, size] : steps) {  // each steps over all that the smaller ones span
+      if (stride < extent) refuse("the strides of '" + tensor.name + "' let elements overlap");
+      extent += grown(slot, stride, size - 1);
+    }
+  }
+
+  // The elements of `count` parts of so many. None that is refused would fit a GPU's memory.
+  std::int64_t grown(std::size_t slot, std::int64_t elements, std::int64_t count) const {
+    if (__builtin_mul_overflow(elements, count, &elements) || elements > kMostElements)
+      refuse("tensor '" + slots_[slot].name.text() + "' has more than 2^40 elements");
+    return elements;
   }
 
   [[noreturn]] void refuse_shape(std::size_t slot, const TensorView& tensor,
@@ -166,7 +191,7 @@ class DescribedFamily final : public FamilyInterface {
       } else if (!is_dense) {
         refuse("tensor '" + slots_[slot].name.text() + "' is not contiguous");
       }
-      dense *= size;
+      dense = grown(slot, dense, size);
     }
   }
 

@@ -18,7 +18,7 @@
 namespace moetune {
 namespace {
 
-constexpr std::int64_t kMostElements = std::int64_t{1} << 40, kMostValues = 1 << 20, kMostComputed = 1 << 24;
+constexpr std::int64_t kMostValues = 1 << 20, kMostComputed = 1 << 24;
 
 TensorView contiguous_view(DType dtype, const FixedVector<std::int64_t, TensorView::kMaxRank>& shape) {
   TensorView view{dtype, shape, shape};

@@ -157,6 +157,7 @@ struct Description {
 Description read_description(std::string text, const std::string& file, const std::string& folder_name);
 
 inline constexpr std::size_t kMaxDescription = std::size_t{1} << 20;  // bytes of kernel.json
+inline constexpr std::int64_t kMostElements = std::int64_t{1} << 40;  // of a tensor
 inline constexpr std::string_view kElementIndex = "i";                // in a fill's formula
 inline constexpr std::size_t kMaxDescribedNames = 1024;               // of all kinds, in expressions
 
