@@ -344,11 +344,11 @@ class CallReader {
       const std::int64_t size = value_of(tensor.shape[d]).value_or(kUndefined);
       const auto dimension = alone(tensor.shape[d]);
       const bool is_any = tensor.any.contains(d);
-      if (!is_any && (size < 0 || size > kMostElements))
+      if (!is_any && (size < 0 || size > kMostTensorElements))
         refuse("a size of " + quoted(slot) + ", " + description_.formulas[tensor.shape[d]].text() +
                ", would not be from 0 to 2^40");
       found.shape.push_back(is_any && given(slot) != nullptr ? given(slot)->shape[d] : size);
-      if (__builtin_mul_overflow(elements, found.shape.back(), &elements) || elements > kMostElements)
+      if (__builtin_mul_overflow(elements, found.shape.back(), &elements) || elements > kMostTensorElements)
         refuse("tensor " + quoted(slot) + " would have more than 2^40 elements");
       found.dimensions.push_back(is_any      ? ShownTensor::kAnySize
                                  : dimension ? number_of(*dimension)

@@ -142,7 +142,7 @@ class DescribedFamily final : public FamilyInterface {
       if (d < tensor.strides.size()) {
         const std::int64_t stride = call.integers[tensor.strides[d]];
         if (stride != dense &&
-            (stride < least || stride > kMostElements || stride * bytes % slots_[slot].alignment != 0))
+            (stride < least || stride > kMostTensorElements || stride * bytes % slots_[slot].alignment != 0))
           refuse(description_->call.integers[tensor.strides[d]].name + " is " + std::to_string(stride) +
                  " elements; it must be a multiple of 16 bytes, or contiguous");
         if (size > 1) steps.push_back(Step{stride, size});
@@ -160,7 +160,7 @@ class DescribedFamily final : public FamilyInterface {
 
   // The elements of `count` parts of so many. None that is refused would fit a GPU's memory.
   std::int64_t grown(std::size_t slot, std::int64_t elements, std::int64_t count) const {
-    if (__builtin_mul_overflow(elements, count, &elements) || elements > kMostElements)
+    if (__builtin_mul_overflow(elements, count, &elements) || elements > kMostTensorElements)
       refuse("tensor '" + slots_[slot].name.text() + "' has more than 2^40 elements");
     return elements;
   }

@@ -295,7 +295,7 @@ class DescribedKernel final : public Kernel {
   }
 
   std::int64_t size_of(const DescribedTensor& tensor, std::size_t dimension, const Bound& bound) const {
-    return value_of(bound, tensor.shape[dimension], 1, kMostElements);
+    return value_of(bound, tensor.shape[dimension], 1, kMostTensorElements);
   }
 
   Buffer buffer_of(const DescribedTensor& tensor, const Problem& problem, const Call& call,
@@ -312,7 +312,8 @@ class DescribedKernel final : public Kernel {
                          stride = d < tensor.strides.size() ? call.integers[tensor.strides[d]] : dense;
       std::int64_t step = 0;
       if (__builtin_mul_overflow(dense, size, &dense) || __builtin_mul_overflow(stride, size - 1, &step) ||
-          __builtin_add_overflow(last, step, &last) || dense > kMostElements || last >= kMostElements)
+          __builtin_add_overflow(last, step, &last) || dense > kMostTensorElements ||
+          last >= kMostTensorElements)
         throw BadInput(name() + ": tensor '" + tensor.name + "' has more than 2^40 elements");
     }
     buffer.elements = last + 1;
@@ -321,7 +322,8 @@ class DescribedKernel final : public Kernel {
     if (tensor.values) buffer.fill.values = value_of(bound, *tensor.values, 1, kMostValues);
     if (tensor.role == Role::input) return buffer;
     buffer.check = {tensor.check, tensor.tolerance, "", 0};
-    if (tensor.segments) buffer.check.segment_length = value_of(bound, *tensor.segments, 1, kMostElements);
+    if (tensor.segments)
+      buffer.check.segment_length = value_of(bound, *tensor.segments, 1, kMostTensorElements);
     if (tensor.terms)
       buffer.check.tolerance.terms = static_cast<double>(value_of(bound, *tensor.terms, 1, INT64_MAX));
     // The terms whose rounding may leave such an error (summation_error of the worker's validator).

@@ -156,10 +156,10 @@ struct Description {
 // `text` is that of `file`, which errors name; the kernel must have the folder's name.
 Description read_description(std::string text, const std::string& file, const std::string& folder_name);
 
-inline constexpr std::size_t kMaxDescription = std::size_t{1} << 20;  // bytes of kernel.json
-inline constexpr std::int64_t kMostElements = std::int64_t{1} << 40;  // of a tensor
-inline constexpr std::string_view kElementIndex = "i";                // in a fill's formula
-inline constexpr std::size_t kMaxDescribedNames = 1024;               // of all kinds, in expressions
+inline constexpr std::size_t kMaxDescription = std::size_t{1} << 20;        // bytes of kernel.json
+inline constexpr std::int64_t kMostTensorElements = std::int64_t{1} << 40;  // of a tensor
+inline constexpr std::string_view kElementIndex = "i";                      // in a fill's formula
+inline constexpr std::size_t kMaxDescribedNames = 1024;                     // of all kinds, in expressions
 
 // The CUDA name of a type.
 std::string_view cuda_type(DType type);

@@ -21,7 +21,7 @@ const TargetKind kTargets[] = {
     {"kernel-tuner", "the results of Kernel Tuner, T4 and KTT", kernel_tuner_target, 10000},
     {"spaces", "space files", spaces_target, 1500},
     {"imports", "T1 descriptions, and what is made of them", imports_target, 3000},
-    {"descriptions", "kernel.json of users' kernels", descriptions_target, 3000},
+    {"descriptions", "kernel.json of users' kernels, in folders and in packs", descriptions_target, 3000},
     {"problems", "problems and configurations", problems_target, 8000},
     {"ranges", "range tables and their progress, as a server and a search read them", ranges_target, 150},
     {"workloads", "lists of workloads and models' config.json", workloads_target, 5000},

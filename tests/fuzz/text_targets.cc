@@ -7,8 +7,10 @@
 #include "base/regular_file.h"
 #include "base/resources.h"
 #include "kernels/described/described_kernel.h"
+#include "kernels/described/folders.h"
 #include "kernels/kernel_space.h"
 #include "kernels/registry.h"
+#include "kernels/shown_call.h"
 #include "replay/compressed_file.h"
 #include "replay/kernel_import.h"
 #include "replay/recording_format.h"
@@ -199,9 +201,18 @@ class DescriptionTarget : public MutantTarget {
   }
 
   void run(const std::string& input) override {
-    const nlohmann::json json = parse_json_or_discard(input);
-    const auto kernel =
-        described_kernel(read_description(input, "fuzz/kernel.json", text_field(json, "kernel")));
+    const std::string name = text_field(parse_json_or_discard(input), "kernel");
+    const bool is_added = add_as_packed(name, input);
+    Description description;
+    std::unique_ptr<const Kernel> kernel;
+    try {
+      description = read_description(input, "fuzz/kernel.json", name);
+      kernel = described_kernel(description);
+    } catch (const BadInput&) {
+      if (is_added) throw Finding("a pack's kernel.json is taken, which would be refused in a folder");
+      throw;
+    }
+    show_calls(description, *kernel);
     const Problem problem = parse_problem(kernel->name(), kernel->schema(), nullptr, "");
     kernel->check(problem);
     if (kernel->cost(problem).read_bytes < 1e6) kernel->buffers(problem, 1);
@@ -219,6 +230,40 @@ class DescriptionTarget : public MutantTarget {
   }
 
  private:
+  // As a server does with a pack's; whether it becomes a kernel that was not known.
+  bool add_as_packed(const std::string& name, const std::string& text) {
+    constexpr std::size_t kMostAdded = 1000;  // they stay
+    if (known_kernel(name) != nullptr || added_ == kMostAdded) {
+      if (!own_description(name).empty()) add_packed_kernel(name, text, "fuzz.pack");
+      return false;
+    }
+    const bool is_added = add_packed_kernel(name, text, "fuzz.pack").empty();
+    added_ += is_added;
+    if (is_added != (known_kernel(name) != nullptr)) throw Finding("a pack's kernel is known, and is not");
+    return is_added;
+  }
+
+  // Tensors of its ranks, whose sizes are all alike, and hostile.
+  static void show_calls(const Description& description, const Kernel& kernel) {
+    for (const std::int64_t size : {1LL, 64LL, 0LL, -1LL, 1LL << 40, 1LL << 62}) {
+      std::vector<TensorView> views(description.tensors.size());
+      std::vector<const TensorView*> given;
+      for (std::size_t slot = 0; slot < views.size(); ++slot) {
+        for (std::size_t d = 0; d < description.tensors[slot].shape.size(); ++d) {
+          views[slot].shape.push_back(size);
+          views[slot].strides.push_back(size);
+        }
+        given.push_back(&views[slot]);
+      }
+      try {
+        for (const std::int64_t extent : kernel.shown_call(given, "").extents)
+          if (extent < 0 || extent > kMostTensorElements) throw Finding("a call is shown that no tensor has");
+      } catch (const BadInput&) {  // most sizes are no problem's
+      }
+    }
+  }
+
+  std::size_t added_ = 0;
   std::vector<nlohmann::json> seeds_;  // flattened: value by path
   std::vector<nlohmann::json> values_;
 };
