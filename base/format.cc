@@ -31,4 +31,14 @@ std::string joined(const std::set<std::string>& words) {
   return text;
 }
 
+std::string shell_word(const std::string& text) {
+  const bool plain = !text.empty() && text.find_first_not_of(
+                                          "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                          "0123456789_=,.:/-") == std::string::npos;
+  if (plain && text.front() != '-') return text;
+  std::string quoted = "'";
+  for (const char c : text) quoted += c == '\'' ? "'\\''" : std::string(1, c);
+  return quoted + "'";
+}
+
 }  // namespace moetune

@@ -15,4 +15,7 @@ std::string lower_case(std::string text);
 // "a, b, c"
 std::string joined(const std::set<std::string>& words);
 
+// One word of a shell's command line: as it is if it is plain, else between single quotes.
+std::string shell_word(const std::string& text);
+
 }  // namespace moetune

@@ -88,10 +88,8 @@ std::string disassembled(const std::vector<std::uint8_t>& cubin) {
   const std::string program = find_nvdisasm();
   const TemporaryFile file;
   write_bytes(file.path(), cubin);
-  std::string quoted = "'";
-  for (const char c : program) quoted += c == '\'' ? "'\\''" : std::string(1, c);
   const std::unique_ptr<FILE, int (*)(FILE*)> pipe(
-      popen((quoted + "' -c " + file.path() + " 2>&1").c_str(), "r"), pclose);
+      popen((shell_word(program) + " -c " + file.path() + " 2>&1").c_str(), "r"), pclose);
   if (pipe == nullptr) throw BrokenEnvironment(program + " could not be started");
   std::string text;
   char part[4096];

@@ -29,6 +29,16 @@ Timing read_timing(const std::string& text, Timing otherwise);
 // --kernel, --hardware, --stale, --sort and --limit; `where` begins the first two's docs.
 void declare_selection(OptionTable& table, Selection& selection, const std::string& where = "");
 
+// Returns what `read` does; its BadInput names the option.
+template <typename Read>
+auto read_option(const char* option, Read&& read) {
+  try {
+    return read();
+  } catch (const BadInput& error) {
+    throw BadField(option, error.what());
+  }
+}
+
 // Throws BadInput, in a user's words, if no kernel is named and no recording says which.
 void require_kernel(const JobTarget& target);
 

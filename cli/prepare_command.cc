@@ -61,17 +61,10 @@ void PrepareCommand::declare(OptionTable& table) {
   table.span("quiet-wait", search.settings.quiet_wait_s, kQuietWaitDoc);
 }
 
-DimensionRange range_of(const char* option, const std::string& text) {
-  try {
-    return parse_range(option, text);
-  } catch (const BadInput& error) {
-    throw BadField(option, error.what());
-  }
-}
-
 void PrepareCommand::read_options() {
   if (request_.shape.server.empty()) throw BadInput("which server? --server vllm, sglang or transformers");
-  const DimensionRange batch = range_of("batch", batch_), context = range_of("context", context_);
+  const DimensionRange batch = read_option("batch", [&] { return parse_range("batch", batch_); }),
+                       context = read_option("context", [&] { return parse_range("context", context_); });
   request_.model = model_;
   request_.shape.serving = {.tensor_parallel = static_cast<std::int64_t>(tensor_parallel_),
                             .expert_parallel = static_cast<std::int64_t>(expert_parallel_),

@@ -9,12 +9,7 @@ namespace moetune {
 namespace {
 
 std::string token_of(const std::string& file) {
-  if (file.empty()) return "";
-  try {
-    return read_client_token(file);
-  } catch (const BadInput& error) {
-    throw BadField("token_file", error.what());
-  }
+  return file.empty() ? "" : read_option("token_file", [&] { return read_client_token(file); });
 }
 
 }  // namespace

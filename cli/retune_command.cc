@@ -80,15 +80,6 @@ void RetuneCommand::declare(OptionTable& table) {
              "how long to wait for a quiet GPU, for each measurement of a workload; then it is postponed");
 }
 
-template <typename Read>
-auto read_field(const char* option, Read&& read) {
-  try {
-    return read();
-  } catch (const BadInput& error) {
-    throw BadField(option, error.what());
-  }
-}
-
 void RetuneCommand::read_options() {
   if (workloads_.empty()) throw BadInput("which list? --workloads FILE; `moetune workloads` makes one");
   if (request_.time_s > 0 && !until_.empty())
@@ -96,9 +87,9 @@ void RetuneCommand::read_options() {
   request_.list = read_workloads(workloads_);
   if (!until_.empty()) {
     const auto now = static_cast<std::int64_t>(std::time(nullptr));
-    request_.time_s = static_cast<double>(read_field("until", [&] { return next_time(until_, now); }) - now);
+    request_.time_s = static_cast<double>(read_option("until", [&] { return next_time(until_, now); }) - now);
   }
-  if (!shard_.empty()) request_.plan.shard = read_field("shard", [&] { return parse_shard(shard_); });
+  if (!shard_.empty()) request_.plan.shard = read_option("shard", [&] { return parse_shard(shard_); });
   request_.plan.budget = request_.search.settings.budget;
 }
 
@@ -106,7 +97,7 @@ void RetuneCommand::read_options() {
 class NightLogFile {
  public:
   NightLogFile(const std::string& path, const Output& output) : path_(path), output_(output) {
-    if (!path_.empty()) read_field("log", [&] { return &file_.emplace(path_); });
+    if (!path_.empty()) read_option("log", [&] { return &file_.emplace(path_); });
   }
   void write(const Document& event) {
     if (!file_ || failed_) return;

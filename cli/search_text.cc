@@ -211,6 +211,13 @@ void print_search(const SearchRequest& request, const Document& found, const Out
 }
 
 void print_search_hints(const Document& found, const Output& output) {
+  const Document& variant = field(found, "variant");
+  const std::string folder = text_field(variant, "folder");
+  if (!folder.empty())
+    output.note("The variant is a kernel of its own. To tune it and store its winner: moetune search " +
+                text_field(variant, "name") + " --kernels " + shell_word(folder) + " --problem " +
+                shell_word(text_field(found, "problem")) + " --cache " +
+                shell_word(text_field(found, "cache")));
   const Document &best = field(found, "best"), &counts = field(found, "trials");
   const std::size_t trials = count_field(counts, "total"), pruned = count_field(counts, "pruned");
   if (flag_field(found, "interrupted")) {

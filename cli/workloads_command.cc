@@ -58,16 +58,9 @@ void WorkloadsCommand::declare(OptionTable& table) {
   table.only_after({"from-misses"}, {"over"});
 }
 
-DimensionRange range_option(const char* option, const std::string& text) {
-  try {
-    return parse_range(option, text);
-  } catch (const BadInput& error) {
-    throw BadField(option, error.what());
-  }
-}
-
 WorkloadList WorkloadsCommand::from_config(const Output& output) const {
-  const DimensionRange batch = range_option("batch", batch_), context = range_option("context", context_);
+  const DimensionRange batch = read_option("batch", [&] { return parse_range("batch", batch_); }),
+                       context = read_option("context", [&] { return parse_range("context", context_); });
   const ModelConfig config = read_model_config(file_);
   ModelPlan plan = plan_model(config.facts, {.tensor_parallel = static_cast<std::int64_t>(tensor_parallel_),
                                              .expert_parallel = static_cast<std::int64_t>(expert_parallel_),

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "base/format.h"
 #include "kernels/registry.h"
 #include "report/report.h"
 
@@ -11,16 +12,6 @@ namespace {
 constexpr double kLowRoofline = 0.7;
 constexpr std::int64_t kShortSearch = 100;
 constexpr std::size_t kMostAdvice = 5;
-
-std::string shell_word(const std::string& text) {
-  const bool plain = !text.empty() && text.find_first_not_of(
-                                          "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                                          "0123456789_=,.:/-") == std::string::npos;
-  if (plain && text.front() != '-') return text;
-  std::string quoted = "'";
-  for (const char c : text) quoted += c == '\'' ? "'\\''" : std::string(1, c);
-  return quoted + "'";
-}
 
 std::string search_command(const WorkloadReport& report) {
   std::string command = "moetune search " + shell_word(report.key().kernel);

@@ -299,8 +299,19 @@ TEST_CASE("a proposer's own sources are judged like candidates, and the best mee
   const Json kept =
       document(tool.run({"search", duel["name"], "--kernels", folder.string(), "--budget", "2", "--json"}));
   CHECK(kept["default"]["time_us"].get<double>() == doctest::Approx(11));
-  CHECK(contains(tool.run(command).out,
-                 "× as fast as the best configuration, with lanes=64: " + folder.string()));
+  const Ended said = tool.run(command);
+  CHECK(contains(said.out, "× as fast as the best configuration, with lanes=64: " + folder.string()));
+  // The last line of the search is the command that stores a winner of it, beside the kernel's own.
+  const std::size_t at = said.err.find("moetune search variant_");
+  REQUIRE(at != std::string::npos);
+  std::istringstream shown(said.err.substr(at, said.err.find('\n', at) - at));
+  std::vector<std::string> words(std::istream_iterator<std::string>(shown), {});
+  words.erase(words.begin());
+  words.insert(words.end(), {"--budget", "2", "--device", "cuda:0"});
+  CHECK(tool.run(words).code == 0);
+  const Json stored =
+      document(tool.run({"report", "--kernel", duel["name"], "--kernels", folder.string(), "--json"}));
+  CHECK(stored["workloads"].size() == 1);
 }
 
 TEST_CASE("a proposer is shown the kernel and what its trials came to, while auto keeps the GPU busy") {

@@ -11,6 +11,7 @@
 #include <map>
 
 #include "base/digest.h"
+#include "base/format.h"
 #include "tests/paths.h"
 #include "tests/simt/simt_device.h"
 
@@ -60,12 +61,6 @@ std::string translation_unit(const CompileUnit& unit, const std::set<std::string
     text += "SIMT_ENTRY(" + entry + ", " + (instance != unit.instances.end() ? *instance : entry) + ")";
   }
   return text + ")\n";
-}
-
-std::string shell_word(const fs::path& path) {
-  std::string text = "'";
-  for (const char c : path.string()) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return text + "'";
 }
 
 // What the command printed; sets `status` to what it ended with.
