@@ -83,7 +83,7 @@ class DescribedLauncher final : public Launcher {
     Values shapes(*shapes_, extents, {});
     std::int64_t bytes = dtype_bytes(types_[tensor]);
     for (const Formula size : description_->tensors[tensor].shape)
-      bytes *= shapes.within(size, 1, kMostBytes);
+      if (__builtin_mul_overflow(bytes, shapes.within(size, 1, kMostBytes), &bytes)) return 0;
     return bytes;
   }
 

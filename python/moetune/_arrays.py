@@ -9,13 +9,13 @@ from moetune._signature import Parameter
 # By NumPy's name: the type in kernel.json, and whether the runtime takes such a tensor as it is.
 _TYPES = {
     "float32": ("f32", True), "float16": ("f16", True), "bfloat16": ("bf16", True), "float8_e4m3fn": ("e4m3", True),
-    "int32": ("i32", True), "uint32": ("i32", False), "int64": ("i64", True), "uint64": ("i64", False),
-    "uint8": ("u8", True), "int8": ("u8", False), "bool": ("u8", False),
+    "float64": ("f64", True), "int8": ("i8", True), "int16": ("i16", True), "int32": ("i32", True),
+    "int64": ("i64", True), "uint8": ("u8", True), "uint16": ("u16", True), "uint32": ("u32", True),
+    "uint64": ("i64", False), "bool": ("u8", False),
 }
 _SCALARS = {"int8": "i8", "uint8": "u8", "bool": "u8", "int16": "i16", "uint16": "u16", "int32": "i32",
             "uint32": "u32", "int64": "i64", "uint64": "u64", "float32": "f32", "float64": "f64"}
-_DLPACK = {"f32": "float32", "f16": "float16", "bf16": "bfloat16", "e4m3": "float8_e4m3fn", "i32": "int32",
-           "i64": "int64", "u8": "uint8"}
+_DLPACK = {"i64": "int64", "u8": "uint8"}  # of those that it does not
 _MOST_STATED = 1 << 40  # of an integer that a call states
 _MOST_RANK = 6
 
@@ -48,12 +48,13 @@ def _on_host(value: Any) -> tuple[Any, str]:
 
 
 class Array:
-    """A tensor of the kernel. `content` holds the elements as a .npy file of kernel.json has them."""
+    """A tensor of the kernel, or of its __constant__ memory. `content` holds the elements as a .npy file of kernel.json
+    has them."""
 
-    def __init__(self, name: str, value: Any) -> None:
+    def __init__(self, name: str, value: Any, is_constant: bool = False) -> None:
         np = numpy_module()
         content, self.element = _on_host(value)
-        self.name, self.role = name, "input"
+        self.name, self.role, self.is_constant = name, "input", is_constant
         self.type, self._is_natural = _TYPES.get(self.element, ("u8", False))
         self.elements_dtype = content.dtype
         self.shape = list(content.shape) or [1]
@@ -69,7 +70,7 @@ class Array:
 
     @property
     def is_float(self) -> bool:
-        return self.type in ("f32", "f16", "bf16", "e4m3")
+        return self.type in ("f64", "f32", "f16", "bf16", "e4m3")
 
     def values(self, content: Any) -> Any:
         """The elements as a reference computes with them: in their own type, or as float32 if NumPy lacks that."""
@@ -87,7 +88,7 @@ class Array:
         return content.reshape(-1).view(self.elements_dtype).reshape(shape).copy()
 
     def answer(self, value: Any) -> Any:
-        """What a reference returned for this output, as a file has it: floats in float32."""
+        """What a reference returned for this output, as a file has it: floats in float32, or float64 in their own."""
         np = numpy_module()
         given = Array(self.name, value)
         values = given.values(given.content)
@@ -95,7 +96,8 @@ class Array:
         if values.size * (self.elements_dtype.itemsize if is_bytes else 1) != self.content.size:
             raise _errors.InvalidArgument(f"the reference's '{self.name}' has the shape {values.shape}, and the "
                                           f"argument has {self.content.size} elements")
-        flat = values.astype(np.float32 if self.is_float else self.elements_dtype).reshape(-1)
+        is_narrow = self.is_float and self.type != "f64"
+        flat = values.astype(np.float32 if is_narrow else self.elements_dtype).reshape(-1)
         return flat.view(np.uint8) if is_bytes else flat
 
     def on_device(self, value: Any, device: int) -> Any:

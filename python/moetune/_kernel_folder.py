@@ -15,7 +15,7 @@ Size = Union[int, str]
 Slot = Union[Array, Scalar]
 
 # What an output may be off by, as a share of its largest value, if nobody says.
-_ERRORS = {"f32": 1e-4, "f16": 2e-3, "bf16": 1e-2, "e4m3": 0.1}
+_ERRORS = {"f64": 1e-10, "f32": 1e-4, "f16": 2e-3, "bf16": 1e-2, "e4m3": 0.1}
 _MOST_CALL_INTEGERS, _MOST_CALL_REALS = 24, 4
 
 
@@ -36,6 +36,10 @@ class Judge(NamedTuple):
     atol: Optional[float]
 
 
+def is_constant(slot: Slot) -> bool:
+    return isinstance(slot, Array) and slot.is_constant
+
+
 def stated(slots: Sequence[Slot]) -> list[Slot]:
     """The same, with as many numbers stated by each call as a call has room for."""
     room = {False: _MOST_CALL_INTEGERS, True: _MOST_CALL_REALS}
@@ -50,7 +54,7 @@ def stated(slots: Sequence[Slot]) -> list[Slot]:
 
 def _contents(slots: Sequence[Slot], seed: int, twice: bool) -> list[list[Any]]:
     """By argument, the contents of an input: those that were given and, if there are to be two, those shuffled. Integers
-    may be positions in something, and stay as they are."""
+    may be positions in something, and stay as they are, as constants do."""
     random = numpy_module().random.default_rng(seed)
     contents: list[list[Any]] = []
     for slot in slots:
@@ -58,7 +62,7 @@ def _contents(slots: Sequence[Slot], seed: int, twice: bool) -> list[list[Any]]:
             contents.append([])
             continue
         other = slot.content
-        if slot.is_float:
+        if slot.is_float and not slot.is_constant:
             other = random.permutation(slot.content.reshape(-1)).reshape(slot.shape)
         contents.append([slot.content, other] if twice else [slot.content])
     return contents
@@ -148,7 +152,8 @@ def _argument(slot: Slot) -> Any:
 def _description(name: str, slots: Sequence[Slot], launch: Launch, space: dict[str, Any]) -> dict[str, Any]:
     elements = next(slot.content.size for slot in slots if isinstance(slot, Array) and slot.role != "input")
     described: dict[str, Any] = {"entry": launch.entry, "grid": list(launch.grid), "block": list(launch.block),
-                                 "arguments": [_argument(slot) for slot in slots]}
+                                 "arguments": [_argument(slot) for slot in slots if not is_constant(slot)]}
+    copies = [{"symbol": slot.name, "of": slot.name} for slot in slots if is_constant(slot)]
     if launch.shared is not None:
         described["shared"] = launch.shared
     return {
@@ -156,7 +161,7 @@ def _description(name: str, slots: Sequence[Slot], launch: Launch, space: dict[s
         "problem": [{"name": "elements_written", "default": elements, "range": [elements, elements]}],
         "call": [{"name": slot.name, "type": "f32" if slot.is_real else "i64", "default": slot.value}
                  for slot in slots if isinstance(slot, Scalar) and slot.is_stated],
-        **space, "launches": [described]}
+        **space, "launches": [*copies, described]}
 
 
 def _place(made: Path, folder: Path) -> None:
@@ -175,9 +180,10 @@ def write_folder(name: str, source: str, files: dict[str, str], slots: Sequence[
     """Returns the folder of kernels that holds the one written, `under`/DIGEST: another one for other contents."""
     is_known = judge.reference is not None
     inputs = [slot for slot in slots if isinstance(slot, Array) and slot.role != "output"]
-    twice = any(slot.is_float for slot in inputs) and (callable(judge.reference) or not is_known)
+    twice = any(slot.is_float and not slot.is_constant for slot in inputs) and (callable(judge.reference) or not is_known)
     contents = _contents(slots, seed, twice)
-    answers = _answers(judge.reference, slots, contents) if is_known else []
+    arguments = [slot for slot in slots if not is_constant(slot)]  # the first ones
+    answers = _answers(judge.reference, arguments, contents) if is_known else []
     under.mkdir(parents=True, exist_ok=True)
     made = Path(tempfile.mkdtemp(prefix=".being-written-", dir=under))
     try:

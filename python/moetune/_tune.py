@@ -15,7 +15,7 @@ from typing import Any, Callable, Mapping, Optional, Sequence, Union
 
 from moetune import _errors, _tool
 from moetune._arrays import Array, Scalar, argument_of
-from moetune._kernel_folder import Judge, Launch, Size, Slot, stated, write_folder
+from moetune._kernel_folder import Judge, Launch, Size, Slot, is_constant, stated, write_folder
 from moetune._signature import Parameter, local_sources, parameters_of
 
 _Value = Union[int, str]
@@ -25,6 +25,7 @@ _Sizes = Union[None, Size, Sequence[Size]]
 _named: list[str] = []  # the folder that a TunedKernel has put into MOETUNE_KERNELS last
 _MOST_TRIED = 1_000_000  # configurations, while a default is looked for
 _BAD_INPUT = 2  # the tool's exit code
+_NAME = re.compile(r"[A-Za-z_]\w{0,30}", re.ASCII)
 
 
 class TunedKernel:
@@ -36,12 +37,19 @@ class TunedKernel:
         self._cache, self._device = cache, device
         self._family: Any = None
 
-    def __call__(self, *args: Any, stream: Any = 0) -> None:
-        """`stream` is an address, or an object with __cuda_stream__; 0 is the default stream."""
-        if len(args) != len(self._slots):
-            raise _errors.InvalidArgument(f"{self._name} takes {len(self._slots)} arguments, not {len(args)}")
+    def __call__(self, *args: Any, stream: Any = 0, cmem_args: Optional[Mapping[str, Any]] = None) -> None:
+        """`stream` is an address, or an object with __cuda_stream__; 0 is the default stream. `cmem_args` are arrays on
+        the GPU for the same symbols."""
+        symbols = [slot.name for slot in self._slots if is_constant(slot)]
+        constants = cmem_args or {}
+        if len(args) != len(self._slots) - len(symbols):
+            raise _errors.InvalidArgument(f"{self._name} takes {len(self._slots) - len(symbols)} arguments, not "
+                                          f"{len(args)}")
+        if sorted(constants) != sorted(symbols):
+            raise _errors.InvalidArgument(f"cmem_args has {', '.join(constants) or 'nothing'}; {self._name} takes "
+                                          f"{', '.join(symbols) or 'nothing'}")
         tensors, options = [], {}
-        for slot, value in zip(self._slots, args):
+        for slot, value in zip(self._slots, [*args, *(constants[name] for name in symbols)]):
             if isinstance(slot, Array):
                 tensors.append(slot.on_device(value, self._device))
             elif slot.is_stated:
@@ -146,18 +154,19 @@ def _mark_outputs(slots: Sequence[Slot], signature: Optional[Sequence[Parameter]
     if not written:
         raise _errors.InvalidArgument("the kernel writes nothing: every pointer is const. Say otherwise by outputs=[0]")
     for slot in written:
-        if slot.element not in ("float64", "complex64", "complex128"):
-            continue
-        raise _errors.InvalidArgument(f"'{slot.name}' holds {slot.element}: outputs are judged in float32 and narrower")
+        if slot.element.startswith("complex"):
+            raise _errors.InvalidArgument(f"'{slot.name}' holds {slot.element}: outputs are judged as real numbers")
 
 
 def _check_names(slots: Sequence[Slot], parameters: Mapping[str, Any]) -> None:
     names = [slot.name for slot in slots]
     for name in names:
+        if not _NAME.fullmatch(name):
+            raise _errors.InvalidArgument(f"'{name}' is no name of at most 31 letters, digits and _")
         if name in parameters:
             raise _errors.InvalidArgument(f"'{name}' is a parameter that is tuned, and an argument of the kernel")
         if names.count(name) > 1:
-            raise _errors.InvalidArgument(f"two arguments of the kernel are named '{name}'")
+            raise _errors.InvalidArgument(f"two arguments of the kernel, or of cmem_args, are named '{name}'")
 
 
 def _grid(grid: _Sizes, problem_size: _Sizes, divisors: Sequence[Optional[Sequence[Size]]], names: Sequence[str],
@@ -260,6 +269,7 @@ def tune(
     block_size_names: Sequence[str] = ("block_size_x", "block_size_y", "block_size_z"),
     answer: Optional[Sequence[Any]] = None,
     atol: Optional[float] = None,
+    cmem_args: Optional[Mapping[str, Any]] = None,
 ) -> Tuned:
     """Finds the fastest configuration of a CUDA kernel, checks it, and stores it in the cache.
 
@@ -284,9 +294,10 @@ def tune(
     slots = stated([argument_of(value, at, signature[at] if signature else None) for at, value in enumerate(args)])
     right = answer if answer is not None else reference
     _mark_outputs(slots, signature, outputs, in_out, right)
+    slots += [Array(symbol, value, is_constant=True) for symbol, value in (cmem_args or {}).items()]
     _check_names(slots, parameters)
     label = name or kernel.split("<")[0].split("::")[-1]
-    if not re.fullmatch(r"[A-Za-z_]\w{0,30}", label):
+    if not _NAME.fullmatch(label):
         raise _errors.InvalidArgument(f"'{label}' is no name of at most 31 letters, digits and _: give another, name=")
     space = {"parameters": [{"name": key, "values": values} for key, values in parameters.items()],
              "constraints": [{"expr": rule, "why": "a restriction"} for rule in rules],

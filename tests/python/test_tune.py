@@ -117,6 +117,39 @@ class TuneTest(unittest.TestCase):
         self.assertEqual(described["tensors"][0]["fill"]["files"], ["x.0.npy"])
         self.assertAlmostEqual(described["tensors"][1]["check"]["error"], 1e-6 / float(np.abs(2 * self.x).max()))
 
+    def test_arrays_of_all_types_and_constant_memory(self) -> None:
+        # The scripted driver's modules have variables of 64 bytes, and its `double` takes the first three arguments.
+        self.source.write_text(
+            "__constant__ float weights[16]; __constant__ short few[2];\n" +
+            BLOCKS.replace("long long n)", "long long n, const double* d, const short* s)").replace(
+                "doubled(x[i])", "doubled(x[i]) + 0 * (weights[3] + few[0] + d[i] + s[i])"))
+        d, s, few = (np.arange(count, dtype=dtype) for count, dtype in ((N, np.float64), (N, np.int16), (2, np.int16)))
+        weights = np.arange(16, dtype=np.float32)
+        best = self.tune(args=[self.x, np.zeros(N, np.float32), np.int64(N), d, s],
+                         cmem_args={"weights": weights, "few": few}, reference=lambda x, y, n, d, s: 2 * x)
+        self.assertEqual(best.config, {"block_size_x": 256})
+        described = json.loads((best.folder / "kernel.json").read_text())
+        self.assertEqual([(one["name"], one["dtype"]) for one in described["tensors"]],
+                         [("x", "f32"), ("y", "f32"), ("d", "f64"), ("s", "i16"), ("weights", "f32"), ("few", "i16")])
+        self.assertEqual(described["launches"][:2],
+                         [{"symbol": "weights", "of": "weights"}, {"symbol": "few", "of": "few"}])
+        self.assertEqual(described["tensors"][4]["fill"]["files"], ["weights.0.npy", "weights.0.npy"])
+
+        x, y, other = aligned((N,), np.float32), aligned((N,), np.float32), aligned((16,), np.float32)
+        x[:] = np.arange(N)
+        wide, narrow = on_device(aligned((N,), np.float64), "float64"), on_device(aligned((N,), np.int16), "int16")
+        constants = {"few": on_device(aligned((2,), np.int16), "int16"), "weights": on_device(other, "float32")}
+        given = on_device(x, "float32"), on_device(y, "float32"), N, wide, narrow
+        best.kernel(*given, cmem_args=constants)
+        np.testing.assert_array_equal(y, 2 * x)
+        with self.assertRaisesRegex(moetune.InvalidArgument, "cmem_args has nothing; twice takes weights, few"):
+            best.kernel(*given)
+        with self.assertRaisesRegex(moetune.InvalidArgument, "'d' is f32; it must be f64"):
+            best.kernel(*given[:3], given[0], narrow, cmem_args=constants)
+        for said, cmem_args in (("named 'x'", {"x": weights}), ("no name of at most 31", {"../x": weights})):
+            with self.assertRaisesRegex(moetune.InvalidArgument, said):
+                self.tune(args=[self.x, y, N, d, s], cmem_args=cmem_args)
+
     def test_without_a_reference_the_default_is_right(self) -> None:
         best = self.tune(reference=None, default={"block_size_x": 64})
         self.assertEqual(best.config, {"block_size_x": 256})
@@ -147,7 +180,7 @@ class TuneTest(unittest.TestCase):
             ("grid is missing", {"grid": None}),
             ("block is missing", {"block": None, "params": {"threads": [32]}}),
             ("argument 2 is no array", {"outputs": [2]}),
-            ("holds float64", {"args": [self.x, y.astype(np.float64), N]}),
+            ("holds complex64", {"args": [self.x, y.astype(np.complex64), N]}),
             ("no number that a kernel", {"args": [self.x, y, float("nan")]}),
             ("gives 2 arrays, and the kernel writes 1", {"reference": lambda x, y, n: (x, y)}),
             (r"has the shape \(3,\)", {"reference": lambda x, y, n: x[:3]}),
@@ -203,14 +236,18 @@ class SourceTest(unittest.TestCase):
             Scalar("n", "i32", 3).require_same(4)
 
     def test_arrays(self) -> None:
-        for dtype, kind, shape in ((np.float16, "f16", [2, 3]), (np.uint32, "i32", [2, 3]), (np.bool_, "u8", [2, 3]),
-                                   (np.float64, "u8", [2, 24]), (np.int16, "u8", [2, 6])):
+        for dtype, kind, shape in ((np.float16, "f16", [2, 3]), (np.uint32, "u32", [2, 3]), (np.bool_, "u8", [2, 3]),
+                                   (np.float64, "f64", [2, 3]), (np.int8, "i8", [2, 3]), (np.int16, "i16", [2, 3]),
+                                   (np.uint16, "u16", [2, 3]), (np.complex64, "u8", [2, 24])):
             given = np.arange(6).reshape(2, 3).astype(dtype)
             made = Array("a", given)
             self.assertEqual((made.type, made.shape), (kind, shape))
             np.testing.assert_array_equal(made.values(made.content), given)
             if kind == "u8":
                 np.testing.assert_array_equal(made.answer(given), made.content.reshape(-1).view(np.uint8))
+        wide = Array("a", np.zeros(2))
+        third = wide.answer(np.array([1, 1]) / 3)
+        self.assertEqual((third.dtype, third[0]), (np.float64, 1 / 3))
         self.assertEqual(Array("a", np.float32(3).reshape(())).shape, [1])
         np.testing.assert_array_equal(Array("a", np.arange(6.0, dtype=np.float32).reshape(2, 3).T).content,
                                       [[0, 3], [1, 4], [2, 5]])
