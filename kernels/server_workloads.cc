@@ -46,6 +46,7 @@ enum class Of {
   apart,       // these products, if it is not
   outputs,     // the product behind attention
   routers,
+  choice,  // of experts by their logits
   head
 };
 
@@ -111,6 +112,9 @@ constexpr auto kRows = std::to_array<ServerRow>({
      kFewTokens},
     {"transformers", Of::routers, "few_rows_linear",
      "in={hidden},out={experts},dtype={element},bias={router_bias}", kFewTokens},
+    {"transformers", Of::choice, "router",
+     "experts={experts},top_k={top_k},score={score},renormalize={renormalize},dtype={dtype},outputs=weights,ids=i64",
+     kTokens},
     {"transformers", Of::head, "few_rows_linear", "in={hidden},out={vocabulary},dtype={element}", kFewTokens},
 });
 
@@ -235,6 +239,9 @@ Texts ServerPlanner::attention_facts(const AttentionLayers& layers) const {
           {"keys", number(kv)},
           {"qkv", number(q + 2 * kv)},
           {"experts", number(model_.experts.experts)},
+          {"top_k", number(model_.experts.top_k)},
+          {"score", model_.experts.score},
+          {"renormalize", model_.experts.renormalize ? "" : "no"},
           {"vocabulary", number(small.vocabulary)},
           {"qkv_bias", small.qkv_bias ? "yes" : ""},
           {"out_bias", small.out_bias ? "yes" : ""},
@@ -321,6 +328,8 @@ void ServerPlanner::add_small(bool attends) {
     if (!turns && model_.small.head_norms) add_rows(Of::head_norms, attention_facts(layers), layers.layers);
   }
   add_rows(Of::norms, attention_facts({}), model_.layers);
+  const std::int64_t routers = model_.experts.layers - model_.experts.unrouted_layers;
+  if (routers > 0) add_rows(Of::choice, attention_facts({}), routers);
   if (plain && serving_.batch_low <= kMostFewRows) add_products(turns);
 }
 

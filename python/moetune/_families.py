@@ -40,6 +40,11 @@ def facts_of(**facts: Any) -> str:
     return ",".join(f"{name}={value}" for name, value in facts.items() if value is not None)
 
 
+def is_changed(layer: Any) -> bool:
+    """Whether something else runs in a module's call, or around it."""
+    return "forward" in vars(layer) or bool(layer._forward_hooks) or bool(layer._forward_pre_hooks)
+
+
 def dtype_of(model: Any) -> str:
     """"bf16" or "fp16". Raises Unsupported for another, and for a model that is not on a GPU."""
     if model.device.type != "cuda" and not _serving.host_is_device:

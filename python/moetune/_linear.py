@@ -1,72 +1,36 @@
-"""Projections and routers of transformers models by few_rows_linear, in calls of few rows."""
+"""Products of transformers models by few_rows_linear, in calls of few rows."""
 
 import functools
-from typing import Any, Callable, Optional
+from typing import Any, Optional
 
 import torch
 
 import moetune
 import moetune.torch as operators
-from moetune._families import Wanted, dtype_of, facts_of
+from moetune import _routing
+from moetune._families import Wanted, dtype_of, facts_of, is_changed
 
 _MOST_ROWS = 16  # of few_rows_linear
 _PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj")
 
 
-def is_changed(layer: Any) -> bool:
-    """Whether something else runs in a module's call, or around it."""
-    return "forward" in vars(layer) or bool(layer._forward_hooks) or bool(layer._forward_pre_hooks)
-
-
 def multiply(x: torch.Tensor, weight: torch.Tensor, bias: Optional[torch.Tensor] = None) -> torch.Tensor:
     """torch.nn.functional.linear."""
     rows = x.numel() // x.shape[-1]
-    if not 0 < rows <= _MOST_ROWS or x.dtype != weight.dtype or weight.stride(1) != 1:
+    if (not 0 < rows <= _MOST_ROWS or x.dtype != weight.dtype or weight.stride(1) != 1 or x.shape[-1] % 8 != 0):
         return torch.nn.functional.linear(x, weight, bias)
     made = operators.few_rows_linear(x.reshape(rows, x.shape[-1]), weight, bias)
     return made.view(*x.shape[:-1], weight.shape[0])
 
 
-def _project(layer: Any, x: torch.Tensor) -> torch.Tensor:
+def project(layer: Any, x: torch.Tensor) -> torch.Tensor:
     return multiply(x, layer.weight, layer.bias)
-
-
-def _softmax_then_top(layer: Any, hidden_states: torch.Tensor) -> Any:
-    logits = multiply(hidden_states.reshape(-1, layer.hidden_dim), layer.weight)
-    weights, ids = torch.topk(torch.nn.functional.softmax(logits, dtype=torch.float, dim=-1), layer.top_k, dim=-1)
-    return logits, weights, ids
-
-
-def _route_mixtral(layer: Any, hidden_states: torch.Tensor) -> Any:
-    logits, weights, ids = _softmax_then_top(layer, hidden_states)
-    return logits, weights / weights.sum(dim=-1, keepdim=True), ids
-
-
-def _route_qwen(layer: Any, hidden_states: torch.Tensor) -> Any:
-    logits, weights, ids = _softmax_then_top(layer, hidden_states)
-    if layer.norm_topk_prob:
-        weights = weights / weights.sum(dim=-1, keepdim=True)
-    return logits, weights.to(logits.dtype), ids
-
-
-def _route_gpt_oss(layer: Any, hidden_states: torch.Tensor) -> Any:
-    logits = multiply(hidden_states, layer.weight, layer.bias)
-    top, ids = torch.topk(logits, layer.top_k, dim=-1)
-    return logits, torch.nn.functional.softmax(top, dim=1, dtype=top.dtype), ids
-
-
-# Routers whose forward is a product and this.
-_ROUTERS: dict[str, Callable[[Any, torch.Tensor], Any]] = {
-    "MixtralTopKRouter": _route_mixtral, "Qwen2MoeTopKRouter": _route_qwen, "Qwen3MoeTopKRouter": _route_qwen,
-    "GptOssTopKRouter": _route_gpt_oss}
-FORWARDS = (_project, *_ROUTERS.values())
 
 
 def _is_served(layer: Any, dtype: Any) -> bool:
     """Whether few_rows_linear can be a module's product."""
     weight: Any = getattr(layer, "weight", None)
-    known = type(layer) is torch.nn.Linear or (
-        type(layer).__name__ in _ROUTERS and type(layer).forward.__module__.startswith("transformers.models."))
+    known = type(layer) is torch.nn.Linear or _routing.is_known(layer)
     return (known and not is_changed(layer) and type(weight.data) is torch.Tensor and not weight.is_meta and
             weight.dtype == dtype and weight.shape[1] % 8 == 0)
 
@@ -76,8 +40,7 @@ def layers_of(model: Any, fused: list[Any]) -> list[Any]:
     inner = {id(getattr(layer, name)) for layer in fused for name in _PROJECTIONS[:3]}
     found = [each for layer in model.modules() if hasattr(layer, "num_key_value_groups")
              for name in _PROJECTIONS if (each := getattr(layer, name, None)) is not None]
-    found += [layer for layer in model.modules() if type(layer).__name__ in _ROUTERS]
-    found.append(model.get_output_embeddings())
+    found += [*_routing.routers(model), model.get_output_embeddings()]
     return [each for each in found if id(each) not in inner and _is_served(each, model.dtype)]
 
 
@@ -96,5 +59,7 @@ def families_of(model: Any, fused: list[Any]) -> list[Wanted]:
 
 
 def serve(layers: list[Any]) -> None:
+    """But for routers, whose forward is more than a product."""
     for layer in layers:
-        layer.forward = functools.partial(_ROUTERS.get(type(layer).__name__, _project), layer)
+        if not _routing.is_known(layer):
+            layer.forward = functools.partial(project, layer)

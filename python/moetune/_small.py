@@ -9,9 +9,8 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 import moetune
 import moetune.torch as operators
-from moetune import _linear
-from moetune._families import Wanted, dtype_of, facts_of
-from moetune._linear import is_changed
+from moetune import _linear, _routing
+from moetune._families import Wanted, dtype_of, facts_of, is_changed
 
 OWN_ATTENTION = "its attention is the model's own"
 
@@ -150,8 +149,8 @@ def _normalize(layer: Any, hidden_states: torch.Tensor) -> torch.Tensor:
     return operators.add_rmsnorm(rows, layer.weight, _eps_of(layer)).view(hidden_states.shape)
 
 
-def _attend(layer: Any, multiply: Any, hidden_states: torch.Tensor, position_embeddings: tuple[torch.Tensor, torch.Tensor],
-            attention_mask: Any = None, past_key_values: Any = None, **options: Any) -> Any:
+def _attend(layer: Any, multiply: Any, hidden_states: torch.Tensor,
+            position_embeddings: tuple[torch.Tensor, torch.Tensor], attention_mask: Any = None, past_key_values: Any = None, **options: Any) -> Any:
     """The forward of such a layer: one product for q, k and v, by `multiply`, and one kernel up to the cache. The
     layer's own, if its parts are no longer as use() found them."""
     if not _is_fused(layer):
@@ -195,11 +194,14 @@ def serve_rope(layers: list[Any], multiply: Any) -> None:
         layer.forward = functools.partial(_attend, layer, multiply)
 
 
+_FORWARDS = (_normalize, _attend, _linear.project, _routing.route)
+
+
 def restore(model: Any) -> None:
-    """Takes away what serve_norms, serve_rope and _linear.serve did."""
+    """Takes away what serve_norms, serve_rope, _linear and _routing did."""
     for layer in model.modules():
         forward = vars(layer).get("forward")
-        if not isinstance(forward, functools.partial) or forward.func not in (_normalize, _attend, *_linear.FORWARDS):
+        if not isinstance(forward, functools.partial) or forward.func not in _FORWARDS:
             continue
         del layer.forward
         if forward.func is _attend:

@@ -4,9 +4,10 @@
     moetune.transformers.stop(model)
 
 Attention goes through transformers' AttentionInterface and AttentionMaskInterface, experts through its
-ExpertsInterface, norms, RoPE and projections by the forwards of their layers; weights stay the model's. Nothing is patched until
-`use` is called. What the operators lack is found by `use`, and the model's own implementation serves it; a call that
-turns out otherwise (padding on the right, a mask of the caller's, dropout) is refused with moetune.Unsupported.
+ExpertsInterface, norms, RoPE, projections and routers by the forwards of their layers; weights stay the model's.
+Nothing is patched until `use` is called. What the operators lack is found by `use`, and the model's own implementation
+serves it; a call that turns out otherwise (padding on the right, a mask of the caller's, dropout) is refused with
+moetune.Unsupported.
 """
 
 import functools
@@ -26,7 +27,7 @@ except ImportError as missing:
 import torch
 
 import moetune
-from moetune import _attend, _families, _linear, _small
+from moetune import _attend, _families, _linear, _routing, _small
 
 __all__ = ["Served", "stop", "use"]
 
@@ -42,12 +43,13 @@ class Served(NamedTuple):
     experts: Optional[str]
     norms: Optional[str]
     rope: Optional[str]  # with the norms of heads, and the product in front
-    projections: Optional[str]  # of few rows; with routers and the head
+    projections: Optional[str]  # of few rows; with routers' and the head
+    routing: Optional[str]  # which experts
 
 
 def use(model: Any, *, budget: int = 1) -> Served:
-    """Makes a model run its attention, experts, norms, RoPE and projections by moetune, as far as the operators can. Twice is as
-    once.
+    """Makes a model run its attention, experts, routers, norms, RoPE and projections by moetune, as far as the
+    operators can. Twice is as once.
 
     A family that nothing is stored of is first searched, by the tool, into the user's cache: `budget` trials at a few
     sizes, 1 for the space's default alone, 0 to leave it to the model. One warning names the commands that tune these
@@ -63,6 +65,7 @@ def use(model: Any, *, budget: int = 1) -> Served:
     fused = _small.attention_layers(model) if rope is None else []
     norms = _why_not(model, lambda model: _small.norms_of(model, fused), budget)
     projections = _why_not(model, lambda model: _linear.families_of(model, fused), budget)
+    routing = _why_not(model, _routing.families_of, budget)
     before = getattr(model, _KEPT, None)
     if before is None:
         before = model.config._attn_implementation, model.get_experts_implementation()
@@ -77,10 +80,13 @@ def use(model: Any, *, budget: int = 1) -> Served:
         model.set_experts_implementation(_NAME)
     if norms is None:
         _small.serve_norms(_small.norm_layers(model, fused))
+    multiply = _linear.multiply if projections is None else torch.nn.functional.linear
+    if None in (projections, routing):
+        _routing.serve(_routing.routers(model), multiply, at_once=routing is None, in_fp32=experts is None)
     if projections is None:
         _linear.serve(_linear.layers_of(model, fused))
-    _small.serve_rope(fused, _linear.multiply if projections is None else torch.nn.functional.linear)
-    served = Served(attention, experts, norms, rope, projections)
+    _small.serve_rope(fused, multiply)
+    served = Served(attention, experts, norms, rope, projections, routing)
     for part, reason in served._asdict().items():
         if reason not in (None, _families.NO_EXPERTS, _small.OWN_ATTENTION):
             warnings.warn(f"moetune: the model's own {part} serves: {reason}", stacklevel=2)

@@ -17,7 +17,7 @@ from transformers_models import KINDS, WHY_NOT, make
 if not WHY_NOT:
     import torch
 
-    from moetune import _families, _linear, _small
+    from moetune import _families, _linear, _routing, _small
 
 PACK = Path(os.environ.get("MOETUNE_SOURCE", "")) / "packs/h200.pack"
 KNOWN = ("Llama", "Mistral", "Mixtral", "Qwen2", "Qwen2Moe", "Qwen3", "Qwen3Moe", "GptOss")
@@ -27,7 +27,7 @@ def wanted(model: Any) -> list[Any]:
     """What use() would open, if all of it were stored."""
     families: list[Any] = []
     fused: list[Any] = []
-    for part in (_families.attention_of, _families.experts_of, _small.rope_of):
+    for part in (_families.attention_of, _families.experts_of, _routing.families_of, _small.rope_of):
         try:
             found = part(model)
         except moetune.Unsupported:

@@ -178,7 +178,7 @@ class TransformersTest(unittest.TestCase):
             with torch.inference_mode():
                 right = model(ids).logits
             for _ in range(2):
-                self.assertEqual(moetune.transformers.use(model, budget=0), (None, why, None, None, None))
+                self.assertEqual(moetune.transformers.use(model, budget=0), (None, why, None, None, None, why))
                 self.assertEqual(model.config._attn_implementation, "moetune")
             moetune.transformers.stop(model)
             moetune.transformers.stop(model)
@@ -227,9 +227,33 @@ class TransformersTest(unittest.TestCase):
                         logits, weights, ids = ours(x)
                         right = theirs(x)
                     self.agree(logits.float(), right[0].float())
-                    self.assertEqual((weights.dtype, ids.dtype), (right[1].dtype, right[2].dtype))
-                    self.assertLess(float((weights.float().sort().values - right[1].float().sort().values).abs().max()),
-                                    0.02)
+                    self.assertEqual((weights.dtype, ids.dtype), (torch.float32, torch.int64))
+                    self.assertLess(float((weights - right[1].float()).abs().max()), 0.02)
+
+    def test_routing(self) -> None:
+        """As the model's own: of the same logits the same experts, and weights but for their rounding."""
+        for kind in ("Qwen3Moe", "Mixtral", "GptOss"):
+            model, stock = used(kind), make(kind)
+            for ours, theirs in zip(model.modules(), stock.modules()):
+                if not type(ours).__name__.endswith("TopKRouter"):
+                    continue
+                x = torch.randn(30, 256, device=DEVICE).bfloat16()  # by PyTorch's product: the same logits
+                with mock.patch.object(operators, "route_weights", wraps=operators.route_weights) as route, \
+                        torch.inference_mode():
+                    logits, weights, ids = ours(x)
+                    right = theirs(x)
+                self.assertEqual(route.call_count, 1)
+                self.assertTrue(torch.equal(logits, right[0]))
+                clear = logits.float().topk(3).values.diff().abs().amin(-1) > 0  # of equal ones any may be chosen
+                self.assertTrue(torch.equal(ids[clear], right[2][clear]))
+                self.assertGreater(int(clear.sum()), 20)
+                self.assertLess(float((weights - right[1].float())[clear].abs().max()), 2 ** -8)
+            moetune.transformers.stop(model)
+            self.assertFalse(any("forward" in vars(each) for each in model.modules()))
+
+    def test_routers_of_another_kind_are_the_models(self) -> None:
+        self.assertRegex(str(moetune.transformers.use(make("DeepseekV3"), budget=0).routing),
+                         "what DeepseekV3TopkRouter does is not known")
 
     def test_a_projection_that_changed_since_is_multiplied_as_it_is(self) -> None:
         ids = prompt(1, 6)
@@ -309,10 +333,10 @@ class WhatServesTest(unittest.TestCase):
         return served
 
     def test_what_the_operators_lack_is_the_models(self) -> None:
-        self.assertEqual(self.reasons("Llama"), (None, _families.NO_EXPERTS, None, None, None))
-        attention, experts, norms, rope, projections = self.reasons("Mixtral", torch.float32)
-        self.assertEqual((attention, experts, norms, projections),
-                         ("the model is in float32; bf16 and fp16 are served",) * 4)
+        self.assertEqual(self.reasons("Llama"), (None, _families.NO_EXPERTS, None, None, None, _families.NO_EXPERTS))
+        attention, experts, norms, rope, projections, routing = self.reasons("Mixtral", torch.float32)
+        self.assertEqual((attention, experts, norms, projections, routing),
+                         ("the model is in float32; bf16 and fp16 are served",) * 5)
         self.assertEqual(rope, _small.OWN_ATTENTION)
         attention, experts, norms, *_ = self.reasons("Qwen3Moe", head_dim=80)
         self.assertRegex(attention, "head_dim")
@@ -353,10 +377,10 @@ class WhatServesTest(unittest.TestCase):
         with mock.patch("subprocess.run", run), warnings.catch_warnings(record=True) as said, \
                 mock.patch.object(_serving, "why_not", stored_or_not):
             warnings.simplefilter("always")
-            self.assertEqual(moetune.transformers.use(model), (None,) * 5)
+            self.assertEqual(moetune.transformers.use(model), (None,) * 6)
         self.assertIn(["search", "moe_experts", "--problem", "tokens=64,hidden=256,experts=16,top_k=2,intermediate=128,"
                        "dtype=bf16", "--budget", "1", "--device", "cuda:0"], ran)
-        self.assertEqual(len(said), 5)
+        self.assertEqual(len(said), 6)
         self.assertRegex(str(said[1].message), "their defaults; to tune them: moetune search route_plan .* --over")
 
     def test_supports(self) -> None:

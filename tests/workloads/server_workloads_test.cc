@@ -106,7 +106,8 @@ TEST_CASE("transformers opens contiguous caches, windows with and without, norms
                  "add_rmsnorm hidden=2880",
                  "qk_norm_rope q_heads=64 kv_heads=8 head_dim=64 rotary_dim=64 tables=bf16 norm=no",
                  "few_rows_linear in=2880 bias=yes", "few_rows_linear in=4096 out=2880 bias=yes",
-                 "few_rows_linear in=2880 out=32 bias=yes"});
+                 "few_rows_linear in=2880 out=32 bias=yes",
+                 "router experts=32 top_k=4 score=topk_softmax dtype=bf16 outputs=weights ids=i64"});
   const ServerList headed = of_text(kGptOss + R"(, "vocab_size": 201088, "attention_bias": false})",
                                     {.server = "transformers", .serving = {.batch_low = 3}});
   for (const char* family : {"few_rows_linear in=2880", "few_rows_linear in=4096 out=2880",
