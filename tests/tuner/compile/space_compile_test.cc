@@ -155,6 +155,7 @@ constexpr Typical kTypical[] = {
     {"moe_dispatch", "deepseek-v3", "tokens=4096,out=e4m3", 3},
     {"moe_combine", "deepseek-v3", "tokens=4096", 3},
     {"moe_experts", "qwen3-30b-a3b", "tokens=4096", 4},
+    {"few_rows_linear", "qwen3-30b-a3b", "tokens=8", 5},
 };
 
 // Two legal configurations that differ in one parameter and are launched alike, so that only their code can differ.
