@@ -1,5 +1,10 @@
 // Attention of the newest 1 to 4 tokens of a sequence over a latent (multi-head latent attention): all heads share one
 // key of 576 values, whose first 512 are the value. A block takes some packed rows (queries and heads) and a part of
 // the tokens; a second launch puts the parts together.
+#if RELAY
+#include "templates/mla_decode/body_relay.cuh"
+#else
+#include "templates/mla_decode/body_mma.cuh"
+#endif
+
 #include "templates/mla_decode/combine.cuh"
-#include "templates/mla_decode/relay.cuh"

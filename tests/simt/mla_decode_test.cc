@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/kernels/answers/answers.h"
 #include "tests/simt/simt_problem.h"
 
 using namespace moetune;
@@ -14,22 +15,32 @@ using namespace moetune::testing;
 
 namespace {
 
-const std::string kRelayBase = "BODY=relay,TILE=64,STAGES=2,PAIR=1,PARTS=1,splits=1";
+const std::string kRelayBase = "BODY=relay,ROW_TILES=4,TILE=64,STAGES=2,PAIR=1,PARTS=1,splits=1";
 
 struct LatentCase {
   std::string problem;
   std::vector<std::string> configs;
 };
 
+// What a configuration of the body mma says, before its splits.
+#define WARPS_OF(TILES, TOKENS, RING) "BODY=mma,ROW_TILES=" TILES ",TILE=" TOKENS ",STAGES=" RING
+
 const std::vector<LatentCase> kLatentCases = {
-    {"batch=1,heads=16,context=1", {"", "TILE=32,STAGES=3"}},
+    {"batch=1,heads=16,context=1", {"", WARPS_OF("1", "32", "2"), "TILE=32,STAGES=4"}},
     {"batch=2,heads=16,context=200,page=16,lse=yes",
-     {"", "splits=2", "TILE=32,splits=3,STAGES=4", "PARTS=2,splits=2", "PARTS=8,splits=8,TILE=32"}},
+     {"", "splits=2", "TILE=32,splits=3,STAGES=4", "PARTS=2,splits=2", "PARTS=8,splits=8,TILE=32",
+      WARPS_OF("1", "64", "1"), WARPS_OF("1", "32", "2") ",splits=3"}},
     {"batch=3,heads=40,context=300,queries=2,lengths=ragged,lse=yes",
-     {"", "TILE=32,STAGES=2,splits=4", "PAIR=2,splits=2", "PAIR=2,PARTS=4,splits=8,TILE=32"}},
-    {"batch=1,heads=128,context=150,page=128,dtype=f16", {"splits=2", "PAIR=2", "PAIR=2,PARTS=2,splits=2"}},
-    {"batch=2,heads=20,context=3,queries=4,lse=yes,page=32", {"", "TILE=32"}},
+     {"", "TILE=32,STAGES=2,splits=4", "PAIR=2,splits=2", "PAIR=2,PARTS=4,splits=8,TILE=32,STAGES=2",
+      WARPS_OF("2", "32", "3") ",splits=2"}},
+    {"batch=1,heads=128,context=150,page=128,dtype=f16",
+     {"splits=2", "PAIR=2", "PAIR=2,PARTS=2,splits=2", WARPS_OF("2", "64", "1")}},
+    {"batch=2,heads=20,context=3,queries=4,lse=yes,page=32", {"", "TILE=32", WARPS_OF("2", "32", "1")}},
+    {"batch=2,heads=8,context=75,page=1,lengths=ragged",
+     {WARPS_OF("1", "32", "3"), WARPS_OF("1", "64", "1") ",splits=2"}},
 };
+
+#undef WARPS_OF
 
 }  // namespace
 
@@ -53,5 +64,59 @@ TEST_CASE("simt: mla_decode's bodies attend as float64 does, under several sched
       check_outputs(latent.run(latent.config(kRelayBase, changes), schedule++), right,
                     rounded_attention(latent.problem));
     }
+  }
+}
+
+TEST_CASE("simt: mla_decode reads nothing behind a sequence's end, and a poisoned token shows") {
+  // Rows of NaN lie in unused pages and behind the last token; table entries past the end are garbage.
+  for (const std::string& changes : {std::string("TILE=64"), std::string("TILE=32,splits=3"),
+                                     std::string("BODY=mma,ROW_TILES=1,TILE=32,STAGES=2,splits=2")}) {
+    CAPTURE(changes);
+    SimtProblem latent("mla_decode", "batch=3,heads=16,context=120,page=16,lse=yes", 3);
+    const std::vector<std::int32_t> lengths = {120, 0, 37};
+    const auto shorten = [&](SimtTensors& tensors) {
+      std::memcpy(tensors.bytes("lengths").data(), lengths.data(), 12);
+    };
+    SimtTensors made = latent.tensors();
+    HostTensors inputs = made.inputs();
+    inputs.at("lengths").assign(lengths.begin(), lengths.end());
+    const HostTensors right = answer_on_cpu(latent.problem, latent.call, inputs);
+    CHECK(std::isinf(right.at("lse")[16]));
+    const std::vector<double> table = inputs.at("page_table");
+    const auto poison = [&](SimtTensors& tensors, int sequence, int token) {
+      const auto page = static_cast<std::size_t>(table[static_cast<std::size_t>(sequence * 8 + token / 16)]);
+      const std::size_t row = (page * 16 + static_cast<std::size_t>(token % 16)) * 1152;
+      std::memset(tensors.bytes("kv").data() + row, 0xFF, 1152);
+    };
+    const Config config = latent.config(kRelayBase, changes);
+    latent.edit = [&](SimtTensors& tensors) {
+      shorten(tensors);
+      for (int token = 0; token < 128; ++token) poison(tensors, 1, token);
+      for (int token = 37; token < 128; ++token) poison(tensors, 2, token);
+      auto* const entries = reinterpret_cast<std::int32_t*>(tensors.bytes("page_table").data());
+      std::fill(entries + 8, entries + 16, 1 << 30);
+      std::fill(entries + 16 + 3, entries + 24, -7);
+    };
+    check_outputs(latent.run(config, 5), right, rounded_attention(latent.problem));
+    latent.edit = [&](SimtTensors& tensors) {
+      shorten(tensors);
+      poison(tensors, 2, 36);
+    };
+    const HostTensors poisoned = latent.run(config, 6);
+    CHECK(std::isnan(poisoned.at("o")[2 * 16 * 512]));
+    CHECK_FALSE(std::isnan(poisoned.at("o")[0]));
+  }
+}
+
+TEST_CASE("simt: mla_decode with queries, pages and outputs that lie apart") {
+  SimtProblem latent("mla_decode", "batch=2,heads=16,context=70,queries=2,page=32", 3);
+  // q: sequence, token, head; kv: page, token; the table's rows; o: sequence, token, head.
+  latent.call.integers = {2 * 16 * 640, 16 * 640, 640, 40 * 584, 584, 3, 2 * 16 * 520, 16 * 520, 520};
+  const HostTensors right = latent.on_cpu();
+  for (const std::string& changes : {std::string(""), std::string("PARTS=2,splits=2"),
+                                     std::string("BODY=mma,ROW_TILES=2,TILE=32,STAGES=1,splits=2")}) {
+    CAPTURE(changes);
+    check_outputs(latent.run(latent.config(kRelayBase, changes), 7), right,
+                  rounded_attention(latent.problem));
   }
 }

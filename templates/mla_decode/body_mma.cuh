@@ -1,0 +1,259 @@
+// Body `mma` (sm_80+): up to 32 packed rows, and a warp for every 8 tokens of a tile. The warps compute S and softmax of
+// their tokens, hand P on through shared memory, and add to O columns of the latent that are theirs. Tiles come by
+// cp.async, so a page may have any number of tokens.
+#pragma once
+
+#include "templates/common/cp_async.cuh"
+#include "templates/common/dependent_launch.cuh"
+#include "templates/common/l2_policy.cuh"
+#include "templates/common/mma.cuh"
+#include "templates/common/reduce.cuh"
+#include "templates/common/shared_memory.cuh"
+#include "templates/mla_decode/shape.cuh"
+
+constexpr int kWarps = kTile / 8, kThreads = kWarps * kWarpSize;
+constexpr int kRowTiles = kRows / 16;
+constexpr int kColumns = kLatent / kWarps;  // of O, a warp
+constexpr int kUnits = kWidth / 8;          // of 16 bytes, a token
+constexpr int kScoresRow = kTile * 2 + 16;  // bytes; the padding keeps rows off each other's banks
+
+// Shared memory: the tiles; the queries as [chunk][row][128 bytes], in the same swizzle; P; what the warps tell each other
+// of rows.
+constexpr int kQueryOffset = kStages * kTileBytes;
+constexpr int kScoresOffset = kQueryOffset + kRows * kWidth * 2;
+constexpr int kToldOffset = kScoresOffset + kRows * kScoresRow;
+static_assert(kToldOffset + kWarps * kRows * 4 <= SHARED_BYTES,
+              "kernel.json lays out shared memory as above");
+
+// Where a unit of a row begins, with so many rows of 128 bytes to a chunk.
+__device__ __forceinline__ int unit_offset(int rows, int row, int unit) {
+  return unit / 8 * rows * 128 + row * 128 + ((unit % 8 ^ row % 8) << 4);
+}
+
+// Asks for a tile. Zeros stand for tokens behind the last, whatever memory holds: P is 0 there, and 0 times NaN is NaN.
+__device__ __forceinline__ void copy_tile(u32 to, const Element* kv, const i32* pages, i64 page_stride,
+                                          i64 token_stride, const Work& work, int tile, u64 policy) {
+  const int first = (work.first_tile + tile) * kTile;
+  for (int i = threadIdx.x; tile < work.tiles && i < kTile * kUnits; i += kThreads) {
+    const int row = i / kUnits, unit = i % kUnits, token = first + row;
+    const bool valid = token < work.length;
+    const Element* from = kv;
+    if (valid) from += pages[token / kPage] * page_stride + token % kPage * token_stride + unit * 8;
+    cp_async_16(to + unit_offset(kTile, row, unit), from, valid, policy);
+  }
+  cp_async_commit();
+}
+
+class Attention {
+ public:
+  __device__ __forceinline__ Attention(u8* shared, const Work& work, float scale_log2)
+      : base_(in_vector_register(shared_address(shared))),
+        told_(reinterpret_cast<float*>(shared + kToldOffset)),
+        scale_log2_(scale_log2) {
+#pragma unroll
+    for (int i = 0; i < kRowTiles; ++i) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        maximum_[i][half] = lowest();
+        sum_[i][half] = 0;
+        end_[i][half] = work.end(row_of(i, half));
+      }
+#pragma unroll
+      for (int j = 0; j < kColumns / 8; ++j) {
+#pragma unroll
+        for (int k = 0; k < 4; ++k) output_[i][j][k] = 0;
+      }
+    }
+  }
+
+  static __device__ __forceinline__ int row_of(int row_tile, int half) {
+    return row_tile * 16 + half * 8 + threadIdx.x % kWarpSize / 4;
+  }
+
+  // Called by all threads, when the tile at shared address `tile` is there for all. `first` is its first token.
+  __device__ __forceinline__ void add(u8* shared, u32 tile, int first) {
+    float scores[kRowTiles][4] = {};
+    multiply(tile, scores);
+    const int warp = threadIdx.x / kWarpSize, lane = threadIdx.x % kWarpSize;
+    const int token = first + warp * 8 + lane % 4 * 2;
+#pragma unroll
+    for (int i = 0; i < kRowTiles; ++i) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        float(&pair)[4] = scores[i];
+        if (token >= end_[i][half]) pair[2 * half] = minus_infinity();
+        if (token + 1 >= end_[i][half]) pair[2 * half + 1] = minus_infinity();
+        const float highest = max_across<4>(fmaxf(pair[2 * half], pair[2 * half + 1])) * scale_log2_;
+        if (lane % 4 == 0) told_[warp * kRows + row_of(i, half)] = highest;
+      }
+    }
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < kRowTiles; ++i) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int row = row_of(i, half);
+        float highest = minus_infinity();
+#pragma unroll
+        for (int other = 0; other < kWarps; ++other) highest = fmaxf(highest, told_[other * kRows + row]);
+        const float raised = highest > maximum_[i][half] + kLag ? highest : maximum_[i][half];
+        const float factor = exp2_fast(maximum_[i][half] - raised);
+        maximum_[i][half] = raised;
+        const float left = exp2_fast(fmaf(scores[i][2 * half], scale_log2_, -raised)),
+                    right = exp2_fast(fmaf(scores[i][2 * half + 1], scale_log2_, -raised));
+        sum_[i][half] = sum_[i][half] * factor + left + right;
+        *reinterpret_cast<u32*>(shared + kScoresOffset + row * kScoresRow + (warp * 8 + lane % 4 * 2) * 2) =
+            Element::pack(left, right);
+        if (!__any_sync(kWholeWarp, factor != 1)) continue;
+#pragma unroll
+        for (int j = 0; j < kColumns / 8; ++j) {
+          output_[i][j][2 * half] *= factor;
+          output_[i][j][2 * half + 1] *= factor;
+        }
+      }
+    }
+    __syncthreads();
+    accumulate(tile);
+  }
+
+  // Called by all threads, when nobody reads tiles any more.
+  __device__ __forceinline__ void store(const Work& work, const Outputs& outputs) {
+    const int warp = threadIdx.x / kWarpSize, lane = threadIdx.x % kWarpSize;
+#pragma unroll
+    for (int i = 0; i < kRowTiles; ++i) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const float sum = sum_across<4>(sum_[i][half]);
+        if (lane % 4 == 0) told_[warp * kRows + row_of(i, half)] = sum;
+      }
+    }
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < kRowTiles; ++i) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int row = row_of(i, half);
+        if (row >= work.rows) continue;
+        float sum = 0;
+#pragma unroll
+        for (int other = 0; other < kWarps; ++other) sum += told_[other * kRows + row];
+        store_row(work, outputs, row, output_[i], half, inverse_of(sum));
+        if (warp > 0 || lane % 4 != 0) continue;
+        const float logarithm = maximum_[i][half] + log2_fast(sum);
+        if (work.splits > 1) {
+          outputs.partial_lse[work.global_row(row) * gridDim.y + work.split] = logarithm;
+        } else if (kWantsLse) {
+          outputs.lse[work.global_row(row)] = logarithm * kLn2;
+        }
+      }
+    }
+  }
+
+ private:
+  // S of this warp's 8 tokens.
+  __device__ __forceinline__ void multiply(u32 tile, float (&scores)[kRowTiles][4]) const {
+    const int lane = threadIdx.x % kWarpSize, token = threadIdx.x / kWarpSize * 8 + lane % 8;
+#pragma unroll
+    for (int pair = 0; pair < kWidth / 32; ++pair) {
+      u32 k[4];
+      ldmatrix(k, tile + unit_offset(kTile, token, pair * 4 + lane / 8));
+#pragma unroll
+      for (int side = 0; side < 2; ++side) {
+#pragma unroll
+        for (int i = 0; i < kRowTiles; ++i) {
+          u32 q[4];
+          ldmatrix(q, base_ + kQueryOffset +
+                          unit_offset(kRows, i * 16 + lane % 16, pair * 4 + side * 2 + lane / 16));
+          mma_16816<Element>(scores[i], q, k[2 * side], k[2 * side + 1]);
+        }
+      }
+    }
+  }
+
+  // O += P V of this warp's columns.
+  __device__ __forceinline__ void accumulate(u32 tile) {
+    const int lane = threadIdx.x % kWarpSize,
+              unit = static_cast<int>(threadIdx.x) / kWarpSize * (kColumns / 8);
+#pragma unroll
+    for (int step = 0; step < kTile / 16; ++step) {
+      u32 p[kRowTiles][4];
+#pragma unroll
+      for (int i = 0; i < kRowTiles; ++i) {
+        ldmatrix(p[i],
+                 base_ + kScoresOffset + (i * 16 + lane % 16) * kScoresRow + step * 32 + lane / 16 * 16);
+      }
+#pragma unroll
+      for (int j = 0; j < kColumns / 8; j += 2) {
+        u32 v[4];
+        ldmatrix_transposed(v, tile + unit_offset(kTile, step * 16 + lane % 16, unit + j + lane / 16));
+#pragma unroll
+        for (int i = 0; i < kRowTiles; ++i) {
+          mma_16816<Element>(output_[i][j], p[i], v[0], v[1]);
+          mma_16816<Element>(output_[i][j + 1], p[i], v[2], v[3]);
+        }
+      }
+    }
+  }
+
+  static __device__ __forceinline__ void store_row(const Work& work, const Outputs& outputs, int row,
+                                                   const float (&output)[kColumns / 8][4], int half,
+                                                   float inverse) {
+    const int column = static_cast<int>(threadIdx.x) / kWarpSize * kColumns + threadIdx.x % 4 * 2;
+    Element* const o = outputs.o + work.offset(outputs.strides, row) + column;
+    float* const part =
+        outputs.partial_o + (work.global_row(row) * gridDim.y + work.split) * kLatent + column;
+#pragma unroll
+    for (int j = 0; j < kColumns / 8; ++j) {
+      const float left = output[j][2 * half] * inverse, right = output[j][2 * half + 1] * inverse;
+      if (work.splits > 1) {
+        *reinterpret_cast<float2*>(part + 8 * j) = make_float2(left, right);
+      } else {
+        *reinterpret_cast<u32*>(o + 8 * j) = Element::pack(left, right);
+      }
+    }
+  }
+
+  u32 base_;
+  float* told_;  // [warp][row]
+  float scale_log2_;
+  int end_[kRowTiles][2];
+  float maximum_[kRowTiles][2];
+  float sum_[kRowTiles][2];  // this lane's share of this warp's tokens
+  float output_[kRowTiles][kColumns / 8][4];
+};
+
+extern "C" __global__ void __launch_bounds__(kThreads)
+    mla_decode(const Element* q, const Element* kv, const i32* pages, const i32* lengths, Element* o,
+               float* lse, float* partial_o, float* partial_lse, i64 q_sequence, i64 q_token, i64 q_head,
+               i64 kv_page, i64 kv_token, i64 o_sequence, i64 o_token, i64 o_head, i64 page_row, int capacity,
+               int span, float scale) {
+  wait_for_predecessor();
+  allow_dependent_launch();
+  u8* const shared = dynamic_shared();
+  const Work work(blockIdx.x * kRows, blockIdx.y, blockIdx.z, lengths, capacity, span);
+  if (work.split >= work.splits) return;
+  const u32 base = in_vector_register(shared_address(shared));
+  const i32* const table = pages + work.sequence * page_row;
+  const u64 policy = l2_policy(kPackedRows <= kRows);
+  const auto copy = [&](int tile) {
+    copy_tile(base + tile % kStages * kTileBytes, kv, table, kv_page, kv_token, work, tile, policy);
+  };
+  for (int tile = 0; tile < kStages - 1; ++tile) copy(tile);
+  const RowStrides q_strides = {q_sequence, q_token, q_head};
+  for (int i = threadIdx.x; i < kRows * kUnits; i += kThreads) {
+    const int row = i / kUnits, unit = i % kUnits;
+    uint4 value = make_uint4(0, 0, 0, 0);
+    if (row < work.rows) value = reinterpret_cast<const uint4*>(q + work.offset(q_strides, row))[unit];
+    *reinterpret_cast<uint4*>(shared + kQueryOffset + unit_offset(kRows, row, unit)) = value;
+  }
+  Attention attention(shared, work, scale * kLog2E);
+  for (int tile = 0; tile < work.tiles; ++tile) {
+    __syncthreads();  // all have read the tile that the next one replaces
+    copy(tile + kStages - 1);
+    cp_async_wait<kStages - 1>();
+    __syncthreads();
+    attention.add(shared, base + tile % kStages * kTileBytes, (work.first_tile + tile) * kTile);
+  }
+  __syncthreads();
+  attention.store(work, {o, lse, partial_o, partial_lse, {o_sequence, o_token, o_head}});
+}
