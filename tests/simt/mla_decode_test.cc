@@ -27,13 +27,13 @@ struct LatentCase {
 
 const std::vector<LatentCase> kLatentCases = {
     {"batch=1,heads=16,context=1", {"", WARPS_OF("1", "32", "2"), "TILE=32,STAGES=4"}},
-    {"batch=2,heads=16,context=200,page=16,lse=yes",
+    {"batch=2,heads=16,context=150,page=16,lse=yes",
      {"", "splits=2", "TILE=32,splits=3,STAGES=4", "PARTS=2,splits=2", "PARTS=8,splits=8,TILE=32",
       WARPS_OF("1", "64", "1"), WARPS_OF("1", "32", "2") ",splits=3"}},
-    {"batch=3,heads=40,context=300,queries=2,lengths=ragged,lse=yes",
+    {"batch=2,heads=40,context=210,queries=2,lengths=ragged,lse=yes",
      {"", "TILE=32,STAGES=2,splits=4", "PAIR=2,splits=2", "PAIR=2,PARTS=4,splits=8,TILE=32,STAGES=2",
       WARPS_OF("2", "32", "3") ",splits=2"}},
-    {"batch=1,heads=128,context=150,page=128,dtype=f16",
+    {"batch=1,heads=72,context=90,page=128,dtype=f16",
      {"splits=2", "PAIR=2", "PAIR=2,PARTS=2,splits=2", WARPS_OF("2", "64", "1")}},
     {"batch=2,heads=20,context=3,queries=4,lse=yes,page=32", {"", "TILE=32", WARPS_OF("2", "32", "1")}},
     {"batch=2,heads=8,context=75,page=1,lengths=ragged",
@@ -45,9 +45,11 @@ const std::vector<LatentCase> kLatentCases = {
 }  // namespace
 
 TEST_CASE("simt: mla_decode's exact reference agrees with float64") {
-  for (const LatentCase& one : kLatentCases) {
-    CAPTURE(one.problem);
-    const SimtProblem latent("mla_decode", one.problem, 3);
+  for (const char* const problem :
+       {"batch=1,heads=3,context=1", "batch=2,heads=5,context=70,page=16,lse=yes,queries=2",
+        "batch=8,heads=2,context=40,page=1,lengths=ragged,dtype=f16"}) {
+    CAPTURE(problem);
+    const SimtProblem latent("mla_decode", problem, 3);
     check_outputs(latent.reference(Reference::exact), latent.on_cpu(),
                   [](const std::string&, double got, double right) { return is_near(got, right, 1e-4); });
   }
