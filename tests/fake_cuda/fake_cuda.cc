@@ -20,6 +20,7 @@
 #include "tests/fake_cuda/devices.h"
 #include "tests/fake_cuda/launches.h"
 #include "tests/fake_cuda/queue.h"
+#include "tests/fake_cuda/tensor_map.h"
 
 namespace fake_cuda {
 
@@ -283,6 +284,12 @@ CUresult launch_kernel_ex(const CUlaunchConfig* config, CUfunction function, voi
   std::vector<std::uint64_t> values(kernel->parameters);
   for (std::size_t i = 0; i < values.size(); ++i)
     std::memcpy(&values[i], parameters[i], sizeof(std::uint64_t));
+  if (kernel->base == "mla_decode") {
+    FakeTensorMap kv;
+    std::memcpy(&kv, parameters[1], sizeof kv);
+    values.push_back(kv.strides[0] / 2);  // of 16 bits each
+    values.push_back(kv.strides[2] / 2);
+  }
   const bool overlaps = attribute_of(*config, CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)
                             .programmaticStreamSerializationAllowed != 0;
   RecordedLaunch launch{

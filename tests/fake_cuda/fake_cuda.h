@@ -93,6 +93,11 @@ void attend(const Kernel& kernel, const Parameters& parameters, const Grid& grid
 std::size_t prefill_parameters(const std::string& specialization);
 void attend_new_tokens(const Kernel& kernel, const Parameters& parameters);
 
+// mla_decode's first launch. Behind its parameters are two of its tensor map: elements from a token to the next, and
+// from a page to the next.
+std::size_t latent_parameters();
+void attend_latent(const Kernel& kernel, const Parameters& parameters, const Grid& grid);
+
 // router, route_plan, moe_dispatch and moe_combine: their CPU references. Other launches of theirs do nothing.
 bool has_reference(const std::string& name);
 std::size_t reference_parameters(const std::string& name);

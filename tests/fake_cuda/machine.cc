@@ -44,6 +44,7 @@ const std::map<std::string, std::size_t> kParameters = {{"moetune_fill", 7},
                                                         {"decode_attention", 29},
                                                         {"decode_attention_combine", 11},
                                                         {"prefill_attention_combine", 11},
+                                                        {"mla_decode_combine", 11},
                                                         {"router_place", 12},
                                                         {"decode_kernel", 5},
                                                         {"decode_kernel_reference", 5}};
@@ -86,6 +87,7 @@ Kernel Kernel::named(const std::string& entry) {
   const auto known = kParameters.find(kernel.base);
   if (known != kParameters.end()) kernel.parameters = known->second;
   if (kernel.base == "prefill_attention") kernel.parameters = prefill_parameters("");
+  if (kernel.base == "mla_decode") kernel.parameters = latent_parameters();
   if (has_reference(kernel.base)) kernel.parameters = reference_parameters(kernel.base);
   if (const std::size_t count = experts_parameters(kernel.base); count > 0) kernel.parameters = count;
   return kernel;
@@ -135,11 +137,14 @@ void Machine::run(const Kernel& kernel, const Parameters& parameters, const Grid
     attend(kernel, parameters, grid);
   } else if (kernel.base == "prefill_attention") {
     attend_new_tokens(kernel, parameters);
+  } else if (kernel.base == "mla_decode") {
+    attend_latent(kernel, parameters, grid);
   } else if (has_reference(kernel.base)) {
     run_reference(kernel, parameters);
   } else if (experts_parameters(kernel.base) > 0) {
     run_experts(kernel, parameters);
-  } else if (kernel.base == "router_place" || kernel.base.ends_with("_attention_combine")) {
+  } else if (kernel.base == "router_place" || kernel.base == "mla_decode_combine" ||
+             kernel.base.ends_with("_attention_combine")) {
     clock_us += 10;  // the first launch has done it all
   } else if (kernel.base.starts_with("decode_kernel")) {
     run_affine(parameters);

@@ -107,6 +107,17 @@ const std::map<std::string, std::vector<const char*>> kProblems = {
          "tokens=2,in=16392,out=130",
          "tokens=1,in=8,out=1",
      }},
+    {"mla_decode",
+     {
+         "batch=1,heads=16,context=1",
+         "batch=3,heads=16,context=700,lse=yes,lengths=ragged",
+         "batch=2,heads=40,context=500,page=16,dtype=f16,lengths=ragged",
+         "batch=2,heads=128,context=900,page=128",
+         "batch=5,heads=128,context=300,queries=2,lse=yes,lengths=ragged",
+         "batch=2,heads=16,context=1500,queries=4,page=32,lse=yes,dtype=f16",
+         "batch=3,heads=40,context=3,queries=4,page=16,lse=yes",
+         "batch=1,heads=64,context=4100,queries=3,lengths=ragged",
+     }},
     {"moe_combine",
      {
          "tokens=1,hidden=7168,experts=256,top_k=8",

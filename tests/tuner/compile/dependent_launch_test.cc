@@ -194,6 +194,7 @@ constexpr const char* kOneRow = "batch=2,q_heads=4,kv_heads=4,context=2000";
 constexpr const char* kWindow = "batch=3,q_heads=16,kv_heads=2,context=1000,window=200,sinks=learned";
 constexpr const char* kRouting = "tokens=300,experts=64,top_k=6,dtype=bf16";
 constexpr const char* kFewRows = "tokens=5,out=1001,bias=yes";
+constexpr const char* kLatent = "batch=2,heads=128,context=1000,lse=yes";
 constexpr const char* kGiven = "tokens=100,experts=64,top_k=6,map=local";
 
 const std::vector<Wanted>& wanted() {
@@ -234,6 +235,8 @@ const std::vector<Wanted>& wanted() {
       {"few_rows_linear", "tokens=1", {{"AHEAD", "0"}, {"PREFETCH", "16"}, {"LATE", "1"}}},
       {"few_rows_linear", kFewRows, {{"AHEAD", "0"}, {"LANES", "4"}}},
       {"few_rows_linear", kFewRows, {{"AHEAD", "1"}, {"LANES", "4"}}},
+      {"mla_decode", kLatent, {{"PAIR", "1"}, {"PARTS", "1"}, {"splits", "4"}}},
+      {"mla_decode", kLatent, {{"PAIR", "2"}, {"PARTS", "2"}, {"splits", "2"}}},
   };
   return all;
 }
