@@ -157,6 +157,30 @@ enum {
   MOETUNE_ACT_MUL_SCALES = 2 /* f32 [tokens, intermediate / 128 rounded up]; of out=e4m3 */
 };
 
+/* mla_decode's slots (docs/mla_decode.md). Values of a row lie side by side. */
+enum {
+  MOETUNE_MLA_DECODE_Q = 0,          /* bf16 or fp16 [batch, queries, heads, 576] */
+  MOETUNE_MLA_DECODE_KV = 1,         /* [pages, page, 576] of Q's type */
+  MOETUNE_MLA_DECODE_PAGE_TABLE = 2, /* i32 [batch, context / page rounded up] */
+  MOETUNE_MLA_DECODE_LENGTHS = 3,    /* i32 [batch], new tokens included; cut to the context */
+  MOETUNE_MLA_DECODE_O = 4,          /* [batch, queries, heads, 512] of Q's type */
+  MOETUNE_MLA_DECODE_LSE = 5         /* f32 [batch, queries, heads]; if the family has lse=yes */
+};
+
+/* mla_decode's call: elements from one to the next, and of its reals the first. */
+enum {
+  MOETUNE_MLA_DECODE_Q_SEQUENCE = 0,
+  MOETUNE_MLA_DECODE_Q_TOKEN = 1,
+  MOETUNE_MLA_DECODE_Q_HEAD = 2,
+  MOETUNE_MLA_DECODE_KV_PAGE = 3,
+  MOETUNE_MLA_DECODE_KV_TOKEN = 4,
+  MOETUNE_MLA_DECODE_PAGE_ROW = 5,
+  MOETUNE_MLA_DECODE_O_SEQUENCE = 6,
+  MOETUNE_MLA_DECODE_O_TOKEN = 7,
+  MOETUNE_MLA_DECODE_O_HEAD = 8
+};
+enum { MOETUNE_MLA_DECODE_SCALE = 0 };
+
 /* few_rows_linear's slots (docs/small_operations.md). Values of a row lie side by side; rows may lie apart. WEIGHT may
  * be read before the kernel in front has ended, so it must not be written by one that lets the next begin early. */
 enum {

@@ -35,7 +35,7 @@ from moetune._serving import prepare, runtime, use
 
 __all__ = ["EndPlan", "EndRouting", "MaskedPlan", "MaskedRouting", "Plan", "RankRouting", "Routing", "RowPlan",
            "RowRouting", "act_mul", "act_mul_e4m3", "add_rmsnorm", "add_rmsnorm_e4m3", "decode_attention",
-           "few_rows_linear", "launch", "moe_combine", "moe_dispatch", "moe_dispatch_e4m3", "moe_experts",
+           "few_rows_linear", "launch", "mla_decode", "moe_combine", "moe_dispatch", "moe_dispatch_e4m3", "moe_experts",
            "moe_experts_by_ids", "moe_experts_down", "moe_experts_up", "pack_mxfp4", "prefill_attention", "prepare",
            "qk_norm_rope", "qk_norm_rope_kv_write", "route", "route_ends", "route_masked", "route_plan",
            "route_plan_ends", "route_plan_masked", "route_plan_rows", "route_ranks", "route_rows", "route_weights",
@@ -450,6 +450,23 @@ def few_rows_linear(x: torch.Tensor, weight: torch.Tensor, bias: Optional[torch.
     they may be read before the kernel in front has ended.
     """
     made: torch.Tensor = _run("few_rows_linear", (x, weight, bias), {"out": out})
+    return made
+
+
+def mla_decode(q: torch.Tensor, kv: torch.Tensor, page_table: torch.Tensor, lengths: torch.Tensor,
+               scale: float = 192 ** -0.5, *, context: int = 0, out: Optional[torch.Tensor] = None,
+               lse: Optional[torch.Tensor] = None) -> torch.Tensor:
+    """[batch, queries, heads, 512]: attention of the newest tokens over a latent that all heads share.
+
+    q bf16 or fp16 [batch, queries, heads, 576], the latent's part first; kv [pages, page, 576] of its type; page_table
+    int32 [batch, columns]; lengths int32 [batch], new tokens included. `scale` is of q kv; DeepSeek's with YaRN is
+    larger than the default. `context`: the longest length now; 0: what the page table has room for. Longer lengths are
+    cut to it. `lse` fp32 [batch, queries, heads] gets the logarithm of each row's denominator.
+    """
+    if context > 0:
+        page_table = page_table[:, :-(-context // max(1, kv.shape[1]))]
+    made: torch.Tensor = _run("mla_decode", (q, kv, page_table, lengths, scale), {"out": out}, "lse", lse=lse,
+                              context=context)
     return made
 
 

@@ -61,23 +61,7 @@ class DescribedOperator : public Operator {
   }
 
  protected:
-  std::unique_ptr<moetune_shown_call> shown(const DLTensor* const* tensors, const std::string& facts) const {
-    auto call = std::make_unique<moetune_shown_call>();
-    call->size = sizeof *call;
-    check(moetune_show_call(kernel(), nullptr, 0, nullptr, call.get()));
-    if (tensors != nullptr)
-      check(moetune_show_call(kernel(), tensors, call->slot_count, facts.c_str(), call.get()));
-    return call;
-  }
-
- private:
-  static bool given_at(const Given& given, const CallPlan& plan, size_t slot) {
-    if (plan.listed == 0) return given.tensors[slot] != nullptr;
-    const auto end = plan.slots.begin() + static_cast<ptrdiff_t>(plan.listed);
-    return std::find(plan.slots.begin(), end, static_cast<int8_t>(slot)) != end;
-  }
-
-  std::string facts_of(const Overload& overload, const Given& given) const {
+  virtual std::string facts_of(const Overload& overload, const Given& given) const {
     std::string facts = facts_;
     const auto add = [&](const std::string& fact) { facts += (facts.empty() ? "" : ",") + fact; };
     for (const Parameter& parameter : overload.parameters) {
@@ -94,7 +78,45 @@ class DescribedOperator : public Operator {
     return facts;
   }
 
+  std::unique_ptr<moetune_shown_call> shown(const DLTensor* const* tensors, const std::string& facts) const {
+    auto call = std::make_unique<moetune_shown_call>();
+    call->size = sizeof *call;
+    check(moetune_show_call(kernel(), nullptr, 0, nullptr, call.get()));
+    if (tensors != nullptr)
+      check(moetune_show_call(kernel(), tensors, call->slot_count, facts.c_str(), call.get()));
+    return call;
+  }
+
+ private:
+  static bool given_at(const Given& given, const CallPlan& plan, size_t slot) {
+    if (plan.listed == 0) return given.tensors[slot] != nullptr;
+    const auto end = plan.slots.begin() + static_cast<ptrdiff_t>(plan.listed);
+    return std::find(plan.slots.begin(), end, static_cast<int8_t>(slot)) != end;
+  }
+
   const std::string name_, kernel_, facts_;
+};
+
+// The longest context is a fact: what the page table has room for, unless the caller knows better.
+class LatentOperator final : public DescribedOperator {
+ public:
+  LatentOperator() : DescribedOperator("mla_decode", "mla_decode", "") {}
+
+ protected:
+  std::string facts_of(const Overload&, const Given& given) const override {
+    int64_t context = given.integers[kLatentContext];
+    require_at_least(0, "context", context);
+    const DLTensor* const pages = given.tensors[MOETUNE_MLA_DECODE_PAGE_TABLE];
+    const DLTensor* const kv = given.tensors[MOETUNE_MLA_DECODE_KV];
+    if (pages == nullptr || kv == nullptr || pages->ndim != 2 || kv->ndim != 3) return "";  // refused as such
+    if (context == 0 && __builtin_mul_overflow(pages->shape[1], kv->shape[1], &context))
+      refuse("'page_table' and 'kv' have more tokens than a sequence can have");
+    return context == 0 ? "" : "context=" + std::to_string(context);
+  }
+  std::span<const OtherName> other_names() const override { return kOtherNames; }
+
+ private:
+  static constexpr OtherName kOtherNames[] = {{"o", "out"}};
 };
 
 // One kernel's calls by launch.
@@ -181,6 +203,11 @@ class LaunchOperator final : public Operator {
 
 const Operator& described_operator(const char* name, const char* kernel, const char* facts) {
   return *new DescribedOperator(name, kernel, facts);
+}
+
+const Operator& mla_decode_operator() {
+  static const LatentOperator made;
+  return made;
 }
 
 const Operator& launch_operator() {

@@ -222,6 +222,19 @@ Schemas linear_schemas() {
           {}};
 }
 
+Schemas latent_schemas() {
+  return {mla_decode_operator(),
+          {{"q", kTensor, MOETUNE_MLA_DECODE_Q},
+           {"kv", kTensor, MOETUNE_MLA_DECODE_KV},
+           {"page_table", kTensor, MOETUNE_MLA_DECODE_PAGE_TABLE},
+           {"lengths", kTensor, MOETUNE_MLA_DECODE_LENGTHS},
+           {"scale", kScale, 0, "0.0721687836"}},
+          {{"out", kTensor, MOETUNE_MLA_DECODE_O}},
+          {{"lse", kOptionalTensor, MOETUNE_MLA_DECODE_LSE, "None"}},
+          {{"context", kSymbolicInteger, kLatentContext, "0"}},
+          {{"lse", kTensor, MOETUNE_MLA_DECODE_LSE}}};
+}
+
 std::vector<Schemas> rope_schemas() {
   const Parameters inputs = {{"qkv", kTensor, MOETUNE_QK_NORM_ROPE_QKV},
                              {"cos", kTensor, MOETUNE_QK_NORM_ROPE_COS},
@@ -308,6 +321,7 @@ const std::vector<Overload>& overloads() {
     for (const Schemas& each : rope_schemas()) add(each);
     for (const Schemas& each : act_schemas()) add(each);
     add(linear_schemas());
+    add(latent_schemas());
     for (const Overload& each : launch_overloads()) made.push_back(each);
     return made;
   }();

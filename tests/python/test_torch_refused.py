@@ -459,6 +459,8 @@ class GradientTest(unittest.TestCase):
         moved = rows.x, rows.sorted, rows.inverse
         tables = torch.zeros(len(rows.x), 8, device=DEVICE)
         pages = {name: torch.zeros(9, 16, 1, 64, device=DEVICE, dtype=rows.x.dtype) for name in ("k_cache", "v_cache")}
+        latent = (rows.x.new_zeros(2, 1, 16, 576), rows.x.new_zeros(3, 16, 576),
+                  *(torch.zeros(*shape, dtype=torch.int32, device=DEVICE) for shape in ((2, 8), (2,))))
         bases: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
             "decode_attention": (inputs.arguments(), {}),
             "prefill_attention": (sequences.arguments(), {}),
@@ -474,6 +476,7 @@ class GradientTest(unittest.TestCase):
             **{name: ((rows.x, rows.x[0].clone()), {}) for name in ("add_rmsnorm", "add_rmsnorm_e4m3")},
             **{name: ((rows.x,), {}) for name in ("act_mul", "act_mul_e4m3")},
             "few_rows_linear": ((rows.x[:2], rows.x[:7].clone()), {}),
+            "mla_decode": (latent, {}),
             "qk_norm_rope": ((rows.x, tables, tables, 2, 1), {}),
             "qk_norm_rope_kv_write": ((rows.x, tables, tables, torch.arange(len(rows.x), device=DEVICE), 2, 1), pages),
         }
