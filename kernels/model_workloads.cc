@@ -45,10 +45,27 @@ void check_ranges(const ModelWorkload& workload) {
     }
 }
 
+void add_latent(ModelPlan& plan, const AttentionLayers& layers, const ModelFacts& model,
+                const ServingShape& serving) {
+  add_workload(plan,
+               {.name = model.name + " decode",
+                .kernel = "mla_decode",
+                .problem = with("heads", layers.q_heads) + "," + with("page", serving.page) +
+                           ",dtype=" + (model.dtype == "fp16" ? "f16" : model.dtype),
+                .ranges = {{"batch", serving.batch_low, serving.batch_high},
+                           {"context", serving.context_low, serving.context_high}},
+                .weight = static_cast<double>(layers.layers)},
+               layers.layers);
+}
+
 void add_attention(ModelPlan& plan, const ModelFacts& model, const ServingShape& serving) {
   const DimensionRange batch{"batch", serving.batch_low, serving.batch_high};
   for (const AttentionLayers& whole : model.attention) {
     const AttentionLayers layers = heads_of_rank(whole, serving.tensor_parallel);
+    if (layers.latent) {
+      add_latent(plan, layers, model, serving);
+      continue;
+    }
     const std::string kind = layers.window > 0 ? " window" : layers.chunk > 0 ? " chunk" : "";
     const std::int64_t longest =
         layers.chunk > 0 ? std::min(serving.context_high, layers.chunk) : serving.context_high;

@@ -16,6 +16,8 @@ struct AttentionLayers {
   std::int64_t window = 0;  // tokens that a token sees; 0 for all
   std::int64_t chunk = 0;   // a token sees those of its chunk of so many; 0 for all
   bool sinks = false;
+  bool latent =
+      false;  // decodes over a latent that all heads share, as mla_decode does; head_dim is not read
   std::int64_t layers = 0;
 
   bool operator==(const AttentionLayers&) const = default;

@@ -379,7 +379,15 @@ ModelPlan plan_server(const ModelFacts& model, const ServerShape& shape) {
   if (server.keeps_type && !model.unserved_dtype.empty())
     return {.workloads = {},
             .notes = {"the model is in " + model.unserved_dtype + "; bf16 and fp16 are served"}};
-  return ServerPlanner(server, model, shape).plan();
+  ModelFacts served = model;
+  std::int64_t latent = 0;
+  for (const AttentionLayers& layers : model.attention) latent += layers.latent ? layers.layers : 0;
+  std::erase_if(served.attention, [](const AttentionLayers& layers) { return layers.latent; });
+  ModelPlan plan = ServerPlanner(server, served, shape).plan();
+  if (latent > 0)
+    plan.notes.push_back("decode of " + std::to_string(latent) + " layers: " + shape.server +
+                         " does not call mla_decode");
+  return plan;
 }
 
 }  // namespace moetune

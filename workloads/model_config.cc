@@ -100,6 +100,9 @@ class ConfigReader {
   std::optional<double> stretched(const JsonPlace& rope);
   void read_attention(std::int64_t layers);
   void add_attention(ModelLayer layer, std::int64_t count);
+  void add_latent(const ModelLayer& layer, std::int64_t count);
+  void add_layers(AttentionLayers layers,
+                  std::int64_t count);  // that are as `layers`, whose number is not read
   void read_small();
 
   ModelConfig config_;
@@ -225,9 +228,7 @@ void ConfigReader::add_attention(ModelLayer layer, std::int64_t count) {
              is_chunked = layer.kind == kChunkedAttention && layer.window > 0;
   if (layer.kind != kFullAttention && !slides && !is_chunked)
     return note(layers + " of " + layer.kind + " have no kernel");
-  if (layer.latent > 0)
-    return note("decode and prefill of " + layers +
-                ": attention over a compressed latent (MLA) has no kernel");
+  if (layer.latent > 0) return add_latent(layer, count);
   if (slides && !fields_.find(Fact::window))
     return note("decode and prefill of " + layers + ": sliding_window does not say how much they see");
   if (layer.head_dim == 0) {
@@ -242,21 +243,35 @@ void ConfigReader::add_attention(ModelLayer layer, std::int64_t count) {
                 " elements and values of " + std::to_string(layer.value_dim) + " have no kernel");
   const std::int64_t longest = config_.facts.longest_context;
   const bool sees_all = longest > 0 && layer.window >= longest;
-  AttentionLayers served{.q_heads = layer.q_heads,
-                         .kv_heads = layer.kv_heads,
-                         .head_dim = layer.head_dim,
-                         .window = slides && !sees_all ? layer.window : 0,
-                         .chunk = is_chunked && !sees_all ? layer.window : 0,
-                         .sinks = layer.sinks};
+  const AttentionLayers served{.q_heads = layer.q_heads,
+                               .kv_heads = layer.kv_heads,
+                               .head_dim = layer.head_dim,
+                               .window = slides && !sees_all ? layer.window : 0,
+                               .chunk = is_chunked && !sees_all ? layer.window : 0,
+                               .sinks = layer.sinks};
+  add_layers(served, count);
+}
+
+void ConfigReader::add_latent(const ModelLayer& layer, std::int64_t count) {
+  const std::string layers = std::to_string(count) + " layers: attention over a compressed latent (MLA) ";
+  if (layer.kind != kFullAttention || layer.sinks || layer.latent != 512 ||
+      fields_.number("qk_rope_head_dim") != 64)
+    return note("decode and prefill of " + layers +
+                "has a kernel for kv_lora_rank 512 and qk_rope_head_dim 64 alone");
+  note("prefill of " + layers + "has no kernel");
+  add_layers({.q_heads = layer.q_heads, .kv_heads = 1, .latent = true}, count);
+}
+
+void ConfigReader::add_layers(AttentionLayers layers, std::int64_t count) {
   for (AttentionLayers& other : config_.facts.attention) {
-    served.layers = other.layers;
-    if (other == served) {
+    layers.layers = other.layers;
+    if (other == layers) {
       other.layers += count;
       return;
     }
   }
-  served.layers = count;
-  config_.facts.attention.push_back(served);
+  layers.layers = count;
+  config_.facts.attention.push_back(layers);
 }
 
 void ConfigReader::read_small() {

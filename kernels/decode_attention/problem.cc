@@ -136,7 +136,7 @@ const ProblemSchema& decode_attention_schema() {
 std::string decode_attention_advice(std::string_view preset) {
   const bool latent =
       preset.starts_with("deepseek-v3") || preset.starts_with("deepseek-r1") || preset.starts_with("kimi-k2");
-  return latent ? "That model attends over a compressed latent (MLA), which this kernel does not cover" : "";
+  return latent ? "That model attends over a compressed latent (MLA): search mla_decode" : "";
 }
 
 const std::vector<Preset>& decode_attention_presets() {

@@ -125,7 +125,9 @@ TEST_CASE("prepare lists families without a GPU, and refuses what a server does 
   CHECK(prepare("qwen3-30b-a3b.json", {"--server", "vllm"}).code == 3);
   const Ended nothing = prepare("deepseek-v3.json", {"--server", "sglang", "--dry-run"});
   CHECK(nothing.code == 1);
-  CHECK(contains(nothing.err, "attention over a compressed latent (MLA) has no kernel"));
+  CHECK(contains(nothing.err, "decode of 61 layers: sglang does not call mla_decode"));
+  CHECK(
+      contains(nothing.err, "prefill of 61 layers: attention over a compressed latent (MLA) has no kernel"));
   const auto refused = [&](std::vector<std::string> more) {
     const Ended ended = prepare("qwen3-30b-a3b.json", std::move(more));
     CHECK(ended.code == 2);

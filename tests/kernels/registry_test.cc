@@ -27,6 +27,9 @@ std::set<std::string> kernel_names() {
   return names;
 }
 
+// Kernels without a body for other GPUs.
+const std::set<std::string> kNeedsHopper = {"mla_decode"};
+
 std::string space_file(const Kernel& kernel) { return "spaces/" + kernel.name() + ".json"; }
 
 std::vector<Problem> preset_problems(const Kernel& kernel) {
@@ -103,7 +106,7 @@ TEST_CASE("every preset is a legal problem with inputs, outputs and a cost") {
   }
 }
 
-TEST_CASE("every kernel has a default on every known architecture, and its plan survives JSON") {
+TEST_CASE("every kernel has a default on every architecture that it serves, and its plan survives JSON") {
   for (const Kernel* kernel : all_kernels()) {
     const Space space = Space::parse(moetune::read_resource(space_file(*kernel)), space_file(*kernel));
     const Problem problem = preset_problems(*kernel).front();
@@ -112,7 +115,8 @@ TEST_CASE("every kernel has a default on every known architecture, and its plan 
       CAPTURE(architecture);
       const moetune::DeviceLimits limits = moetune::limits_of_architecture(architecture);
       const auto config = space.default_config(expression_environment(problem, limits));
-      CHECK_MESSAGE(config, space_file(*kernel), " has no default that is legal here");
+      const bool serves = architecture.starts_with("sm_90") || !kNeedsHopper.contains(kernel->name());
+      CHECK_MESSAGE(config.has_value() == serves, space_file(*kernel));
       if (!config) continue;
       const nlohmann::json plan = kernel->plan(*config, problem, limits);
       CHECK_FALSE(plan.at("launches").empty());

@@ -81,13 +81,23 @@ TEST_CASE("Qwen3-30B-A3B over two GPUs halves the heads and keeps the experts") 
   CHECK_THROWS_AS(plan_of("qwen3-30b-a3b", {.tensor_parallel = 3}), BadInput);
 }
 
-TEST_CASE("DeepSeek-V3 and Kimi-K2: experts are served, the latent is said not to be") {
+TEST_CASE(
+    "DeepSeek-V3 and Kimi-K2: experts and steps over the latent are served, prompts are said not to be") {
   const Planned deepseek = plan_of("deepseek-v3"), kimi = plan_of("kimi-k2");
   for (const Planned* model : {&deepseek, &kimi}) {
     CHECK(model->find("decode_attention") == nullptr);
-    CHECK(model->says("MLA"));
-    CHECK(model->plan.workloads.size() == 4);
+    CHECK(model->says("prefill of 61 layers: attention over a compressed latent (MLA) has no kernel"));
+    CHECK(model->plan.workloads.size() == 5);
+    CHECK(model->find("mla_decode")->weight == 61);
   }
+  CHECK(deepseek.problem("mla_decode") == "heads=128,page=64,dtype=bf16");
+  CHECK(deepseek.find("mla_decode")->ranges ==
+        std::vector<DimensionRange>{{"batch", 1, 256}, {"context", 512, 131072}});
+  CHECK(kimi.problem("mla_decode") == "heads=64,page=64,dtype=bf16");
+  CHECK(plan_of("deepseek-v3", {.tensor_parallel = 8}).problem("mla_decode") ==
+        "heads=16,page=64,dtype=bf16");
+  CHECK(plan_of("kimi-k2", {.page = 1}).says("decode of 61 layers cannot be served"));
+  CHECK_THROWS_AS(plan_of("kimi-k2", {.tensor_parallel = 3}), BadInput);
   CHECK(deepseek.problem("moe_experts") ==
         "hidden=7168,experts=256,top_k=8,intermediate=2048,dtype=bf16,w=e4m3");
   CHECK(deepseek.problem("router") ==

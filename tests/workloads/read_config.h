@@ -27,7 +27,8 @@ inline ReadModel lines_of(const ModelConfig& config, const ServingShape& serving
       continue;
     std::string line =
         std::to_string(static_cast<std::int64_t>(one.weight)) + " " + one.kernel + " " + one.problem;
-    if (one.kernel == "decode_attention") line += " to " + std::to_string(one.ranges[1].last);
+    if (one.kernel == "decode_attention" || one.kernel == "mla_decode")
+      line += " to " + std::to_string(one.ranges[1].last);
     read.lines.push_back(line);
   }
   return read;

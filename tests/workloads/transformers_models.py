@@ -146,6 +146,8 @@ def read_layers(tool, folder, name, config):
             layers["width"] = int(re.search(r"intermediate=(\d+)", entry["problem"]).group(1))
         if entry["kernel"] == "decode_attention":
             layers["window" if "window=" in entry["problem"] else "all"] += entry.get("weight", 1)
+        if entry["kernel"] == "mla_decode":
+            layers["latent"] += entry.get("weight", 1)
         if entry["kernel"] == "moe_combine":
             layers["experts"] += entry.get("weight", 1)
     for count, kind in re.findall(r"(\d+) layers of (\S+) have no kernel", notes):
