@@ -3,29 +3,11 @@
 namespace moetune {
 
 std::string_view outcome_name(Outcome outcome) {
-  switch (outcome) {
-    case Outcome::ok:
-      return "ok";
-    case Outcome::pruned:
-      return "pruned";
-    case Outcome::compile_failed:
-      return "compile_failed";
-    case Outcome::launch_failed:
-      return "launch_failed";
-    case Outcome::wrong_result:
-      return "wrong_result";
-    case Outcome::timed_out:
-      return "timed_out";
-    case Outcome::crashed:
-      return "crashed";
-    case Outcome::too_slow:
-      return "too_slow";
-    case Outcome::out_of_memory:
-      return "out_of_memory";
-    case Outcome::implausible:
-      return "implausible";
-  }
-  return "unknown";
+  static constexpr std::array<std::string_view, kOutcomes.size()> kNames = {
+      "ok",        "pruned",  "compile_failed", "launch_failed", "wrong_result",
+      "timed_out", "crashed", "too_slow",       "out_of_memory", "implausible"};
+  const auto at = static_cast<std::size_t>(outcome);
+  return at < kNames.size() ? kNames[at] : "unknown";
 }
 
 std::optional<Outcome> outcome_from_name(std::string_view name) {

@@ -1,55 +1,29 @@
 #include "tuner/events.h"
 
+#include <array>
+
 namespace moetune {
 
 std::string_view phase_name(Phase phase) {
-  switch (phase) {
-    case Phase::preparing:
-      return "preparing";
-    case Phase::searching:
-      return "searching";
-    case Phase::duel:
-      return "duel";
-    case Phase::verifying:
-      return "verifying";
-    case Phase::storing:
-      return "storing";
-    case Phase::calibrating:
-      return "calibrating";
-    case Phase::benchmarking:
-      return "benchmarking";
-  }
-  return "";
+  static constexpr std::array<std::string_view, 7> kNames = {
+      "preparing", "searching", "duel", "verifying", "storing", "calibrating", "benchmarking"};
+  return kNames.at(static_cast<std::size_t>(phase));
 }
 
 std::string_view warning_name(WarningKind kind) {
-  switch (kind) {
-    case WarningKind::cache:
-      return "cache";
-    case WarningKind::nothing_compiled:
-      return "nothing_compiled";
-    case WarningKind::other_sources:
-      return "other_sources";
-    case WarningKind::no_ceilings:
-      return "no_ceilings";
-    case WarningKind::contended_winner:
-      return "contended_winner";
-    case WarningKind::history_left_out:
-      return "history_left_out";
-    case WarningKind::other_timing:
-      return "other_timing";
-    case WarningKind::recorded_timing:
-      return "recorded_timing";
-    case WarningKind::unusual_time:
-      return "unusual_time";
-    case WarningKind::proposer:
-      return "proposer";
-    case WarningKind::waiting:
-      return "waiting";
-    case WarningKind::provisional_winner:
-      return "provisional_winner";
-  }
-  return "";
+  static constexpr std::array<std::string_view, 12> kNames = {"cache",
+                                                              "nothing_compiled",
+                                                              "other_sources",
+                                                              "no_ceilings",
+                                                              "contended_winner",
+                                                              "history_left_out",
+                                                              "other_timing",
+                                                              "recorded_timing",
+                                                              "unusual_time",
+                                                              "provisional_winner",
+                                                              "proposer",
+                                                              "waiting"};
+  return kNames.at(static_cast<std::size_t>(kind));
 }
 
 }  // namespace moetune

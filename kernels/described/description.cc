@@ -1,6 +1,7 @@
 #include "kernels/described/description.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "base/error.h"
@@ -494,33 +495,14 @@ Description read_description(std::string text, const std::string& file, const st
 }
 
 std::string_view cuda_type(DType type) {
-  switch (type) {
-    case DType::f32:
-      return "float";
-    case DType::f16:
-      return "__half";
-    case DType::bf16:
-      return "__nv_bfloat16";
-    case DType::e4m3:
-      return "__nv_fp8_e4m3";
-    case DType::i32:
-      return "int";
-    case DType::i64:
-      return "long long";
-    case DType::u8:
-      return "unsigned char";
-    case DType::i8:
-      return "signed char";
-    case DType::i16:
-      return "short";
-    case DType::u16:
-      return "unsigned short";
-    case DType::u32:
-      return "unsigned int";
-    case DType::f64:
-      return "double";
-  }
-  return "";
+  static const std::map<DType, std::string_view> types = {
+      {DType::f32, "float"},          {DType::f64, "double"},
+      {DType::f16, "__half"},         {DType::bf16, "__nv_bfloat16"},
+      {DType::e4m3, "__nv_fp8_e4m3"}, {DType::i8, "signed char"},
+      {DType::u8, "unsigned char"},   {DType::i16, "short"},
+      {DType::u16, "unsigned short"}, {DType::i32, "int"},
+      {DType::u32, "unsigned int"},   {DType::i64, "long long"}};
+  return types.at(type);
 }
 
 DType type_of(const TypeChoice& choice, const Assignment& problem) {

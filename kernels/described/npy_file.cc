@@ -1,7 +1,7 @@
 #include "kernels/described/npy_file.h"
 
-#include <algorithm>
 #include <charconv>
+#include <map>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -15,34 +15,13 @@ namespace {
 constexpr std::size_t kNpyHeader = 64 << 10, kNpyRank = 32;
 constexpr std::int64_t kNpyElements = std::int64_t{1} << 40;
 
-std::vector<std::string_view> numpy_types(DType type) {
-  switch (type) {
-    case DType::f32:
-      return {"<f4"};
-    case DType::f16:
-      return {"<f2"};
-    case DType::bf16:
-      return {"<u2"};
-    case DType::e4m3:
-      return {"|u1"};
-    case DType::i32:
-      return {"<i4", "<u4"};
-    case DType::i64:
-      return {"<i8", "<u8"};
-    case DType::u8:
-      return {"|u1", "|i1", "|b1"};
-    case DType::i8:
-      return {"|i1", "|u1"};
-    case DType::i16:
-      return {"<i2", "<u2"};
-    case DType::u16:
-      return {"<u2", "<i2"};
-    case DType::u32:
-      return {"<u4", "<i4"};
-    case DType::f64:
-      return {"<f8"};
-  }
-  return {};
+// NumPy's names for elements of such a size, its own first; each has three letters.
+std::string_view numpy_types(DType type) {
+  static const std::map<DType, std::string_view> types = {
+      {DType::f32, "<f4"},     {DType::f64, "<f8"},     {DType::f16, "<f2"},        {DType::bf16, "<u2"},
+      {DType::e4m3, "|u1"},    {DType::i8, "|i1 |u1"},  {DType::u8, "|u1 |i1 |b1"}, {DType::i16, "<i2 <u2"},
+      {DType::u16, "<u2 <i2"}, {DType::i32, "<i4 <u4"}, {DType::u32, "<u4 <i4"},    {DType::i64, "<i8 <u8"}};
+  return types.at(type);
 }
 
 // The dictionary of the header, as NumPy prints it: {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }
@@ -119,10 +98,10 @@ std::vector<std::uint8_t> read_npy(const std::filesystem::path& file, DType type
   if (length > kNpyHeader || begin + length > content.size()) fail("its header is longer than the file");
   NpyHeader header(std::string_view(content).substr(begin, length), name);
   header.read();
-  const std::vector<std::string_view> types = numpy_types(type);
-  if (std::find(types.begin(), types.end(), header.type) == types.end())
+  const std::string_view types = numpy_types(type);
+  if (header.type.size() != 3 || types.find(header.type) == std::string_view::npos)
     fail("its elements are '" + std::string(header.type.substr(0, 16)) + "'; " +
-         std::string(dtype_name(type)) + " takes '" + std::string(types.front()) + "'");
+         std::string(dtype_name(type)) + " takes '" + std::string(types.substr(0, 3)) + "'");
   if (header.elements != elements)
     fail("it has " + std::to_string(header.elements) + " elements; the tensor has " +
          std::to_string(elements));

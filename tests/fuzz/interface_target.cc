@@ -193,32 +193,14 @@ class InterfaceTarget : public Target {
   }
 
   void step(Decisions& decisions) {
-    switch (decisions.byte() % 24) {
-      case 0:
-        return pick(decisions);
-      case 1:
-      case 8:
-      case 9:
-      case 10:
-        return bind(decisions);
-      case 2:
-      case 3:
-      case 11:
-      case 12:
-      case 13:
-      case 14:
-        return launch(decisions);
-      case 4:
-        return workspaces(decisions);
-      case 5:
-        return texts(decisions);
-      case 6:
-        return names(decisions);
-      case 7:
-        return options(decisions);
-      default:
-        return pick(decisions);
-    }
+    using Step = void (InterfaceTarget::*)(Decisions&);
+    using Own = InterfaceTarget;
+    static constexpr Step kSteps[] = {&Own::pick,       &Own::bind,   &Own::launch, &Own::launch,
+                                      &Own::workspaces, &Own::texts,  &Own::names,  &Own::options,
+                                      &Own::bind,       &Own::bind,   &Own::bind,   &Own::launch,
+                                      &Own::launch,     &Own::launch, &Own::launch};
+    const std::size_t drawn = decisions.byte() % 24;
+    (this->*kSteps[drawn < std::size(kSteps) ? drawn : 0])(decisions);
   }
 
   void pick(Decisions& decisions) {
