@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/suggest.h"
 #include "kernels/registry.h"
+#include "ranges/grid.h"
 
 namespace moetune {
 namespace {
@@ -136,6 +137,24 @@ void declare_selection(OptionTable& table, Selection& selection, const std::stri
       "sort", "ORDER", selection.sort, sort_orders(),
       "by key, kernel, problem, hardware, time (slowest first), speedup, age (latest first) or trials");
   table.whole("limit", selection.limit, 0, 1'000'000'000, "at most so many; 0: all");
+}
+
+void declare_serving(OptionTable& table, ServingOptions& options, const std::string& where) {
+  table.whole("tp", options.tensor_parallel, 1, 1024, where + "GPUs that share the heads");
+  table.whole("ep", options.expert_parallel, 1, 512, where + "GPUs over which the experts are spread");
+  table.text("batch", "RANGE", options.batch, where + "sequences at once, 1..256 by default");
+  table.text("context", "RANGE", options.context, where + "tokens of a sequence, 512..128k by default");
+}
+
+ServingShape ServingOptions::shape() const {
+  const DimensionRange sequences = as_field("batch", [&] { return parse_range("batch", batch); }),
+                       tokens = as_field("context", [&] { return parse_range("context", context); });
+  return {.tensor_parallel = static_cast<std::int64_t>(tensor_parallel),
+          .expert_parallel = static_cast<std::int64_t>(expert_parallel),
+          .batch_low = sequences.first,
+          .batch_high = sequences.last,
+          .context_low = tokens.first,
+          .context_high = tokens.last};
 }
 
 void require_kernel(const JobTarget& target) {

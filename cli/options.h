@@ -1,8 +1,10 @@
 // Options that several commands share: what declares them, bound to the fields of a job's request.
 #pragma once
 
+#include "base/as_field.h"
 #include "cli/option_table.h"
 #include "jobs/session/job.h"
+#include "kernels/model_workloads.h"
 #include "report/selection.h"
 
 namespace moetune {
@@ -29,15 +31,14 @@ Timing read_timing(const std::string& text, Timing otherwise);
 // --kernel, --hardware, --stale, --sort and --limit; `where` begins the first two's docs.
 void declare_selection(OptionTable& table, Selection& selection, const std::string& where = "");
 
-// Returns what `read` does; its BadInput names the option.
-template <typename Read>
-auto read_option(const char* option, Read&& read) {
-  try {
-    return read();
-  } catch (const BadInput& error) {
-    throw BadField(option, error.what());
-  }
-}
+// How a model is served: --tp, --ep, --batch and --context; `where` begins their docs.
+struct ServingOptions {
+  std::uint64_t tensor_parallel = 1, expert_parallel = 1;
+  std::string batch = "1..256", context = "512..128k";
+
+  ServingShape shape() const;  // throws BadField
+};
+void declare_serving(OptionTable& table, ServingOptions& options, const std::string& where = "");
 
 // Throws BadInput, in a user's words, if no kernel is named and no recording says which.
 void require_kernel(const JobTarget& target);

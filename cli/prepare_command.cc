@@ -6,7 +6,6 @@
 #include "cli/progress.h"
 #include "cli/text.h"
 #include "cli/tuned_text.h"
-#include "ranges/grid.h"
 #include "workloads/prepare.h"
 
 namespace moetune {
@@ -30,9 +29,10 @@ class PrepareCommand : public Command {
  private:
   void read_options();
 
-  std::string model_, kv_ = "same", batch_ = "1..256", context_ = "512..128k";
+  std::string model_, kv_ = "same";
   std::optional<std::string> packs_;
-  std::uint64_t tensor_parallel_ = 1, expert_parallel_ = 1, page_ = 0, tokens_ = ServerShape{}.most_tokens;
+  ServingOptions serving_;
+  std::uint64_t page_ = 0, tokens_ = ServerShape{}.most_tokens;
   PrepareRequest request_;
 };
 
@@ -43,13 +43,10 @@ void PrepareCommand::declare(OptionTable& table) {
   table.word("server", "SERVER", request_.shape.server, server_names(),
              "the server that will open the families");
   table.without_setting({"server"});
-  table.whole("tp", tensor_parallel_, 1, 1024, "GPUs that share the heads");
-  table.whole("ep", expert_parallel_, 1, 512, "GPUs over which the experts are spread");
+  declare_serving(table, serving_);
   table.word("kv", "TYPE", kv_, {"same", "fp8"},
              "the type of keys and values in the cache: the model's, or e4m3");
   table.whole("page", page_, 0, 1024, "tokens a KV page; 0: as the server has it");
-  table.text("batch", "RANGE", batch_, "sequences at once");
-  table.text("context", "RANGE", context_, "tokens of a sequence");
   table.whole("tokens", tokens_, 1, std::uint64_t{1} << 20, "new tokens of a step at most, of all sequences");
   table.span("time", request_.tune.time_s, "end after that time; the same command goes on");
   table.flag("dry-run", request_.dry_run, "list what serves, and tune nothing");
@@ -63,15 +60,8 @@ void PrepareCommand::declare(OptionTable& table) {
 
 void PrepareCommand::read_options() {
   if (request_.shape.server.empty()) throw BadInput("which server? --server vllm, sglang or transformers");
-  const DimensionRange batch = read_option("batch", [&] { return parse_range("batch", batch_); }),
-                       context = read_option("context", [&] { return parse_range("context", context_); });
   request_.model = model_;
-  request_.shape.serving = {.tensor_parallel = static_cast<std::int64_t>(tensor_parallel_),
-                            .expert_parallel = static_cast<std::int64_t>(expert_parallel_),
-                            .batch_low = batch.first,
-                            .batch_high = batch.last,
-                            .context_low = context.first,
-                            .context_high = context.last};
+  request_.shape.serving = serving_.shape();
   if (page_ > 0) request_.shape.page = static_cast<std::int64_t>(page_);
   request_.shape.most_tokens = static_cast<std::int64_t>(tokens_);
   request_.shape.narrow_kv = kv_ == "fp8";

@@ -9,7 +9,7 @@ namespace moetune {
 namespace {
 
 std::string token_of(const std::string& file) {
-  return file.empty() ? "" : read_option("token_file", [&] { return read_client_token(file); });
+  return file.empty() ? "" : as_field("token_file", [&] { return read_client_token(file); });
 }
 
 }  // namespace

@@ -87,9 +87,9 @@ void RetuneCommand::read_options() {
   request_.list = read_workloads(workloads_);
   if (!until_.empty()) {
     const auto now = static_cast<std::int64_t>(std::time(nullptr));
-    request_.time_s = static_cast<double>(read_option("until", [&] { return next_time(until_, now); }) - now);
+    request_.time_s = static_cast<double>(as_field("until", [&] { return next_time(until_, now); }) - now);
   }
-  if (!shard_.empty()) request_.plan.shard = read_option("shard", [&] { return parse_shard(shard_); });
+  if (!shard_.empty()) request_.plan.shard = as_field("shard", [&] { return parse_shard(shard_); });
   request_.plan.budget = request_.search.settings.budget;
 }
 
@@ -97,7 +97,7 @@ void RetuneCommand::read_options() {
 class NightLogFile {
  public:
   NightLogFile(const std::string& path, const Output& output) : path_(path), output_(output) {
-    if (!path_.empty()) read_option("log", [&] { return &file_.emplace(path_); });
+    if (!path_.empty()) as_field("log", [&] { return &file_.emplace(path_); });
   }
   void write(const Document& event) {
     if (!file_ || failed_) return;

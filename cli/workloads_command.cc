@@ -2,9 +2,9 @@
 #include "base/replace_file.h"
 #include "base/suggest.h"
 #include "cli/command.h"
+#include "cli/options.h"
 #include "cli/text.h"
 #include "jobs/stored/stored_results.h"
-#include "ranges/grid.h"
 #include "workloads/from_misses.h"
 #include "workloads/model_config.h"
 
@@ -37,18 +37,15 @@ class WorkloadsCommand : public Command {
   int write(const WorkloadList& list, Output& output) const;
 
   std::string action_, file_, out_, over_;
-  std::string batch_ = "1..256", context_ = "512..128k";
-  std::uint64_t tensor_parallel_ = 1, expert_parallel_ = 1, page_ = 64;
+  ServingOptions serving_;
+  std::uint64_t page_ = 64;
   bool nothing_missed_ = false;  // from-misses: the file lists no miss
 };
 
 void WorkloadsCommand::declare(OptionTable& table) {
   table.positional("ACTION", action_, true, "from-config, from-misses or show");
   table.positional("FILE", file_, true, "what to read; from-config: or a model's folder");
-  table.whole("tp", tensor_parallel_, 1, 1024, "from-config: GPUs that share the heads");
-  table.whole("ep", expert_parallel_, 1, 512, "from-config: GPUs over which the experts are spread");
-  table.text("batch", "RANGE", batch_, "from-config: sequences at once, 1..256 by default");
-  table.text("context", "RANGE", context_, "from-config: tokens of a sequence, 512..128k by default");
+  declare_serving(table, serving_, "from-config: ");
   table.whole("page", page_, 0, 128, "from-config: tokens a KV page; 0 for contiguous KV");
   table.text(
       "over", "RANGES", over_,
@@ -59,16 +56,10 @@ void WorkloadsCommand::declare(OptionTable& table) {
 }
 
 WorkloadList WorkloadsCommand::from_config(const Output& output) const {
-  const DimensionRange batch = read_option("batch", [&] { return parse_range("batch", batch_); }),
-                       context = read_option("context", [&] { return parse_range("context", context_); });
+  ServingShape serving = serving_.shape();
+  serving.page = static_cast<std::int64_t>(page_);
   const ModelConfig config = read_model_config(file_);
-  ModelPlan plan = plan_model(config.facts, {.tensor_parallel = static_cast<std::int64_t>(tensor_parallel_),
-                                             .expert_parallel = static_cast<std::int64_t>(expert_parallel_),
-                                             .batch_low = batch.first,
-                                             .batch_high = batch.last,
-                                             .context_low = context.first,
-                                             .context_high = context.last,
-                                             .page = static_cast<std::int64_t>(page_)});
+  ModelPlan plan = plan_model(config.facts, serving);
   for (const std::string& note : config.notes) output.warn(config.facts.name + ": " + note);
   for (const std::string& note : plan.notes) output.warn(note);
   WorkloadList list;

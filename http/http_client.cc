@@ -13,6 +13,7 @@
 #include <exception>
 #include <limits>
 
+#include "base/as_field.h"
 #include "base/error.h"
 #include "base/format.h"
 #include "base/regular_file.h"
@@ -253,11 +254,7 @@ std::string HttpResponse::header(std::string_view lower_case_name) const {
 
 std::string certificates_in(const std::string& ca_file) {
   constexpr std::size_t kMostPem = 1 << 20;
-  try {
-    return read_regular_file(ca_file, kMostPem);
-  } catch (const BadInput& error) {
-    throw BadField("ca_file", error.what());
-  }
+  return as_field("ca_file", [&] { return read_regular_file(ca_file, kMostPem); });
 }
 
 HttpResponse http_request(const HttpRequest& request) { return run_exchange(request, false, keep, {}); }

@@ -16,6 +16,7 @@
 #include <optional>
 #include <thread>
 
+#include "base/as_field.h"
 #include "base/error.h"
 #include "base/regular_file.h"
 #include "http/connection.h"
@@ -58,11 +59,7 @@ bool is_end(const NetError& error) {
 }
 
 std::string pem_of(const char* field, const std::string& file) {
-  try {
-    return read_regular_file(file, kMostPem);
-  } catch (const BadInput& error) {
-    throw BadField(field, error.what());
-  }
+  return as_field(field, [&] { return read_regular_file(file, kMostPem); });
 }
 
 // With the certificate and the key of `options`; nullopt if it names none. Throws BadField for a file that is none.

@@ -1,5 +1,6 @@
 #include "jobs/compile_job.h"
 
+#include "base/as_field.h"
 #include "base/error.h"
 #include "jobs/session/device_choice.h"
 #include "jobs/session/kernel_files.h"
@@ -16,11 +17,8 @@ Config config_of(const Space& space, const Assignment& environment, const std::o
   if (!text && space_default) return *space_default;
   if (!text)
     throw BadField("config", "no default is legal for this problem and architecture; name a configuration");
-  try {
-    return space.parse_config(*text, space_default ? &*space_default : nullptr);
-  } catch (const BadInput& error) {
-    throw BadField("config", error.what());
-  }
+  return as_field("config",
+                  [&] { return space.parse_config(*text, space_default ? &*space_default : nullptr); });
 }
 
 }  // namespace
@@ -28,12 +26,7 @@ Config config_of(const Space& space, const Assignment& environment, const std::o
 CompileResult compile(const CompileRequest& request, const std::stop_token& stop) {
   const Kernel& kernel = find_kernel(request.workload.kernel.value_or(""));
   const Problem problem = problem_of(kernel, request.workload);
-  DeviceLimits limits;
-  try {
-    limits = limits_of_architecture(request.architecture);
-  } catch (const BadInput& error) {
-    throw BadField("arch", error.what());
-  }
+  const DeviceLimits limits = as_field("arch", [&] { return limits_of_architecture(request.architecture); });
   const Space space = load_space(kernel.name());
   const Assignment environment = expression_environment(problem, limits);
   CompileResult result{

@@ -213,12 +213,7 @@ class HostNight {
     result_.interrupted = result_.interrupted || context_.stop.stop_requested();
     if (!result_.interrupted && !result_.out_of_time)
       for (Team& team : teams_) account_for_rest(team);
-    emit("night_ended", {{"interrupted", result_.interrupted},
-                         {"out_of_time", result_.out_of_time},
-                         {"improved", result_.count(ReworkVerdict::improved)},
-                         {"tuned", result_.count(ReworkVerdict::tuned)},
-                         {"failures", result_.failures()},
-                         {"broken", result_.broken}});
+    emit("night_ended", result_.ending());
   }
 
   // Reports the workloads that no device of the team ended: another night examined them, or no device was left.

@@ -16,6 +16,7 @@
 #include "base/environment.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "tuner/process/spawn.h"
 
 extern char** environ;
 
@@ -24,17 +25,6 @@ namespace {
 
 constexpr std::string_view kVariable = "MOETUNE_NIGHT_MEMBER=";  // PARENT:TWIN
 constexpr int kLookAtParent_ms = 200;
-
-[[noreturn]] void cannot_start(const std::string& call, int error) {
-  throw BrokenEnvironment("cannot start a process for a GPU: " + call + ": " + std::strerror(error));
-}
-
-std::vector<char*> pointers(std::vector<std::string>& texts) {
-  std::vector<char*> all;
-  for (std::string& text : texts) all.push_back(text.data());
-  all.push_back(nullptr);
-  return all;
-}
 
 std::vector<std::string> environment_of_member(std::size_t twin) {
   std::vector<std::string> variables;
@@ -74,8 +64,8 @@ MemberProcess::MemberProcess(std::vector<std::string> arguments, std::size_t twi
   posix_spawn_file_actions_adddup2(&actions, its_orders.get(), STDIN_FILENO);
   posix_spawn_file_actions_adddup2(&actions, its_events.get(), STDOUT_FILENO);
   posix_spawn_file_actions_addclosefrom_np(&actions, STDERR_FILENO + 1);
-  const int error = posix_spawn(&pid_, "/proc/self/exe", &actions, nullptr, pointers(arguments).data(),
-                                pointers(variables).data());
+  const int error = posix_spawn(&pid_, "/proc/self/exe", &actions, nullptr, pointers_of(arguments).data(),
+                                pointers_of(variables).data());
   posix_spawn_file_actions_destroy(&actions);
   if (error != 0) cannot_start("posix_spawn", error);
 }

@@ -87,12 +87,7 @@ class Night {
       device_.release(item);
     }
     result_.interrupted = result_.interrupted || shared_.context.stop.stop_requested();
-    emit("night_ended", {{"interrupted", result_.interrupted},
-                         {"out_of_time", result_.out_of_time},
-                         {"improved", result_.count(ReworkVerdict::improved)},
-                         {"tuned", result_.count(ReworkVerdict::tuned)},
-                         {"failures", result_.failures()},
-                         {"broken", result_.broken}});
+    emit("night_ended", result_.ending());
   }
 
   // Whether the device is at fault and not its workloads. One with siblings is looked at as soon as it breaks down.
@@ -162,6 +157,15 @@ class Night {
 std::size_t NightResult::count(ReworkVerdict verdict) const {
   return static_cast<std::size_t>(std::ranges::count_if(
       reworked, [&](const Document& one) { return one.at("verdict") == rework_verdict_name(verdict); }));
+}
+
+Document NightResult::ending() const {
+  return {{"interrupted", interrupted},
+          {"out_of_time", out_of_time},
+          {"improved", count(ReworkVerdict::improved)},
+          {"tuned", count(ReworkVerdict::tuned)},
+          {"failures", failures()},
+          {"broken", broken}};
 }
 
 std::size_t NightResult::failures() const { return count(ReworkVerdict::failed) + plan.left_out.size(); }

@@ -56,6 +56,7 @@ struct NightResult {
 
   std::size_t count(ReworkVerdict verdict) const;
   std::size_t failures() const;  // workloads that failed or were left out
+  Document ending() const;       // of the event "night_ended"
 };
 
 // {"event": "ended", "at": ..., ...}: one a line of a log. "ended" has the fields of reworked_document().

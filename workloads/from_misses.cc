@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "base/as_field.h"
 #include "base/error.h"
 #include "base/utf8.h"
 #include "jobs/range/served_ranges.h"
@@ -30,11 +31,7 @@ std::string why_unknown(const MissedWorkload& missed) {
 }
 
 std::vector<DimensionRange> read_over(const std::string& over) {
-  try {
-    return over.empty() ? std::vector<DimensionRange>() : parse_ranges(over);
-  } catch (const BadInput& error) {
-    throw BadField("over", error.what());
-  }
+  return over.empty() ? std::vector<DimensionRange>() : as_field("over", [&] { return parse_ranges(over); });
 }
 
 // The asked ranges among a kernel's free dimensions; marks them as used.
@@ -45,11 +42,7 @@ std::vector<DimensionRange> ranges_for(const Kernel& kernel, const std::vector<D
   for (const DimensionRange& one : over) {
     if (std::find(names.begin(), names.end(), one.name) == names.end()) continue;
     used.insert(one.name);
-    try {
-      check_range(kernel.name(), kernel.schema(), one.name, one.first, one.last);
-    } catch (const BadInput& error) {
-      throw BadField("over", error.what());
-    }
+    as_field("over", [&] { check_range(kernel.name(), kernel.schema(), one.name, one.first, one.last); });
     ranges.push_back(one);
   }
   return ranges;

@@ -1,5 +1,6 @@
 #include "jobs/session/gpu_session.h"
 
+#include "base/as_field.h"
 #include "base/error.h"
 #include "jobs/session/kernel_files.h"
 #include "kernels/kernel_space.h"
@@ -11,11 +12,7 @@ namespace {
 void check_config_text(const JobTarget& target, const std::optional<std::string>& config) {
   if (!config || !target.workload.kernel) return;
   const Space space = load_space(find_kernel(*target.workload.kernel).name());
-  try {
-    space.parse_values(*config);
-  } catch (const BadInput& error) {
-    throw BadField("config", error.what());
-  }
+  as_field("config", [&] { space.parse_values(*config); });
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "jobs/session/job.h"
 
+#include "base/as_field.h"
 #include "base/error.h"
 #include "base/suggest.h"
 #include "kernels/registry.h"
@@ -18,13 +19,11 @@ Problem problem_of(const Kernel& kernel, const WorkloadSpec& spec) {
     throw BadField("preset", unknown_name("preset of " + kernel.name(), spec.preset, names) +
                                  (advice.empty() ? "" : ". " + advice));
   }
-  try {
+  return as_field("problem", [&] {
     Problem problem = parse_problem(kernel.name(), kernel.schema(), preset, spec.problem);
     kernel.check(problem);
     return problem;
-  } catch (const BadInput& error) {
-    throw BadField("problem", error.what());
-  }
+  });
 }
 
 KernelProblem kernel_problem(const WorkloadSpec& spec) {

@@ -6,6 +6,7 @@
 #include <future>
 #include <thread>
 
+#include "base/as_field.h"
 #include "base/environment.h"
 #include "base/error.h"
 #include "jobs/session/build_store.h"
@@ -218,10 +219,10 @@ void Session::store_winner(const TuneRequest& request, const TuneResult& result)
   moetune::store_winner(request, tools(enter_workload()), result);
 }
 
-Config Session::parse_config(const std::string& text) const try {
-  return space_file_->parse_config(text, default_config_ ? &*default_config_ : nullptr);
-} catch (const BadInput& error) {
-  throw BadField("config", error.what());
+Config Session::parse_config(const std::string& text) const {
+  return as_field("config", [&] {
+    return space_file_->parse_config(text, default_config_ ? &*default_config_ : nullptr);
+  });
 }
 
 Attempt Session::try_compile(Plan plan, const Config& config) {

@@ -5,6 +5,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "base/as_field.h"
 #include "base/error.h"
 #include "base/format.h"
 #include "base/json.h"
@@ -259,11 +260,7 @@ NightRequest read_night(Fields& fields, const JobLimits& limits) {
   fields.number("max_age_s", request.plan.max_age_s, 1e9);
   std::string shard;
   fields.text("shard", shard);
-  try {
-    if (!shard.empty()) request.plan.shard = parse_shard(shard);
-  } catch (const BadInput& error) {
-    throw BadField("shard", error.what());
-  }
+  if (!shard.empty()) request.plan.shard = as_field("shard", [&] { return parse_shard(shard); });
   fields.whole("quiet_wait_s", request.rework.quiet_wait_s, 0, 86'400);
   fields.flag("no_compile", request.search.no_compile);
   return request;

@@ -32,6 +32,13 @@ struct SpawnAttributes {
 
 }  // namespace
 
+std::vector<char*> pointers_of(std::vector<std::string>& texts) {
+  std::vector<char*> all;
+  for (std::string& text : texts) all.push_back(text.data());
+  all.push_back(nullptr);
+  return all;
+}
+
 void cannot_start(const std::string& call, int error) {
   throw BrokenEnvironment("cannot start a child process: " + call + ": " + std::strerror(error));
 }
@@ -65,13 +72,10 @@ pid_t spawn_child(const std::string& executable, std::vector<std::string> argume
   posix_spawnattr_setflags(&spawn.attributes,
                            POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
 
-  std::vector<char*> pointers;
-  for (std::string& argument : arguments) pointers.push_back(argument.data());
-  pointers.push_back(nullptr);
   const std::string path = executable.empty() ? "/proc/self/exe" : executable;
   pid_t pid = -1;
-  const int error =
-      posix_spawn(&pid, path.c_str(), &spawn.actions, &spawn.attributes, pointers.data(), environ);
+  const int error = posix_spawn(&pid, path.c_str(), &spawn.actions, &spawn.attributes,
+                                pointers_of(arguments).data(), environ);
   if (error != 0) cannot_start("posix_spawn of " + path, error);
   return pid;
 }

@@ -11,6 +11,9 @@
 
 namespace moetune {
 
+// Points to each, with a null behind them, as posix_spawn takes arguments and variables.
+std::vector<char*> pointers_of(std::vector<std::string>& texts);
+
 [[noreturn]] void cannot_start(const std::string& call, int error);
 
 // Moves a descriptor, which it owns from now on, above those that a child's own will be put on.
