@@ -9,6 +9,8 @@
 #include <string>
 
 #include "tests/paths.h"
+#include "tests/temporary_folder.h"
+#include "tests/texts.h"
 
 namespace fs = std::filesystem;
 
@@ -18,9 +20,7 @@ const std::set<std::string> kMayBeEmpty = {"python/moetune/py.typed"};
 
 bool holds_nothing(const fs::path& file) {
   if (fs::file_size(file) > 4096) return false;
-  std::ifstream in(file, std::ios::binary);
-  const std::string text(std::istreambuf_iterator<char>(in), {});
-  return text.find_first_not_of(" \t\r\n") == std::string::npos;
+  return moetune::testing::read_text(file).find_first_not_of(" \t\r\n") == std::string::npos;
 }
 
 std::string empty_files(const fs::path& root) {
@@ -46,16 +46,14 @@ TEST_CASE("no file of the project is empty") {
 }
 
 TEST_CASE("an empty file is found, and one of blanks") {
-  const fs::path folder = fs::temp_directory_path() / "moetune-empty-files";
-  fs::remove_all(folder);
+  const moetune::TemporaryFolder folder;
   fs::create_directories(folder / "scripts");
   std::ofstream(folder / "scripts" / "full") << "#!/bin/sh\n";
-  CHECK(empty_files(folder) == "");
+  CHECK(empty_files(folder.path()) == "");
   std::ofstream(folder / "scripts" / "blank") << " \n\n";
   std::ofstream(folder / "empty").flush();
-  const std::string found = empty_files(folder);
+  const std::string found = empty_files(folder.path());
   CHECK(found.find("scripts/blank\n") != std::string::npos);
   CHECK(found.find("empty\n") != std::string::npos);
   CHECK(found.find("full") == std::string::npos);
-  fs::remove_all(folder);
 }

@@ -12,6 +12,7 @@
 
 #include "tests/base/source.h"
 #include "tests/paths.h"
+#include "tests/texts.h"
 
 namespace fs = std::filesystem;
 using moetune::testing::Source;
@@ -31,9 +32,8 @@ std::vector<Source> all_sources() {
                                   name == "docs" || name == "replay"))
       entry.disable_recursion_pending();
     if (!entry->is_regular_file() || fs::file_size(*entry) > (1 << 20)) continue;
-    std::ifstream in(entry->path(), std::ios::binary);
-    sources.push_back({fs::relative(entry->path(), root).generic_string(),
-                       std::string(std::istreambuf_iterator<char>(in), {})});
+    sources.push_back(
+        {fs::relative(entry->path(), root).generic_string(), moetune::testing::read_text(entry->path())});
   }
   return sources;
 }
@@ -102,8 +102,7 @@ TEST_CASE("the page of environment variables lists all that the project reads, a
     }
   }
   std::erase_if(to_list, [&](const std::string& name) { return users.contains(name); });
-  std::ifstream in(paths::source("docs/environment.md"));
-  const std::string page(std::istreambuf_iterator<char>(in), {});
+  const std::string page = moetune::testing::read_text(paths::source("docs/environment.md"));
   const std::set<std::string> first = listed(page, "# Environment variables", "\n## "),
                               second = listed(page, "\n## Scripts and tests", "\n## end");
   CHECK(in_first_alone(users, first) == "");

@@ -14,6 +14,7 @@
 
 #include "tests/base/source.h"
 #include "tests/paths.h"
+#include "tests/texts.h"
 
 namespace fs = std::filesystem;
 using moetune::testing::Source;
@@ -266,9 +267,8 @@ std::vector<Source> read_sources(Wanted&& wanted) {
     if (!folder.is_directory() || !wanted(folder.path().filename().string())) continue;
     for (const fs::directory_entry& entry : fs::recursive_directory_iterator(folder)) {
       if (!entry.is_regular_file() || !is_source(entry.path())) continue;
-      std::ifstream in(entry.path(), std::ios::binary);
-      sources.push_back({fs::relative(entry.path(), root).generic_string(),
-                         std::string(std::istreambuf_iterator<char>(in), {})});
+      sources.push_back(
+          {fs::relative(entry.path(), root).generic_string(), moetune::testing::read_text(entry.path())});
     }
   }
   return sources;

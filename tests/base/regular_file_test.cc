@@ -9,14 +9,14 @@
 #include <string>
 
 #include "base/error.h"
+#include "tests/temporary_folder.h"
 
 namespace fs = std::filesystem;
 
 namespace moetune {
 
 TEST_CASE("only regular files of a bounded size are read, and nothing is waited for") {
-  const fs::path folder = fs::temp_directory_path() / ("moetune_regular_" + std::to_string(::getpid()));
-  fs::create_directories(folder);
+  const TemporaryFolder folder;
   std::ofstream(folder / "plain") << "text";
   CHECK(read_regular_file(folder / "plain", 4) == "text");
   CHECK_THROWS_WITH_AS(read_regular_file(folder / "plain", 3), doctest::Contains("is larger than"), BadInput);
@@ -28,7 +28,8 @@ TEST_CASE("only regular files of a bounded size are read, and nothing is waited 
   CHECK_THROWS_WITH_AS(find_regular_file(folder / "link", 4), doctest::Contains("is not a regular file"),
                        BadInput);
   CHECK_THROWS_WITH_AS(find_regular_file("/dev/zero", 4), "/dev/zero is not a regular file", BadInput);
-  CHECK_THROWS_WITH_AS(find_regular_file(folder, 4), doctest::Contains("is a folder, not a file"), BadInput);
+  CHECK_THROWS_WITH_AS(find_regular_file(folder.path(), 4), doctest::Contains("is a folder, not a file"),
+                       BadInput);
 
   std::ofstream(folder / "sparse") << "x";
   fs::resize_file(folder / "sparse", std::uintmax_t{4} << 30);
@@ -45,7 +46,6 @@ TEST_CASE("only regular files of a bounded size are read, and nothing is waited 
   CHECK_THROWS_WITH_AS(AppendedFile(folder / "none/log"), doctest::Contains("cannot write"), BadInput);
   CHECK_FALSE(find_regular_file(folder / "none", 4));
   CHECK_THROWS_WITH_AS(read_regular_file(folder / "none", 4), doctest::Contains("No such file"), BadInput);
-  fs::remove_all(folder);
 }
 
 }  // namespace moetune

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/regular_file.h"
+#include "tests/temporary_folder.h"
 
 using namespace moetune;
 
@@ -17,26 +18,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class ReplaceFolder {
- public:
-  ReplaceFolder() : path_((fs::temp_directory_path() / "moetune.XXXXXX").string()) {
-    REQUIRE(::mkdtemp(path_.data()) != nullptr);
-  }
-  ReplaceFolder(const ReplaceFolder&) = delete;
-  ~ReplaceFolder() { fs::remove_all(path_); }
-  fs::path operator/(const char* name) const { return fs::path(path_) / name; }
-  std::ptrdiff_t count() const {
-    return std::distance(fs::directory_iterator(path_), fs::directory_iterator());
-  }
-
- private:
-  std::string path_;
-};
-
 }  // namespace
 
 TEST_CASE("a file is made, and replaced whole") {
-  const ReplaceFolder folder;
+  const TemporaryFolder folder;
   replace_file(folder / "a", "one");
   replace_file(folder / "a", "two", Durable::yes);
   CHECK(read_regular_file(folder / "a", 100) == "two");
@@ -44,7 +29,7 @@ TEST_CASE("a file is made, and replaced whole") {
 }
 
 TEST_CASE("a pipe, a device and a folder stay what they are") {
-  const ReplaceFolder folder;
+  const TemporaryFolder folder;
   REQUIRE(::mkfifo((folder / "pipe").c_str(), 0600) == 0);
   fs::create_directory(folder / "folder");
   fs::create_symlink("/dev/null", folder / "device");
@@ -60,7 +45,7 @@ TEST_CASE("a pipe, a device and a folder stay what they are") {
 }
 
 TEST_CASE("a folder that is missing is said, and nothing is made") {
-  const ReplaceFolder folder;
+  const TemporaryFolder folder;
   CHECK_THROWS_WITH_AS(replace_file(folder / "no" / "a", "x"), doctest::Contains("cannot write"),
                        BrokenEnvironment);
   CHECK(folder.count() == 0);

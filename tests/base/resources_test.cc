@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "tests/paths.h"
+#include "tests/texts.h"
 
 namespace fs = std::filesystem;
 
@@ -17,9 +18,7 @@ TEST_CASE("spaces are embedded byte for byte") {
   const std::vector<std::string> paths = moetune::list_resources("spaces/");
   REQUIRE_FALSE(paths.empty());
   for (const std::string& path : paths) {
-    std::ifstream in(fs::path(paths::source()) / path, std::ios::binary);
-    const std::string on_disk(std::istreambuf_iterator<char>(in), {});
-    CHECK(moetune::read_resource(path) == on_disk);
+    CHECK(moetune::read_resource(path) == moetune::testing::read_text(paths::source(path)));
   }
 }
 

@@ -13,6 +13,7 @@
 
 #include "tests/base/source.h"
 #include "tests/paths.h"
+#include "tests/texts.h"
 
 namespace fs = std::filesystem;
 using moetune::testing::Source;
@@ -47,9 +48,8 @@ std::vector<Source> sources_of(const std::set<std::string>& rooms) {
     for (const fs::directory_entry& entry : fs::recursive_directory_iterator(root / room)) {
       const std::string kind = entry.path().extension().string();
       if (kind != ".h" && kind != ".cc") continue;
-      std::ifstream in(entry.path(), std::ios::binary);
-      sources.push_back({fs::relative(entry.path(), root).generic_string(),
-                         std::string(std::istreambuf_iterator<char>(in), {})});
+      sources.push_back(
+          {fs::relative(entry.path(), root).generic_string(), moetune::testing::read_text(entry.path())});
     }
   }
   return sources;

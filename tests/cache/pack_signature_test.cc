@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "tests/cache/support.h"
+#include "tests/refusal.h"
 
 using namespace moetune;
 using namespace cache_test;
@@ -36,21 +37,11 @@ struct Signed {
 };
 
 std::string wrong_key(const std::vector<std::string>& keys) {
-  try {
-    TrustedKeys unused(keys);
-  } catch (const BadInput& error) {
-    return error.what();
-  }
-  return "";
+  return refusal_of([&] { TrustedKeys unused(keys); });
 }
 
 std::string malformed(const std::string& text) {
-  try {
-    parse_signatures(text, "a.pack.sig");
-  } catch (const BadInput& error) {
-    return error.what();
-  }
-  return "";
+  return refusal_of([&] { parse_signatures(text, "a.pack.sig"); });
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "cache/cache.h"
+#include "tests/temporary_folder.h"
 
 namespace cache_test {
 
@@ -20,21 +21,12 @@ inline bool says(const std::string& sentence, const std::string& part) {
   return sentence.find(part) != std::string::npos;
 }
 
-class TempDir {
- public:
+struct TempDir : moetune::TemporaryFolder {
   // In memory where the machine has such a folder, for what makes files by the thousand.
   enum class Place { disk, memory };
   explicit TempDir(Place place = Place::disk);
-  ~TempDir();
-  TempDir(const TempDir&) = delete;
-
-  fs::path operator/(const std::string& name) const { return path_ / name; }
-  const fs::path& path() const { return path_; }
   // Every file below, with its bytes.
   std::map<std::string, std::string> content() const;
-
- private:
-  fs::path path_;
 };
 
 moetune::HardwareKey h200();

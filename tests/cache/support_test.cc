@@ -12,26 +12,22 @@
 #include <random>
 
 #include "base/error.h"
+#include "tests/refusal.h"
 
 namespace cache_test {
 
-TempDir::TempDir(Place place) {
+static fs::path parent_of(TempDir::Place place) {
   const fs::path memory = "/dev/shm";
-  const bool in_memory = place == Place::memory && ::access(memory.c_str(), W_OK) == 0;
-  std::string pattern = ((in_memory ? memory : fs::temp_directory_path()) / "moetune_cache_XXXXXX").string();
-  REQUIRE(::mkdtemp(pattern.data()) != nullptr);
-  path_ = pattern;
+  const bool in_memory = place == TempDir::Place::memory && ::access(memory.c_str(), W_OK) == 0;
+  return in_memory ? memory : fs::temp_directory_path();
 }
 
-TempDir::~TempDir() {
-  std::error_code ignored;
-  fs::remove_all(path_, ignored);
-}
+TempDir::TempDir(Place place) : TemporaryFolder(parent_of(place)) {}
 
 std::map<std::string, std::string> TempDir::content() const {
   std::map<std::string, std::string> files;
-  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(path_)) {
-    if (entry.is_regular_file()) files[fs::relative(entry.path(), path_).string()] = read_file(entry.path());
+  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(path())) {
+    if (entry.is_regular_file()) files[fs::relative(entry.path(), path()).string()] = read_file(entry.path());
   }
   return files;
 }
@@ -96,12 +92,7 @@ std::string raw_text(const fs::path& path, const std::string& sql) {
 }
 
 std::string broken(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const moetune::BrokenEnvironment& error) {
-    return error.what();
-  }
-  return {};
+  return moetune::refusal_of<moetune::BrokenEnvironment>([&] { action(); });
 }
 
 pid_t start(const std::function<void()>& body) {

@@ -17,10 +17,7 @@ namespace {
 
 // The text of a shipped recording of decode_attention, with `from` replaced once.
 std::string altered_recording(const std::string& from, const std::string& to) {
-  std::string text = moetune::format_recording(moetune::list_shipped_recordings().front().read());
-  const std::size_t at = text.find(from);
-  REQUIRE(at != std::string::npos);
-  return text.replace(at, from.size(), to);
+  return replaced(moetune::format_recording(moetune::list_shipped_recordings().front().read()), from, to);
 }
 
 std::string refusal(Tool& tool, const std::string& recording) {

@@ -18,19 +18,12 @@
 #include <string>
 #include <vector>
 
+#include "tests/texts.h"
 #include "tests/within_a_while.h"
 
 extern char** environ;
 
 namespace moetune::testing {
-
-inline std::string read_text(const std::filesystem::path& path) {
-  if (!std::filesystem::is_regular_file(path)) return "";  // a device has no end
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
 
 struct Ended {
   int code = -1;   // the exit code; -1 where a signal ended it

@@ -9,6 +9,7 @@
 
 #include "tests/cli/process.h"
 #include "tests/paths.h"
+#include "tests/temporary_folder.h"
 
 namespace moetune::testing {
 
@@ -20,20 +21,15 @@ class Tool {
   explicit Tool(std::map<std::string, std::string> environment = {}) {
     const char* binary = std::getenv("MOETUNE_BINARY");
     REQUIRE_MESSAGE(binary != nullptr, "MOETUNE_BINARY must name the moetune executable (ctest sets it)");
-    std::string pattern = (std::filesystem::temp_directory_path() / "moetune-cli-XXXXXX").string();
-    if (mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("mkdtemp failed");
-    folder_ = pattern;
     binary_ = binary;
     // No driver, whatever the machine has: these tests are of the tool, not of a GPU.
     environment_ = {{"XDG_CACHE_HOME", path("xdg").string()},
                     {"XDG_CONFIG_HOME", path("config").string()},
-                    {"HOME", folder_.string()},
+                    {"HOME", folder_.path().string()},
                     {"LC_ALL", "C.UTF-8"},
                     {"MOETUNE_LIBCUDA", path("no-libcuda").string()}};
     for (auto& [name, value] : environment) environment_[name] = std::move(value);
   }
-  ~Tool() { std::filesystem::remove_all(folder_); }
-  Tool(const Tool&) = delete;
   Tool& operator=(const Tool&) = delete;
 
   std::filesystem::path path(const std::string& name) const { return folder_ / name; }
@@ -101,7 +97,7 @@ class Tool {
   }
 
  private:
-  std::filesystem::path folder_;
+  TemporaryFolder folder_;
   std::map<std::string, std::string> environment_;
   std::string binary_;
   int runs_ = 0;

@@ -17,6 +17,7 @@
 
 #include "base/error.h"
 #include "tests/sanitized.h"
+#include "tests/temporary_folder.h"
 
 namespace moetune::fuzz {
 namespace {
@@ -55,24 +56,6 @@ class SharedMemory {
 
  private:
   void* memory_;
-};
-
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string name = (fs::temp_directory_path() / "moetune-fuzz-XXXXXX").string();
-    if (::mkdtemp(name.data()) == nullptr) throw BrokenEnvironment("cannot make a temporary folder");
-    path_ = name;
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
 };
 
 // "" if the case was handled as it should be.

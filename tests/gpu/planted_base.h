@@ -7,19 +7,13 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/kernel.h"
+#include "tests/named_kernel.h"
 
 namespace moetune {
 
-class PlantedBase : public Kernel {
+class PlantedBase : public NamedKernel {
  public:
-  explicit PlantedBase(std::string name) : name_(std::move(name)) {}
-
-  const std::string& name() const override { return name_; }
-  const std::string& summary() const override { return name_; }
-  const ProblemSchema& schema() const override { return schema_; }
-  const std::vector<Preset>& presets() const override { return presets_; }
-  void check(const Problem&) const override {}
+  using NamedKernel::NamedKernel;
 
   std::unique_ptr<const Launcher> launcher(const Config&, const Problem& problem,
                                            const DeviceLimits& limits) const override {
@@ -29,10 +23,6 @@ class PlantedBase : public Kernel {
 
  private:
   virtual Plan right_plan(std::int64_t elements, const DeviceLimits& limits) const = 0;
-
-  std::string name_;
-  ProblemSchema schema_;
-  std::vector<Preset> presets_;
 };
 
 }  // namespace moetune

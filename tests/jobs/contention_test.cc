@@ -12,8 +12,8 @@
 #include "jobs/search_job.h"
 #include "jobs/stored/stored_results.h"
 #include "jobs/verify_job.h"
-#include "tests/jobs/temporary_folder.h"
 #include "tests/paths.h"
+#include "tests/temporary_folder.h"
 #include "tests/tuner/contention_events.h"
 
 using namespace moetune;

@@ -9,8 +9,8 @@
 #include "jobs/search_job.h"
 #include "jobs/stored/stored_candidate.h"
 #include "jobs/verify_job.h"
-#include "tests/jobs/temporary_folder.h"
 #include "tests/paths.h"
+#include "tests/temporary_folder.h"
 
 using namespace moetune;
 

@@ -5,7 +5,7 @@
 
 #include "jobs/range/job.h"
 #include "tests/jobs/made_up_range.h"
-#include "tests/jobs/temporary_folder.h"
+#include "tests/temporary_folder.h"
 
 namespace moetune::testing {
 

@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "tests/jobs/made_up_range.h"
-#include "tests/jobs/temporary_folder.h"
+#include "tests/temporary_folder.h"
 
 using namespace moetune;
 

@@ -13,6 +13,7 @@
 #include "kernels/kernel_space.h"
 #include "kernels/registry.h"
 #include "search/space.h"
+#include "tests/refusal.h"
 #include "tests/sanitized.h"
 
 namespace moetune {
@@ -29,12 +30,7 @@ inline std::string call_refusal(const Kernel& kernel, const Problem& problem, co
                                 double value) {
   Call call = kernel.default_call(problem);
   set_field(call, kernel.call_schema(), field, value);
-  try {
-    kernel.check_call(problem, call);
-  } catch (const BadInput& error) {
-    return error.what();
-  }
-  return "";
+  return refusal_of([&] { kernel.check_call(problem, call); });
 }
 
 // On a GPU of 16 SMs the problem has more than `count` legal configurations, and no two of them launch the same code

@@ -18,6 +18,7 @@
 #include "kernels/registry.h"
 #include "ranges/range_table.h"
 #include "tests/paths.h"
+#include "tests/temporary_folder.h"
 
 using namespace moetune;
 
@@ -161,8 +162,8 @@ TEST_CASE("every winner, default and range table of a shipped pack is one that t
 }
 
 TEST_CASE("a pack of another parameter list is named, with what makes a new one") {
-  const fs::path copy = fs::temp_directory_path() / ("moetune_shipped_packs." + std::to_string(::getpid()));
-  fs::remove(copy);
+  const TemporaryFolder folder;
+  const fs::path copy = folder / "other.pack";
   {
     const Cache from = Cache::open(shipped_packs().front(), Cache::Mode::read_only);
     const PackFamily family = from.manifest()->families.front();
@@ -175,7 +176,6 @@ TEST_CASE("a pack of another parameter list is named, with what makes a new one"
     seal(to, "a test");
   }
   const std::string lines = ShippedPack(copy).unusable();
-  fs::remove(copy);
   CHECK(lines.find("its cubin takes other parameters than templates/") != std::string::npos);
   CHECK(lines.find("its cubin is none") != std::string::npos);
   CHECK(lines.find("scripts/make_pack") != std::string::npos);

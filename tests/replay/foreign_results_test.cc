@@ -10,6 +10,7 @@
 #include "replay/compressed_file.h"
 #include "replay/recording.h"
 #include "tests/paths.h"
+#include "tests/refusal.h"
 
 using namespace moetune;
 namespace fs = std::filesystem;
@@ -99,12 +100,7 @@ void check_recording(const CacheCase& one, const Recording& recording) {
 }
 
 std::string read_error(const std::string& text, const std::string& objective = "") {
-  try {
-    parse_recording(text, "r.json", objective);
-  } catch (const BadInput& failure) {
-    return failure.what();
-  }
-  return "";
+  return refusal_of([&] { parse_recording(text, "r.json", objective); });
 }
 
 const RecordedTrial& trial_of(const Recording& recording, const std::string& config) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "tests/refusal.h"
 
 using namespace moetune;
 using Json = nlohmann::ordered_json;
@@ -44,21 +45,11 @@ std::pair<std::uint64_t, double> counted(const Pairs& parameters,
 }
 
 std::string import_error(const Json& json) {
-  try {
-    imported(json);
-  } catch (const BadInput& error) {
-    return error.what();
-  }
-  return "";
+  return refusal_of([&] { imported(json); });
 }
 
 std::string import_error_of(const std::string& text) {
-  try {
-    import_kernel(text, "made/x.cu");
-  } catch (const BadInput& error) {
-    return error.what();
-  }
-  return "";
+  return refusal_of([&] { import_kernel(text, "made/x.cu"); });
 }
 
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
@@ -207,12 +198,7 @@ __global__ void second() {}
 std::string annotated_error(const std::string& from, const std::string& to) {
   std::string text = kAnnotated;
   text.replace(text.find(from), from.size(), to);
-  try {
-    import_kernel(text, "made/add.cu");
-  } catch (const BadInput& error) {
-    return error.what();
-  }
-  return "";
+  return refusal_of([&] { import_kernel(text, "made/add.cu"); });
 }
 
 }  // namespace

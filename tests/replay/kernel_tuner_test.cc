@@ -7,6 +7,7 @@
 #include "replay/compressed_file.h"
 #include "replay/result_files.h"
 #include "tests/paths.h"
+#include "tests/refusal.h"
 
 using namespace moetune;
 
@@ -34,12 +35,7 @@ const std::string kRows = R"json(
 Recording parse(const std::string& text) { return parse_result_file(text, "kt.json", ""); }
 
 std::string file_error(const std::string& text) {
-  try {
-    parse(text);
-  } catch (const BadInput& failure) {
-    return failure.what();
-  }
-  return "";
+  return refusal_of([&] { parse(text); });
 }
 
 const RecordedTrial& trial(const Recording& recording, const std::string& text) {

@@ -11,47 +11,25 @@
 #include "base/error.h"
 #include "replay/compressed_file.h"
 #include "replay/recording_format.h"
+#include "tests/refusal.h"
 #include "tests/replay/sample_recording.h"
+#include "tests/temporary_folder.h"
+#include "tests/texts.h"
 
 using namespace moetune;
+using testing::replaced;
 namespace fs = std::filesystem;
 
 namespace {
 
-class Folder {
- public:
-  Folder() : path_(fs::temp_directory_path() / ("moetune_recording_test" + std::to_string(::getpid()))) {
-    fs::create_directories(path_);
-  }
-  ~Folder() { fs::remove_all(path_); }
-  fs::path operator/(const std::string& name) const { return path_ / name; }
-  std::size_t files() const {
-    return static_cast<std::size_t>(std::distance(fs::directory_iterator(path_), fs::directory_iterator()));
-  }
-
- private:
-  fs::path path_;
-};
-
 std::string error(const std::string& text) {
-  try {
-    parse_recording(text, "r.json");
-  } catch (const BadInput& failure) {
-    return failure.what();
-  }
-  return "";
-}
-
-std::string replaced(std::string text, const std::string& from, const std::string& to) {
-  const std::size_t at = text.find(from);
-  REQUIRE_MESSAGE(at != std::string::npos, from);
-  return text.replace(at, from.size(), to);
+  return refusal_of([&] { parse_recording(text, "r.json"); });
 }
 
 }  // namespace
 
 TEST_CASE("a recording reads back exactly as it was written, failures included") {
-  const Folder folder;
+  const TemporaryFolder folder;
   for (std::uint64_t seed = 1; seed <= 50; ++seed) {
     const Recording written = sample_recording(seed);
     write_recording(written, folder / "r.json.zst");
@@ -78,7 +56,7 @@ TEST_CASE("a recording reads back exactly as it was written, failures included")
       CHECK(read.trials[id].message == written.trials[id].message);
     }
   }
-  CHECK(folder.files() == 1);  // no temporary file stays
+  CHECK(folder.count() == 1);  // no temporary file stays
 }
 
 TEST_CASE("a recording may hold the read ceiling of its GPU, and need not") {
@@ -211,7 +189,7 @@ TEST_CASE("a compressed file that unpacks to more than is read is refused") {
 }
 
 TEST_CASE("what is written goes through no name or link that somebody can have prepared") {
-  const Folder folder;
+  const TemporaryFolder folder;
   std::ofstream(folder / "precious") << "years of work";
   std::filesystem::create_symlink("precious", folder / ("r.json.zst.tmp" + std::to_string(::getpid())));
   std::filesystem::create_symlink("precious", folder / "r.json.zst");
@@ -221,13 +199,13 @@ TEST_CASE("what is written goes through no name or link that somebody can have p
 }
 
 TEST_CASE("a pipe is no recording") {
-  const Folder folder;
+  const TemporaryFolder folder;
   REQUIRE(::mkfifo(std::string(folder / "pipe").c_str(), 0600) == 0);
   CHECK_THROWS_WITH_AS(read_recording(folder / "pipe"), doctest::Contains("is not a regular file"), BadInput);
 }
 
 TEST_CASE("files that cannot be read or written say why") {
-  const Folder folder;
+  const TemporaryFolder folder;
   CHECK_THROWS_AS(read_recording(folder / "none.json"), BadInput);
   CHECK_THROWS_AS(read_recording(folder / "."), BadInput);
   CHECK_THROWS_AS(write_recording(sample_recording(), folder / "no_such_folder/r.json.zst"),

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "base/error.h"
+#include "tests/named_kernel.h"
 #include "tests/replay/sample_recording.h"
 
 using namespace moetune;
@@ -10,15 +11,13 @@ using namespace moetune;
 namespace {
 
 // As much of a kernel as opening a recording looks at: its name and the schema of its problems.
-class Axpy : public Kernel {
+class Axpy : public NamedKernel {
  public:
-  explicit Axpy(std::string name = "axpy") : name_(std::move(name)) {}
-
-  const std::string& name() const override { return name_; }
-  const std::string& summary() const override { return name_; }
-  const ProblemSchema& schema() const override { return schema_; }
-  const std::vector<Preset>& presets() const override { return presets_; }
-  void check(const Problem&) const override {}
+  explicit Axpy(std::string name = "axpy")
+      : NamedKernel(std::move(name),
+                    {{"n", "elements", Value::integer(1), 1, 1 << 20, {}},
+                     {"dtype", "type", Value::named("fp16", 0), 0, 0, {"fp16", "bf16"}},
+                     {"later", "a dimension that the recording predates", Value::integer(3), 0, 9, {}}}) {}
   std::vector<Buffer> buffers(const Problem&, const Call&, std::uint64_t) const override { return {}; }
   std::unique_ptr<const Launcher> launcher(const Config&, const Problem&,
                                            const DeviceLimits&) const override {
@@ -26,13 +25,6 @@ class Axpy : public Kernel {
   }
   Plan reference(Reference, const Problem&, const Call&, const DeviceLimits&) const override { return {}; }
   Cost cost(const Problem&) const override { return {}; }
-
- private:
-  std::string name_;
-  ProblemSchema schema_ = {{"n", "elements", Value::integer(1), 1, 1 << 20, {}},
-                           {"dtype", "type", Value::named("fp16", 0), 0, 0, {"fp16", "bf16"}},
-                           {"later", "a dimension that the recording predates", Value::integer(3), 0, 9, {}}};
-  std::vector<Preset> presets_;
 };
 
 std::shared_ptr<const Recording> shared_sample() {

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "tests/replay/sample_recording.h"
+#include "tests/temporary_folder.h"
 
 using namespace moetune;
 namespace fs = std::filesystem;
@@ -26,14 +27,14 @@ TEST_CASE("every recording in the binary can be read, and is what its header say
 }
 
 TEST_CASE("shipped recordings are listed by path, each with its name, its header and its rows") {
-  const fs::path dir = fs::temp_directory_path() / ("moetune_shipped_test" + std::to_string(::getpid()));
+  const TemporaryFolder dir;
   fs::create_directories(dir / "replay/recordings");
   Recording recording = sample_recording();
   write_recording(recording, dir / "replay/recordings/a.json.zst");
   recording.problem = "n=2048,dtype=bf16";
   write_recording(recording, dir / "replay/recordings/b.json.zst");
   std::ofstream(dir / "replay/recordings/broken.json.zst") << "not compressed, no recording";
-  ::setenv("MOETUNE_DATA_DIR", dir.c_str(), 1);
+  ::setenv("MOETUNE_DATA_DIR", dir.path().c_str(), 1);
   const std::vector<ShippedRecording> all = list_shipped_recordings();
   REQUIRE(all.size() == 3);
   CHECK(all[0].damage == "");
@@ -45,5 +46,4 @@ TEST_CASE("shipped recordings are listed by path, each with its name, its header
   CHECK(all[1].read().problem == "n=2048,dtype=bf16");
   CHECK(all[0].read().problem == "n=1024,dtype=bf16");
   ::unsetenv("MOETUNE_DATA_DIR");
-  fs::remove_all(dir);
 }

@@ -7,7 +7,7 @@
 
 #include "cache/cache.h"
 #include "jobs/session/kernel_files.h"
-#include "tests/jobs/temporary_folder.h"
+#include "tests/temporary_folder.h"
 
 namespace moetune::testing {
 

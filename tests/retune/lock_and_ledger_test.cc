@@ -15,7 +15,7 @@
 #include "retune/plan.h"
 #include "staleness/ledger.h"
 #include "staleness/today.h"
-#include "tests/jobs/temporary_folder.h"
+#include "tests/temporary_folder.h"
 
 using namespace moetune;
 

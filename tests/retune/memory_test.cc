@@ -6,44 +6,37 @@
 #include <cstdlib>
 #include <fstream>
 
+#include "tests/temporary_folder.h"
+
 using namespace moetune;
 
 namespace {
 
 constexpr std::int64_t kMiB = 1 << 20;
 
-class Root {
- public:
-  Root() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "moetune-memory-XXXXXX").string();
-    REQUIRE(mkdtemp(pattern.data()) != nullptr);
-    path = pattern;
-  }
-  ~Root() { std::filesystem::remove_all(path); }
-  Root(const Root&) = delete;
+struct Root : TemporaryFolder {
   void write(const std::string& name, const std::string& text) const {
-    std::filesystem::create_directories((path / name).parent_path());
-    std::ofstream(path / name) << text;
+    std::filesystem::create_directories((path() / name).parent_path());
+    std::ofstream(path() / name) << text;
   }
-  std::filesystem::path path;
 };
 
 }  // namespace
 
 TEST_CASE("free memory is the least of the machine's and that of the process's groups") {
   const Root root;
-  CHECK_FALSE(free_host_memory(root.path));
+  CHECK_FALSE(free_host_memory(root.path()));
   root.write("proc/meminfo", "MemTotal: 9000000 kB\nMemFree: 1 kB\nMemAvailable:    8192 kB\n");
-  CHECK(free_host_memory(root.path) == 8 * kMiB);
+  CHECK(free_host_memory(root.path()) == 8 * kMiB);
   root.write("proc/self/cgroup", "0::/a/b\n");
   root.write("sys/fs/cgroup/a/b/memory.max", "max\n");
   root.write("sys/fs/cgroup/a/b/memory.current", "1\n");
-  CHECK(free_host_memory(root.path) == 8 * kMiB);
+  CHECK(free_host_memory(root.path()) == 8 * kMiB);
   root.write("sys/fs/cgroup/a/memory.max", std::to_string(5 * kMiB));
   root.write("sys/fs/cgroup/a/memory.current", std::to_string(3 * kMiB));
-  CHECK(free_host_memory(root.path) == 2 * kMiB);
+  CHECK(free_host_memory(root.path()) == 2 * kMiB);
   root.write("sys/fs/cgroup/a/memory.stat", "anon 5\ninactive_file " + std::to_string(kMiB) + "\n");
-  CHECK(free_host_memory(root.path) == 3 * kMiB);
+  CHECK(free_host_memory(root.path()) == 3 * kMiB);
 }
 
 TEST_CASE("groups of version 1 limit too, and no limit there is a large number") {
@@ -52,9 +45,9 @@ TEST_CASE("groups of version 1 limit too, and no limit there is a large number")
   root.write("proc/self/cgroup", "3:cpu:/x\n9:memory:/docker/1\n");
   root.write("sys/fs/cgroup/memory/docker/1/memory.limit_in_bytes", "9223372036854771712");
   root.write("sys/fs/cgroup/memory/docker/1/memory.usage_in_bytes", "4096");
-  CHECK(free_host_memory(root.path) == 8 * kMiB);
+  CHECK(free_host_memory(root.path()) == 8 * kMiB);
   root.write("sys/fs/cgroup/memory/docker/1/memory.limit_in_bytes", std::to_string(kMiB));
-  CHECK(free_host_memory(root.path) == kMiB - 4096);
+  CHECK(free_host_memory(root.path()) == kMiB - 4096);
 }
 
 TEST_CASE("this machine's memory can be read") { CHECK(free_host_memory().value_or(0) > 0); }

@@ -8,6 +8,7 @@
 #include "retune/night.h"
 #include "retune/session_subject.h"
 #include "tests/paths.h"
+#include "tests/temporary_folder.h"
 #include "tuner/compile/compiler.h"
 
 using namespace moetune;
@@ -19,13 +20,10 @@ constexpr std::int64_t kOneDay = 86400;
 class Nights {
  public:
   Nights() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "moetune-nights-XXXXXX").string();
-    REQUIRE(mkdtemp(pattern.data()) != nullptr);
-    folder_ = pattern;
     setenv("MOETUNE_LIBCUDA", paths::fake_libcuda(), 1);
     setenv("MOETUNE_FAKE_CUDA", "memory=4194304", 1);
     setenv("MOETUNE_NVRTC", paths::fake_nvrtc(), 1);
-    setenv("XDG_CACHE_HOME", folder_.c_str(), 1);  // the GPU's lock lies there
+    setenv("XDG_CACHE_HOME", folder_.path().c_str(), 1);  // the GPU's lock lies there
     request_.list.entries = {{.kernel = "decode_kernel", .shapes = {{"elements=1024"}}}};
     request_.search.settings.budget = 2;
     request_.search.threads = 1;
@@ -37,7 +35,6 @@ class Nights {
     unsetenv("MOETUNE_LIBCUDA");
     unsetenv("MOETUNE_FAKE_CUDA");
     unsetenv("XDG_CACHE_HOME");
-    std::filesystem::remove_all(folder_);
   }
   Nights(const Nights&) = delete;
 
@@ -56,7 +53,7 @@ class Nights {
   }
 
  private:
-  std::filesystem::path folder_;
+  TemporaryFolder folder_;
   NightRequest request_;
   std::vector<std::int64_t> times_;
 };

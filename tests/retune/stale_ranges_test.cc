@@ -7,8 +7,8 @@
 #include "jobs/range/served_ranges.h"
 #include "kernels/registry.h"
 #include "ranges/range_table.h"
-#include "tests/jobs/temporary_folder.h"
 #include "tests/runtime/fake_cache.h"
+#include "tests/temporary_folder.h"
 
 namespace moetune::stale_ranges_test {
 using namespace testing;

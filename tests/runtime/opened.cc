@@ -6,12 +6,6 @@
 
 namespace moetune::testing {
 
-Folder::Folder() {
-  std::string name = (std::filesystem::temp_directory_path() / "moetune-runtime-XXXXXX").string();
-  if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("cannot make a temporary folder");
-  path_ = name;
-}
-
 bool says(const std::string& words) {
   return std::string(moetune_last_error()).find(words) != std::string::npos;
 }

@@ -9,22 +9,14 @@
 #include <vector>
 
 #include "include/moetune.h"
+#include "tests/temporary_folder.h"
 
 #define REQUIRE_OK(call) REQUIRE_MESSAGE((call) == MOETUNE_OK, moetune_last_error())
 #define CHECK_OK(call) CHECK_MESSAGE((call) == MOETUNE_OK, moetune_last_error())
 
 namespace moetune::testing {
 
-class Folder {
- public:
-  Folder();
-  ~Folder() { std::filesystem::remove_all(path_); }
-  Folder(const Folder&) = delete;
-  std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
-
- private:
-  std::filesystem::path path_;
-};
+using Folder = TemporaryFolder;
 
 // Whether the last error's sentence has these words.
 bool says(const std::string& words);

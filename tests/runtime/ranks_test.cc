@@ -9,6 +9,7 @@
 
 #include "tests/runtime/fake_cache.h"
 #include "tests/runtime/opened.h"
+#include "tests/texts.h"
 
 namespace moetune::ranks_test {
 using namespace testing;
@@ -70,9 +71,7 @@ std::string served_by_a_process(const fs::path& file, const fs::path& answer, bo
   ::waitpid(child, &status, 0);
   REQUIRE(WIFEXITED(status));
   REQUIRE(WEXITSTATUS(status) == 0);
-  std::ostringstream text;
-  text << std::ifstream(answer).rdbuf();
-  return text.str();
+  return testing::read_text(answer);
 }
 
 }  // namespace

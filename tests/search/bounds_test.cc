@@ -10,6 +10,7 @@
 #include "search/bound_space.h"
 #include "search/enumerate.h"
 #include "search/space.h"
+#include "tests/refusal.h"
 
 namespace moetune {
 namespace {
@@ -26,12 +27,7 @@ Json space_of(std::size_t parameters, int values) {
 }
 
 std::string refusal(const Json& space) {
-  try {
-    Space::parse(space.dump(), "k.json").count(Assignment(), Rules::all);
-  } catch (const BadInput& error) {
-    return error.what();
-  }
-  return "";
+  return refusal_of([&] { Space::parse(space.dump(), "k.json").count(Assignment(), Rules::all); });
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "tests/refusal.h"
 #include "tests/search/computed.h"
 
 using namespace moetune;
@@ -32,12 +33,7 @@ std::int64_t value(const std::string& text, std::int64_t a = 0, std::int64_t b =
 
 std::string expression_error(const std::string& text) {
   Vocabulary names = vocabulary();
-  try {
-    Expression::parse(text, "x.json: constraints[0].expr", names);
-  } catch (const BadInput& failure) {
-    return failure.what();
-  }
-  return "";
+  return refusal_of([&] { Expression::parse(text, "x.json: constraints[0].expr", names); });
 }
 
 std::string error_at(const std::string& text, const std::string& what, int column) {

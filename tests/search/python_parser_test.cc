@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "search/space.h"
+#include "tests/refusal.h"
 #include "tests/search/computed.h"
 
 namespace moetune::python_parser_test {
@@ -31,12 +32,7 @@ std::int64_t value(const std::string& text, std::int64_t a = 0, std::int64_t b =
 
 std::string error_of(const std::string& text) {
   Vocabulary names = vocabulary();
-  try {
-    Expression::parse(text, "x.json: constraints[0].expr", names);
-  } catch (const BadInput& failure) {
-    return failure.what();
-  }
-  return "";
+  return refusal_of([&] { Expression::parse(text, "x.json: constraints[0].expr", names); });
 }
 
 bool is_refused(const std::string& text, const std::string& what) {

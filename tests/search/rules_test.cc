@@ -5,7 +5,9 @@
 
 #include "base/error.h"
 #include "search/space.h"
+#include "tests/refusal.h"
 #include "tests/search/random_space.h"
+#include "tests/texts.h"
 
 using namespace moetune;
 
@@ -28,12 +30,6 @@ const std::string kRules = R"json({
 })json";
 
 Assignment least(std::int64_t bytes) { return {{"problem.least", Value::integer(bytes)}}; }
-
-std::string with_text(std::string text, const std::string& from, const std::string& to) {
-  const std::size_t at = text.find(from);
-  REQUIRE(at != std::string::npos);
-  return text.replace(at, from.size(), to);
-}
 
 }  // namespace
 
@@ -104,15 +100,10 @@ TEST_CASE("a configuration falls into what is compiled and what is passed at lau
 
 TEST_CASE("an unknown kind or time names the nearest") {
   const auto error = [](const std::string& json) {
-    try {
-      Space::parse(json, "toy.json");
-    } catch (const BadInput& failure) {
-      return std::string(failure.what());
-    }
-    return std::string();
+    return refusal_of([&] { Space::parse(json, "toy.json"); });
   };
-  CHECK(error(with_text(kRules, "\"useful\"", "\"usefull\"")) ==
+  CHECK(error(testing::replaced(kRules, "\"useful\"", "\"usefull\"")) ==
         "toy.json: constraints[2].kind: unknown kind 'usefull'; did you mean 'useful'?");
-  CHECK(error(with_text(kRules, "\"launch\"", "\"lunch\"")) ==
+  CHECK(error(testing::replaced(kRules, "\"launch\"", "\"lunch\"")) ==
         "toy.json: parameters[1].at: unknown at 'lunch'; did you mean 'launch'?");
 }

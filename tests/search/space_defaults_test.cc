@@ -3,6 +3,8 @@
 
 #include "base/error.h"
 #include "search/space.h"
+#include "tests/refusal.h"
+#include "tests/texts.h"
 
 using namespace moetune;
 
@@ -42,10 +44,7 @@ Assignment shape(int batch, int rows, int sm_count = 16) {
 }
 
 std::string defaults_with(const std::string& from, const std::string& to) {
-  std::string text = kDefaults;
-  const std::size_t at = text.find(from);
-  REQUIRE(at != std::string::npos);
-  return text.replace(at, from.size(), to);
+  return testing::replaced(kDefaults, from, to);
 }
 
 std::string default_text(const std::string& json, const Assignment& environment) {
@@ -54,12 +53,7 @@ std::string default_text(const std::string& json, const Assignment& environment)
 }
 
 std::string defaults_error(const std::string& from, const std::string& to) {
-  try {
-    Space::parse(defaults_with(from, to), "toy.json");
-  } catch (const BadInput& failure) {
-    return failure.what();
-  }
-  return "";
+  return refusal_of([&] { Space::parse(defaults_with(from, to), "toy.json"); });
 }
 
 const std::string kChoice = R"({"at_most": "spare", "of": [4, 2, 8]})";

@@ -3,6 +3,8 @@
 #include <doctest/doctest.h>
 
 #include "base/error.h"
+#include "tests/refusal.h"
+#include "tests/texts.h"
 
 using namespace moetune;
 
@@ -34,23 +36,13 @@ Assignment environment(int capability, int rows = 128) {
           {"device.shared_per_block", Value::integer(400)}};
 }
 
-std::string replaced(const std::string& from, const std::string& to) {
-  std::string text = kGood;
-  const std::size_t at = text.find(from);
-  REQUIRE(at != std::string::npos);
-  return text.replace(at, from.size(), to);
-}
-
 std::string error(const std::string& json) {
-  try {
-    Space::parse(json, "toy.json");
-  } catch (const BadInput& failure) {
-    return failure.what();
-  }
-  return "";
+  return refusal_of([&] { Space::parse(json, "toy.json"); });
 }
 
-std::string error_after(const std::string& from, const std::string& to) { return error(replaced(from, to)); }
+std::string error_after(const std::string& from, const std::string& to) {
+  return error(testing::replaced(kGood, from, to));
+}
 
 }  // namespace
 
@@ -110,7 +102,8 @@ TEST_CASE("configuration text is checked against the space and completed from a 
 }
 
 TEST_CASE("a name that problem and device lack is an error with the nearest that they have") {
-  const Space space = Space::parse(replaced("problem.rows % tile", "problem.rowz % tile"), "toy.json");
+  const Space space =
+      Space::parse(testing::replaced(kGood, "problem.rows % tile", "problem.rowz % tile"), "toy.json");
   CHECK_THROWS_WITH_AS(
       space.enumerate(environment(90)),
       "toy.json: constraints[2].expr: unknown name 'problem.rowz'; did you mean 'problem.rows'? "
@@ -120,8 +113,9 @@ TEST_CASE("a name that problem and device lack is an error with the nearest that
 }
 
 TEST_CASE("named problem dimensions compare with names, and only so") {
-  const Space space =
-      Space::parse(replaced("problem.rows % tile == 0", "problem.dtype == 'bf16' || tile == 16"), "toy.json");
+  const Space space = Space::parse(
+      testing::replaced(kGood, "problem.rows % tile == 0", "problem.dtype == 'bf16' || tile == 16"),
+      "toy.json");
   Assignment names = environment(80);
   names.set("problem.dtype", Value::named("fp16", 1));
   CHECK(space.enumerate(names).size() == 1);

@@ -16,6 +16,7 @@
 
 #include "http/http_client.h"
 #include "serve/service.h"
+#include "tests/temporary_folder.h"
 #include "tests/within_a_while.h"
 
 namespace moetune::testing {
@@ -36,17 +37,11 @@ class SlowTrials {
 class RunningService {
  public:
   RunningService() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "moetune-serve-XXXXXX").string();
-    if (mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("mkdtemp failed");
-    folder = pattern;
     write_recording();
     options.devices = {"replay:" + (folder / "saxpy.json").string()};
     options.cache.path = (folder / "cache.db").string();
   }
-  ~RunningService() {
-    service.reset();
-    std::filesystem::remove_all(folder);
-  }
+  ~RunningService() { service.reset(); }
   RunningService(const RunningService&) = delete;
 
   void start() { service.emplace(options); }
@@ -149,7 +144,7 @@ class RunningService {
     return text;
   }
 
-  std::filesystem::path folder;
+  TemporaryFolder folder;
   ServiceOptions options;
   std::vector<std::pair<std::string, std::string>> headers;
   std::string ca;

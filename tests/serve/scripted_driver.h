@@ -6,8 +6,8 @@
 
 #include <string>
 
-#include "tests/jobs/temporary_folder.h"
 #include "tests/paths.h"
+#include "tests/temporary_folder.h"
 
 namespace moetune::testing {
 

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "serve/client/job_client.h"
 #include "serve/run/job_request.h"
+#include "tests/refusal.h"
 #include "tests/serve/running_service.h"
 
 using namespace moetune;
@@ -29,23 +30,18 @@ void use_tls(RunningService& running, const std::string& name) {
 std::string failure(const RunningService& running, const std::string& ca) {
   HttpRequest request = running.request("GET", "/v1/jobs");
   request.ca_file = ca;
-  try {
-    http_request(request);
-  } catch (const BrokenEnvironment& error) {
-    return error.what();
-  }
-  return "";
+  return refusal_of<BrokenEnvironment>([&] { http_request(request); });
 }
 
 }  // namespace
 
 TEST_CASE("https serves who trusts its certificate, for the host that it names") {
   RunningService running;
-  if (!make_certificate(running.folder, "here", "IP:127.0.0.1,DNS:localhost")) {
+  if (!make_certificate(running.folder.path(), "here", "IP:127.0.0.1,DNS:localhost")) {
     MESSAGE("skipped: the openssl command cannot make a certificate here");
     return;
   }
-  REQUIRE(make_certificate(running.folder, "other", "DNS:elsewhere.example"));
+  REQUIRE(make_certificate(running.folder.path(), "other", "DNS:elsewhere.example"));
   use_tls(running, "here");
   running.start();
   CHECK(running.service->url().starts_with("https://127.0.0.1:"));
@@ -85,14 +81,7 @@ TEST_CASE("an address that others reach needs tokens and TLS, and then serves bo
   const std::string tokens = (running.folder / "tokens").string();
   std::ofstream(tokens) << "submit cccccccccccccccccccc\n";
   ::chmod(tokens.c_str(), 0600);
-  const auto refusal = [&]() -> std::string {
-    try {
-      running.start();
-    } catch (const BadField& error) {
-      return error.what();
-    }
-    return "";
-  };
+  const auto refusal = [&]() -> std::string { return refusal_of<BadField>([&] { running.start(); }); };
   running.options.behind_tls_proxy = true;
   CHECK(refusal() == "behind_tls_proxy: whom a proxy lets in can be anybody: that needs --token-file FILE");
   running.options.behind_tls_proxy = false;
@@ -100,7 +89,7 @@ TEST_CASE("an address that others reach needs tokens and TLS, and then serves bo
   CHECK(refusal() == "listen: 0.0.0.0 can be reached by others: that needs --token-file FILE");
   running.options.token_file = tokens;
   CHECK(refusal().find("that needs --tls-cert and --tls-key, or --behind-tls-proxy") != std::string::npos);
-  if (!make_certificate(running.folder, "here", "IP:127.0.0.1")) {
+  if (!make_certificate(running.folder.path(), "here", "IP:127.0.0.1")) {
     MESSAGE("skipped: the openssl command cannot make a certificate here");
     return;
   }

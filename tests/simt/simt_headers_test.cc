@@ -12,6 +12,7 @@
 #include "kernels/dtype.h"
 #include "tests/paths.h"
 #include "tests/simt/simt_device.h"
+#include "tests/texts.h"
 
 namespace fs = std::filesystem;
 using namespace moetune;
@@ -21,11 +22,6 @@ namespace {
 
 const fs::path kReal = paths::source("templates/common");
 const fs::path kStandIns = paths::source("tests/simt/device/templates/common");
-
-std::string text_of(const fs::path& path) {
-  std::ifstream in(path);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
 
 std::string one_spaced(const std::string& text) {
   std::istringstream words(text);
@@ -65,8 +61,8 @@ TEST_CASE("simt's headers declare every function that has PTX in the real ones, 
   CHECK(stand_ins().size() >= 6);
   for (const fs::path& name : stand_ins()) {
     CAPTURE(name.string());
-    const std::string text = text_of(kStandIns / name);
-    const auto real = functions_of(text_of(kReal / name)), mine = functions_of(text);
+    const std::string text = read_text(kStandIns / name);
+    const auto real = functions_of(read_text(kReal / name)), mine = functions_of(text);
     CHECK_FALSE(real.empty());
     const bool continues = text.find("#include_next") != std::string::npos;
     for (const auto& [function, body] : real) {

@@ -1,6 +1,7 @@
 // Mistakes of kernels and of plans that the emulator reports, and what it says.
 #include <doctest/doctest.h>
 
+#include "tests/refusal.h"
 #include "tests/simt/simt_device.h"
 
 using namespace moetune;
@@ -28,12 +29,7 @@ std::string complaint(const char* entry, std::vector<Argument> more = {}, std::u
   if (with_out) launch.arguments.push_back({"out", Pointer{"out"}});
   for (const Argument& argument : more) launch.arguments.push_back(argument);
   std::vector<std::uint8_t> out(kBytes);
-  try {
-    mistakes().run(plan, {{"out", out}});
-  } catch (const SimtError& error) {
-    return error.what();
-  }
-  return "";
+  return refusal_of<SimtError>([&] { mistakes().run(plan, {{"out", out}}); });
 }
 
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }

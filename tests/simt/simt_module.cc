@@ -14,6 +14,7 @@
 #include "base/format.h"
 #include "tests/paths.h"
 #include "tests/simt/simt_device.h"
+#include "tests/temporary_folder.h"
 
 namespace moetune::testing {
 namespace {
@@ -28,22 +29,8 @@ constexpr const char* kFlags =
     "-fno-stack-protector -fno-math-errno -fmax-errors=20 -fsanitize=alignment,bounds "
     "-fsanitize-undefined-trap-on-error";
 
-class Folder {
- public:
-  Folder() {
-    std::string name = (fs::temp_directory_path() / "moetune-simt-XXXXXX").string();
-    if (::mkdtemp(name.data()) == nullptr) throw SimtError("cannot make a temporary folder");
-    path_ = name;
-    fs::create_directory_symlink(paths::source(), path_ / "source");
-  }
-  ~Folder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
+struct SourceFolder : TemporaryFolder {
+  SourceFolder() { fs::create_directory_symlink(paths::source(), path() / "source"); }
 };
 
 std::string translation_unit(const CompileUnit& unit, const std::set<std::string>& entries) {
@@ -95,7 +82,7 @@ void compile(const CompileUnit& unit, const fs::path& folder, const std::string&
 
 simt::Module load_module(const CompileUnit& unit, const std::set<std::string>& entries,
                          const simt::Runtime* runtime) {
-  static const Folder folder;
+  static const SourceFolder folder;
   static std::map<std::string, simt::Module> loaded;
   const std::string text = translation_unit(unit, entries), name = digest(text);
   if (const auto found = loaded.find(name); found != loaded.end()) return found->second;

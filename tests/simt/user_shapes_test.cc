@@ -10,6 +10,7 @@
 #include "kernels/described/described_kernel.h"
 #include "tests/paths.h"
 #include "tests/simt/simt_problem.h"
+#include "tests/texts.h"
 
 using namespace moetune;
 using namespace moetune::testing;
@@ -39,9 +40,7 @@ constexpr std::pair<const char*, const char*> kSmallProblems[] = {
 
 // A kernel's text, which reads its space, too.
 std::string shape_text(const std::string& name) {
-  std::ostringstream text;
-  text << std::ifstream(paths::source() + ("/" + std::string(kShapes)) + name + "/kernel.json").rdbuf();
-  return text.str();
+  return testing::read_text(paths::source(kShapes + name + "/kernel.json"));
 }
 
 HostTensors run_shape(const Kernel& kernel, const Problem& problem, Plan plan, bool exact) {

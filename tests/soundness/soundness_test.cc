@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "base/error.h"
+#include "tests/refusal.h"
 #include "tests/soundness/forgeries.h"
 
 using namespace moetune;
@@ -23,12 +24,7 @@ FamilyRange stored(const RangeKey& key, const RangeRecord& record) {
 }
 
 std::string refused(const FamilyRange& range, bool is_current = true) {
-  try {
-    read_sound_range(range, known(is_current));
-    return "";
-  } catch (const BadInput& error) {
-    return error.what();
-  }
+  return refusal_of([&] { read_sound_range(range, known(is_current)); });
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "base/error.h"
+#include "tests/refusal.h"
 #include "tests/sync/support.h"
 #include "tests/within_a_while.h"
 
@@ -129,13 +130,10 @@ TEST_CASE("several sidecars on one folder post each miss once and install each p
 TEST_CASE("requests that cannot be") {
   const SyncFolder folder;
   const auto refused = [&](SyncRequest request) {
-    try {
+    return refusal_of([&] {
       request.once = true;
       sync(request, [](const SyncRound&) {}, {});
-    } catch (const BadInput& error) {
-      return std::string(error.what());
-    }
-    return std::string();
+    });
   };
   CHECK(refused({.service = {.url = "http://a"}, .folder = folder / "absent"}).find("is no folder") !=
         std::string::npos);

@@ -27,18 +27,12 @@ const std::string& other_pack() {
   return bytes;
 }
 
-SyncFolder::SyncFolder() {
-  std::string name = (fs::temp_directory_path() / "moetune-sync-XXXXXX").string();
-  if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("cannot make a temporary folder");
-  path_ = name;
-}
-
 void SyncFolder::write(const std::string& name, const std::string& bytes) const {
-  std::ofstream(path_ / name, std::ios::binary) << bytes;
+  std::ofstream(path() / name, std::ios::binary) << bytes;
 }
 
 std::string SyncFolder::read(const std::string& name) const {
-  return find_regular_file(path_ / name, kMostPackBytes).value_or("");
+  return find_regular_file(path() / name, kMostPackBytes).value_or("");
 }
 
 void SyncFolder::write_misses(const std::string& name, const std::map<std::string, int>& counts) const {
@@ -50,7 +44,7 @@ void SyncFolder::write_misses(const std::string& name, const std::map<std::strin
 
 std::vector<std::string> SyncFolder::visible() const {
   std::vector<std::string> names;
-  for (const fs::directory_entry& entry : fs::directory_iterator(path_)) {
+  for (const fs::directory_entry& entry : fs::directory_iterator(path())) {
     const std::string name = entry.path().filename();
     if (!name.starts_with('.')) names.push_back(name);
   }

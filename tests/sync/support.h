@@ -9,6 +9,7 @@
 
 #include "sync/sync.h"
 #include "tests/sync/scripted_server.h"
+#include "tests/temporary_folder.h"
 
 namespace moetune::testing {
 
@@ -17,21 +18,11 @@ const std::string& real_pack();
 // A sound pack of the same winners with other bytes.
 const std::string& other_pack();
 
-class SyncFolder {
- public:
-  SyncFolder();
-  ~SyncFolder() { std::filesystem::remove_all(path_); }
-  SyncFolder(const SyncFolder&) = delete;
-
-  const std::filesystem::path& path() const { return path_; }
-  std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
+struct SyncFolder : TemporaryFolder {
   void write(const std::string& name, const std::string& bytes) const;
   std::string read(const std::string& name) const;  // "" if there is none
   void write_misses(const std::string& name, const std::map<std::string, int>& counts) const;
   std::vector<std::string> visible() const;  // names that begin with no dot, sorted
-
- private:
-  std::filesystem::path path_;
 };
 
 // What a test lets a service hold; how it answers may be changed path by path.

@@ -5,6 +5,8 @@
 
 #include <filesystem>
 
+#include "tests/temporary_folder.h"
+
 using namespace moetune;
 
 namespace {
@@ -125,11 +127,10 @@ TEST_CASE("launches overlap if the first of a plan may begin before its predeces
 }
 
 TEST_CASE("ceilings that are known are kept, those that are not stay") {
-  const auto path =
-      std::filesystem::temp_directory_path() / ("moetune_ceilings_" + std::to_string(::getpid()) + ".db");
+  const TemporaryFolder folder;
   const HardwareKey gpu{.name = "GPU", .l2_bytes = 1234}, other{.name = "Other GPU"};
   {
-    Cache cache = Cache::open(path, Cache::Mode::create);
+    Cache cache = Cache::open(folder / "ceilings.db", Cache::Mode::create);
     store_ceilings(cache, gpu, {.read_tb_s = 4.5, .copy_tb_s = 4.1});
     store_ceilings(cache, gpu, {.read_tb_s = 4.6, .e4m3_tflop_s = 1300, .launch_us = 1.5});
     const Ceilings stored = stored_ceilings(&cache, gpu);
@@ -142,6 +143,4 @@ TEST_CASE("ceilings that are known are kept, those that are not stay") {
     CHECK_FALSE(stored_ceilings(&cache, other).read_tb_s);
     CHECK_FALSE(stored_ceilings(nullptr, gpu).read_tb_s);
   }
-  for (const char* suffix : {"", "-wal", "-shm", "-searches"})
-    std::filesystem::remove(path.string() + suffix);
 }

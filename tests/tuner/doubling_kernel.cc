@@ -27,7 +27,7 @@ BuildPtr fake_build() {
 }  // namespace
 
 DoublingKernel::DoublingKernel(std::string exact, std::string baseline)
-    : exact_(std::move(exact)), baseline_(std::move(baseline)) {}
+    : NamedKernel("doubling"), exact_(std::move(exact)), baseline_(std::move(baseline)) {}
 
 std::vector<Buffer> DoublingKernel::buffers(const Problem& problem, const Call&, std::uint64_t) const {
   Buffer x, y;

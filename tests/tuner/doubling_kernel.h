@@ -6,21 +6,17 @@
 
 #include "kernels/kernel.h"
 #include "search/space.h"
+#include "tests/named_kernel.h"
 #include "tuner/compile/compile_pool.h"
 #include "tuner/worker/cuda_device.h"
 
 namespace moetune {
 
-class DoublingKernel : public Kernel {
+class DoublingKernel : public NamedKernel {
  public:
   // `exact` and `baseline` are entries of the references.
   explicit DoublingKernel(std::string exact = "double", std::string baseline = "double__rounded");
 
-  const std::string& name() const override { return name_; }
-  const std::string& summary() const override { return name_; }
-  const ProblemSchema& schema() const override { return schema_; }
-  const std::vector<Preset>& presets() const override { return presets_; }
-  void check(const Problem&) const override {}
   using Kernel::buffers;
   using Kernel::reference;
   std::vector<Buffer> buffers(const Problem& problem, const Call& call, std::uint64_t seed) const override;
@@ -34,9 +30,7 @@ class DoublingKernel : public Kernel {
   std::vector<std::string> entries;
 
  private:
-  std::string name_ = "doubling", exact_, baseline_;
-  ProblemSchema schema_;
-  std::vector<Preset> presets_;
+  std::string exact_, baseline_;
 };
 
 // The same with one compilation unit a configuration, whose only define is the configuration's text.

@@ -17,7 +17,8 @@ Plan one_launch(const std::string& entry, const char* from, const char* to, std:
 
 }  // namespace
 
-IdsKernel::IdsKernel(DType type, OutputCheck check) : type_(type), check_(std::move(check)) {}
+IdsKernel::IdsKernel(DType type, OutputCheck check)
+    : NamedKernel("ids"), type_(type), check_(std::move(check)) {}
 
 std::vector<Buffer> IdsKernel::buffers(const Problem& problem, const Call&, std::uint64_t) const {
   const std::int64_t n = problem["elements"];

@@ -5,22 +5,17 @@
 #include <string>
 #include <vector>
 
-#include "kernels/kernel.h"
+#include "tests/named_kernel.h"
 #include "tuner/worker/cuda_device.h"
 
 namespace moetune {
 
 // to = from, a permutation of `elements` integers, as the entries `ids...` write it; segments for a check by
 // sets are in `offsets`.
-class IdsKernel : public Kernel {
+class IdsKernel : public NamedKernel {
  public:
   IdsKernel(DType type, OutputCheck check);
 
-  const std::string& name() const override { return name_; }
-  const std::string& summary() const override { return name_; }
-  const ProblemSchema& schema() const override { return schema_; }
-  const std::vector<Preset>& presets() const override { return presets_; }
-  void check(const Problem&) const override {}
   std::vector<Buffer> buffers(const Problem& problem, const Call& call, std::uint64_t seed) const override;
   std::unique_ptr<const Launcher> launcher(const Config& config, const Problem& problem,
                                            const DeviceLimits& limits) const override;
@@ -34,11 +29,8 @@ class IdsKernel : public Kernel {
  private:
   virtual Plan plan_of(const std::string& bug, std::int64_t elements) const;
 
-  std::string name_ = "ids";
   DType type_;
   OutputCheck check_;
-  ProblemSchema schema_;
-  std::vector<Preset> presets_;
 };
 
 // sum += x in f32: an in_out buffer.

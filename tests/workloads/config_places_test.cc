@@ -1,5 +1,6 @@
 // Contexts, models within models, and documents that are no plain JSON.
 #include "base/error.h"
+#include "tests/refusal.h"
 #include "tests/workloads/read_config.h"
 
 using namespace moetune;
@@ -62,12 +63,7 @@ TEST_CASE("NaN and infinities as Python writes them, a damaged list, and an enco
       "c.json"));
   check_starts(odd.lines, {"12 decode", "12 router", "12 moe_dispatch"});
   const auto refused = [](const std::string& fields) {
-    try {
-      parse_model_config(model(fields), "c.json");
-    } catch (const BadInput& error) {
-      return std::string(error.what());
-    }
-    return std::string();
+    return refusal_of([&] { parse_model_config(model(fields), "c.json"); });
   };
   CHECK(
       refused(R"("moe_layers_enum": "4,five")").find("c.json:2: moe_layers_enum must be numbers of layers") ==

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "kernels/registry.h"
 #include "tests/paths.h"
+#include "tests/refusal.h"
 #include "workloads/workload_list.h"
 
 using namespace moetune;
@@ -41,12 +42,7 @@ Planned plan_of(const std::string& model, const ServingShape& serving = {}) {
 
 // The message of what `text` is refused for.
 std::string refusal(const std::string& text) {
-  try {
-    parse_model_config(text, "c.json");
-  } catch (const BadInput& error) {
-    return error.what();
-  }
-  return "";
+  return refusal_of([&] { parse_model_config(text, "c.json"); });
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "tests/jobs/made_up_range.h"
-#include "tests/jobs/temporary_folder.h"
+#include "tests/temporary_folder.h"
 
 using namespace moetune;
 using namespace moetune::testing;

@@ -12,8 +12,8 @@
 #include "base/located_json.h"
 #include "kernels/registry.h"
 #include "search/random.h"
-#include "tests/jobs/temporary_folder.h"
 #include "tests/paths.h"
+#include "tests/temporary_folder.h"
 #include "tests/workloads/json_schema.h"
 #include "workloads/from_misses.h"
 

@@ -12,7 +12,7 @@
 #include "base/error.h"
 #include "jobs/session/device_choice.h"
 #include "tests/jobs/made_up_range.h"
-#include "tests/jobs/temporary_folder.h"
+#include "tests/temporary_folder.h"
 #include "tuner/trial_record.h"
 
 using namespace moetune;

@@ -12,8 +12,9 @@
 #include "jobs/session/device_choice.h"
 #include "ranges/range_table.h"
 #include "tests/jobs/made_up_range.h"
-#include "tests/jobs/temporary_folder.h"
 #include "tests/paths.h"
+#include "tests/refusal.h"
+#include "tests/temporary_folder.h"
 
 using namespace moetune;
 using namespace moetune::testing;
@@ -132,12 +133,9 @@ TEST_CASE("an end of a range at which the kernel has no problem is left out in o
 
 TEST_CASE("a range that the kernel does not take is refused with the dimension's limits") {
   const auto refused = [](const char* over) -> std::string {
-    try {
+    return refusal_of<BadField>([&] {
       const DevicePlan made("decode_attention", "q_heads=8,kv_heads=2,head_dim=64", "memory=67108864", over);
-    } catch (const BadField& error) {
-      return error.what();
-    }
-    return "";
+    });
   };
   CHECK(refused("batch=1..1048576m,context=1k..2k")
             .ends_with("batch of decode_attention must lie from 1 to 65535 (got 1..1099511627776)"));
@@ -147,12 +145,7 @@ TEST_CASE("a range that the kernel does not take is refused with the dimension's
 
 TEST_CASE("a range that no recording is within is refused with what was recorded") {
   const auto refused = [](const std::vector<std::int64_t>& recorded) -> std::string {
-    try {
-      const MadeUpPlan made(recorded);
-    } catch (const BadField& error) {
-      return error.what();
-    }
-    return "";
+    return refusal_of<BadField>([&] { const MadeUpPlan made(recorded); });
   };
   CHECK(refused({4, 2000}).ends_with(
       "no problem of tokens=32..512 was recorded on NVIDIA H200; recorded are tokens=4; tokens=2000"));

@@ -5,8 +5,8 @@
 
 #include "base/error.h"
 #include "kernels/registry.h"
-#include "tests/jobs/temporary_folder.h"
 #include "tests/runtime/fake_cache.h"
+#include "tests/temporary_folder.h"
 
 using namespace moetune;
 using namespace moetune::testing;

@@ -6,7 +6,7 @@
 #include <fstream>
 
 #include "base/error.h"
-#include "tests/jobs/temporary_folder.h"
+#include "tests/temporary_folder.h"
 
 using namespace moetune;
 

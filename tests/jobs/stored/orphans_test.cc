@@ -4,7 +4,7 @@
 
 #include "jobs/session/kernel_files.h"
 #include "kernels/registry.h"
-#include "tests/jobs/temporary_folder.h"
+#include "tests/temporary_folder.h"
 
 using namespace moetune;
 

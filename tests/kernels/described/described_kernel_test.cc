@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "search/space.h"
 #include "tests/kernels/described/examples.h"
+#include "tests/temporary_folder.h"
 
 using namespace moetune;
 using namespace moetune::testing;
@@ -368,34 +369,24 @@ TEST_CASE("structs by value, and copies to __constant__ variables") {
 namespace {
 
 // A folder with arrays of f32 that NumPy might have written.
-class ArraysFolder {
- public:
-  ArraysFolder()
-      : path_(std::filesystem::temp_directory_path() / ("moetune_arrays_" + std::to_string(::getpid()))) {
-    std::filesystem::create_directory(path_);
-  }
-  ~ArraysFolder() { std::filesystem::remove_all(path_); }
-
+struct ArraysFolder : TemporaryFolder {
   void write(const std::string& name, const std::vector<float>& values) const {
     std::string header =
         "{'descr': '<f4', 'fortran_order': False, 'shape': (" + std::to_string(values.size()) + ",), }";
     header.resize(118, ' ');
-    std::ofstream out(path_ / name, std::ios::binary);
+    std::ofstream out(path() / name, std::ios::binary);
     out << std::string("\x93NUMPY\x01\x00v\x00", 10) << header;
     out.write(reinterpret_cast<const char*>(values.data()), static_cast<std::streamsize>(4 * values.size()));
   }
 
   void write_bytes(const std::string& name, const std::string& bytes) const {
-    std::ofstream(path_ / name, std::ios::binary) << bytes;
+    std::ofstream(path() / name, std::ios::binary) << bytes;
   }
 
   std::unique_ptr<const Kernel> kernel(const Json& json) const {
     return described_kernel(
-        read_description(json.dump(), (path_ / "kernel.json").string(), json["kernel"].get<std::string>()));
+        read_description(json.dump(), file("kernel.json"), json["kernel"].get<std::string>()));
   }
-
- private:
-  std::filesystem::path path_;
 };
 
 float first_float(const Buffer& buffer, std::size_t content) {

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "tests/kernels/described/examples.h"
+#include "tests/refusal.h"
 
 using namespace moetune;
 using namespace moetune::testing;
@@ -13,12 +14,7 @@ namespace {
 
 // The example with one change, a JSON patch; "" if it is sound, else what is said of it.
 std::string fault_of(const std::string& name, const std::string& patch) {
-  try {
-    own_kernel(Json::parse(example_text(name)).patch(Json::parse(patch)));
-    return "";
-  } catch (const BadInput& error) {
-    return error.what();
-  }
+  return refusal_of([&] { own_kernel(Json::parse(example_text(name)).patch(Json::parse(patch))); });
 }
 
 struct DescriptionFault {

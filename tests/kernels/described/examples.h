@@ -9,14 +9,9 @@
 
 #include "kernels/described/described_kernel.h"
 #include "tests/paths.h"
+#include "tests/texts.h"
 
 namespace moetune::testing {
-
-inline std::string read_text(const std::filesystem::path& path) {
-  std::ostringstream text;
-  text << std::ifstream(path).rdbuf();
-  return text.str();
-}
 
 inline std::filesystem::path example_folder(const std::string& name) {
   return std::filesystem::path(paths::source()) / "examples/kernels" / name;

@@ -7,6 +7,7 @@
 
 #include "base/resources.h"
 #include "tests/kernels/described/examples.h"
+#include "tests/temporary_folder.h"
 
 using namespace moetune;
 using namespace moetune::testing;
@@ -15,26 +16,14 @@ namespace fs = std::filesystem;
 namespace {
 
 // A folder of its own, with copies of examples.
-class KernelRoot {
- public:
-  KernelRoot() {
-    std::string pattern = (fs::temp_directory_path() / "moetune-kernels-XXXXXX").string();
-    folder_ = mkdtemp(pattern.data());
-  }
-  ~KernelRoot() { fs::remove_all(folder_); }
-  KernelRoot(const KernelRoot&) = delete;
-
+struct KernelRoot : TemporaryFolder {
   // A copy of vector_add under another name.
   void add(const std::string& name, const std::string& from = "vector_add") const {
-    fs::copy(example_folder(from), folder_ / name, fs::copy_options::recursive);
+    fs::copy(example_folder(from), path() / name, fs::copy_options::recursive);
     std::string text = example_text(from);
     text.replace(text.find(from), from.size(), name);
-    std::ofstream(folder_ / name / "kernel.json") << text;
+    std::ofstream(path() / name / "kernel.json") << text;
   }
-  const fs::path& path() const { return folder_; }
-
- private:
-  fs::path folder_;
 };
 
 std::vector<std::string> loaded_names(const DescribedKernels& loaded) {

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "tests/kernels/described/examples.h"
+#include "tests/refusal.h"
 
 using namespace moetune;
 namespace fs = std::filesystem;
@@ -39,12 +40,7 @@ class NpyFile {
   }
 
   std::string error(const std::string& bytes, DType type = DType::f32, std::int64_t elements = 6) {
-    try {
-      read(bytes, type, elements);
-    } catch (const BadInput& failure) {
-      return failure.what();
-    }
-    return "";
+    return refusal_of([&] { read(bytes, type, elements); });
   }
 
  private:

@@ -5,7 +5,7 @@
 
 #include <fstream>
 
-#include "tests/jobs/temporary_folder.h"
+#include "tests/temporary_folder.h"
 
 namespace moetune::access_test {
 namespace {

@@ -5,7 +5,8 @@
 
 #include <ctime>
 
-#include "tests/jobs/temporary_folder.h"
+#include "tests/refusal.h"
+#include "tests/temporary_folder.h"
 
 namespace moetune::job_queue_test {
 namespace {
@@ -178,12 +179,7 @@ TEST_CASE("a queue of another version, and what is none, are refused in one sent
       const Database database(file, Database::Access::create, std::chrono::milliseconds(1000));
       database.execute(sql);
     }
-    try {
-      const JobQueue queue(file);
-      return "";
-    } catch (const BrokenEnvironment& error) {
-      return error.what();
-    }
+    return refusal_of<BrokenEnvironment>([&] { const JobQueue queue(file); });
   };
   CHECK(refused("PRAGMA user_version = 0") == "");  // new
   for (const char* version : {"4", "6"})

@@ -19,6 +19,7 @@
 
 #include "base/error.h"
 #include "tests/paths.h"
+#include "tests/temporary_folder.h"
 #include "tests/within_a_while.h"
 #include "tuner/compile/compile_pool.h"
 #include "tuner/compile/compiler.h"
@@ -58,25 +59,11 @@ struct Fake {
 };
 
 // Compilations of the stand-in that end when a test lets them, by name.
-class Gate {
- public:
-  Gate() {
-    std::string name = (std::filesystem::temp_directory_path() / "moetune-gate-XXXXXX").string();
-    REQUIRE(::mkdtemp(name.data()) != nullptr);
-    folder_ = name;
-  }
-  ~Gate() { std::filesystem::remove_all(folder_); }
-  Gate(const Gate&) = delete;
-
+struct Gate : TemporaryFolder {
   // The last word of a source.
-  std::string hold(const std::string& name) const { return "hold!" + (folder_ / name).string(); }
-  bool has_begun(const std::string& name) const {
-    return std::filesystem::exists(folder_ / (name + ".begun"));
-  }
-  void open(const std::string& name) const { std::ofstream{folder_ / name}; }
-
- private:
-  std::filesystem::path folder_;
+  std::string hold(const std::string& name) const { return "hold!" + file(name); }
+  bool has_begun(const std::string& name) const { return std::filesystem::exists(file(name + ".begun")); }
+  void open(const std::string& name) const { std::ofstream{path() / name}; }
 };
 
 NvrtcJob job_of(const std::string& source, std::chrono::milliseconds limit = 60s) {
@@ -341,8 +328,7 @@ TEST_CASE("a process that somebody kills while it compiles costs its job nothing
 }
 
 TEST_CASE("where no further process can start, those that run do, and the last one's end is told") {
-  const auto folder = std::filesystem::temp_directory_path() / ("moetune_start_" + std::to_string(getpid()));
-  std::filesystem::create_directories(folder);
+  const TemporaryFolder folder;
   const auto script = folder / "start", full = folder / "full";
   std::ofstream(script) << "#!/bin/sh\n[ -e " << full << " ] && exit 1\nexec "
                         << std::filesystem::read_symlink("/proc/self/exe") << " \"$@\"\n";
@@ -367,7 +353,6 @@ TEST_CASE("where no further process can start, those that run do, and the last o
     std::filesystem::remove(full);
     CHECK(fake.works());
   }
-  std::filesystem::remove_all(folder);
 }
 
 TEST_CASE("what cannot be started is a broken environment, with the reason") {

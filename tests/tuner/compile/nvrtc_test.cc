@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "base/error.h"
+#include "tests/temporary_folder.h"
 
 namespace fs = std::filesystem;
 using moetune::BrokenEnvironment;
@@ -19,19 +20,6 @@ using moetune::NvrtcSearch;
 
 namespace {
 
-class TemporaryFolder {
- public:
-  TemporaryFolder()
-      : path_(fs::temp_directory_path() / ("moetune_nvrtc_test_" + std::to_string(::getpid()))) {
-    fs::create_directories(path_);
-  }
-  ~TemporaryFolder() { fs::remove_all(path_); }
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
-
 bool lists(const NvrtcSearch& search, const fs::path& folder) {
   return std::find(search.folders.begin(), search.folders.end(), folder) != search.folders.end();
 }
@@ -39,7 +27,7 @@ bool lists(const NvrtcSearch& search, const fs::path& folder) {
 }  // namespace
 
 TEST_CASE("the newest NVRTC of a folder comes first and its builtins are no NVRTC") {
-  const TemporaryFolder folder;
+  const moetune::TemporaryFolder folder;
   for (const char* name : {"libnvrtc.so", "libnvrtc.so.9", "libnvrtc.so.12", "libnvrtc.so.13",
                            "libnvrtc.so.12.alt", "libnvrtc-builtins.so.13.0", "libnvrtc.alt.so.13"}) {
     std::ofstream(folder.path() / name) << "";
@@ -67,7 +55,7 @@ TEST_CASE("the search starts at the executable and honours CUDA_HOME") {
 }
 
 TEST_CASE("packages count in the project's own build folder only, and where nobody else can write") {
-  const TemporaryFolder folder;
+  const moetune::TemporaryFolder folder;
   const fs::path shared = folder.path(), project = shared / "project", binary = project / "build/dev/moetune";
   const fs::path packages = "build/cuda/nvidia/cu13/lib";
   fs::create_directories(binary.parent_path());
@@ -114,7 +102,7 @@ TEST_CASE("where there is no NVRTC the error lists the places and a way out") {
 }
 
 TEST_CASE("a library the user insists on is not silently replaced by another") {
-  const TemporaryFolder folder;
+  const moetune::TemporaryFolder folder;
   NvrtcSearch search = NvrtcSearch::of_process();
   search.requested = folder.path();
   CHECK_THROWS_AS(Nvrtc::load(search), BrokenEnvironment);
@@ -158,7 +146,7 @@ TEST_CASE("NVRTC and its builtins come from one folder") {
 
 TEST_CASE("an NVRTC that the loader knows nothing of finds the builtins beside it") {
   const fs::path library = Nvrtc::load()->facts().path;
-  const TemporaryFolder folder;
+  const moetune::TemporaryFolder folder;
   fs::copy_file(library, folder.path() / library.filename());
   for (const fs::path& builtins : moetune::versioned_files(library.parent_path(), "libnvrtc-builtins.so.")) {
     fs::copy_file(builtins, folder.path() / builtins.filename());

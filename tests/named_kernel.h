@@ -1,0 +1,29 @@
+// What tests' own kernels have in common.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kernels/kernel.h"
+
+namespace moetune {
+
+class NamedKernel : public Kernel {
+ public:
+  explicit NamedKernel(std::string name, ProblemSchema schema = {})
+      : name_(std::move(name)), schema_(std::move(schema)) {}
+
+  const std::string& name() const override { return name_; }
+  const std::string& summary() const override { return name_; }
+  const ProblemSchema& schema() const override { return schema_; }
+  const std::vector<Preset>& presets() const override { return presets_; }
+  void check(const Problem&) const override {}
+
+ private:
+  const std::string name_;
+  const ProblemSchema schema_;
+  const std::vector<Preset> presets_;
+};
+
+}  // namespace moetune
