@@ -4,6 +4,16 @@
 
 using namespace moetune::testing;
 
+namespace {
+
+Ended run_on_workload(ScriptedGpu& gpu, const char* verb, const std::vector<std::string>& more) {
+  std::vector<std::string> arguments = {verb, "decode_kernel", "--problem", "elements=16384"};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return gpu.tool.run(arguments);
+}
+
+}  // namespace
+
 TEST_CASE("devices --calibrate measures what it can, keeps it, and names what stays unknown") {
   ScriptedGpu gpu;
   const Json before = document(gpu.tool.run({"devices", "--json"}))["gpus"][0];
@@ -58,12 +68,8 @@ TEST_CASE("a GPU that breaks ends the command, and no candidate is blamed when i
 
 TEST_CASE("beside somebody else's load a search ends with 0 and says so, and every command shows the mark") {
   ScriptedGpu gpu(",busy=1-100000");
-  const std::vector<std::string> workload = {"decode_kernel", "--problem", "elements=16384"};
-  const auto run = [&](const std::string& verb, const std::vector<std::string>& more) {
-    std::vector<std::string> arguments = {verb};
-    arguments.insert(arguments.end(), workload.begin(), workload.end());
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    return gpu.tool.run(arguments);
+  const auto run = [&](const char* verb, const std::vector<std::string>& more) {
+    return run_on_workload(gpu, verb, more);
   };
   const Ended searched = run("search", {"--budget", "3", "--quiet-wait", "0"});
   CAPTURE(searched.err);
@@ -99,12 +105,8 @@ TEST_CASE("beside somebody else's load a search ends with 0 and says so, and eve
 
 TEST_CASE("a search answers one timing, stores the winner's times under all, and bench shows them") {
   ScriptedGpu gpu(",unproduced=20");
-  const std::vector<std::string> workload = {"decode_kernel", "--problem", "elements=16384"};
-  const auto run = [&](const std::string& verb, const std::vector<std::string>& more) {
-    std::vector<std::string> arguments = {verb};
-    arguments.insert(arguments.end(), workload.begin(), workload.end());
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    return gpu.tool.run(arguments);
+  const auto run = [&](const char* verb, const std::vector<std::string>& more) {
+    return run_on_workload(gpu, verb, more);
   };
   // A configuration that is named needs no winner.
   const char* const kNamed =
