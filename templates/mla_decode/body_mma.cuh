@@ -1,6 +1,6 @@
-// Body `mma` (sm_80+): up to 32 packed rows, and a warp for every 8 tokens of a tile. The warps compute S and softmax of
-// their tokens, hand P on through shared memory, and add to O columns of the latent that are theirs. Tiles come by
-// cp.async, so a page may have any number of tokens.
+// Body `mma` (sm_80+): up to 32 packed rows, and a warp for every 8 tokens of a tile. A warp computes S and softmax of
+// its tokens, hands P on through shared memory, and adds to O the columns of the latent that are its own. Tiles come
+// by cp.async, so a page may have any number of tokens.
 #pragma once
 
 #include "templates/common/cp_async.cuh"
@@ -17,8 +17,8 @@ constexpr int kColumns = kLatent / kWarps;  // of O, a warp
 constexpr int kUnits = kWidth / 8;          // of 16 bytes, a token
 constexpr int kScoresRow = kTile * 2 + 16;  // bytes; the padding keeps rows off each other's banks
 
-// Shared memory: the tiles; the queries as [chunk][row][128 bytes], in the same swizzle; P; what the warps tell each other
-// of rows.
+// Shared memory: the tiles; the queries as [chunk][row][128 bytes], in the same swizzle; P; maxima and sums of rows, by
+// warp.
 constexpr int kQueryOffset = kStages * kTileBytes;
 constexpr int kScoresOffset = kQueryOffset + kRows * kWidth * 2;
 constexpr int kToldOffset = kScoresOffset + kRows * kScoresRow;

@@ -4,9 +4,10 @@
 //   warpgroups 1, 2 O += P V, of 256 columns of the latent each
 //   warpgroup 3     one warp asks the copy engine for tiles
 //
-// Barriers of a stage: `full` counts the bytes of a third of the chunks, so that S begins before the whole tile is there; at `scored` the 4 warps of warpgroup 0 arrive once a tile, when P
-// is there and no row behind the last token holds NaN; at `empty` the 8 warps of warpgroups 1 and 2, when they have
-// read the tile and P. Warpgroup 0 is one tile ahead, so that the tensor cores are busy during softmax.
+// Barriers of a stage: `full` counts the bytes of a third of the chunks, so that S begins before the whole tile is
+// there; at `scored` the 4 warps of warpgroup 0 arrive once a tile, when P is there and no row behind the last token
+// holds NaN; at `empty` the 8 warps of warpgroups 1 and 2, when they have read the tile and P. Warpgroup 0 is one tile
+// ahead, so that the tensor cores are busy during softmax.
 //
 // A cluster has PAIR blocks of rows, which bring each other half of each tile, and for each of them PARTS parts of the
 // tokens. At the end each part gets a share of the columns of the others, by distributed shared memory, and puts them
@@ -38,11 +39,11 @@ constexpr int kThirds = 3, kThirdChunks = kChunks / kThirds;
 constexpr int kBarriers = kThirds + 2;  // of a stage
 constexpr int kPair = PAIR, kParts = PARTS, kCluster = kPair * kParts;
 constexpr int kShare =
-    kColumns / 8 / kParts;  // pieces of 8 columns that a block puts together, of a warpgroup's
+    kColumns / 8 / kParts;  // pieces of 8 columns that a part puts together, of a warpgroup's
 
-// Shared memory: the tiles; the latent part of the queries as [chunk][row][128 bytes]; P of each stage as the lanes hold
-// it; factors of each stage, by row; what rows are divided by; logarithms of parts, by row; barriers. What other parts
-// send takes the place of tiles and queries.
+// Shared memory: the tiles; the latent part of the queries as [chunk][row][128 bytes]; P of each stage as the lanes
+// hold it; factors of each stage, by row; what rows are divided by; logarithms of parts, by row; barriers. What other
+// parts send takes the place of tiles and queries.
 constexpr int kQueryChunkBytes = kRows * 128;
 constexpr int kQueryOffset = kStages * kTileBytes;
 constexpr int kScoresOffset = kQueryOffset + kLatentChunks * kQueryChunkBytes;
