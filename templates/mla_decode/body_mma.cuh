@@ -223,10 +223,10 @@ class Attention {
 };
 
 extern "C" __global__ void __launch_bounds__(kThreads)
-    mla_decode(const Element* q, const Element* kv, const i32* pages, const i32* lengths, Element* o,
-               float* lse, float* partial_o, float* partial_lse, i64 q_sequence, i64 q_token, i64 q_head,
-               i64 kv_page, i64 kv_token, i64 o_sequence, i64 o_token, i64 o_head, i64 page_row, int capacity,
-               int span, float scale) {
+    mla_decode_warps(const Element* q, const Element* kv, const i32* pages, const i32* lengths, Element* o,
+                     float* lse, float* partial_o, float* partial_lse, i64 q_sequence, i64 q_token,
+                     i64 q_head, i64 kv_page, i64 kv_token, i64 o_sequence, i64 o_token, i64 o_head,
+                     i64 page_row, int capacity, int span, float scale) {
   wait_for_predecessor();
   allow_dependent_launch();
   u8* const shared = dynamic_shared();

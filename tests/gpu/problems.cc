@@ -117,6 +117,7 @@ const std::map<std::string, std::vector<const char*>> kProblems = {
          "batch=2,heads=16,context=1500,queries=4,page=32,lse=yes,dtype=f16",
          "batch=3,heads=40,context=3,queries=4,page=16,lse=yes",
          "batch=1,heads=64,context=4100,queries=3,lengths=ragged",
+         "batch=3,heads=16,context=333,page=1,lse=yes,lengths=ragged",
      }},
     {"moe_combine",
      {

@@ -237,6 +237,9 @@ const std::vector<Wanted>& wanted() {
       {"few_rows_linear", kFewRows, {{"AHEAD", "1"}, {"LANES", "4"}}},
       {"mla_decode", kLatent, {{"PAIR", "1"}, {"PARTS", "1"}, {"splits", "4"}}},
       {"mla_decode", kLatent, {{"PAIR", "2"}, {"PARTS", "2"}, {"splits", "2"}}},
+      {"mla_decode",
+       kLatent,
+       {{"BODY", "mma"}, {"ROW_TILES", "2"}, {"TILE", "32"}, {"PAIR", "1"}, {"splits", "4"}}},
   };
   return all;
 }
