@@ -266,7 +266,9 @@ TEST_CASE("a proposer that babbles is left out with one sentence") {
     Proposing it;
     if (why.starts_with("did not")) it.answer = std::chrono::milliseconds(300);
     it.start(script);
-    CHECK(it.ask().empty());
+    // Variants answer: a slow program has not said too much by then.
+    CHECK(testing::within_a_while(
+        [&] { return it.ask().empty() && it.proposer->state() == Proposer::State::gone; }));
     CHECK(it.why_left_out().starts_with(why));
     CHECK(it.why_left_out().size() <= 600);
   }
