@@ -102,7 +102,7 @@ struct Relay {
 struct Place {
   u32 row = 0;
   u32 part = 0;
-  u32 parts = 1;  // of the cluster, that have tokens
+  u32 parts = 1;  // of the cluster, that have tokens; one of them if there are none
 
   __device__ __forceinline__ Place() {
     if constexpr (kCluster > 1) row = cluster_rank() % kPair, part = cluster_rank() / kPair;
@@ -375,7 +375,7 @@ class Output {
     const float inverse[2] = {relay.inverse()[row_of(0)], relay.inverse()[row_of(1)]};
     scale(inverse);
     if constexpr (kParts > 1) {
-      if (work.tiles > 0) send_shares(relay, own);
+      if (own.part < own.parts) send_shares(relay, own);
       mbarrier_wait_cluster(relay.inbox(), 0);
     }
     float weights[kParts][2], logarithms[2];
@@ -578,7 +578,7 @@ extern "C" __global__ void __launch_bounds__(512, 1)
     named_barrier_arrive(2, kMathThreads);
     __syncwarp();
     if constexpr (kCluster > 1) cluster_arrive(), cluster_wait();
-    if (kParts > 1 && work.tiles > 0) send_logarithms(relay, own);
+    if (kParts > 1 && own.part < own.parts) send_logarithms(relay, own);
   } else {
     take_registers<184>();
     const int column = (warpgroup - 1) * kColumns;

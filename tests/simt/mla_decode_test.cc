@@ -71,8 +71,9 @@ TEST_CASE("simt: mla_decode's bodies attend as float64 does, under several sched
 
 TEST_CASE("simt: mla_decode reads nothing behind a sequence's end, and a poisoned token shows") {
   // Rows of NaN lie in unused pages and behind the last token; table entries past the end are garbage.
-  for (const std::string& changes : {std::string("TILE=64"), std::string("TILE=32,splits=3"),
-                                     std::string("BODY=mma,ROW_TILES=1,TILE=32,STAGES=2,splits=2")}) {
+  for (const std::string& changes :
+       {std::string("TILE=64"), std::string("TILE=32,splits=3"), std::string("TILE=32,PARTS=2,splits=4"),
+        std::string("BODY=mma,ROW_TILES=1,TILE=32,STAGES=2,splits=2")}) {
     CAPTURE(changes);
     SimtProblem latent("mla_decode", "batch=3,heads=16,context=120,page=16,lse=yes", 3);
     const std::vector<std::int32_t> lengths = {120, 0, 37};
