@@ -130,7 +130,7 @@ class LatentTest(unittest.TestCase):
                 ("'kv' is [18, 16, 512]; it must be", (q, kv[..., :512], table, lengths), {}),
                 ("'q' is f32; it must be bf16 or f16", (q.float(), kv, table, lengths), {}),
                 ("'q' has 3 dimensions; it must be", (q[:, 0], kv, table, lengths), {}),
-                ("page must be 16, 32, 64 or 128", odd.arguments(), {}),
+                ("page must be 1, 16, 32, 64 or 128", odd.arguments(), {}),
                 ("queries is 5; it must be from 1 to 4", (q.expand(2, 5, 16, WIDTH), kv, table, lengths), {}),
                 ("context is -1; it must be 0 or more", (q, kv, table, lengths), {"context": -1}),
                 ("'page_table' is [2, 8]; it must be", (q, kv, table, lengths), {"context": 129}),
