@@ -49,8 +49,9 @@ add_library(moetune_runtime SHARED $<TARGET_OBJECTS:runtime_resources> ${cores})
 target_link_libraries(moetune_runtime PRIVATE room_runtime)
 target_include_directories(moetune_runtime INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>)
 set(runtime_symbols ${PROJECT_SOURCE_DIR}/packaging/runtime.symbols)
+# It is to be small: nothing that it does not use, and pages of constants and of code need not begin anew.
 target_link_options(moetune_runtime PRIVATE -Wl,-u,moetune_open -Wl,--version-script=${runtime_symbols} -Wl,-z,defs
-  $<$<CONFIG:Release>:-Wl,-z,noseparate-code>)  # pages of constants and of code need not begin anew: it is to be small
+  -Wl,--gc-sections $<$<CONFIG:Release>:-Wl,-z,noseparate-code>)
 set_target_properties(moetune_runtime PROPERTIES LINKER_LANGUAGE CXX LINK_DEPENDS ${runtime_symbols}
   VERSION ${PROJECT_VERSION} SOVERSION 1)  # the major version of moetune.h's ABI
 if(NOT MOETUNE_SANITIZE)

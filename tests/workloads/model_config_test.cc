@@ -92,7 +92,7 @@ TEST_CASE(
   CHECK(kimi.problem("mla_decode") == "heads=64,page=64,dtype=bf16");
   CHECK(plan_of("deepseek-v3", {.tensor_parallel = 8}).problem("mla_decode") ==
         "heads=16,page=64,dtype=bf16");
-  CHECK(plan_of("kimi-k2", {.page = 1}).says("decode of 61 layers cannot be served"));
+  CHECK(plan_of("kimi-k2", {.page = 8}).says("decode of 61 layers cannot be served"));
   CHECK_THROWS_AS(plan_of("kimi-k2", {.tensor_parallel = 3}), BadInput);
   CHECK(deepseek.problem("moe_experts") ==
         "hidden=7168,experts=256,top_k=8,intermediate=2048,dtype=bf16,w=e4m3");
