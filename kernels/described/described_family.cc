@@ -15,7 +15,7 @@ class DescribedFamily final : public FamilyInterface {
         formulas_(*description_, description_->of_problem, nullptr, problem.dims, DeviceLimits()) {
     for (const DescribedTensor& tensor : description_->tensors) {
       slots_.push_back({Name(tensor.name), type_of(tensor.type, problem.dims), tensor.role,
-                        is_present(tensor, formulas_)});
+                        is_present(tensor, formulas_), tensor.alignment});
       auto& places = extent_places_.emplace_back();
       for (const Formula size : tensor.shape)
         places.push_back(tensor.any.contains(places.size()) ? std::nullopt : extent_of(size));
@@ -144,7 +144,8 @@ class DescribedFamily final : public FamilyInterface {
         if (stride != dense &&
             (stride < least || stride > kMostTensorElements || stride * bytes % slots_[slot].alignment != 0))
           refuse(description_->call.integers[tensor.strides[d]].name + " is " + std::to_string(stride) +
-                 " elements; it must be a multiple of 16 bytes, or contiguous");
+                 " elements; it must be a multiple of " + std::to_string(slots_[slot].alignment) +
+                 " bytes, or contiguous");
         if (size > 1) steps.push_back(Step{stride, size});
       }
       dense = grown(slot, dense, size);

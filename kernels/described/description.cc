@@ -1,6 +1,7 @@
 #include "kernels/described/description.h"
 
 #include <algorithm>
+#include <bit>
 #include <map>
 #include <set>
 
@@ -154,7 +155,7 @@ class PartsReader {
   void read_tensors() {
     for (const JsonPlace& place : top_.at("tensors").elements(kMostTensors)) {
       place.allow_only(
-          {"name", "dtype", "shape", "strides", "when", "role", "cold", "fresh", "fill", "check"});
+          {"name", "dtype", "shape", "strides", "align", "when", "role", "cold", "fresh", "fill", "check"});
       DescribedTensor tensor;
       tensor.name = new_name(place.at("name"), buffers_);
       tensor.type = read_type(place.at("dtype"), description_);
@@ -168,6 +169,9 @@ class PartsReader {
         tensor.shape.push_back(read_formula(any ? *any : size, description_));
       }
       read_strides(place, tensor);
+      if (const auto align = place.find("align")) tensor.alignment = align->integer(1, 16);
+      if (!std::has_single_bit(static_cast<std::uint64_t>(tensor.alignment)))
+        place.at("align").fail("must be 1, 2, 4, 8 or 16" + place.at("align").shown());
       if (const auto when = place.find("when")) tensor.when = read_formula(*when, description_);
       const std::string role = text_or(place, "role", "input");
       if (role != "input" && role != "output" && role != "inout")

@@ -45,6 +45,7 @@ struct DescribedTensor {
   std::optional<Formula> when;       // without it the tensor is always there
   std::vector<std::size_t> strides;  // fields of the call, in elements, of the first dimensions
   Role role = Role::input;
+  std::int64_t alignment = 16;  // bytes: of its address, and of strides that leave gaps
   bool cold = true;
   bool fresh = false;
   Fill::Kind fill = Fill::Kind::normal;

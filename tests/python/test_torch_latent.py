@@ -97,8 +97,8 @@ class LatentTest(unittest.TestCase):
 
     @if_tuned
     def test_slices_and_a_shorter_context(self) -> None:
-        """q and the tokens lie in wider rows; longer lengths are cut to the context."""
-        case = Latent([100, 17])
+        """q, the tokens and the table's columns lie in wider rows; longer lengths are cut to the context."""
+        case = Latent([100, 17], context=144)
         right = case.right(longest=40)[0]
         wide = torch.zeros(*case.kv.shape[:2], WIDTH + 64, dtype=case.kv.dtype, device=DEVICE)
         wide[..., :WIDTH] = case.kv

@@ -78,10 +78,12 @@ TEST_CASE("a described problem has families, buffers, checks, references and a c
 namespace {
 
 // softmax whose rows of x may lie apart, with a second output if LAST is 1.
-std::unique_ptr<const Kernel> strided_softmax(const Json& extra = {{"when", "problem.twice == 1"}}) {
+std::unique_ptr<const Kernel> strided_softmax(const Json& extra = {{"when", "problem.twice == 1"}},
+                                              int align = 16) {
   Json json = Json::parse(example_text("softmax"));
   json["problem"].push_back({{"name", "twice"}, {"default", 0}, {"range", {0, 1}}});
   json["tensors"][0]["strides"] = {"x_row"};
+  json["tensors"][0]["align"] = align;
   Json second = json["tensors"][1];
   second["name"] = "z";
   second.update(extra);
@@ -130,6 +132,10 @@ TEST_CASE("rows that lie apart: strides of the call, read from tensors and check
   CHECK_THROWS_WITH_AS(family->bind(tensors, "", extents, bound),
                        "softmax: x_row is 1001 elements; it must be a multiple of 16 bytes, or contiguous",
                        BadInput);
+  const auto narrow = strided_softmax({{"when", "problem.twice == 1"}}, 4)->family_interface(problem);
+  CHECK(narrow->tensors()[0].alignment == 4);
+  narrow->bind(tensors, "", extents, bound);
+  CHECK(bound.integers[0] == 1001);
   x.strides = {1, 7};
   CHECK_THROWS_WITH_AS(family->bind(tensors, "", extents, bound), "softmax: tensor 'x' is not contiguous",
                        BadInput);

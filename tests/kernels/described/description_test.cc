@@ -46,6 +46,8 @@ constexpr DescriptionFault kDescriptionFaults[] = {
      "unknown dimension 'm'"},
     {"vector_add", R"([{"op":"replace","path":"/tensors/1/shape/0","value":"block_size_x"}])",
      "the parameter 'block_size_x' has no value here"},
+    {"vector_add", R"([{"op":"add","path":"/tensors/1/align","value":12}])",
+     "tensors[1].align must be 1, 2, 4, 8 or 16"},
     {"vector_add", R"([{"op":"replace","path":"/tensors/1/shape/0","value":"device.sm_count"}])",
      "'device.sm_count' has no value here"},
     {"vector_add", R"([{"op":"add","path":"/tensors/1/check","value":"exact"}])",
