@@ -1,5 +1,6 @@
 // The one list of the operators' arguments, which torch.ops.moetune's schemas are made of.
 #include <algorithm>
+#include <cstdlib>
 
 #include "operators.h"
 
@@ -323,6 +324,7 @@ const std::vector<Overload>& overloads() {
     add(linear_schemas());
     add(latent_schemas());
     for (const Overload& each : launch_overloads()) made.push_back(each);
+    if (made.size() != kOverloads) std::abort();  // PyTorch would lack kernels of the last
     return made;
   }();
   return all;
