@@ -14,12 +14,18 @@ _MOST_ROWS = 16  # of few_rows_linear
 _PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj")
 
 
+def _has_vectors(rows: torch.Tensor) -> bool:
+    """Whether rows are read 16 bytes at a time, as far as strides say."""
+    return rows.stride(1) == 1 and rows.stride(0) % 8 == 0
+
+
 def multiply(x: torch.Tensor, weight: torch.Tensor, bias: Optional[torch.Tensor] = None) -> torch.Tensor:
     """torch.nn.functional.linear."""
     rows = x.numel() // x.shape[-1]
-    if (not 0 < rows <= _MOST_ROWS or x.dtype != weight.dtype or weight.stride(1) != 1 or x.shape[-1] % 8 != 0):
+    if (not 0 < rows <= _MOST_ROWS or x.dtype != weight.dtype or not _has_vectors(weight) or x.shape[-1] % 8 != 0):
         return torch.nn.functional.linear(x, weight, bias)
-    made = operators.few_rows_linear(x.reshape(rows, x.shape[-1]), weight, bias)
+    given = x.reshape(rows, x.shape[-1])
+    made = operators.few_rows_linear(given if _has_vectors(given) else given.contiguous(), weight, bias)
     return made.view(*x.shape[:-1], weight.shape[0])
 
 
@@ -32,7 +38,7 @@ def _is_served(layer: Any, dtype: Any) -> bool:
     weight: Any = getattr(layer, "weight", None)
     known = type(layer) is torch.nn.Linear or _routing.is_known(layer)
     return (known and not is_changed(layer) and type(weight.data) is torch.Tensor and not weight.is_meta and
-            weight.dtype == dtype and weight.shape[1] % 8 == 0)
+            weight.dtype == dtype and weight.shape[1] % 8 == 0 and weight.data_ptr() % 16 == 0)
 
 
 def layers_of(model: Any, fused: list[Any]) -> list[Any]:

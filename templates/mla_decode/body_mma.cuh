@@ -46,10 +46,11 @@ __device__ __forceinline__ void copy_tile(u32 to, const Element* kv, const i32* 
 
 class Attention {
  public:
-  __device__ __forceinline__ Attention(u8* shared, const Work& work, float scale_log2)
+  __device__ __forceinline__ Attention(u8* shared, const Work& work, float scale)
       : base_(in_vector_register(shared_address(shared))),
         told_(reinterpret_cast<float*>(shared + kToldOffset)),
-        scale_log2_(scale_log2) {
+        scale_log2_(logit_factor(scale)),
+        negates_(scale < 0) {
 #pragma unroll
     for (int i = 0; i < kRowTiles; ++i) {
 #pragma unroll
@@ -81,6 +82,7 @@ class Attention {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         float(&pair)[4] = scores[i];
+        if (negates_) pair[2 * half] = -pair[2 * half], pair[2 * half + 1] = -pair[2 * half + 1];
         if (token >= end_[i][half]) pair[2 * half] = minus_infinity();
         if (token + 1 >= end_[i][half]) pair[2 * half + 1] = minus_infinity();
         const float highest = max_across<4>(fmaxf(pair[2 * half], pair[2 * half + 1])) * scale_log2_;
@@ -216,6 +218,7 @@ class Attention {
   u32 base_;
   float* told_;  // [warp][row]
   float scale_log2_;
+  bool negates_;
   int end_[kRowTiles][2];
   float maximum_[kRowTiles][2];
   float sum_[kRowTiles][2];  // this lane's share of this warp's tokens
@@ -246,7 +249,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     if (row < work.rows) value = reinterpret_cast<const uint4*>(q + work.offset(q_strides, row))[unit];
     *reinterpret_cast<uint4*>(shared + kQueryOffset + unit_offset(kRows, row, unit)) = value;
   }
-  Attention attention(shared, work, scale * kLog2E);
+  Attention attention(shared, work, scale);
   for (int tile = 0; tile < work.tiles; ++tile) {
     __syncthreads();  // all have read the tile that the next one replaces
     copy(tile + kStages - 1);

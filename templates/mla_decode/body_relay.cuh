@@ -181,8 +181,8 @@ __device__ __forceinline__ int row_of(int half) {
 class Scores {
  public:
   __device__ __forceinline__ Scores(const Element* q, const RowStrides& strides, const Work& work,
-                                    float scale_log2)
-      : scale_log2_(scale_log2) {
+                                    float scale)
+      : scale_log2_(logit_factor(scale)), negates_(scale < 0) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       maximum_[half] = lowest();
@@ -206,11 +206,11 @@ class Scores {
     const u64 q = WgmmaMatrix::rows(relay.base + kQueryOffset),
               k = WgmmaMatrix::rows(relay.tile(place.index));
     wgmma_hold<kTile / 8>(scores_);
-    wgmma_begin();
 #pragma unroll
     for (int step = 0; step < kLatent / 16; ++step) {
       if (step % (4 * kThirdChunks) == 0) {
         mbarrier_wait(relay.full(place.index, step / (4 * kThirdChunks)), place.parity);
+        wgmma_begin();
       }
       wgmma<Element, kTile, false, false>(
           scores_, WgmmaMatrix::moved(q, step / 4 * kQueryChunkBytes + step % 4 * 32),
@@ -223,6 +223,12 @@ class Scores {
     }
     wgmma_finish();
     wgmma_hold<kTile / 8>(scores_);
+    if (!negates_) return;
+#pragma unroll
+    for (int j = 0; j < kTile / 8; ++j) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) scores_[j][i] = -scores_[j][i];
+    }
   }
 
   // P for the other warpgroups, and by how much O is to be rescaled before it is added. `first` is the tile's first
@@ -285,6 +291,7 @@ class Scores {
   }
 
   float scale_log2_;
+  bool negates_;
   int end_[2];
   u32 rope_[kRope / 16][4];
   float scores_[kTile / 8][4];
@@ -572,7 +579,7 @@ extern "C" __global__ void __launch_bounds__(512, 1)
   named_barrier_sync(1, kMathThreads);
   if (warpgroup == 0) {
     give_registers<112>();
-    Scores scores(q, q_strides, work, scale * kLog2E);
+    Scores scores(q, q_strides, work, scale);
     score_tiles(relay, work, scores);
     scores.finish(relay, own);
     named_barrier_arrive(2, kMathThreads);

@@ -230,6 +230,17 @@ class TransformersTest(unittest.TestCase):
                     self.assertEqual((weights.dtype, ids.dtype), (torch.float32, torch.int64))
                     self.assertLess(float((weights - right[1].float()).abs().max()), 0.02)
 
+    def test_rows_and_weights_that_lie_apart(self) -> None:
+        """Rows that vectors do not fit are copied, and such weights are PyTorch's."""
+        layer = used("Llama").model.layers[0].self_attn.o_proj
+        x, wide = torch.randn(3, 512, device=DEVICE).bfloat16(), torch.nn.functional.pad(layer.weight.data, (0, 3))
+        with torch.inference_mode():
+            right = torch.nn.functional.linear(x, layer.weight).float()
+            for given in (x, x.t().contiguous().t(), torch.nn.functional.pad(x, (3, 0))[:, 3:], x[None]):
+                self.agree(layer(given).float().view_as(right), right)
+            layer.weight.data = wide[:, :-3]
+            self.agree(layer(x).float(), right)
+
     def test_routing(self) -> None:
         """As the model's own: of the same logits the same experts, and weights but for their rounding."""
         for kind in ("Qwen3Moe", "Mixtral", "GptOss"):

@@ -123,3 +123,18 @@ TEST_CASE("simt: mla_decode with queries, pages and outputs that lie apart") {
                   rounded_attention(latent.problem));
   }
 }
+
+TEST_CASE("simt: mla_decode with a scale of 0, and one below") {
+  SimtProblem latent("mla_decode", "batch=2,heads=16,context=40,page=16,lse=yes", 3);
+  for (const float scale : {0.0f, -0.07f}) {
+    CAPTURE(scale);
+    latent.call.reals[0] = scale;
+    const HostTensors right = latent.on_cpu();
+    for (const std::string& changes :
+         {std::string(""), std::string("BODY=mma,ROW_TILES=1,TILE=32,STAGES=1")}) {
+      CAPTURE(changes);
+      check_outputs(latent.run(latent.config(kRelayBase, changes), 8), right,
+                    rounded_attention(latent.problem));
+    }
+  }
+}
