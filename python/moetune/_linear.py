@@ -16,7 +16,7 @@ _PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj")
 
 def _has_vectors(rows: torch.Tensor) -> bool:
     """Whether rows are read 16 bytes at a time, as far as strides say."""
-    return rows.stride(1) == 1 and rows.stride(0) % 8 == 0
+    return bool(rows.stride(1) == 1 and rows.stride(0) % 8 == 0)
 
 
 def multiply(x: torch.Tensor, weight: torch.Tensor, bias: Optional[torch.Tensor] = None) -> torch.Tensor:
