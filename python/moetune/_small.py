@@ -150,7 +150,8 @@ def _normalize(layer: Any, hidden_states: torch.Tensor) -> torch.Tensor:
 
 
 def _attend(layer: Any, multiply: Any, hidden_states: torch.Tensor,
-            position_embeddings: tuple[torch.Tensor, torch.Tensor], attention_mask: Any = None, past_key_values: Any = None, **options: Any) -> Any:
+            position_embeddings: tuple[torch.Tensor, torch.Tensor], attention_mask: Any = None,
+            past_key_values: Any = None, **options: Any) -> Any:
     """The forward of such a layer: one product for q, k and v, by `multiply`, and one kernel up to the cache. The
     layer's own, if its parts are no longer as use() found them."""
     if not _is_fused(layer):
