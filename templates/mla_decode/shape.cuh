@@ -25,8 +25,8 @@ constexpr int kTileBytes = kChunks * kChunkBytes;
 // The running maximum may lag by this many powers of two, so that outputs are seldom rescaled.
 constexpr float kLag = 8.0f;
 
-// What logits are multiplied by, of base 2. Never 0: times the -infinity of what a row does not see it would be NaN, and
-// logits are so small that it makes no difference.
+// What logits are multiplied by, of base 2. Never 0: times the -infinity of what a row does not see it would be NaN.
+// Logits are so small that it makes no difference.
 __device__ __forceinline__ float logit_factor(float scale) { return fmaxf(fabsf(scale * kLog2E), 0x1p-100f); }
 
 struct RowStrides {
