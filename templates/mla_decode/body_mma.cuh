@@ -21,8 +21,8 @@ constexpr int kScoresRow = kTile * 2 + 16;  // bytes; the padding keeps rows off
 // warp.
 constexpr int kQueryOffset = kStages * kTileBytes;
 constexpr int kScoresOffset = kQueryOffset + kRows * kWidth * 2;
-constexpr int kToldOffset = kScoresOffset + kRows * kScoresRow;
-static_assert(kToldOffset + kWarps * kRows * 4 <= SHARED_BYTES,
+constexpr int kByWarpOffset = kScoresOffset + kRows * kScoresRow;
+static_assert(kByWarpOffset + kWarps * kRows * 4 <= SHARED_BYTES,
               "kernel.json lays out shared memory as above");
 
 // Where a unit of a row begins, with so many rows of 128 bytes to a chunk.
@@ -48,7 +48,7 @@ class Attention {
  public:
   __device__ __forceinline__ Attention(u8* shared, const Work& work, float scale)
       : base_(in_vector_register(shared_address(shared))),
-        told_(reinterpret_cast<float*>(shared + kToldOffset)),
+        by_warp_(reinterpret_cast<float*>(shared + kByWarpOffset)),
         scale_log2_(logit_factor(scale)),
         negates_(scale < 0) {
 #pragma unroll
@@ -86,7 +86,7 @@ class Attention {
         if (token >= end_[i][half]) pair[2 * half] = minus_infinity();
         if (token + 1 >= end_[i][half]) pair[2 * half + 1] = minus_infinity();
         const float highest = max_across<4>(fmaxf(pair[2 * half], pair[2 * half + 1])) * scale_log2_;
-        if (lane % 4 == 0) told_[warp * kRows + row_of(i, half)] = highest;
+        if (lane % 4 == 0) by_warp_[warp * kRows + row_of(i, half)] = highest;
       }
     }
     __syncthreads();
@@ -97,7 +97,7 @@ class Attention {
         const int row = row_of(i, half);
         float highest = minus_infinity();
 #pragma unroll
-        for (int other = 0; other < kWarps; ++other) highest = fmaxf(highest, told_[other * kRows + row]);
+        for (int other = 0; other < kWarps; ++other) highest = fmaxf(highest, by_warp_[other * kRows + row]);
         const float raised = highest > maximum_[i][half] + kLag ? highest : maximum_[i][half];
         const float factor = exp2_fast(maximum_[i][half] - raised);
         maximum_[i][half] = raised;
@@ -126,7 +126,7 @@ class Attention {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const float sum = sum_across<4>(sum_[i][half]);
-        if (lane % 4 == 0) told_[warp * kRows + row_of(i, half)] = sum;
+        if (lane % 4 == 0) by_warp_[warp * kRows + row_of(i, half)] = sum;
       }
     }
     __syncthreads();
@@ -138,7 +138,7 @@ class Attention {
         if (row >= work.rows) continue;
         float sum = 0;
 #pragma unroll
-        for (int other = 0; other < kWarps; ++other) sum += told_[other * kRows + row];
+        for (int other = 0; other < kWarps; ++other) sum += by_warp_[other * kRows + row];
         store_row(work, outputs, row, output_[i], half, inverse_of(sum));
         if (warp > 0 || lane % 4 != 0) continue;
         const float logarithm = maximum_[i][half] + log2_fast(sum);
@@ -216,7 +216,7 @@ class Attention {
   }
 
   u32 base_;
-  float* told_;  // [warp][row]
+  float* by_warp_;  // [warp][row]: maxima, then sums
   float scale_log2_;
   bool negates_;
   int end_[kRowTiles][2];

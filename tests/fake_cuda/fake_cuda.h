@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "kernels/dtype.h"
+
 namespace fake_cuda {
 
 // MOETUNE_FAKE_CUDA, split at commas into name or name=value.
@@ -88,6 +90,11 @@ bool run_harness(const std::string& name, const Parameters& parameters, std::uin
 
 // decode_attention as its mma body with one split is launched, on bf16 tensors.
 void attend(const Kernel& kernel, const Parameters& parameters, const Grid& grid);
+
+// What lies at an address; nothing at a null one.
+std::vector<double> load_elements(moetune::DType type, const void* from, std::int64_t elements);
+// Rounded; where a value is NaN nothing is written.
+void store_written(moetune::DType type, void* to, const std::vector<double>& values);
 
 // prefill_attention as its mma body is launched.
 std::size_t prefill_parameters(const std::string& specialization);

@@ -1,6 +1,5 @@
 // mla_decode on the host: its CPU reference on what the first launch's parameters point to.
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <map>
 
@@ -75,16 +74,7 @@ struct LatentLaunch {
   }
 
   std::vector<double> loaded(int place, DType type, std::int64_t elements) const {
-    std::vector<double> values;
-    for (std::int64_t i = 0; i < elements; ++i) values.push_back(load_element(type, at(place), i));
-    return values;
-  }
-
-  void store(int place, DType type, const std::vector<double>& values) const {
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      if (std::isnan(values[i])) continue;  // not written
-      store_element(type, at(place), static_cast<std::int64_t>(i), round_to(type, values[i]));
-    }
+    return load_elements(type, at(place), elements);
   }
 };
 
@@ -111,8 +101,8 @@ void attend_latent(const Kernel& kernel, const Parameters& parameters, const Gri
        {"lengths", launch.loaded(kLengths, DType::i32, problem["batch"])},
        {"page_table",
         launch.loaded(kPageTable, DType::i32, (problem["batch"] - 1) * launch.wide(kPageRow) + columns)}});
-  launch.store(kO, type, outputs.at("o"));
-  if (problem.is("lse", "yes")) launch.store(kLse, DType::f32, outputs.at("lse"));
+  store_written(type, launch.at(kO), outputs.at("o"));
+  if (problem.is("lse", "yes")) store_written(DType::f32, launch.at(kLse), outputs.at("lse"));
 }
 
 }  // namespace fake_cuda

@@ -105,6 +105,19 @@ Call call_of(const moetune::Kernel& kernel, const Problem& problem, const Launch
 
 }  // namespace
 
+std::vector<double> load_elements(DType type, const void* from, std::int64_t elements) {
+  std::vector<double> values;
+  for (std::int64_t i = 0; i < (from == nullptr ? 0 : elements); ++i)
+    values.push_back(load_element(type, from, i));
+  return values;
+}
+
+void store_written(DType type, void* to, const std::vector<double>& values) {
+  for (std::size_t i = 0; i < values.size(); ++i)
+    if (!std::isnan(values[i]))
+      store_element(type, to, static_cast<std::int64_t>(i), round_to(type, values[i]));
+}
+
 std::string specialization_of(const char* image) {
   static constexpr std::string_view kMark = "moetune fake cubin of ";
   if (std::strncmp(image, kMark.data(), kMark.size()) != 0) return "";
@@ -125,23 +138,13 @@ void run_reference(const Kernel& kernel, const Parameters& parameters) {
   const Call call = call_of(known, problem, launched);
   const std::vector<Buffer> buffers = known.buffers(problem, call, 0);
   HostTensors inputs;
-  for (const Buffer& buffer : buffers) {
-    if (buffer.is_written()) continue;
-    std::vector<double>& values = inputs[buffer.name];
-    for (std::int64_t i = 0; i < buffer.elements; ++i)
-      values.push_back(load_element(buffer.dtype, launched.tensor(buffer.name), i));
-  }
+  for (const Buffer& buffer : buffers)
+    if (!buffer.is_written())
+      inputs[buffer.name] = load_elements(buffer.dtype, launched.tensor(buffer.name), buffer.elements);
   const HostTensors outputs = answer_on_cpu(problem, call, inputs);
-  for (const Buffer& buffer : buffers) {
-    if (!buffer.is_written()) continue;
-    const std::vector<double>& values = outputs.at(buffer.name);
-    for (std::size_t at = 0; at < values.size(); ++at) {  // a caller's cache may be larger than a search's
-      const double value = values[at];
-      const auto i = static_cast<std::int64_t>(at);
-      if (std::isnan(value)) continue;  // not written
-      store_element(buffer.dtype, launched.tensor(buffer.name), i, round_to(buffer.dtype, value));
-    }
-  }
+  for (const Buffer& buffer : buffers)  // a caller's cache may be larger than a search's
+    if (buffer.is_written())
+      store_written(buffer.dtype, launched.tensor(buffer.name), outputs.at(buffer.name));
 }
 
 }  // namespace fake_cuda

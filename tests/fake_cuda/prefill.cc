@@ -97,17 +97,7 @@ struct Prefill {
   void* at(int place) const { return reinterpret_cast<void*>(p[static_cast<std::size_t>(place)]); }
 
   std::vector<double> loaded(int place, DType type, std::int64_t elements) const {
-    std::vector<double> values;
-    for (std::int64_t i = 0; i < (at(place) == nullptr ? 0 : elements); ++i)
-      values.push_back(load_element(type, at(place), i));
-    return values;
-  }
-
-  void store(int place, DType type, const std::vector<double>& values) const {
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      if (std::isnan(values[i])) continue;  // not written
-      store_element(type, at(place), static_cast<std::int64_t>(i), round_to(type, values[i]));
-    }
+    return load_elements(type, at(place), elements);
   }
 };
 
@@ -139,8 +129,8 @@ void attend_new_tokens(const Kernel& kernel, const Parameters& parameters) {
     inputs["v_scale"] = prefill.loaded(kVScale, DType::f32, shape.kv_scales());
   }
   const HostTensors outputs = prefill_attention_on_cpu(problem, call.call(), inputs);
-  prefill.store(kO, shape.dtype, outputs.at("o"));
-  if (shape.lse) prefill.store(kLse, DType::f32, outputs.at("lse"));
+  store_written(shape.dtype, prefill.at(kO), outputs.at("o"));
+  if (shape.lse) store_written(DType::f32, prefill.at(kLse), outputs.at("lse"));
 }
 
 }  // namespace fake_cuda
