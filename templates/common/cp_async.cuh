@@ -4,11 +4,19 @@
 #include "templates/common/types.cuh"
 
 // The same value in a vector register. ptxas 13.0 miscompiles cp.async with an L2 policy whose shared address is a
-// lane's offset plus a uniform register (`LDGSTS [R+UR], desc[UR1]`: an illegal instruction when run), so a ring's base
-// goes through here once where the lane's offset is a plain sum.
+// lane's offset plus a uniform register (`LDGSTS [R+UR], desc[UR1]`: an illegal instruction when run), on Blackwell even
+// if the base went through here). So a copy has a policy only where figures say that it pays, and tests look for that
+// instruction (tests/tuner/compile/space_compile_test.cc).
 __device__ __forceinline__ u32 in_vector_register(u32 value) { return __shfl_sync(0xFFFFFFFFu, value, 0); }
 
 // Copies 16 bytes, or writes 16 zero bytes without reading `source` where `valid` is false.
+__device__ __forceinline__ void cp_async_16(u32 destination, const void* source, bool valid) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(destination), "l"(source),
+               "r"(valid ? 16 : 0)
+               : "memory");
+}
+
+// The same with an L2 policy.
 __device__ __forceinline__ void cp_async_16(u32 destination, const void* source, bool valid, u64 policy) {
   asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2, %3;" ::"r"(destination),
                "l"(source), "r"(valid ? 16 : 0), "l"(policy)
@@ -16,9 +24,8 @@ __device__ __forceinline__ void cp_async_16(u32 destination, const void* source,
 }
 
 // The same of what no kernel in front writes that lets this one begin early, as weights: right before the wait too.
-__device__ __forceinline__ void cp_async_16_of_constant(u32 destination, const void* source, bool valid,
-                                                        u64 policy) {
-  cp_async_16(destination, source, valid, policy);
+__device__ __forceinline__ void cp_async_16_of_constant(u32 destination, const void* source, bool valid) {
+  cp_async_16(destination, source, valid);
 }
 
 // Copies 4 bytes.

@@ -10,8 +10,7 @@
 // Macros: IN, OUT, BIAS, Element; the parameters TOKENS (that a block takes), WARPS, SPLIT, LANES, ROWS (of each lane),
 // UNROLL (vectors of each of them in a stage), STAGES (of the ring), HOLD (1: a lane's values of x stay in registers),
 // AHEAD (1: the ring is filled before the kernel in front has ended, which therefore must not write weights), PREFETCH
-// (stages behind those that are prefetched to L2 by then), EVICT_FIRST (of the weights, from L2), LATE (1: the next
-// kernel begins when the tiles are done).
+// (stages behind those that are prefetched to L2 by then), LATE (1: the next kernel begins when the tiles are done).
 #include "templates/common/cp_async.cuh"
 #include "templates/common/dependent_launch.cuh"
 #include "templates/common/l2_policy.cuh"
@@ -78,19 +77,19 @@ struct WeightStream {
 };
 
 // A stage to its slot of the ring; a group of copies in any case.
-__device__ __forceinline__ void copy_stage(WeightStream& stream, u32 slot, u64 policy) {
+__device__ __forceinline__ void copy_stage(WeightStream& stream, u32 slot) {
   if (stream.has_more()) {
     stream.each([&](int vector, const Element* from, bool valid) {
-      cp_async_16_of_constant(slot + vector * (kThreads * kVectorBytes), from, valid, policy);
+      cp_async_16_of_constant(slot + vector * (kThreads * kVectorBytes), from, valid);
     });
     stream.advance();
   }
   cp_async_commit();
 }
 
-__device__ __forceinline__ void fill_ring(WeightStream& stream, u32 ring, u64 policy) {
+__device__ __forceinline__ void fill_ring(WeightStream& stream, u32 ring) {
 #pragma unroll
-  for (int s = 0; s + 1 < kStages; ++s) copy_stage(stream, ring + s * kStageBytes, policy);
+  for (int s = 0; s + 1 < kStages; ++s) copy_stage(stream, ring + s * kStageBytes);
 }
 
 // One lane asks for each line.
@@ -241,15 +240,14 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     few_rows_linear(const Element* x, const Element* weight, const Element* bias, Element* out, i64 x_row,
                     i64 weight_row, i64 out_row, i32 tokens) {
   if (!LATE) allow_dependent_launch();
-  const u64 policy = l2_policy(EVICT_FIRST);
   u8* const shared = dynamic_shared();
-  const u32 ring = in_vector_register(shared_address(shared)) + threadIdx.x * kVectorBytes;
+  const u32 ring = shared_address(shared) + threadIdx.x * kVectorBytes;
   float* const parts = reinterpret_cast<float*>(shared + kStages * kStageBytes);
   WeightStream stream{weight, weight_row, int(blockIdx.x), 0};
-  if (AHEAD) fill_ring(stream, ring, policy);
+  if (AHEAD) fill_ring(stream, ring);
   if (PREFETCH > 0) prefetch_stages(stream);
   wait_for_predecessor();
-  if (!AHEAD) fill_ring(stream, ring, policy);
+  if (!AHEAD) fill_ring(stream, ring);
 
   const int first_token = int(blockIdx.y) * kTokens;
   const Inputs inputs{x, x_row, first_token, tokens};
@@ -259,21 +257,22 @@ extern "C" __global__ void __launch_bounds__(kThreads)
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) inputs.read(step, held[step]);
   }
-  int slot = 0, turn = 0;
+  const u32 last = ring + (kStages - 1) * kStageBytes;
+  u32 slot = ring;
+  int turn = 0;
   for (int tile = int(blockIdx.x); tile < kTiles; tile += int(gridDim.x)) {
     Sums sums = {};
 #pragma unroll(kHold ? kSliceStages : 1)
     for (int stage = 0; stage < kSliceStages; ++stage) {
       cp_async_wait<kStages - 2>();
       // To the slot of the stage before, whose weights have been read.
-      copy_stage(stream, ring + (slot == 0 ? kStages - 1 : slot - 1) * kStageBytes, policy);
-      const u32 from = ring + slot * kStageBytes;
+      copy_stage(stream, slot == ring ? last : slot - kStageBytes);
 #pragma unroll
       for (int u = 0; u < kUnroll; ++u) {
         Vector weights[kRows];
 #pragma unroll
         for (int r = 0; r < kRows; ++r)
-          weights[r].packed = load_shared(from + (r * kUnroll + u) * (kThreads * kVectorBytes));
+          weights[r].packed = load_shared(slot + (r * kUnroll + u) * (kThreads * kVectorBytes));
         if (kHold) {
           add_products(sums, held[kHold ? stage * kUnroll + u : 0], weights);
         } else {
@@ -282,7 +281,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
           add_products(sums, values, weights);
         }
       }
-      slot = slot + 1 == kStages ? 0 : slot + 1;
+      slot = slot == last ? ring : slot + kStageBytes;
     }
     float* const own = parts + turn * kParts;
     write_parts(sums, own + warp_id() * (kWarpRows * kTokens));

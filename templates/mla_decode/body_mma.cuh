@@ -5,7 +5,6 @@
 
 #include "templates/common/cp_async.cuh"
 #include "templates/common/dependent_launch.cuh"
-#include "templates/common/l2_policy.cuh"
 #include "templates/common/mma.cuh"
 #include "templates/common/reduce.cuh"
 #include "templates/common/shared_memory.cuh"
@@ -32,14 +31,14 @@ __device__ __forceinline__ int unit_offset(int rows, int row, int unit) {
 
 // Asks for a tile. Zeros stand for tokens behind the last, whatever memory holds: P is 0 there, and 0 times NaN is NaN.
 __device__ __forceinline__ void copy_tile(u32 to, const Element* kv, const i32* pages, i64 page_stride,
-                                          i64 token_stride, const Work& work, int tile, u64 policy) {
+                                          i64 token_stride, const Work& work, int tile) {
   const int first = (work.first_tile + tile) * kTile;
   for (int i = threadIdx.x; tile < work.tiles && i < kTile * kUnits; i += kThreads) {
     const int row = i / kUnits, unit = i % kUnits, token = first + row;
     const bool valid = token < work.length;
     const Element* from = kv;
     if (valid) from += pages[token / kPage] * page_stride + token % kPage * token_stride + unit * 8;
-    cp_async_16(to + unit_offset(kTile, row, unit), from, valid, policy);
+    cp_async_16(to + unit_offset(kTile, row, unit), from, valid);
   }
   cp_async_commit();
 }
@@ -47,7 +46,7 @@ __device__ __forceinline__ void copy_tile(u32 to, const Element* kv, const i32* 
 class Attention {
  public:
   __device__ __forceinline__ Attention(u8* shared, const Work& work, float scale)
-      : base_(in_vector_register(shared_address(shared))),
+      : base_(shared_address(shared)),
         by_warp_(reinterpret_cast<float*>(shared + kByWarpOffset)),
         scale_log2_(logit_factor(scale)),
         negates_(scale < 0) {
@@ -235,11 +234,10 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   u8* const shared = dynamic_shared();
   const Work work(blockIdx.x * kRows, blockIdx.y, blockIdx.z, lengths, capacity, span);
   if (work.split >= work.splits) return;
-  const u32 base = in_vector_register(shared_address(shared));
+  const u32 base = shared_address(shared);
   const i32* const table = pages + work.sequence * page_row;
-  const u64 policy = l2_policy(kPackedRows <= kRows);
   const auto copy = [&](int tile) {
-    copy_tile(base + tile % kStages * kTileBytes, kv, table, kv_page, kv_token, work, tile, policy);
+    copy_tile(base + tile % kStages * kTileBytes, kv, table, kv_page, kv_token, work, tile);
   };
   for (int tile = 0; tile < kStages - 1; ++tile) copy(tile);
   const RowStrides q_strides = {q_sequence, q_token, q_head};

@@ -5,7 +5,6 @@
 
 #include "templates/common/cp_async.cuh"
 #include "templates/common/dependent_launch.cuh"
-#include "templates/common/l2_policy.cuh"
 #include "templates/common/mma.cuh"
 #include "templates/common/shared_memory.cuh"
 #include "templates/common/vectors.cuh"
@@ -26,10 +25,7 @@ class MmaProduct {
 
  public:
   __device__ __forceinline__ MmaProduct(u8* memory, const Operands<Product>& of)
-      : shared_(in_vector_register(shared_address(memory))),
-        of_(of),
-        unit_(threadIdx.x % kUnits),
-        row_(threadIdx.x / kUnits) {
+      : shared_(shared_address(memory)), of_(of), unit_(threadIdx.x % kUnits), row_(threadIdx.x / kUnits) {
     const int lane = threadIdx.x % kWarpSize, warp = threadIdx.x / kWarpSize;
     swizzle_ = lane % 8;
     // ldmatrix takes rows 0-15 of 16 bytes from lanes 0-15, and the same rows of the next 16 bytes from the others; of
@@ -124,19 +120,17 @@ class MmaProduct {
   }
 
   __device__ __forceinline__ void load_rows(u32 to, int k, bool is_inside) const {
-    const u64 policy = l2_policy(false);
 #pragma unroll
     for (int i = 0; i < kRowCopies; ++i) {
       const int row = i * kRowsOfCopy + row_;
       if (kRows % kRowsOfCopy != 0 && row >= kRows) break;
       const bool is_there = is_inside && (!kZeroPadding || rows_[i] != nullptr);
       if (kZeroPadding || rows_[i] != nullptr)
-        cp_async_16(to + place_of(row), rows_[i] + (is_there ? k : 0), is_there, policy);
+        cp_async_16(to + place_of(row), rows_[i] + (is_there ? k : 0), is_there);
     }
   }
 
   __device__ __forceinline__ void load_weights(const Tile& tile, u32 to, int k, bool is_inside) const {
-    const u64 policy = l2_policy(STREAM && tile.is_only);
     const Operand* const expert =
         of_.weights + tile.expert * of_.weight_expert + (is_inside ? k + unit_ * kUnitValues : 0);
 #pragma unroll
@@ -147,7 +141,7 @@ class MmaProduct {
       if (Product::kWidth % Product::kColumns != 0 && column >= Product::kWidth) continue;
       const int matrix = row / Product::kColumns;
       const i64 weight = kBiased ? Product::kMatrices * column + matrix : matrix * Product::kWidth + column;
-      cp_async_16(to + place_of(row), expert + weight * of_.weight_row, is_inside, policy);
+      cp_async_16(to + place_of(row), expert + weight * of_.weight_row, is_inside);
     }
   }
 
@@ -165,7 +159,6 @@ class MmaProduct {
 
   // Blocks of columns (kNMajor), a thread the same eight of every kRowsOfCopy-th row.
   __device__ __forceinline__ void load_blocks(const Tile& tile, u32 to, int k) const {
-    const u64 policy = l2_policy(STREAM && tile.is_only);
     const Operand* const expert = of_.weights + tile.expert * of_.weight_expert;
     constexpr int kAllRows = kWeightRows / kBlockColumns * kChunkValues;
     static_assert(kWeightRows % kBlockColumns == 0 && kChunkValues % kRowsOfCopy == 0, "whole blocks");
@@ -177,7 +170,7 @@ class MmaProduct {
       if (!column.is_there) continue;
       const bool is_inside = Ring::kWholeSteps || depth < Product::kDepth;
       cp_async_16(to + place_of(row), expert + (is_inside ? depth * of_.weight_row : 0) + column.index,
-                  is_inside, policy);
+                  is_inside);
     }
   }
 
@@ -187,7 +180,6 @@ class MmaProduct {
     constexpr int kBlockUnits = (kPackedValueBytes + kPackedScaleBytes) / 16,
                   kValueUnits = kPackedValueBytes / 16;
     constexpr int kUnitsOfStage = Ring::kPackedStrips * kChunks * kBlockUnits;
-    const u64 policy = l2_policy(STREAM && tile.is_only);
     const int stage = step % Product::kStages, first = Product::kMatrices * tile.column / kPackedRows;
     const u32 values = shared_ + stage * Ring::kBytes + Ring::kWeightsOffset,
               scales = shared_ + Ring::kScalesOffset + stage * Ring::kScaleBytes;
@@ -201,12 +193,11 @@ class MmaProduct {
       if (is_value) {
         cp_async_16(values + block * kPackedValueBytes + 16 * unit,
                     reinterpret_cast<const u8*>(of_.weights) + source * kPackedValueBytes + 16 * unit,
-                    is_inside, policy);
+                    is_inside);
       } else {
         const int own = 16 * (unit - kValueUnits);
         cp_async_16(scales + block * kPackedScaleBytes + own,
-                    static_cast<const u8*>(of_.weight_scales) + source * kPackedScaleBytes + own, is_inside,
-                    policy);
+                    static_cast<const u8*>(of_.weight_scales) + source * kPackedScaleBytes + own, is_inside);
       }
     }
   }

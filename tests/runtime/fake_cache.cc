@@ -32,7 +32,7 @@ std::string usual_config(const Kernel& kernel, const Problem& problem) {
            "schedule=grid,cluster=1,section=0,splits=1";
   if (kernel.name() == "moe_experts")
     return std::string(
-               "body=mma,rows=16,warps=4,up_stages=2,down_stages=2,residents=1,launches=3,weights=stream,"
+               "body=mma,rows=16,warps=4,up_stages=2,down_stages=2,residents=1,launches=3,weights=keep,"
                "schedule=persistent,") +
            (problem.is("w", "e4m3") ? "depth=128,up_columns=128,down_columns=256"
                                     : "depth=64,up_columns=64,down_columns=128");

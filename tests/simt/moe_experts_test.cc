@@ -203,8 +203,8 @@ TEST_CASE("simt: moe_experts' mma body unpacks mxfp4, under several schedules") 
   const SimtProblem one = multiplied(kPackedExperts);
   const HostTensors right = one.reference(Reference::exact);
   std::uint64_t schedule = 0;
-  for (const char* changes : {"rows=16,warps=4", "rows=64,warps=4,depth=128,weights=stream",
-                              "rows=128,warps=8", "rows=32,warps=4,up_stages=3,schedule=persistent"}) {
+  for (const char* changes : {"rows=16,warps=4", "rows=64,warps=4,depth=128", "rows=128,warps=8",
+                              "rows=32,warps=4,up_stages=3,schedule=persistent"}) {
     const Config config = one.config(
         "body=mma,rows=64,warps=4,depth=64,up_columns=64,up_stages=2,down_columns=64,down_stages=2,"
         "residents=1,launches=3,weights=keep,schedule=grid",
@@ -218,7 +218,7 @@ TEST_CASE("simt: moe_experts' mma body widens e4m3, under several schedules") {
   const SimtProblem one = multiplied(kNarrowExperts);
   const HostTensors right = one.reference(Reference::exact);
   std::uint64_t schedule = 0;
-  for (const char* changes : {"rows=16,warps=4", "rows=64,warps=4,weights=stream", "rows=128,warps=8",
+  for (const char* changes : {"rows=16,warps=4", "rows=64,warps=4", "rows=128,warps=8",
                               "rows=32,warps=4,up_stages=3,schedule=persistent"}) {
     const Config config = one.config(
         "body=mma,rows=64,warps=4,depth=128,up_columns=128,up_stages=2,down_columns=128,down_stages=2,"

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <random>
@@ -100,6 +101,46 @@ void submit_problem(const Kernel& kernel, const Problem& problem, const DeviceLi
   }
 }
 
+template <typename T>
+T read_at(const std::vector<std::uint8_t>& bytes, std::size_t offset) {
+  T value;
+  REQUIRE(offset + sizeof value <= bytes.size());
+  std::memcpy(&value, bytes.data() + offset, sizeof value);
+  return value;
+}
+
+// The instructions in a cubin (ELF, 64 bits) by the names of its sections `.text.NAME`. What else it has, such as the
+// names of constants, may differ where the instructions do not.
+std::map<std::string, std::vector<std::uint8_t>> instructions_of(const std::vector<std::uint8_t>& cubin) {
+  const auto table = read_at<std::uint64_t>(cubin, 40);
+  const std::size_t size = read_at<std::uint16_t>(cubin, 58), count = read_at<std::uint16_t>(cubin, 60);
+  const auto header = [&](std::size_t section) { return table + section * size; };
+  const auto names = read_at<std::uint64_t>(cubin, header(read_at<std::uint16_t>(cubin, 62)) + 24);
+  std::map<std::string, std::vector<std::uint8_t>> code;
+  for (std::size_t section = 0; section < count; ++section) {
+    const std::string name =
+        reinterpret_cast<const char*>(cubin.data()) + names + read_at<std::uint32_t>(cubin, header(section));
+    if (name.rfind(".text.", 0) != 0) continue;
+    const auto begin =
+        cubin.begin() + static_cast<std::ptrdiff_t>(read_at<std::uint64_t>(cubin, header(section) + 24));
+    code[name].assign(
+        begin, begin + static_cast<std::ptrdiff_t>(read_at<std::uint64_t>(cubin, header(section) + 32)));
+  }
+  REQUIRE(!code.empty());
+  return code;
+}
+
+// How many copies to shared memory have the form of LDGSTS that is an illegal instruction when it runs: see
+// in_vector_register (templates/common/cp_async.cuh). An instruction has 16 bytes, and the lowest 12 bits say which.
+int count_broken_copies(const std::vector<std::uint8_t>& cubin) {
+  int broken = 0;
+  for (const auto& [name, code] : instructions_of(cubin)) {
+    for (std::size_t at = 0; at + 16 <= code.size(); at += 16)
+      broken += code[at] == 0xAE && (code[at + 1] & 0xF) == 0xD;
+  }
+  return broken;
+}
+
 // Registers are the compiler's to decide; all else a space's constraints can foresee.
 bool foreseeable(const std::string& reason) {
   return !reason.empty() && reason.find("registers") == std::string::npos;
@@ -130,6 +171,7 @@ TEST_CASE("a sample of every space compiles for every generation and fits the de
       if (build->outcome != Outcome::ok) continue;
       const std::string reason = why_unlaunchable(each.plan, *build, limits);
       CHECK_MESSAGE(!foreseeable(reason), reason);
+      CHECK(count_broken_copies(build->cubin) == 0);
     }
     const CompilePool::Stats stats = pool.stats();
     MESSAGE(architecture << ": " << stats.compiled << " compiled, " << stats.compile_seconds
@@ -182,36 +224,6 @@ std::optional<Twins> draw_twins(const Kernel& kernel, const Problem& problem, co
       return Twins{one, other};
   }
   return std::nullopt;
-}
-
-template <typename T>
-T read_at(const std::vector<std::uint8_t>& bytes, std::size_t offset) {
-  T value;
-  REQUIRE(offset + sizeof value <= bytes.size());
-  std::memcpy(&value, bytes.data() + offset, sizeof value);
-  return value;
-}
-
-// The instructions in a cubin (ELF, 64 bits): its sections `.text.NAME`. What else it has, such as the names of
-// constants, may differ where the instructions do not.
-std::string instructions_of(const std::vector<std::uint8_t>& cubin) {
-  const auto table = read_at<std::uint64_t>(cubin, 40);
-  const std::size_t size = read_at<std::uint16_t>(cubin, 58), count = read_at<std::uint16_t>(cubin, 60);
-  const auto header = [&](std::size_t section) { return table + section * size; };
-  const auto names = read_at<std::uint64_t>(cubin, header(read_at<std::uint16_t>(cubin, 62)) + 24);
-  std::string code;
-  for (std::size_t section = 0; section < count; ++section) {
-    const std::string name =
-        reinterpret_cast<const char*>(cubin.data()) + names + read_at<std::uint32_t>(cubin, header(section));
-    if (name.rfind(".text.", 0) != 0) continue;
-    const auto begin =
-        cubin.begin() + static_cast<std::ptrdiff_t>(read_at<std::uint64_t>(cubin, header(section) + 24));
-    code += name;
-    code.append(begin,
-                begin + static_cast<std::ptrdiff_t>(read_at<std::uint64_t>(cubin, header(section) + 32)));
-  }
-  REQUIRE(!code.empty());
-  return code;
 }
 
 }  // namespace

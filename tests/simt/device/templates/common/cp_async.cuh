@@ -36,15 +36,18 @@ inline void copy(u32 destination, const void* source, u32 bytes) {
 
 __device__ __forceinline__ u32 in_vector_register(u32 value) { return __shfl_sync(0xFFFFFFFFu, value, 0); }
 
-__device__ __forceinline__ void cp_async_16(u32 destination, const void* source, bool valid, u64 policy) {
+__device__ __forceinline__ void cp_async_16(u32 destination, const void* source, bool valid) {
   simt::copy(destination, valid ? source : nullptr, 16);
 }
 
+__device__ __forceinline__ void cp_async_16(u32 destination, const void* source, bool valid, u64 policy) {
+  cp_async_16(destination, source, valid);
+}
+
 // Made late, where inputs are hidden until the launch in front has ended.
-__device__ __forceinline__ void cp_async_16_of_constant(u32 destination, const void* source, bool valid,
-                                                        u64 policy) {
+__device__ __forceinline__ void cp_async_16_of_constant(u32 destination, const void* source, bool valid) {
   if (simt::runtime->may_read())
-    cp_async_16(destination, source, valid, policy);
+    cp_async_16(destination, source, valid);
   else
     simt::defer(valid ? source : nullptr, 16, destination, false);
 }
