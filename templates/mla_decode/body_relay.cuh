@@ -5,9 +5,9 @@
 //   warpgroup 3     one warp asks the copy engine for tiles
 //
 // Barriers of a stage: `full` counts the bytes of a third of the chunks, so that S begins before the whole tile is
-// there; at `scored` the 4 warps of warpgroup 0 arrive once a tile, when P is there and no row behind the last token
-// holds NaN; at `empty` the 8 warps of warpgroups 1 and 2, when they have read the tile and P. Warpgroup 0 is one tile
-// ahead, so that the tensor cores are busy during softmax.
+// there; at `scored` the threads of warpgroup 0 arrive once a tile, when P is there and no row behind the last token
+// holds NaN; at `empty` those of warpgroups 1 and 2, each for the P that it has read, and a lane of each of their warps
+// in the other blocks of a pair. Warpgroup 0 is one tile ahead, so that the tensor cores are busy during softmax.
 //
 // A cluster has PAIR blocks of rows, which bring each other half of each tile, and for each of them PARTS parts of the
 // tokens. At the end each part gets a share of the columns of the others, by distributed shared memory, and puts them
@@ -90,8 +90,8 @@ struct Relay {
   __device__ __forceinline__ void initialize() const {
     for (int stage = 0; stage < kStages; ++stage) {
       for (int third = 0; third < kThirds; ++third) mbarrier_init(full(stage, third), 1);
-      mbarrier_init(scored(stage), 4);
-      mbarrier_init(empty(stage), 8 * kPair);
+      mbarrier_init(scored(stage), 128);
+      mbarrier_init(empty(stage), 8 * (kWarpSize + kPair - 1));
     }
     mbarrier_init(inbox(), 1);
     mbarrier_init_fence();
@@ -318,8 +318,7 @@ __device__ __forceinline__ void score_tiles(const Relay& relay, const Work& work
     scores.multiply(relay, place);
     if (work.length - first < kTile) clear_tail(relay, place.index, work.length - first);
     scores.hand_on(relay, place.index, first, work.length);
-    __syncwarp();
-    if (threadIdx.x % kWarpSize == 0) mbarrier_arrive(relay.scored(place.index));
+    mbarrier_arrive(relay.scored(place.index));
     place.advance();
   }
 }
@@ -365,12 +364,12 @@ class Output {
       wgmma_commit();
       wgmma_wait<0>();
       wgmma_hold<kColumns / 8>(sum_);
-      __syncwarp();
-      if constexpr (kPair == 1) {
-        if (threadIdx.x % kWarpSize == 0) mbarrier_arrive(relay.empty(place.index));
-      } else {
+      mbarrier_arrive(relay.empty(place.index));
+      if constexpr (kPair > 1) {
+        __syncwarp();
         const u32 lane = threadIdx.x % kWarpSize;
-        if (lane < kPair) mbarrier_arrive_block(relay.empty(place.index), own.rank(lane, own.part));
+        if (lane < kPair && lane != own.row)
+          mbarrier_arrive_block(relay.empty(place.index), own.rank(lane, own.part));
       }
       place.advance();
     }
@@ -582,7 +581,7 @@ extern "C" __global__ void __launch_bounds__(512, 1)
     Scores scores(q, q_strides, work, scale);
     score_tiles(relay, work, scores);
     scores.finish(relay, own);
-    named_barrier_arrive(2, kMathThreads);
+    named_barrier_sync(2, kMathThreads);
     __syncwarp();
     if constexpr (kCluster > 1) cluster_arrive(), cluster_wait();
     if (kParts > 1 && own.part < own.parts) send_logarithms(relay, own);
