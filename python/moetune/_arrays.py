@@ -47,6 +47,20 @@ def _on_host(value: Any) -> tuple[Any, str]:
     return np.ascontiguousarray(value).reshape(value.shape), value.dtype.name
 
 
+class _Unordered:
+    """An array of CuPy's whose export waits for no stream: launches are ordered by their own, and the default stream,
+    which CuPy would let wait, may not wait for one that a graph is being captured from."""
+
+    def __init__(self, array: Any) -> None:
+        self._array = array
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self._array.__dlpack__(**{**options, "stream": -1})
+
+    def __dlpack_device__(self) -> Any:
+        return self._array.__dlpack_device__()
+
+
 class Array:
     """A tensor of the kernel, or of its __constant__ memory. `content` holds the elements as a .npy file of kernel.json
     has them."""
@@ -103,7 +117,7 @@ class Array:
     def on_device(self, value: Any, device: int) -> Any:
         """The tensor that the runtime binds."""
         if self._is_natural:
-            return value
+            return _Unordered(value) if type(value).__module__.partition(".")[0] == "cupy" else value
         import moetune
 
         interface = getattr(value, "__cuda_array_interface__", None)

@@ -53,9 +53,10 @@ def stated(slots: Sequence[Slot]) -> list[Slot]:
 
 
 def _contents(slots: Sequence[Slot], seed: int, twice: bool) -> list[list[Any]]:
-    """By argument, the contents of an input: those that were given and, if there are to be two, those shuffled. Integers
-    may be positions in something, and stay as they are, as constants do."""
-    random = numpy_module().random.default_rng(seed)
+    """By argument, the contents of an input: those that were given and, if there are to be two, those backwards from some
+    element on. Integers may be positions in something, and stay as they are, as constants do."""
+    np = numpy_module()
+    random = np.random.default_rng(seed)
     contents: list[list[Any]] = []
     for slot in slots:
         if not isinstance(slot, Array) or slot.role == "output":
@@ -63,7 +64,7 @@ def _contents(slots: Sequence[Slot], seed: int, twice: bool) -> list[list[Any]]:
             continue
         other = slot.content
         if slot.is_float and not slot.is_constant:
-            other = random.permutation(slot.content.reshape(-1)).reshape(slot.shape)
+            other = np.roll(slot.content.reshape(-1)[::-1], random.integers(slot.content.size)).reshape(slot.shape)
         contents.append([slot.content, other] if twice else [slot.content])
     return contents
 

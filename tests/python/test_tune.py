@@ -107,6 +107,26 @@ class TuneTest(unittest.TestCase):
         wide.kernel(on_device(x, "float32"), on_device(y, "float32"), N)
         np.testing.assert_array_equal(y, 2 * x)
 
+    def test_arrays_of_cupy_are_exported_without_a_wait(self) -> None:
+        class Exporter:
+            def __init__(self, tensor: Any) -> None:
+                self.tensor = tensor
+
+            def __dlpack__(self, *, stream: Any = None) -> Any:
+                if stream != -1:
+                    raise RuntimeError("the legacy stream would depend on a capturing stream")
+                return self.tensor.__dlpack__()
+
+            def __dlpack_device__(self) -> Any:
+                return self.tensor.__dlpack_device__()
+
+        Exporter.__module__ = "cupy"
+        best = self.tune()
+        x, y = aligned((N,), np.float32), aligned((N,), np.float32)
+        x[:] = np.arange(N)
+        best.kernel(Exporter(on_device(x, "float32")), Exporter(on_device(y, "float32")), N)
+        np.testing.assert_array_equal(y, 2 * x)
+
     def test_names_of_kernel_tuner(self) -> None:
         best = self.tune(params=None, grid=None, block=None, reference=None, problem_size=N, grid_div_x=["block_size_x"],
                          tune_params={"block_size_x": [32, 64, 128, 512]}, answer=[None, 2 * self.x, None], atol=1e-6,
