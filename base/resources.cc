@@ -130,6 +130,8 @@ std::optional<std::string> find_embedded(std::string_view path) {
 
 std::string read_resource(std::string_view path) {
   if (std::optional<std::string> text = find_resource(path)) return *std::move(text);
+  if (const auto file = in_added_folder(path))
+    throw BadInput("there is no file " + (file->first / file->second).string());
   const char* dir = data_dir();
   throw BrokenEnvironment("no file '" + std::string(path) + "' in " +
                           (dir != nullptr ? "MOETUNE_DATA_DIR (" + std::string(dir) + ")" : "this binary") +

@@ -64,11 +64,12 @@ class Elf {
   View content(const Elf64_Shdr& section) const {
     return section.sh_type == SHT_NOBITS ? View() : part(bytes_, section.sh_offset, section.sh_size);
   }
+  std::string_view name(const Elf64_Shdr& section) const { return text_at(names_, section.sh_name); }
   // Device memory that a launch may write and the next one finds: all that is written but a block's own.
   bool is_kept(const Elf64_Shdr& section) const {
     constexpr std::uint64_t kWritten = SHF_ALLOC | SHF_WRITE;
     if ((section.sh_flags & kWritten) != kWritten) return false;
-    const std::string_view name = text_at(names_, section.sh_name);
+    const std::string_view name = this->name(section);
     return !name.starts_with(".nv.shared.") && !name.starts_with(".nv.local.");
   }
 
@@ -105,20 +106,20 @@ std::string why_symbol(const Elf& elf, const Elf64_Sym& symbol, std::string_view
          " (a table of constants is written as __constant__)";
 }
 
-std::string why_sections(const Elf& elf) {
+std::string why_sections(const Elf& elf, std::uint64_t constants) {
   std::uint64_t kept = 0;
   for (const Elf64_Shdr& section : elf.sections()) {
     if (!elf.is_kept(section)) continue;
     kept = section.sh_size > UINT64_MAX - kept ? UINT64_MAX : kept + section.sh_size;
   }
-  if (kept <= kAllConstantBytes) return "";
+  if (kept <= constants) return "";
   return "it keeps " + bytes_text(kept) + " in device memory from launch to launch, and constants may take " +
-         bytes_text(kAllConstantBytes) + ": write more of them as macros, enumerators or __constant__";
+         bytes_text(constants) + ": write more of them as macros, enumerators or __constant__";
 }
 
 }  // namespace
 
-std::string why_stateful(std::span<const std::uint8_t> cubin) try {
+std::string why_stateful(std::span<const std::uint8_t> cubin, std::uint64_t constants) try {
   const Elf elf(cubin);
   std::uint64_t larger = 0;
   bool has_symbols = false;
@@ -134,9 +135,34 @@ std::string why_stateful(std::span<const std::uint8_t> cubin) try {
     }
   }
   if (!has_symbols) throw NotElf();
-  return why_sections(elf);
+  return why_sections(elf, constants);
 } catch (const NotElf&) {
   return "the compiler's output is no cubin: its ELF file is damaged or of another kind";
+}
+
+// Attributes follow one another: format, kind, and a length of what comes behind if the format has one.
+std::vector<std::size_t> parameter_bytes(std::span<const std::uint8_t> cubin, std::string_view entry) try {
+  constexpr std::uint8_t kHasLength = 4, kParameter = 0x17;
+  constexpr std::size_t kHead = 4, kParameterLength = 12;
+  const Elf elf(cubin);
+  const std::string name = ".nv.info." + std::string(entry);
+  std::vector<std::size_t> bytes;
+  for (const Elf64_Shdr& section : elf.sections()) {
+    if (elf.name(section) != name) continue;
+    for (View rest = elf.content(section); rest.size() >= kHead;) {
+      const std::size_t length = rest[0] == kHasLength ? record<std::uint16_t>(rest, 1) : 0;
+      const View value = part(rest, kHead, length);
+      if (rest[1] == kParameter && length == kParameterLength) {
+        const std::size_t position = record<std::uint16_t>(value, 2);
+        bytes.resize(std::max(bytes.size(), position + 1));
+        bytes[position] = record<std::uint32_t>(value, 2) >> 18;
+      }
+      rest = rest.subspan(kHead + length);
+    }
+  }
+  return bytes;
+} catch (const NotElf&) {
+  return {};
 }
 
 }  // namespace moetune

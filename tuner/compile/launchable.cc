@@ -1,6 +1,7 @@
 #include "tuner/compile/launchable.h"
 
 #include "kernels/entry_name.h"
+#include "tuner/compile/cubin_state.h"
 
 namespace moetune {
 namespace {
@@ -24,7 +25,9 @@ std::string count_text(std::int64_t count, const std::string& unit) {
 
 std::string why_shape(const Launch& launch, const DeviceLimits& limits) {
   const std::int64_t threads = volume(launch.block), cluster = volume(launch.cluster);
-  if (threads == 0 || volume(launch.grid) == 0 || cluster == 0) return "an empty grid, block or cluster";
+  if (threads == 0 || volume(launch.grid) == 0 || cluster == 0) {
+    return "an empty grid, block or cluster: what it is computed by is 0, too large, or has no value";
+  }
   if (threads > kMaxBlockThreads || launch.block[2] > kMaxBlockZ) {
     return count_text(threads, "threads a block; at most 1024, and 64 in z");
   }
@@ -61,6 +64,32 @@ std::string why_resources(const Launch& launch, const EntryFacts& facts, const D
   return "";
 }
 
+std::size_t bytes_of(const Argument& argument) {
+  if (std::holds_alternative<TensorMap>(argument.value)) return 128;
+  if (const auto* fields = std::get_if<StructValue>(&argument.value)) return 8 * fields->words.size();
+  const bool is_narrow =
+      std::holds_alternative<std::int32_t>(argument.value) || std::holds_alternative<float>(argument.value);
+  return is_narrow ? 4 : 8;
+}
+
+// The driver reads as many arguments, and as many bytes of each, as the cubin says.
+std::string why_arguments(const Launch& launch, const std::vector<std::size_t>& parameters) {
+  if (parameters.empty()) return "";
+  const auto& arguments = launch.arguments;
+  if (arguments.size() != parameters.size()) {
+    return "the function has " +
+           count_text(static_cast<std::int64_t>(parameters.size()), "parameters, and ") +
+           count_text(static_cast<std::int64_t>(arguments.size()), "arguments are given");
+  }
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    if (bytes_of(arguments[i]) < parameters[i]) {
+      return "the function's parameter " + std::to_string(i) + " has " + std::to_string(parameters[i]) +
+             " bytes, and its argument " + std::to_string(bytes_of(arguments[i]));
+    }
+  }
+  return "";
+}
+
 }  // namespace
 
 std::int64_t allocated_registers(std::int64_t threads, int registers) {
@@ -74,6 +103,7 @@ std::string why_unlaunchable(const Plan& plan, const Build& build, const DeviceL
     if (facts == build.entries.end()) return why_missing(launch, build);
     std::string reason = why_shape(launch, limits);
     if (reason.empty()) reason = why_resources(launch, facts->second, limits);
+    if (reason.empty()) reason = why_arguments(launch, parameter_bytes(build.cubin, facts->first));
     if (!reason.empty()) return launch.entry.text() + ": " + reason;
   }
   return "";

@@ -85,6 +85,23 @@ TEST_CASE("what a launch could leave to the next one is refused before it is run
   CHECK_MESSAGE(contains(build.message, "it keeps 1040 bytes in device memory"), build.message);
 }
 
+TEST_CASE("constants of CUDA's own headers may take more, if the caller says so") {
+  const Build build = compiled(numbers(100), "p[0] = n;");
+  CHECK(why_stateful(build.cubin, 799).find("it keeps 800 bytes") == 0);
+  CHECK(why_stateful(build.cubin, 800).empty());
+}
+
+TEST_CASE("a cubin says how many bytes each parameter has") {
+  const Build build = compiled(
+      "struct Five { char c[5]; };\n"
+      "extern \"C\" __global__ void other(Five five, short s, double d) { if (s) *(double*)&five = d; }",
+      "p[0] = n;");
+  CHECK(parameter_bytes(build.cubin, "k") == std::vector<std::size_t>{8, 4});
+  CHECK(parameter_bytes(build.cubin, "other") == std::vector<std::size_t>{5, 2, 8});
+  CHECK(parameter_bytes(build.cubin, "none").empty());
+  CHECK(parameter_bytes({}, "k").empty());
+}
+
 TEST_CASE(
     "a cubin that is cut off or altered is read within its bytes, and refused unless it says nothing else") {
   const std::vector<std::uint8_t> whole = compiled("constexpr int kA = 5;", "p[0] = n + kA;").cubin;
@@ -105,6 +122,7 @@ TEST_CASE(
     for (int flips = 0; flips < 4; ++flips)
       bytes[random() % bytes.size()] = static_cast<std::uint8_t>(random() % 4 == 0 ? 0xff : random());
     altered += !why_stateful(bytes).empty();
+    CHECK(parameter_bytes(bytes, "k").size() <= 65536);
   }
   CHECK(altered > 100);
 }
