@@ -36,6 +36,11 @@ Requires-Dist: torch; extra == "transformers"
 Requires-Dist: transformers>=5.17; extra == "transformers"
 Provides-Extra: search
 Requires-Dist: nvidia-cuda-nvrtc>=12.8; extra == "search"
+Provides-Extra: headers
+Requires-Dist: nvidia-cuda-nvrtc>=13.0; extra == "headers"
+Requires-Dist: nvidia-cuda-runtime>=13.0; extra == "headers"
+Requires-Dist: nvidia-cuda-crt>=13.0; extra == "headers"
+Requires-Dist: nvidia-cuda-cccl>=13.0; extra == "headers"
 Provides-Extra: fleet
 Requires-Dist: ray>=2.40,<3; extra == "fleet"
 Classifier: Operating System :: POSIX :: Linux

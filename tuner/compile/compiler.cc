@@ -101,7 +101,7 @@ struct Compiler::Impl {
     if (processes->facts().has_disk_cache) all.emplace_back("--no-cache");
     for (const auto& [name, value] : unit.defines) all.push_back("--define-macro=" + name + "=" + value);
     if (includes_toolkit(*sources_of(unit.source))) {
-      if (const std::string folder = toolkit_headers(); !folder.empty())
+      for (const std::string& folder : toolkit_headers(processes->facts().path))
         all.push_back("--include-path=" + folder);
     }
     return all;
@@ -147,7 +147,8 @@ Build Compiler::compile(const CompileUnit& unit, const std::stop_token& stop) co
   build.repeatable =
       result.status == Status::ok || result.status == Status::rejected || result.status == Status::bad_option;
   if (result.status == Status::ok) {
-    build.message = why_stateful(result.cubin);
+    const bool has_toolkit = includes_toolkit(*impl_->sources_of(unit.source));
+    build.message = why_stateful(result.cubin, has_toolkit ? kToolkitConstantBytes : kAllConstantBytes);
     if (!build.message.empty()) return build;
     build.outcome = Outcome::ok;
     build.cubin = std::move(result.cubin);

@@ -107,14 +107,25 @@ std::vector<fs::path> nvrtc_libraries_in(const fs::path& folder) {
   return libraries;
 }
 
-std::string toolkit_headers() {
-  for (const char* const place :
-       {environment_variable("CUDA_HOME"), environment_variable("CUDA_PATH"), "/usr/local/cuda"}) {
-    if (place == nullptr) continue;
-    const fs::path folder = fs::path(place) / "include";
-    if (std::error_code ignored; fs::is_regular_file(folder / "cuda_fp16.h", ignored)) return folder.string();
+std::vector<std::string> toolkit_headers(const std::string& nvrtc) {
+  std::vector<fs::path> places;
+  // A toolkit has lib64/ beside include/, as NVIDIA's packages of CUDA 13 have lib/. Those of 12 have a folder each.
+  const fs::path library(nvrtc), package = library.parent_path().parent_path();
+  if (library.is_absolute())
+    for (const fs::path& place : {package, package.parent_path() / "cuda_runtime"}) places.push_back(place);
+  for (const char* const name : {"CUDA_HOME", "CUDA_PATH"})
+    if (const char* const place = environment_variable(name)) places.emplace_back(place);
+  places.emplace_back("/usr/local/cuda");
+  for (const fs::path& place : places) {
+    std::error_code ignored;
+    const fs::path folder = place / "include";
+    if (!fs::is_regular_file(folder / "cuda_fp16.h", ignored)) continue;
+    std::vector<std::string> folders = {folder.string()};
+    for (const fs::path& more : {folder / "cccl", place.parent_path() / "cuda_cccl/include"})
+      if (fs::is_directory(more / "cuda/std", ignored)) folders.push_back(more.string());
+    return folders;
   }
-  return "";
+  return {};
 }
 
 NvrtcSearch NvrtcSearch::of_process() {

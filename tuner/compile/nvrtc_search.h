@@ -28,8 +28,9 @@ struct NvrtcSearch {
 // CMakeLists.txt and scripts/setup.
 std::vector<std::filesystem::path> nvrtc_folders_of(const std::filesystem::path& executable);
 
-// The folder of a CUDA toolkit's headers, of CUDA_HOME, CUDA_PATH or /usr/local/cuda; "" if there is none.
-std::string toolkit_headers();
+// The folders of CUDA's headers, in order: of the toolkit or the packages that the library `nvrtc` is of, else of
+// CUDA_HOME, CUDA_PATH or /usr/local/cuda. The second one holds cuda/std and cub. Empty if there are none.
+std::vector<std::string> toolkit_headers(const std::string& nvrtc);
 
 // The sorted files in `folder` whose names are `prefix` followed by digits and dots.
 std::vector<std::filesystem::path> versioned_files(const std::filesystem::path& folder,

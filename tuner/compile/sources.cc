@@ -80,9 +80,26 @@ std::string_view skip_between(std::string_view text) {
   }
 }
 
-[[noreturn]] void refuse_include(const std::string& path, std::string_view directive) {
+[[noreturn]] void refuse_include(const std::string& path, std::string_view directive, bool own = false) {
   const std::string shown(directive.substr(0, std::min<std::size_t>(directive.find('\n'), 80)));
-  throw BadInput(path + ": '" + shown + "': an include names a file of the templates, in quotes");
+  throw BadInput(path + ": '" + shown + "': an include names " +
+                 (own ? "a file of the kernel's folder, in quotes, or a header of CUDA, as <cuda_fp16.h>"
+                      : "a file of the templates, in quotes"));
+}
+
+// The host's headers that a source for nvcc includes, in C, and those of C++ that cuda/std has under the same name.
+constexpr const char* kHostHeaders[] = {"assert.h", "cuda.h",   "float.h", "limits.h", "math.h",
+                                        "stddef.h", "stdint.h", "stdio.h", "stdlib.h", "string.h"};
+constexpr const char* kStandardHeaders[] = {"array",   "cassert", "cfloat",      "climits", "cmath",
+                                            "cstddef", "cstdint", "cstdio",      "cstdlib", "cstring",
+                                            "limits",  "tuple",   "type_traits", "utility"};
+
+void add_host_headers(std::vector<SourceFile>& files) {
+  const std::string text = read_resource("templates/common/host_headers.cuh");
+  for (const char* const name : kHostHeaders) files.push_back({name, text});
+  for (const std::string name : kStandardHeaders)
+    files.push_back({name, text + "#if __has_include(<cuda/std/" + name + ">)\n#include <cuda/std/" + name +
+                               ">\nnamespace std {\nusing namespace cuda::std;\n}\n#endif\n"});
 }
 
 // NVRTC opens whatever file an include names: absolute ones, in angle brackets, of a macro. The scan knows neither
@@ -90,7 +107,7 @@ std::string_view skip_between(std::string_view text) {
 void require_own_includes(const std::string& path, std::string_view text, bool may_use_toolkit = false) {
   const std::string code = without_line_splices(text);
   for (const std::string_view asking : {"__has_include", "__has_embed"}) {
-    if (code.find(asking) != std::string::npos) refuse_include(path, asking);
+    if (code.find(asking) != std::string::npos) refuse_include(path, asking, may_use_toolkit);
   }
   const std::string_view all = code;
   for (std::size_t i = 0; i < all.size(); ++i) {
@@ -103,7 +120,8 @@ void require_own_includes(const std::string& path, std::string_view text, bool m
     if (may_use_toolkit && name.starts_with('<') && !leaves_folder(name.substr(1, name.find('>') - 1)))
       continue;
     const std::size_t end = name.starts_with('"') ? name.find_first_of("\"\n", 1) : std::string_view::npos;
-    if (end == std::string_view::npos || name[end] == '\n') refuse_include(path, all.substr(i));
+    if (end == std::string_view::npos || name[end] == '\n')
+      refuse_include(path, all.substr(i), may_use_toolkit);
     if (leaves_folder(name.substr(1, end - 1)))
       throw BadInput(path + ": #include " + std::string(name.substr(0, end + 1)) +
                      " leads out of the templates");
@@ -156,7 +174,11 @@ bool includes_toolkit(const std::vector<SourceFile>& files) {
     for (std::size_t begin = 0, end = 0; begin < code.size(); begin = end + 1) {
       end = std::min(code.find('\n', begin), code.size());
       const auto [word, name] = directive_of(std::string_view(code).substr(begin, end - begin));
-      if (word == "include" && name.starts_with('<')) return true;
+      if (word != "include") continue;
+      const bool is_quoted = name.starts_with('"');
+      if (!is_quoted ||
+          std::ranges::find(files, name.substr(1, name.find('"', 1) - 1), &SourceFile::path) == files.end())
+        return true;
     }
   }
   return false;
@@ -235,6 +257,7 @@ std::vector<SourceFile> collect_sources(const std::string& path, const SourceRea
 
   std::vector<SourceFile> files = {{path, *std::move(main_text)}};
   for (auto& [name, text] : headers) files.push_back({name, std::move(text)});
+  if (includes_toolkit(files)) add_host_headers(files);
   return files;
 }
 

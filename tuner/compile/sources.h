@@ -5,7 +5,8 @@
 // so a digest covers every file a build could depend on. Pure functions; as thread-safe as the reader given.
 //
 // A user's own source (is_added_file) may also include files of its folder, by their names there, and a CUDA toolkit's
-// headers in angle brackets. It is read as its owner's: comments, strings and what stands in `#if 0` are no includes.
+// headers in angle brackets. Then the host's headers (stdint.h, cmath) come along, as templates/common/host_headers.cuh
+// has them. It is read as its owner's: comments, strings and what stands in `#if 0` are no includes.
 #pragma once
 
 #include <functional>
@@ -34,7 +35,7 @@ std::vector<std::string> quoted_includes(std::string_view text);
 // "..", in angle brackets, of a macro, __has_include.
 std::vector<SourceFile> collect_sources(const std::string& path, const SourceReader& reader = {});
 
-// Whether the source, one of a user's own, includes headers in angle brackets.
+// Whether the source, one of a user's own, includes headers in angle brackets, or others that are none of the files.
 bool includes_toolkit(const std::vector<SourceFile>& files);
 
 // The functions that are marked __global__ in a text, in order of appearance: what its entries may be.

@@ -54,6 +54,25 @@ TEST_CASE("the search starts at the executable and honours CUDA_HOME") {
   CHECK(lists(search, "/usr/local/cuda/lib64"));
 }
 
+TEST_CASE("CUDA's headers are those of the compiler's own toolkit or packages, with cuda/std behind them") {
+  const moetune::TemporaryFolder folder;
+  const auto header = [&](const std::string& path) {
+    fs::create_directories((folder.path() / path).parent_path());
+    std::ofstream(folder.path() / path) << "";
+    return (folder.path() / path).parent_path().string();
+  };
+  const std::string of_13 = header("cu13/include/cuda_fp16.h");
+  fs::create_directories(folder.path() / "cu13/include/cccl/cuda/std");
+  CHECK(moetune::toolkit_headers((folder.path() / "cu13/lib/libnvrtc.so.13").string()) ==
+        std::vector<std::string>{of_13, of_13 + "/cccl"});
+  const std::string of_12 = header("nvidia/cuda_runtime/include/cuda_fp16.h");
+  const std::string std_of_12 = (folder.path() / "nvidia/cuda_cccl/include").string();
+  fs::create_directories(std_of_12 + "/cuda/std");
+  CHECK(moetune::toolkit_headers((folder.path() / "nvidia/cuda_nvrtc/lib/libnvrtc.so.12").string()) ==
+        std::vector<std::string>{of_12, std_of_12});
+  CHECK(moetune::toolkit_headers("/nowhere/lib64/libnvrtc.so.13") == moetune::toolkit_headers(""));
+}
+
 TEST_CASE("packages count in the project's own build folder only, and where nobody else can write") {
   const moetune::TemporaryFolder folder;
   const fs::path shared = folder.path(), project = shared / "project", binary = project / "build/dev/moetune";
