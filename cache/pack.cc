@@ -24,12 +24,12 @@ void require_replaceable(const fs::path& path) {
 }
 
 // Whether a server may launch the winner; counts it if not.
-bool is_servable(const Workload& workload, const WinnerRecord& winner, PackContents& contents) {
+bool is_servable(const WinnerRecord& winner, PackContents& contents) {
   if (winner.contended) {
     ++contents.contended;
   } else if (is_provisional(winner.provenance)) {
     ++contents.provisional;
-  } else if (workload.family.empty() || winner.interface.empty()) {
+  } else if (winner.interface.empty()) {
     ++contents.without_family;
   } else {
     return true;
@@ -40,7 +40,7 @@ bool is_servable(const Workload& workload, const WinnerRecord& winner, PackConte
 void copy_winner(const Cache& source, const Workload& workload, Cache& pack, PackContents& contents) {
   try {
     const std::optional<WinnerRecord> winner = source.winners.find(workload.id);
-    if (!winner || !is_servable(workload, *winner, contents)) return;
+    if (!winner || !is_servable(*winner, contents)) return;
     pack.winners.put(pack.workloads.id(workload.key, workload.family), *winner);
     ++contents.winners;
   } catch (const DamagedWinner&) {
@@ -142,6 +142,7 @@ MadePack make_pack(const Cache& source, const PackFilter& filter) {
                     (filter.takes ? " of what is selected" : "") +
                     (contents.recorded > 0      ? " but of recordings, which no server launches"
                      : contents.provisional > 0 ? " but of interrupted searches; search again"
+                     : contents.contended > 0   ? " but measured beside somebody else's work; search again"
                                                 : ""));
   seal(pack, std::string(version()), descriptions(source, filter, pack));
   contents.families = static_cast<std::int64_t>(pack.manifest()->families.size());
