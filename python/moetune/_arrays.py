@@ -68,6 +68,8 @@ class Array:
     def __init__(self, name: str, value: Any, is_constant: bool = False) -> None:
         np = numpy_module()
         content, self.element = _on_host(value)
+        if content.dtype.hasobject:
+            raise _errors.InvalidArgument(f"'{name}' is an array of Python's objects")
         self.name, self.role, self.is_constant = name, "input", is_constant
         self.type, self._is_natural = _TYPES.get(self.element, ("u8", False))
         self.elements_dtype = content.dtype
@@ -153,6 +155,16 @@ class Scalar(NamedTuple):
             raise _errors.InvalidArgument(f"'{self.name}' was {self.value} when the kernel was tuned, and is {value}")
 
 
+def _array_of(name: str, value: Any, parameter: Optional[Parameter]) -> Array:
+    if not any(hasattr(value, one) for one in ("__dlpack__", "__array__", "__cuda_array_interface__")):
+        raise _errors.InvalidArgument(f"'{name}' is of the type {type(value).__name__}: neither an array nor a number")
+    array = Array(name, value)
+    wanted = parameter.type if parameter is not None else ""
+    if wanted not in ("", "i8", "u8") and wanted.replace("u", "i") != array.type.replace("u", "i"):
+        raise _errors.InvalidArgument(f"the kernel has {wanted} in '{name}', and the array holds {array.element}")
+    return array
+
+
 def argument_of(value: Any, at: int, parameter: Optional[Parameter]) -> Union[Array, Scalar]:
     """An argument of a call, of the kernel's parameter if that is known."""
     name = parameter.name if parameter is not None else f"arg{at}"
@@ -161,13 +173,13 @@ def argument_of(value: Any, at: int, parameter: Optional[Parameter]) -> Union[Ar
                                                           getattr(value, "shape", None) == () and
                                                           not (parameter is not None and parameter.is_pointer))
     if not is_number:
-        return Array(name, value)
+        return _array_of(name, value, parameter)
     plain = Scalar.plain(value)
-    if dtype is None:
-        usual = "f32" if isinstance(value, float) else "u8" if isinstance(value, bool) else "i32"
-        kind = (parameter.type if parameter is not None else "") or usual
-    else:
-        kind = _SCALARS.get(str(dtype).rpartition(".")[2], "")
-    if not kind or isinstance(plain, complex) or not math.isfinite(plain):
-        raise _errors.InvalidArgument(f"'{name}' is {value!r}: no number that a kernel can be given")
+    usual = "f32" if isinstance(value, float) else "u8" if isinstance(value, bool) else "i32"
+    kind = usual if dtype is None else _SCALARS.get(str(dtype).rpartition(".")[2], "")
+    if parameter is not None and not parameter.is_pointer:
+        kind = parameter.type or kind
+    if not kind or isinstance(plain, complex) or not math.isfinite(plain) or (kind[0] != "f" and plain != int(plain)):
+        raise _errors.InvalidArgument(f"'{name}' is {value!r}: no number that a kernel can be given"
+                                      + (f" for {kind}" if kind else ""))
     return Scalar(name, kind, float(plain) if kind.startswith("f") else int(plain))

@@ -16,7 +16,7 @@ _INTEGERS = {
     "long long unsigned": "u64", "long unsigned": "u64", "uint64_t": "u64", "size_t": "u64",
     "short": "i16", "int16_t": "i16", "short unsigned": "u16", "uint16_t": "u16",
     "char": "i8", "char signed": "i8", "int8_t": "i8", "char unsigned": "u8", "uint8_t": "u8", "bool": "u8",
-    "float": "f32", "double": "f64",
+    "float": "f32", "double": "f64", "half": "f16", "__half": "f16", "__nv_bfloat16": "bf16",
 }
 
 
@@ -26,7 +26,7 @@ class Parameter(NamedTuple):
     name: str
     is_pointer: bool
     is_written: bool
-    type: str = ""  # of a number, as kernel.json names it; "" if it is not known
+    type: str = ""  # of a number or of what it points to, as kernel.json names it; "" if it is not known
 
 
 def _parameter(text: str, at: int) -> Parameter:

@@ -24,7 +24,7 @@ _Sizes = Union[None, Size, Sequence[Size]]
 
 _named: list[str] = []  # the folder that a TunedKernel has put into MOETUNE_KERNELS last
 _MOST_TRIED = 1_000_000  # configurations, while a default is looked for
-_BAD_INPUT = 2  # the tool's exit code
+_BAD_INPUT, _BROKEN = 2, 3  # exit codes of the tool: what was asked for, and the machine
 _NAME = re.compile(r"[A-Za-z_]\w{0,30}", re.ASCII)
 
 
@@ -102,7 +102,23 @@ def _plain_value(name: str, value: Any) -> _Value:
 
 
 def _listed(value: Any) -> list[Any]:
-    return [value] if isinstance(value, (str, int)) or callable(value) else list(value)
+    return list(value) if hasattr(value, "__iter__") and not isinstance(value, str) else [value]
+
+
+def _parameters(given: Any) -> dict[str, list[_Value]]:
+    if not given:
+        raise _errors.InvalidArgument("params is missing: {\"block_size_x\": [32, 64, 128]}")
+    if not isinstance(given, Mapping):
+        raise _errors.InvalidArgument("params must have a list of values for each name: {\"block_size_x\": [32, 64]}")
+    return {str(key): [_plain_value(key, value) for value in _listed(values)] for key, values in given.items()}
+
+
+def _sizes(what: str, sizes: Sequence[Any]) -> list[Size]:
+    plain = [one.item() if hasattr(one, "item") else one for one in sizes]
+    for one in plain:
+        if not isinstance(one, (int, str)):
+            raise _errors.InvalidArgument(f"{what} has {one!r}: integers, and expressions as text, are wanted")
+    return plain
 
 
 def _restrictions(given: Union[str, Sequence[str]]) -> list[str]:
@@ -223,6 +239,8 @@ def _run(command: Sequence[str], verbose: bool) -> dict[str, Any]:
     why = last[-1].removeprefix("moetune: ") if last else f"the tool ended with {process.returncode}"
     if process.returncode == _BAD_INPUT:
         raise _errors.InvalidArgument(why)
+    if process.returncode == _BROKEN:
+        raise _errors.Error(why)
     try:
         document = json.loads(text)
     except ValueError:
@@ -280,10 +298,9 @@ def tune(
     Raises InvalidArgument for what cannot be tuned as it is described, NotTuned if no configuration works, and Error
     for all else that the tool reports.
     """
-    given = params if params is not None else tune_params
-    if not given:
-        raise _errors.InvalidArgument("params is missing: {\"block_size_x\": [32, 64, 128]}")
-    parameters = {str(key): [_plain_value(key, value) for value in values] for key, values in given.items()}
+    parameters = _parameters(params if params is not None else tune_params)
+    if seed < 0:
+        raise _errors.InvalidArgument(f"seed must be at least 0 (got {seed})")
     rules = _restrictions(restrictions)
     usual = ({key: _plain_value(key, value) for key, value in default.items()} if default is not None
              else _first_legal(parameters, rules))
@@ -302,8 +319,9 @@ def tune(
     space = {"parameters": [{"name": key, "values": values} for key, values in parameters.items()],
              "constraints": [{"expr": rule, "why": "a restriction"} for rule in rules],
              "defaults": [{"config": usual}]}
-    launch = Launch(kernel, _grid(grid, problem_size, (grid_div_x, grid_div_y, grid_div_z), block_size_names, parameters),
-                    _block(block, block_size_names, parameters), shared)
+    blocks = _grid(grid, problem_size, (grid_div_x, grid_div_y, grid_div_z), block_size_names, parameters)
+    launch = Launch(kernel, _sizes("grid", blocks), _sizes("block", _block(block, block_size_names, parameters)),
+                    None if shared is None else _sizes("shared", [shared])[0])
     kernels = write_folder(label, text, local_sources(text, path), slots, launch, space, Judge(right, error, atol),
                            ",".join(f"{key}={value}" for key, value in usual.items()), seed,
                            Path(folder) if folder is not None else _default_folder())

@@ -205,9 +205,20 @@ class TuneTest(unittest.TestCase):
             ("gives 2 arrays, and the kernel writes 1", {"reference": lambda x, y, n: (x, y)}),
             (r"has the shape \(3,\)", {"reference": lambda x, y, n: x[:3]}),
             ("no name of at most 31", {"name": "two words"}),
+            ("params must have a list of values", {"params": [32, 64]}),
+            ("grid has 1.5", {"grid": 1.5}),
+            ("block has <function", {"block": lambda config: 32}),
+            ("seed must be at least 0", {"seed": -1}),
+            ("'x' is of the type NoneType: neither", {"args": [None, y, N]}),
+            ("'x' is an array of Python's objects", {"args": [np.array([None]), y, N]}),
+            ("the kernel has f32 in 'x', and the array holds float64", {"args": [self.x.astype(np.float64), y, N]}),
+            ("no number that a kernel can be given for i64", {"args": [self.x, y, 2.5]}),
         ):
             with self.subTest(said), self.assertRaisesRegex(moetune.InvalidArgument, said):
                 self.tune(**options)
+        with self.assertRaises(moetune.Error) as broken:
+            self.tune(cache=self.folder)
+        self.assertIs(type(broken.exception), moetune.Error)
         with self.assertRaisesRegex(moetune.InvalidArgument, "there is no file"):
             moetune.tune("nowhere.cu", "f", [y], {"a": [1]})
         with self.assertRaisesRegex(moetune.InvalidArgument, "no such __global__ function"):
@@ -249,9 +260,10 @@ class SourceTest(unittest.TestCase):
             made = argument_of(value, 0, None)
             assert isinstance(made, Scalar)
             self.assertEqual((made.name, made.type, made.value), ("arg0", kind, stated))
-        made = argument_of(3, 0, Parameter("n", False, False, "u64"))
-        assert isinstance(made, Scalar)
-        self.assertEqual((made.type, made.value), ("u64", 3))
+        for given in (3, 3.0, np.int32(3), np.float64(3)):
+            made = argument_of(given, 0, Parameter("n", False, False, "u64"))
+            assert isinstance(made, Scalar)
+            self.assertEqual((made.type, made.value), ("u64", 3))
         with self.assertRaisesRegex(moetune.InvalidArgument, "was 3 when"):
             Scalar("n", "i32", 3).require_same(4)
 
