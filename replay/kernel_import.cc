@@ -361,6 +361,8 @@ ImportedKernel import_kernel(std::string_view bytes, const std::string& file) {
     return kernel;
   }
   const std::size_t begin = text.find_first_not_of(" \t\r\n");
+  if (begin != std::string::npos && text[begin] != '{' && text.find("__global__") != std::string::npos)
+    throw BadInput(file + ": none of its functions is annotated by #pragma kernel");
   const bool is_results = text.size() > kMostDescription || begin == std::string::npos ||
                           text[begin] != '{' || text.find("\"ConfigurationSpace\"") == std::string::npos;
   if (is_results) return import_results(text, file);

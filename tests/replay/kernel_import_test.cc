@@ -253,6 +253,7 @@ TEST_CASE("import: an annotation that cannot be read names file, line and what i
   CHECK(
       has(import_error_of("#pragma kernel tune(a = \"\xff\")\n"), "made/x.cu:1: a text of a #pragma is not"));
   CHECK(has(import_error_of("#pragma kernel tune(a = 1)\nint x;"), "no __global__ function follows"));
+  CHECK(has(import_error_of("__global__ void f() {}\n"), "made/x.cu: none of its functions is annotated"));
 }
 
 TEST_CASE("import: a description that cannot be read names file, line and key") {
