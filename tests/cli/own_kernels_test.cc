@@ -2,7 +2,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "tests/cli/tool.h"
+#include "tests/cli/served.h"
 #include "tuner/compile/nvrtc_search.h"
 
 using namespace moetune::testing;
@@ -93,7 +93,7 @@ TEST_CASE("the examples compile: extern \"C\" entries, C++ ones and instances of
   const Json added = compiled({"vector_add"});
   CHECK(contains(added["entries"][0]["entry"].get<std::string>(), "_Z10vector_add"));
   CHECK(added["cannot_launch_because"].is_null());
-  if (moetune::toolkit_headers().empty()) {
+  if (moetune::toolkit_headers("").empty()) {
     MESSAGE("SKIPPED: there are no headers of a CUDA toolkit for matmul");
     return;
   }
@@ -130,6 +130,70 @@ TEST_CASE("an entry that is not there is answered with those that are") {
   CHECK(contains(said_with("doubel<3>"), "unknown entry 'doubel'"));
 }
 
+// "sound" of a kernel that compiles and can be launched, else why not.
+static std::string said_of(Tool& tool, const std::string& source, const std::string& arguments) {
+  fs::create_directories(tool.path("mine/one"));
+  tool.write("mine/one/one.cu", source);
+  tool.write("mine/one/kernel.json", R"({"kernel": "one", "source": "one.cu",
+ "problem": [{"name": "n", "default": 1024}], "parameters": [{"name": "THREADS", "values": [32, 64]}],
+ "tensors": [{"name": "y", "dtype": "f32", "shape": ["n"], "role": "output", "check": "exact"}],
+ "defaults": [{"config": {"THREADS": 32}}], "reference": {"config": "THREADS=32"},
+ "launches": [{"entry": "one", "grid": 1, "block": "THREADS", "arguments": [)" +
+                                         arguments + "]}]}");
+  const Ended ended =
+      tool.run({"compile", "one", "--arch", "sm_90a", "--json", "--kernels", tool.path("mine").string()});
+  const Json built = document(ended);
+  if (!built.contains("entries") || built["entries"].empty()) return ended.out;
+  return built["cannot_launch_because"].is_null() ? "sound"
+                                                  : built["cannot_launch_because"].get<std::string>();
+}
+
+TEST_CASE("an own source includes the host's headers, and CUDA's") {
+  if (moetune::toolkit_headers("").empty()) {
+    MESSAGE("SKIPPED: there are no headers of a CUDA toolkit");
+    return;
+  }
+  Tool tool;
+  const char* const kSources[] = {
+      R"(#include <math.h>
+#include "stdint.h"
+__global__ void one(float* y, int32_t n) { y[n] = INFINITY + M_PI + INT64_MAX + FLT_MAX; })",
+      R"(#include <cuda.h>
+#include <cstdint>
+#include <type_traits>
+#include "cuda_fp16.h"
+__global__ void one(float* y, int n) {
+  static_assert(std::is_same<std::uint8_t, unsigned char>::value && sizeof(CUtensorMap) == 128);
+  y[n] = __half2float(__float2half(1));
+})",
+      R"(#include <cooperative_groups.h>
+#include <cub/block/block_reduce.cuh>
+__global__ void one(float* y, int n) {
+  using Sum = cub::BlockReduce<float, THREADS>;
+  __shared__ typename Sum::TempStorage storage;
+  const float sum = Sum(storage).Sum(y[threadIdx.x]);
+  cooperative_groups::this_thread_block().sync();
+  y[n] = sum;
+})"};
+  for (const char* const source : kSources) CHECK(said_of(tool, source, R"("y", {"i32": "n"})") == "sound");
+  CHECK(contains(said_of(tool, "#include </etc/passwd>\n", "\"y\""),
+                 "an include names a file of the kernel's folder, in quotes, or a header of CUDA"));
+}
+
+TEST_CASE("arguments that are not the function's, and a source that is not there, are named") {
+  Tool tool;
+  const std::string source = "__global__ void one(float* y, size_t n) { y[n] = 1; }";
+  CHECK(said_of(tool, source, R"("y", {"i64": "n"})") == "sound");
+  CHECK(said_of(tool, source, R"("y")") == "one: the function has 2 parameters, and 1 arguments are given");
+  CHECK(said_of(tool, source, R"("y", {"i32": "n"})") ==
+        "one: the function's parameter 1 has 8 bytes, and its argument 4");
+  fs::remove(tool.path("mine/one/one.cu"));
+  const Ended ended =
+      tool.run({"compile", "one", "--arch", "sm_90a", "--kernels", tool.path("mine").string()});
+  CHECK(ended.code == 2);
+  CHECK(contains(ended.err, "there is no file " + tool.path("mine/one/one.cu").string()));
+}
+
 TEST_CASE("an own kernel is searched, judged, stored, verified and reported like any other") {
   Tool tool({{"MOETUNE_LIBCUDA", paths::fake_libcuda()}, {"MOETUNE_FAKE_CUDA", "memory=4194304"}});
   write_twice(tool);
@@ -147,6 +211,10 @@ TEST_CASE("an own kernel is searched, judged, stored, verified and reported like
   CHECK(found["trials"]["wrong_result"].get<int>() == 2);
   CHECK(run({"verify", "twice", "--n", "4096"})["right"] == true);
   CHECK(contains(run({"report"}).dump(), "twice"));
+  CHECK(run({"bench", "twice", "--n", "4096"}).dump().find("way=1") != std::string::npos);
+  // Its one dimension is free, so that its family has no text.
+  CHECK(run({"cache", "export", tool.path("twice.pack").string(), "--kernel", "twice"})["winners"] == 1);
+  CHECK(run({"cache", "check", tool.path("twice.pack").string()})["problems"].empty());
 
   // Its source and its launches are part of what was tuned.
   CHECK(run({"cache", "ls"})["workloads"][0]["stale"].empty());
@@ -156,6 +224,40 @@ TEST_CASE("an own kernel is searched, judged, stored, verified and reported like
   }
 )");
   CHECK(run({"cache", "ls"})["workloads"][0]["stale"].dump() != "[]");
+}
+
+TEST_CASE("a service searches kernels of folders that it was given, and no job names another") {
+  Tool tool({{"MOETUNE_LIBCUDA", paths::fake_libcuda()}, {"MOETUNE_FAKE_CUDA", "memory=4194304"}});
+  write_twice(tool);
+  const std::string own = tool.path("own").string();
+  const Served with(tool, "with", {"--kernels", own}),
+      without(tool, "without", {"--device", "replay:shipped"});
+  const auto searched = [&](const Served& served) {
+    return tool.run(
+        {"search", "twice", "--problem", "n=4096", "--kernels", own, "--server", served.url, "--json"});
+  };
+  const Ended found = searched(with);
+  INFO(found.err);
+  REQUIRE(found.code == 0);
+  CHECK(contains(document(found)["best"]["config"].get<std::string>(), "way=1"));
+  const Ended refused = searched(without);
+  CHECK(refused.code == 2);
+  CHECK(contains(refused.out + refused.err, "unknown kernel 'twice'"));
+}
+
+TEST_CASE("folders of one's own change nothing of built-in kernels") {
+  Tool tool;
+  for (const std::string kernel : {"decode_kernel", "add_rmsnorm"}) {
+    const auto built = [&](const std::string& name, std::vector<std::string> more) {
+      const std::string cubin = tool.path(kernel + name).string();
+      more.insert(more.begin(), {"compile", kernel, "--arch", "sm_90a", "--cubin", cubin});
+      CHECK(tool.run(more).code == 0);
+      return read_text(cubin);
+    };
+    const std::string alone = built("alone", {});
+    CHECK(alone.size() > 1000);
+    CHECK(alone == built("beside", {"--kernels", examples()}));
+  }
 }
 
 TEST_CASE("inputs and right outputs of an own kernel may be files") {
