@@ -21,7 +21,8 @@ class Metadata(unittest.TestCase):
         self.assertLessEqual({"Homepage", "Documentation", "Changelog", "Issues"}, set(addresses))
         for address in addresses.values():
             self.assertRegex(address, r"^https://\S+$")
-        self.assertLessEqual({"torch", "transformers", "search", "fleet"}, set(self.metadata.get_all("Provides-Extra") or []))
+        extras = set(self.metadata.get_all("Provides-Extra") or [])
+        self.assertLessEqual({"torch", "transformers", "search", "headers", "fleet"}, extras)
 
     def test_links_lead_to_files(self) -> None:
         addresses = dict(line.split(", ", 1) for line in self.metadata.get_all("Project-URL") or [])
