@@ -367,8 +367,9 @@ def moe_experts(x: torch.Tensor, sorted: Optional[torch.Tensor], offsets: torch.
     hidden], the rows of gate before those of up; w_down [experts, hidden, intermediate]. Both and the result are of x's
     type. Or x and both are e4m3, the result bf16, and x_scale is f32 [tokens, hidden / 128], gate_up_scale [experts,
     2 * intermediate / 128, hidden / 128], down_scale [experts, hidden / 128, intermediate / 128]. Or x is bf16, and the
-    weights and their scales come from pack_mxfp4. With activation "swigluoai", gpt-oss', rows of gate and up take turns,
-    and there are gate_up_bias [experts, 2 * intermediate], in turn too, and down_bias [experts, hidden], of x's type.
+    weights and their scales come from pack_mxfp4. Weights [experts, in, out] of x's type are given as transposed views.
+    With activation "swigluoai", gpt-oss', rows of gate and up take turns, and there are gate_up_bias [experts,
+    2 * intermediate], in turn too, and down_bias [experts, hidden], of x's type.
 
     With sorted=None x was dispatched: [places, hidden], as moe_dispatch returns it. With inverse=None and weights=None
     the result is [places, hidden], which moe_combine takes; then top_k must be given. Rows of padding are zeros, or those

@@ -108,8 +108,14 @@ enum ExpertsWeights { kSame, kNarrow, kPacked };
 
 struct ExpertsFacts {
   int64_t hidden, intermediate, experts, top_k, is_fp16, weights, activation;
+  int64_t n_major;  // weights are views whose columns lie side by side
   int64_t has_up, has_down, x_places, out_places;
 };
+
+// Whether the last dimension of a matrix lies apart, and that before it side by side.
+bool is_transposed(const DLTensor& matrix) {
+  return matrix.ndim == 3 && matrix.strides != nullptr && matrix.strides[2] != 1 && matrix.strides[1] == 1;
+}
 
 // Tensors that a call lacks say what it is: without weights of a product the other is alone, without `sorted` x has a
 // row for each place, and without `inverse` the output.
@@ -153,6 +159,7 @@ class ExpertsOperator final : public TokensOperator {
     return "hidden=" + std::to_string(facts.hidden) + pair("experts", facts.experts) +
            pair("top_k", facts.top_k) + pair("intermediate", facts.intermediate) +
            ",dtype=" + (facts.is_fp16 != 0 ? "fp16" : "bf16") + kWeights[facts.weights] +
+           (facts.n_major != 0 ? ",layout=n_major" : "") +
            (facts.activation != 0 ? std::string(",activation=") + kActivations[facts.activation] : "") +
            (facts.has_down == 0 ? ",part=up"
             : facts.has_up == 0 ? ",part=down"
@@ -212,6 +219,7 @@ class ExpertsOperator final : public TokensOperator {
                        : is_e4m3 ? kNarrow
                                  : kSame,
             .activation = activation,
+            .n_major = !is_packed && !is_e4m3 && is_transposed(known),
             .has_up = up != nullptr,
             .has_down = down != nullptr,
             .x_places = given.tensors[MOETUNE_MOE_EXPERTS_SORTED] == nullptr,
@@ -289,7 +297,16 @@ class ExpertsOperator final : public TokensOperator {
       return;
     }
     const DLDataType type = of.weights == kNarrow ? kE4m3 : of.is_fp16 != 0 ? kF16 : kBf16;
-    require(given, {values.slot, values.name, type, 3, {matrix.experts, matrix.rows, matrix.depth}, true});
+    const TensorShape shape{values.slot, values.name, type, 3, {matrix.experts, matrix.rows, matrix.depth},
+                            true};
+    if (of.n_major == 0) {
+      require(given, shape);
+    } else {
+      const DLTensor& found = tensor(given, values.slot, values.name);
+      require_shape(found, shape);
+      if (!is_transposed(found))
+        refuse("the elements of each column of 'w_gate_up' must lie side by side, as those of 'w_down' do");
+    }
     if (of.weights == kNarrow)
       require(given,
               {scales.slot, scales.name, kF32, 3, {matrix.experts, matrix.rows / 128, matrix.depth / 128}});

@@ -95,13 +95,17 @@ const DLTensor& Operator::tensor(const Given& given, int slot, const char* name)
 
 void Operator::require(const Given& given, const TensorShape& expected) const {
   const DLTensor& found = tensor(given, expected.slot, expected.name);
+  require_shape(found, expected);
+  if (expected.is_sliced) return require_side_by_side(found, expected.name);
+  if (!is_contiguous(found, 0)) refuse(std::string("'") + expected.name + "' is not contiguous");
+}
+
+void Operator::require_shape(const DLTensor& found, const TensorShape& expected) const {
   const std::span<const int64_t> shape(found.shape, static_cast<size_t>(found.ndim));
   if (!std::ranges::equal(shape, expected.shape()))
     refuse(std::string("'") + expected.name + "' is " + text_of(shape) + "; it must be " +
            text_of(expected.shape()));
   require_type(found, expected.name, expected.type);
-  if (expected.is_sliced) return require_side_by_side(found, expected.name);
-  if (!is_contiguous(found, 0)) refuse(std::string("'") + expected.name + "' is not contiguous");
 }
 
 void Operator::require_type(const DLTensor& found, const char* name, DLDataType type) const {

@@ -190,6 +190,7 @@ class Operator {
   const DLTensor& tensor(const Given& given, int slot, const char* name) const;  // throws if it is missing
   // Throws unless the call has the tensor in this shape and type.
   void require(const Given& given, const TensorShape& expected) const;
+  void require_shape(const DLTensor& found, const TensorShape& expected) const;  // and type
   // Checks a tensor that the call may lack.
   void require_if_given(const Given& given, const TensorShape& expected) const {
     if (given.tensors[expected.slot] != nullptr) require(given, expected);

@@ -117,6 +117,12 @@ class Experts(Rows):
     def right(self) -> Any:
         return plain.experts_of(*self.arguments())
 
+    def transpose_in_memory(self) -> "Experts":
+        """Makes the weights views of others [experts, in, out]."""
+        self.gate_up, self.down = (each.transpose(1, 2).contiguous().transpose(1, 2)
+                                   for each in (self.gate_up, self.down))
+        return self
+
     def narrowed(self) -> dict[str, Any]:
         """The scales, once x and the weights are e4m3 times scales that differ from group to group."""
         generator = torch.Generator().manual_seed(8)

@@ -67,26 +67,26 @@ def dispatched(x: Any, sorted_: Any, top_k: int) -> Any:
 
 
 def combined(rows: Any, inverse: Any, weights: Any) -> Any:
-    """In float32."""
+    """In float64."""
     kept = torch.where(inverse >= 0, weights, torch.zeros_like(weights))
-    return (rows[inverse.clamp(min=0).long()].float() * kept[..., None]).sum(1)
+    return (rows[inverse.clamp(min=0).long()].double() * kept[..., None]).sum(1)
 
 
 def experts_of(x: Any, sorted_: Any, offsets: Any, inverse: Any, weights: Any, gate_up: Any, down: Any,
                biases: Optional[tuple[Any, Any]] = None) -> Any:
-    """What moe_experts returns, in float32; with biases, rows of gate and up take turns, as gpt-oss has them."""
-    rows = dispatched(x, sorted_, inverse.shape[1]).float()
+    """What moe_experts returns, in float64; with biases, rows of gate and up take turns, as gpt-oss has them."""
+    rows = dispatched(x, sorted_, inverse.shape[1]).double()
     products = torch.zeros_like(rows)
     for expert, (begin, end) in enumerate(zip(offsets.tolist(), offsets.tolist()[1:])):
-        both = rows[begin:end] @ gate_up[expert].float().T
+        both = rows[begin:end] @ gate_up[expert].double().T
         if biases is None:
             gate, up = both.chunk(2, dim=-1)
-            products[begin:end] = (torch.nn.functional.silu(gate) * up) @ down[expert].float().T
+            products[begin:end] = (torch.nn.functional.silu(gate) * up) @ down[expert].double().T
             continue
-        both += biases[0][expert].float()
+        both += biases[0][expert].double()
         gate, up = both[:, ::2].clamp(max=7), both[:, 1::2].clamp(-7, 7)
         made = (up + 1) * gate * torch.sigmoid(1.702 * gate)
-        products[begin:end] = made @ down[expert].float().T + biases[1][expert].float()
+        products[begin:end] = made @ down[expert].double().T + biases[1][expert].double()
     return combined(products, inverse, weights)
 
 

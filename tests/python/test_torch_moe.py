@@ -152,6 +152,25 @@ class RowsTest(unittest.TestCase):
         self.assertTrue(torch.equal(operators.moe_experts(*inputs.arguments()), right))
 
     @if_tuned
+    def test_experts_of_n_major_weights(self) -> None:
+        """Views of weights [experts, in, out]; of these sizes nothing is stored that reads a K-major copy."""
+        inputs = Experts(intermediate=48)
+        right = inputs.right()
+        inputs.transpose_in_memory()
+        made = operators.moe_experts(*inputs.arguments())
+        self.assertLess(largest_error(made, right), 0.02)
+        x, sorted_, offsets, *_ = inputs.up_alone()
+        rows = operators.moe_experts_up(x, sorted_, offsets, inputs.gate_up, 2)
+        gate, up = (inputs.dispatched().double()[:4] @ inputs.gate_up[0].double().T).chunk(2, -1)
+        first = int(offsets[1])  # of the places of expert 0
+        self.assertGreater(first, 4)
+        self.assertLess(largest_error(rows[:4], torch.nn.functional.silu(gate) * up), 0.02)
+        wide = torch.full((16, HIDDEN, 2 * 48 + 8), float("nan"), dtype=torch.bfloat16, device=DEVICE)
+        wide[..., :-8] = inputs.gate_up.transpose(1, 2)
+        inputs.gate_up = wide[..., :-8].transpose(1, 2)
+        self.assertTrue(torch.equal(operators.moe_experts(*inputs.arguments()), made))
+
+    @if_tuned
     def test_there_and_back(self) -> None:
         case, inputs = Case(), Rows()
         routing = operators.route(case.logits, 2)
@@ -217,6 +236,7 @@ class CompiledTest(unittest.TestCase):
                 (ops.moe_experts.default, Experts().arguments(), {}),
                 (ops.moe_experts.out, Experts().arguments(), {"out": torch.empty_like(inputs.x)}),
                 (ops.moe_experts.default, Experts().down_alone(), {}),
+                (ops.moe_experts.default, Experts(intermediate=48).transpose_in_memory().arguments(), {}),
                 (ops.moe_combine.default, summed, {}),
                 (ops.moe_combine.out, summed, {"out": torch.empty_like(inputs.x)})):
             with self.subTest(overload=str(overload)):

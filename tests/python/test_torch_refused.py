@@ -195,14 +195,21 @@ def bad_moves() -> Iterator[tuple[str, Call]]:
     yield "moe_experts: 'down_scale' belongs to 'w_down', which is missing", (
         ops.moe_experts.default, Experts().up_alone(), {"top_k": 2, "down_scale": scales["down_scale"]})
     yield "moe_experts: 'sorted' has 2 dimensions; it must be .places.", experts(1, right[1][None])
+    yield "moe_experts: the elements of the last dimension of 'w_down' must lie side by side", experts(
+        6, right[6].repeat_interleave(2, 2)[..., ::2])
+    aside = Experts().transpose_in_memory()
+    yield "moe_experts: the elements of each column of 'w_gate_up' must lie side by side, as those of 'w_down' do", (
+        experts(6, aside.down))
+    yield "moe_experts: the elements of the last dimension of 'w_gate_up' must lie side by side", (
+        experts(5, aside.gate_up))
+    yield "moe_experts: the elements of the last dimension of 'w_gate_up' must lie side by side", (
+        ops.moe_experts.default, narrow.transpose_in_memory().arguments(), scales)
     yield "moe_experts: 'offsets' is .16.; it must be .17.", experts(2, right[2][1:])
     yield "moe_experts: 'inverse' is .63, 2.; it must be .64, 2.", experts(3, right[3][:63])
     yield "moe_experts: 'weights' is bf16; it must be fp32", experts(4, right[4].bfloat16())
     yield "moe_experts: 'w_gate_up' is .16, 79, 256.; it must be .16, 80, 256.", experts(5, right[5][:, 1:])
     yield "moe_experts: 'w_gate_up' is fp16; it must be bf16", experts(5, right[5].half())
     yield "moe_experts: 'w_down' has 2 dimensions", experts(6, right[6][0])
-    yield "moe_experts: the elements of the last dimension of 'w_down' must lie side by side", experts(
-        6, right[6].transpose(1, 2).contiguous().transpose(1, 2))
     yield "moe_experts: 'out' is .63, 256.; it must be .64, 256.", experts(0, right[0], out=right[0][:63])
     yield "moe_dispatch: 'x' has 1 dimensions", dispatch(rows.x[0])
     yield "moe_dispatch: 'x' is fp32; it must be bf16", dispatch(rows.x.float())
