@@ -117,10 +117,7 @@ void note_experts(ModelPlan& plan, const ExpertLayers& experts, std::int64_t ran
   if (experts.zero_experts > 0)
     note("moe_dispatch and moe_combine move fewer rows than their workloads: " +
          std::to_string(experts.zero_experts) + " more experts give a token back as it is");
-  if (experts.n_major)
-    note("moe_experts: K of their weights does not come last");
-  else if (experts.intermediate == 0)
-    note("moe_experts: " + experts.why_no_products);
+  if (experts.intermediate == 0) note("moe_experts: " + experts.why_no_products);
   if (ranks <= 1) return;
   require_divided_experts(experts, ranks);
   note(
@@ -152,7 +149,7 @@ void add_experts(ModelPlan& plan, const ModelFacts& model, const ServingShape& s
   entry("moe_dispatch", moved + (experts.sent_scale.empty() ? "" : ",out=e4m3,scale=" + experts.sent_scale),
         experts.layers);
   entry("moe_combine", moved, experts.layers);
-  if (experts.intermediate == 0 || experts.n_major || serving.expert_parallel > 1) return;
+  if (experts.intermediate == 0 || serving.expert_parallel > 1) return;
   const std::int64_t ranks = serving.tensor_parallel;
   if (experts.intermediate % ranks != 0)
     plan.notes.push_back("moe_experts: " + std::to_string(ranks) + " GPUs do not divide an expert's " +

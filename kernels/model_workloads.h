@@ -39,7 +39,6 @@ struct ExpertLayers {
       0;  // values of a token within an expert; 0 if moe_experts is not what it computes
   std::string product_options;       // further dimensions of moe_experts: ",w=mxfp4"
   std::string why_no_products;       // why it is 0
-  bool n_major = false;              // K of their weights does not come last, as in transformers' gpt-oss
   std::int64_t layers = 0;           // 0: the model has none
   std::int64_t unrouted_layers = 0;  // of these: layers without a router
 };

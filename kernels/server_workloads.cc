@@ -73,7 +73,7 @@ constexpr std::string_view
         "window={window}",
     kExperts =
         "hidden={hidden},experts={experts},top_k={top_k},intermediate={intermediate},dtype={dtype},"
-        "activation={activation}",
+        "activation={activation},layout={layout}",
     kSteps = "batch={batch},context={context}",
     kPrompts = "batch={prompts},seqlen_q={chunk},seqlen_kv={past}", kTokens = "tokens={tokens}",
     kFewTokens = "tokens={few}";
@@ -174,7 +174,10 @@ class ServerPlanner {
   std::string why_own_experts() const;
   // GPUs that share one expert: experts are spread over `ep` groups of the `tp` GPUs.
   std::int64_t cuts_of_expert() const { return serving_.tensor_parallel / serving_.expert_parallel; }
-  bool is_clamped() const { return model_.experts.product_options.find("swigluoai") != std::string::npos; }
+  bool has_option(const char* name) const {
+    return model_.experts.product_options.find(name) != std::string::npos;
+  }
+  bool is_clamped() const { return has_option("swigluoai"); }
   void add_small(bool attends);
   void add_products(bool turns);
 
@@ -279,8 +282,7 @@ std::string ServerPlanner::why_own_experts() const {
   const ExpertLayers& experts = model_.experts;
   if (experts.intermediate == 0) return experts.why_no_products;
   if (experts.zero_experts > 0) return "some of them give a token back";
-  if (experts.product_options.find(",w=") != std::string::npos)
-    return "quantized ones (" + model_.quantization + ") are left to " + server_text();
+  if (has_option(",w=")) return "quantized ones (" + model_.quantization + ") are left to " + server_text();
   if (is_clamped() && !server_.has_clamped_experts)
     return "those with gpt-oss' activation are left to " + server_text();
   if (const std::int64_t cuts = cuts_of_expert(); experts.intermediate % cuts != 0)
@@ -304,6 +306,7 @@ void ServerPlanner::add_experts() {
             {"intermediate", std::to_string(intermediate)},
             {"dtype", model_.dtype},
             {"activation", is_clamped() ? "swigluoai" : ""},
+            {"layout", has_option("n_major") ? "n_major" : ""},
             {"map", ranks > 1 ? "local" : ""}},
            experts.layers);
 }

@@ -238,7 +238,6 @@ void read_products(ExpertLayers& experts, const ModelFields& root, const ModelFi
   const ExpertMath math = expert_math(family.type);
   if (!math.why_other.empty()) throw NotUnderstood{std::string(math.why_other)};
   const std::string weights = stored_weights(root, fields);
-  experts.n_major = math.as_gpt_oss && weights != "mxfp4";
   const std::optional<JsonPlace> limit = fields.find("swiglu_limit");
   if (math.as_gpt_oss && limit && limit->value() != 7.0)
     throw NotUnderstood{"gate and up are clamped elsewhere than at 7" + limit->shown()};
@@ -253,6 +252,7 @@ void read_products(ExpertLayers& experts, const ModelFields& root, const ModelFi
   experts.intermediate = *width;
   if (weights != "same") experts.product_options = ",w=" + weights;
   if (math.as_gpt_oss) experts.product_options += ",activation=swigluoai";
+  if (math.as_gpt_oss && weights == "same") experts.product_options += ",layout=n_major";
 }
 
 // Refuses a model that seems to count its experts under a name that is not known, itself or in an object of its own.

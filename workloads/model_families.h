@@ -8,7 +8,7 @@
 namespace moetune {
 
 // How a family's experts compute, if not down(silu(gate(x)) * up(x)) with weights as nn.Linear has them. gpt-oss' clamp
-// gate and up, whose rows take turns, and add biases; without mxfp4, K of their weights does not come last.
+// gate and up, whose rows take turns, and add biases; without mxfp4 their weights are N-major.
 struct ExpertMath {
   std::string_view types;
   std::string_view why_other;     // empty: it is that

@@ -68,10 +68,10 @@ def attention(q_heads: int, kv_heads: int, head_dim: int, page: int, dtype: str,
 
 
 def experts(hidden: int, count: int, top_k: int, intermediate: int, dtype: str, ids: str,
-            activation: Optional[str] = None, local: bool = False) -> list[Wanted]:
+            activation: Optional[str] = None, local: bool = False, layout: Optional[str] = None) -> list[Wanted]:
     """The families of a layer's experts, of which `local` says that others are elsewhere."""
     layer = facts_of(hidden=hidden, experts=count, top_k=top_k, intermediate=intermediate, dtype=dtype,
-                     activation=activation)
+                     layout=layout, activation=activation)
     plan = facts_of(experts=count, top_k=top_k, ids=ids, align=1, map="local" if local else None)
     return [Wanted("route_plan", plan, ("tokens=64",), "tokens=1..8k", ""),
             Wanted("moe_experts", layer, ("tokens=1", "tokens=64", "tokens=2048"), "tokens=1..8k", "")]
@@ -141,9 +141,11 @@ def experts_of(model: Any) -> list[Wanted]:
     if reasons:
         raise moetune.Unsupported(reasons[0])
     wanted = []
-    for count, wide, narrow, has_bias in sorted({(*layer.down_proj.shape, layer.has_bias) for layer in layers}):
+    for count, wide, narrow, has_bias, is_contiguous in sorted({(*layer.down_proj.shape, layer.has_bias,
+                                                        layer.down_proj.stride(-1) == 1) for layer in layers}):
         hidden, inner = (narrow, wide) if has_bias else (wide, narrow)
-        wanted += experts(hidden, count, top_k, inner, dtype, "i64", "swigluoai" if has_bias else None)
+        wanted += experts(hidden, count, top_k, inner, dtype, "i64", "swigluoai" if has_bias else None,
+                          layout="n_major" if has_bias and is_contiguous else None)
     return wanted
 
 

@@ -53,8 +53,7 @@ def use(model: Any, *, budget: int = 1) -> Served:
 
     A family that nothing is stored of is first searched, by the tool, into the user's cache: `budget` trials at a few
     sizes, 1 for the space's default alone, 0 to leave it to the model. One warning names the commands that tune these
-    families, and another what the model itself serves. Experts whose weights are [experts, in, out] (gpt-oss) are
-    reordered in memory, in place: values, shapes and size stay. The weights of q, k and v become parts of one matrix.
+    families, and another what the model itself serves. The weights of q, k and v become parts of one matrix.
     """
     if getattr(model, "get_experts_implementation", None) is None:
         raise TypeError(f"a model of transformers 5 is expected, not {type(model).__name__}")
@@ -75,8 +74,6 @@ def use(model: Any, *, budget: int = 1) -> Served:
         if "prepare_inputs_for_generation" not in vars(model):
             model.prepare_inputs_for_generation = _without_masks(model.prepare_inputs_for_generation)
     if experts is None:
-        for layer in _families.expert_layers(model):
-            _put_rows_side_by_side(layer)
         model.set_experts_implementation(_NAME)
     if norms is None:
         _small.serve_norms(_small.norm_layers(model, fused))
@@ -135,20 +132,6 @@ def _without_masks(prepare: Any) -> Any:
                                         if isinstance(made, dict) else _attend.without_begins(made))
         return inputs
     return run
-
-
-def _put_rows_side_by_side(layer: Any) -> None:
-    """Reorders weights [experts, K, N] in memory to [experts, N, K], an expert at a time; they keep their shape."""
-    if not layer.is_transposed:
-        return
-    for weights in (layer.gate_up_proj, layer.down_proj):
-        if weights.transpose(1, 2).is_contiguous():
-            continue
-        experts, depth, rows = weights.shape
-        with torch.no_grad():
-            for expert in weights.data:
-                expert.view(rows, depth).copy_(expert.t().contiguous())
-            weights.data = weights.data.view(experts, rows, depth).transpose(1, 2)
 
 
 def _experts(self: Any, hidden_states: torch.Tensor, top_k_index: torch.Tensor,

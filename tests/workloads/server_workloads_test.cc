@@ -102,7 +102,8 @@ TEST_CASE("transformers opens contiguous caches, windows with and without, norms
                  "prefill_attention group=8 head_dim=64 sinks=learned",
                  "prefill_attention group=8 head_dim=64 window=128 sinks=learned",
                  "route_plan experts=32 top_k=4 ids=i64 align=1",
-                 "moe_experts hidden=2880 experts=32 top_k=4 intermediate=2880 activation=swigluoai",
+                 "moe_experts hidden=2880 experts=32 top_k=4 intermediate=2880 activation=swigluoai "
+                 "layout=n_major",
                  "add_rmsnorm hidden=2880",
                  "qk_norm_rope q_heads=64 kv_heads=8 head_dim=64 rotary_dim=64 tables=bf16 norm=no",
                  "few_rows_linear in=2880 bias=yes", "few_rows_linear in=4096 out=2880 bias=yes",
