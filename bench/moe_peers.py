@@ -1,20 +1,15 @@
 """moe_experts' peers: what other libraries need to get from rows and a router's tensors to a layer's output.
 
-Every peer gets the inputs that moetune measures with: the same draw of experts, 16 orders of the experts' loads, and
-weights twice, of which a call has other ones than the call before. Sorting and aligning come before the time counts.
-Rows of SwiGLU and sums between a library's products are the Triton kernels below, which every peer shares.
+Every peer gets what moe_inputs.py makes. Sorting and aligning come before the time counts. Rows of SwiGLU and sums
+between a library's products are the Triton kernels below, which every peer shares. WEIGHTS are a peer's types.
 """
 import ast
-import bisect
-import collections
 import concurrent.futures
 import functools
-import itertools
 import json
 import math
 import os
 import pathlib
-import random
 import shutil
 import statistics
 import sys
@@ -25,113 +20,11 @@ import torch
 import triton
 import triton.language as tl
 
-ORDERS = 16  # kSequenceOrders in kernels/buffer.h
-COPIES = 2   # as many as copies_for in tuner/worker/tensors.cc gives of weights past the L2 cache
-SEED = 1     # moetune bench's own
-WRONG = 2e-2
+from moe_inputs import COPIES, ORDERS, Inputs, Layer, Order, Weights
 
-Layer = collections.namedtuple("Layer", "experts top_k hidden intermediate")
+__all__ = ["DeepGemm", "Inputs", "Layer", "Torch", "TritonKernels", "Vllm", "WRONG", "Weights"]
 
-
-def mt19937_64(seed):
-    """The numbers of std::mt19937_64."""
-    state = [seed]
-    for i in range(1, 312):
-        state.append((6364136223846793005 * (state[-1] ^ state[-1] >> 62) + i) & (1 << 64) - 1)
-    while True:
-        for i in range(312):
-            x = state[i] & ~0x7FFFFFFF | state[(i + 1) % 312] & 0x7FFFFFFF
-            state[i] = state[(i + 156) % 312] ^ x >> 1 ^ (x & 1) * 0xB5026F5AA96619E9
-        for y in state:
-            y ^= y >> 29 & 0x5555555555555555
-            y ^= y << 17 & 0x71D67FFFEDA60000
-            y ^= y << 37 & 0xFFF7EEE000000000
-            yield y ^ y >> 43
-
-
-def draw_experts(layer, tokens, skew):
-    """draw_experts of kernels/moe/routing.cc: a list of every token's experts."""
-    ranks = [e * 37 % layer.experts for e in range(layer.experts)]
-    sums = list(itertools.accumulate(1 / (1 + rank) if skew == "zipf" else 1.0 for rank in ranks))
-    drawn, ids = mt19937_64(SEED), []
-    for _ in range(tokens):
-        own = []
-        while len(own) < layer.top_k:
-            place = bisect.bisect_right(sums, (next(drawn) >> 11) * 2.0**-53 * sums[-1], 0, layer.experts - 1)
-            if place not in own:
-                own.append(place)
-        ids.append(own)
-    return ids
-
-
-class Weights:
-    """A layer's, in copies."""
-
-    def __init__(self, layer, device="cuda", dtype=torch.bfloat16):
-        def matrices(rows, columns):
-            values = torch.empty(layer.experts, rows, columns, device=device, dtype=dtype)
-            values.normal_(std=columns**-0.5)
-            return [values, *(values.clone() for _ in range(COPIES - 1))]
-
-        torch.manual_seed(SEED)
-        self.layer = layer
-        self.gate_up = matrices(2 * layer.intermediate, layer.hidden)
-        self.down = matrices(layer.hidden, layer.intermediate)
-
-
-class Inputs:
-    """Of a number of tokens. `ids` [orders][tokens, top_k]."""
-
-    def __init__(self, weights, tokens, skew):
-        layer, some = weights.layer, weights.down[0]
-        self.layer, self.tokens, self.weights = layer, tokens, weights
-        x = torch.randn(tokens, layer.hidden, device=some.device).to(some.dtype)
-        self.x = [x, *(x.clone() for _ in range(COPIES - 1))]
-        share = 1 / layer.top_k
-        self.shares = share + share / 4 * torch.randn(tokens, layer.top_k, device=some.device)
-        drawn = torch.tensor(draw_experts(layer, tokens, skew))
-        self.ids = []
-        for order in range(ORDERS):
-            names = list(range(layer.experts))
-            if order > 0:
-                random.Random(order).shuffle(names)
-            self.ids.append(torch.tensor(names)[drawn].to(some.device))
-
-    def turns(self):
-        """(x, w_gate_up, w_down, ids) of one call after the other."""
-        for order, ids in enumerate(self.ids):
-            copy = order % COPIES
-            yield self.x[copy], self.weights.gate_up[copy], self.weights.down[copy], ids
-
-    def reference(self):
-        """The first turn's output in float32."""
-        x, gate_up, down, ids = next(self.turns())
-        out = torch.zeros(self.tokens, self.layer.hidden, device=x.device)
-        for expert in ids.unique().tolist():
-            token, slot = (ids == expert).nonzero(as_tuple=True)
-            gate, up = (x[token].float() @ gate_up[expert].float().T).chunk(2, -1)
-            rows = (torch.nn.functional.silu(gate) * up) @ down[expert].float().T
-            out.index_add_(0, token, rows * self.shares[token, slot][:, None])
-        return out
-
-
-class Order:
-    """Slots sorted by expert. `starts` [experts + 1] without padding; `inverse` [tokens, top_k]: a slot's place."""
-
-    def __init__(self, ids, experts):
-        flat = ids.flatten()
-        self.slots = flat.argsort(stable=True)
-        self.sorted_ids = flat[self.slots]
-        self.counts = torch.bincount(flat, minlength=experts)
-        self.starts = torch.nn.functional.pad(self.counts.cumsum(0), (1, 0))
-        self.tokens = self.slots // ids.shape[1]
-        self.inverse = self.slots.argsort().to(torch.int32).view_as(ids)
-
-    def padded_places(self, align):
-        """Each sorted slot's place where experts begin at multiples of `align`, and all places' number."""
-        padded = (self.counts + align - 1) // align * align
-        shift = padded.cumsum(0) - padded - self.starts[:-1]
-        return torch.arange(len(self.slots), device=shift.device) + shift[self.sorted_ids], int(padded.sum())
+WRONG = {"same": 2e-2, "e4m3": 4e-2, "mxfp4": 2e-2}  # of the norm
 
 
 @triton.jit
@@ -146,6 +39,29 @@ def silu_mul_kernel(products, out, counts, width: tl.constexpr, ROOM: tl.constex
     up = tl.load(products + row * 2 * width + width + column, mask=inside, other=0).to(tl.float32)
     value = gate / (1 + tl.exp(-gate)) * up
     tl.store(out + row * width + column, value.to(out.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def silu_mul_e4m3_kernel(products, out, scales, counts, width: tl.constexpr, ROOM: tl.constexpr, SCALE_ROOM):
+    row, group = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    if ROOM > 0:
+        if row % ROOM >= tl.load(counts + row // ROOM):
+            return
+    column = group * 128 + tl.arange(0, 128)
+    gate = tl.load(products + row * 2 * width + column).to(tl.float32)
+    up = tl.load(products + row * 2 * width + width + column).to(tl.float32)
+    value = gate / (1 + tl.exp(-gate)) * up
+    scale = tl.maximum(tl.max(tl.abs(value), 0), 1e-10) / 448
+    tl.store(out + row * width + column, (value / scale).to(out.dtype.element_ty))
+    tl.store(scales + (row // SCALE_ROOM * (width // 128) + group) * SCALE_ROOM + row % SCALE_ROOM, scale)
+
+
+@triton.jit
+def copy_scales_kernel(scales, tokens, places, out, groups, ROOM, BLOCK: tl.constexpr):
+    slot, group = tl.program_id(0), tl.arange(0, BLOCK)
+    source, target = tl.load(tokens + slot).to(tl.int64), tl.load(places + slot).to(tl.int64)
+    value = tl.load(scales + source * groups + group, mask=group < groups)
+    tl.store(out + (target // ROOM * groups + group) * ROOM + target % ROOM, value, mask=group < groups)
 
 
 @triton.jit
@@ -175,9 +91,20 @@ def copy_rows_kernel(rows, tokens, places, out, hidden: tl.constexpr, BLOCK: tl.
     tl.store(out + target * hidden + column, tl.load(rows + source * hidden + column, mask=inside), mask=inside)
 
 
-def silu_mul(products, counts=None, room=0):
-    """silu(gate) * up of each row; with `room` rows of an expert, of its first `counts`."""
+def empty_scales(like, rows, groups, room):
+    """[rows, groups] in fp32; those of one group of `room` rows lie side by side, as DeepGEMM takes them."""
+    return torch.empty(rows // room, groups, room, dtype=torch.float32, device=like.device).transpose(1, 2)
+
+
+def silu_mul(products, counts=None, room=0, narrow=False):
+    """silu(gate) * up of each row; with `room` rows of an expert, of its first `counts`. Narrow: in e4m3, and scales
+    [rows / room, room, width / 128]."""
     rows, width = products.shape[0], products.shape[1] // 2
+    if narrow:
+        out = products.new_empty(rows, width, dtype=torch.float8_e4m3fn)
+        scales = empty_scales(products, rows, width // 128, room or rows)
+        silu_mul_e4m3_kernel[rows, width // 128](products, out, scales, counts, width, room, room or rows)
+        return out, scales
     out = products.new_empty(rows, width)
     block = min(1024, triton.next_power_of_2(width))
     silu_mul_kernel[rows, triton.cdiv(width, block)](products, out, counts, width, room, block)
@@ -198,6 +125,14 @@ def copy_rows(x, tokens, places, out):
     hidden = x.shape[1]
     block = min(1024, triton.next_power_of_2(hidden))
     copy_rows_kernel[len(tokens), triton.cdiv(hidden, block)](x, tokens, places, out, hidden, block)
+
+
+def copy_scales(scales, tokens, places, rows, room):
+    """Scales of places, of which some rows' are copied there: [rows / room, room, groups]."""
+    groups = scales.shape[1]
+    out = empty_scales(scales, rows, groups, room)
+    copy_scales_kernel[len(tokens),](scales, tokens, places, out, groups, room, triton.next_power_of_2(groups))
+    return out
 
 
 def quick_time(calls):
@@ -233,6 +168,7 @@ def time_or_none(calls):
 
 class Torch:
     """index_select and grouped_mm."""
+    WEIGHTS = ["same"]
 
     def __init__(self, options):
         self.grouped_mm = getattr(torch.nn.functional, "grouped_mm", None) or torch._grouped_mm
@@ -244,11 +180,10 @@ class Torch:
             return sum_rows(rows, inputs.tokens, inputs.layer.top_k, order.inverse, inputs.shares)
 
         calls = []
-        for x, gate_up, down, ids in inputs.turns():
-            order = Order(ids, inputs.layer.experts)
-            offsets = order.starts[1:].to(torch.int32)
-            calls.append(lambda *a, order=order, offsets=offsets, x=x, gate_up=gate_up, down=down:
-                         call(x, gate_up, down, order, offsets))
+        for turn in inputs.turns():
+            order = Order(turn.ids, inputs.layer.experts)
+            calls.append(functools.partial(call, turn.x, turn.gate_up, turn.down, order,
+                                           order.starts[1:].to(torch.int32)))
         return calls, None
 
 
@@ -274,6 +209,7 @@ def jitted_functions(path, name):
 
 class Vllm:
     """vLLM's fused_moe_kernel, with one configuration for both products as vLLM has."""
+    WEIGHTS = ["same", "e4m3"]
     CHOICES = {"BLOCK_SIZE_M": [16, 32, 64, 128, 256], "BLOCK_SIZE_N": [32, 64, 128, 256],
                "BLOCK_SIZE_K": [64, 128, 256], "num_stages": [2, 3, 4, 5], "num_warps": [4, 8],
                "GROUP_SIZE_M": [1, 16, 32, 64]}
@@ -294,7 +230,9 @@ class Vllm:
 
     def starts(self, layer, tokens):
         """The published configurations for numbers of tokens near this one, nearest first, and a plain one."""
-        path = self.folder / "configs" / f"E={layer.experts},N={layer.intermediate},device_name=NVIDIA_H200.json"
+        narrow = ",dtype=fp8_w8a8,block_shape=[128,128]" if layer.w == "e4m3" else ""
+        name = f"E={layer.experts},N={layer.intermediate},device_name=NVIDIA_H200{narrow}.json"
+        path = self.folder / "configs" / name
         published = json.loads(path.read_text()) if path.exists() else {}
         published.pop("triton_version", None)
         near = sorted(published, key=lambda number: abs(math.log(int(number) / tokens)))[:4]
@@ -304,10 +242,10 @@ class Vllm:
                      num_stages=4 if tokens <= 32 else 3)
         return [published[number] for number in near] + [plain]
 
-    def fits(self, config):
+    def fits(self, config, narrow):
         m, n, k = (config[f"BLOCK_SIZE_{name}"] for name in "MNK")
-        return (config["num_stages"] * (m + n) * k * 2 <= self.SHARED_BYTES and
-                m * n <= 32 * config["num_warps"] * self.SUMS_OF_THREAD)
+        return (config["num_stages"] * (m + n) * k * (1 if narrow else 2) <= self.SHARED_BYTES and
+                not (narrow and k > 128) and m * n <= 32 * config["num_warps"] * self.SUMS_OF_THREAD)
 
     def aligned(self, inputs, block):
         """sorted_token_ids, expert_ids and num_tokens_post_padded of each turn. Few slots are not sorted: every one is
@@ -332,33 +270,48 @@ class Vllm:
             found.append((sorted_ids, blocks, torch.full((1,), used, dtype=torch.int32, device=ids.device)))
         return found
 
-    def product(self, rows, matrices, out, shares, alignment, top_k, config, run=None):
+    def product(self, rows, matrices, out, shares, alignment, top_k, config, scales=None, run=None):
+        """scales: of rows and of matrices, if both are e4m3."""
+        narrow = scales is not None
+        row_scales, matrix_scales = scales or (None, None)
+        strides = ([*row_scales.stride(), matrix_scales.stride(0), matrix_scales.stride(2), matrix_scales.stride(1)]
+                   if narrow else [0] * 5)
         sorted_ids, blocks, length = alignment
         m, slots = config["BLOCK_SIZE_M"], rows.shape[0] * top_k
         room = slots * m if sorted_ids is None else len(sorted_ids)
         if rows.shape[0] < m:
             room = min(room, slots * m)
         grid = (triton.cdiv(room, m) * triton.cdiv(matrices.shape[1], config["BLOCK_SIZE_N"]),)
-        arguments = [rows, matrices, out, None, None, None, shares, sorted_ids, blocks, length, matrices.shape[1],
-                     matrices.shape[2], room, slots, rows.stride(0), rows.stride(1), matrices.stride(0),
-                     matrices.stride(2), matrices.stride(1), out.stride(0), out.stride(1), 0, 0, 0, 0, 0, 0, 0, 0, 0]
+        arguments = [rows, matrices, out, None, row_scales, matrix_scales, shares, sorted_ids, blocks, length,
+                     matrices.shape[1], matrices.shape[2], room, slots, rows.stride(0), rows.stride(1),
+                     matrices.stride(0), matrices.stride(2), matrices.stride(1), out.stride(0), out.stride(1), *strides,
+                     0, 0, *([128, 128] if narrow else [0, 0])]
         named = dict(naive_block_assignment=sorted_ids is None, SPLIT_K=1, MUL_ROUTED_WEIGHT=shares is not None,
-                     top_k=top_k, compute_type=tl.bfloat16 if rows.dtype == torch.bfloat16 else tl.float16,
-                     use_fp8_w8a8=False, use_int8_w8a8=False, use_int8_w8a16=False, per_channel_quant=False,
+                     top_k=top_k, compute_type=tl.float16 if out.dtype == torch.float16 else tl.bfloat16,
+                     use_fp8_w8a8=narrow, use_int8_w8a8=False, use_int8_w8a16=False, per_channel_quant=False,
                      HAS_BIAS=False, **config)
+        if "SWAP_AB" in self.kernel.arg_names:  # from 0.33 on; the rule is its enable_swap_ab
+            named["SWAP_AB"] = narrow and m < 64 and config["BLOCK_SIZE_N"] >= 64
         if run is None:
             self.kernel[grid](*arguments, **named)
         else:
             run(*arguments, grid=grid, **named)
 
+    def empty(self, inputs):
+        """The first product's rows, and the second's."""
+        slots, like = inputs.tokens * inputs.layer.top_k, inputs.x[0]
+        return [like.new_empty(slots, width, dtype=inputs.weights.dtype)
+                for width in (2 * inputs.layer.intermediate, inputs.layer.hidden)]
+
     def calls_with(self, inputs, config):
         def call(turn, alignment):
-            x, gate_up, down, _ = turn
-            slots, top_k = inputs.tokens * inputs.layer.top_k, inputs.layer.top_k
-            products = x.new_empty(slots, gate_up.shape[1])
-            self.product(x, gate_up, products, None, alignment, top_k, config)
-            rows = x.new_empty(slots, inputs.layer.hidden)
-            self.product(silu_mul(products), down, rows, inputs.shares, alignment, 1, config)
+            top_k, narrow = inputs.layer.top_k, inputs.layer.w == "e4m3"
+            products, rows = self.empty(inputs)
+            self.product(turn.x, turn.gate_up, products, None, alignment, top_k, config,
+                         (turn.x_scale, turn.gate_up_scale) if narrow else None)
+            between = silu_mul(products, narrow=narrow)
+            between, scales = (between[0], (between[1][0], turn.down_scale)) if narrow else (between, None)
+            self.product(between, turn.down, rows, inputs.shares, alignment, 1, config, scales)
             return sum_rows(rows, inputs.tokens, top_k)
 
         return [lambda turn=turn, alignment=alignment: call(turn, alignment)
@@ -367,16 +320,17 @@ class Vllm:
     def compile(self, inputs, configs):
         """All at once: compiling takes most of the search."""
         from triton.runtime import _async_compile
-        turn, top_k = next(inputs.turns()), inputs.layer.top_k
-        products = turn[0].new_empty(inputs.tokens * top_k, turn[1].shape[1])
-        between = products[:, :inputs.layer.intermediate].contiguous()
-        rows = turn[0].new_empty(inputs.tokens * top_k, inputs.layer.hidden)
+        turn, top_k, narrow = next(inputs.turns()), inputs.layer.top_k, inputs.layer.w == "e4m3"
+        products, rows = self.empty(inputs)
+        between = silu_mul(products, narrow=narrow)
+        between, scales = (between[0], (between[1][0], turn.down_scale)) if narrow else (between, None)
+        first = (turn.x_scale, turn.gate_up_scale) if narrow else None
         with concurrent.futures.ThreadPoolExecutor(8) as pool, \
                 _async_compile.AsyncCompileMode(pool, ignore_errors=True):
             for config in configs:
                 alignment = self.aligned(inputs, config["BLOCK_SIZE_M"])[0]
-                for arguments in ((turn[0], turn[1], products, None, alignment, top_k, config),
-                                  (between, turn[2], rows, inputs.shares, alignment, 1, config)):
+                for arguments in ((turn.x, turn.gate_up, products, None, alignment, top_k, config, first),
+                                  (between, turn.down, rows, inputs.shares, alignment, 1, config, scales)):
                     self.product(*arguments, run=self.kernel.warmup)
 
     def calls(self, inputs):
@@ -386,7 +340,7 @@ class Vllm:
         sample = slice(0, ORDERS if inputs.tokens <= 1024 else 4)
 
         def best_of(configs):
-            new = [c for c in configs if self.fits(c) and tuple(c.items()) not in times]
+            new = [c for c in configs if self.fits(c, inputs.layer.w == "e4m3") and tuple(c.items()) not in times]
             if new and (time.monotonic() < end or not times):
                 self.compile(inputs, new)
                 for config in new:
@@ -419,8 +373,9 @@ def folder_of_third_party(options):
 
 
 class TritonKernels:
-    """matmul_ogs with SwiGLU in the first product, of columns of gate and up in turn, under its own choices and under
-    constraints on them."""
+    """matmul_ogs with SwiGLU or gpt-oss' activation in the first product, of columns of gate and up in turn, under its
+    own choices and under constraints on them. Weights in mxfp4 are laid out as vLLM lays them out."""
+    WEIGHTS = ["same", "mxfp4"]
     CONSTRAINTS = [{}, *({"is_persistent": persistent, "block_m": block}
                          for block in (16, 32, 64, 128) for persistent in (False, True))]
 
@@ -429,18 +384,42 @@ class TritonKernels:
         from triton_kernels import matmul_ogs, routing
         from triton_kernels.matmul_ogs_details import opt_flags
         self.ogs, self.routing, self.flags = matmul_ogs, routing, opt_flags
-        self.activation = matmul_ogs.FusedActivation(matmul_ogs.FnSpecs("silu_mul_pairs", silu_mul_pairs, ()), (), 2)
         self.seconds = options.tune_seconds
-        self.of, self.pairs = None, None
+        self.of, self.own = None, None
 
-    def paired(self, weights):
-        """w_gate_up [experts, hidden, 2 * intermediate] in pairs of columns; the values of a column lie together."""
-        if self.of is not weights:
-            self.pairs = None
-            self.pairs = [w.unflatten(1, (2, -1)).transpose(1, 2).flatten(1, 2).transpose(1, 2)
-                          for w in weights.gate_up]
-            self.of = weights
-        return self.pairs
+    def activation(self, layer):
+        name, function, values = "silu_mul_pairs", silu_mul_pairs, {}
+        if layer.w == "mxfp4":
+            from triton_kernels.swiglu import swiglu_fn
+            name, function, values = "swiglu", swiglu_fn, {"alpha": 1.702, "limit": 7.0}
+        specs = self.ogs.FnSpecs(name, function, tuple(values))
+        return self.ogs.FusedActivation(specs, tuple(values.values()), 2)
+
+    def packed(self, values, scales):
+        """Weights [experts, K, N] in mxfp4, and their precision: vLLM's _swizzle_mxfp4."""
+        from triton_kernels.tensor import FP4, convert_layout, wrap_torch_tensor
+        from triton_kernels.tensor_details import layout
+        made, options = layout.make_default_matmul_mxfp4_w_layout(mx_axis=1)
+        scale_made, scale_options = layout.make_default_matmul_mxfp4_w_scale_layout(mx_axis=1, num_warps=8)
+        scales = torch.nn.functional.pad(scales, (0, -scales.shape[-1] % 4))
+        weights = convert_layout(wrap_torch_tensor(values.transpose(1, 2), dtype=FP4), made, **options)
+        scales = convert_layout(wrap_torch_tensor(scales.transpose(1, 2)), scale_made, **scale_options)
+        return weights, self.ogs.PrecisionConfig(weight_scale=scales)
+
+    def own_weights(self, weights):
+        """(gate_up, its precision, down, its precision) of each copy. In bf16 w_gate_up [experts, hidden,
+        2 * intermediate] is in pairs of columns; the values of a column lie together."""
+        if self.of is weights:
+            return self.own
+        self.own = None
+        if weights.layer.w == "mxfp4":
+            self.own = [(*self.packed(up, up_scale), *self.packed(down, down_scale)) for up, up_scale, down, down_scale
+                        in zip(weights.gate_up, weights.gate_up_scale, weights.down, weights.down_scale)]
+        else:
+            self.own = [(up.unflatten(1, (2, -1)).transpose(1, 2).flatten(1, 2).transpose(1, 2), None,
+                         down.transpose(1, 2), None) for up, down in zip(weights.gate_up, weights.down)]
+        self.of = weights
+        return self.own
 
     def routed(self, inputs, ids):
         order, layer, routing = Order(ids, inputs.layer.experts), inputs.layer, self.routing
@@ -451,15 +430,20 @@ class TritonKernels:
         return data, routing.GatherIndx(slots, places), routing.ScatterIndx(places, slots)
 
     def calls(self, inputs):
-        matmul, pairs = self.ogs.matmul_ogs, self.paired(inputs.weights)
+        matmul, own, activation = self.ogs.matmul_ogs, self.own_weights(inputs.weights), self.activation(inputs.layer)
+        up_bias, down_bias = inputs.weights.biases or (None, None)
+        always = {"split_k": 1} if inputs.layer.w == "mxfp4" else {}  # as vLLM on Hopper
 
-        def call(constraints, turn, pair, data, gather, scatter):
+        def call(constraints, turn, weights, data, gather, scatter):
+            up, up_precision, down, down_precision = weights
             self.flags.reset_opt_flags_constraints()
-            self.flags.update_opt_flags_constraints(constraints)
-            rows = matmul(turn[0], pair, None, data, gather_indx=gather, fused_activation=self.activation)
-            return matmul(rows, turn[2].transpose(1, 2), None, data, scatter_indx=scatter, gammas=data.gate_scal)
+            self.flags.update_opt_flags_constraints({**always, **constraints})
+            rows = matmul(turn.x, up, up_bias, data, gather_indx=gather, precision_config=up_precision,
+                          fused_activation=activation)
+            return matmul(rows, down, down_bias, data, scatter_indx=scatter, precision_config=down_precision,
+                          gammas=data.gate_scal)
 
-        turns = [(turn, pairs[order % COPIES], *self.routed(inputs, turn[3]))
+        turns = [(turn, own[order % COPIES], *self.routed(inputs, turn.ids))
                  for order, turn in enumerate(inputs.turns())]
         sample = slice(0, ORDERS if inputs.tokens <= 1024 else 4)
         end, times = time.monotonic() + self.seconds, {}
@@ -474,8 +458,10 @@ class TritonKernels:
 
 
 class DeepGemm:
-    """Its grouped products in bf16 of experts' rows one after the other, aligned, and, of few tokens, of as many places
-    for every expert. Rows get there by one launch. It compiles when it runs, with nvcc or NVRTC."""
+    """Its grouped products in bf16 or e4m3 of experts' rows one after the other, aligned, and, of few tokens, of as
+    many places for every expert. Rows get there by one launch, their scales by another. It compiles when it runs, with
+    nvcc or NVRTC."""
+    WEIGHTS = ["same", "e4m3"]
     MASKED_TOKENS, ALIGN = 1024, 128
 
     def __init__(self, options):
@@ -485,47 +471,67 @@ class DeepGemm:
         import deep_gemm
         self.library = deep_gemm
 
-    def contiguous_calls(self, inputs):
-        library, layer, calls = self.library, inputs.layer, []
-        align = library.get_mk_alignment_for_contiguous_layout()
+    def product(self, kind, rows, weights, scale, out, *lists):
+        """rows: a tensor, or with its scales."""
+        if scale is None:
+            return getattr(self.library, f"m_grouped_bf16_gemm_nt_{kind}")(rows, weights, out, *lists)
+        return getattr(self.library, f"m_grouped_fp8_gemm_nt_{kind}")(rows, (weights, scale), out, *lists,
+                                                                       disable_ue8m0_cast=True)
 
-        def call(x, gate_up, down, tokens, places, experts, inverse):
+    def gathered(self, inputs, turn, order, places, rows, room):
+        """Rows at their places [rows, hidden]; in e4m3 with their scales."""
+        out = turn.x.new_empty(rows, inputs.layer.hidden)
+        copy_rows(turn.x, order.tokens, places, out)
+        return (out, copy_scales(turn.x_scale, order.tokens, places, rows, room)) if turn.x_scale is not None else out
+
+    def contiguous_calls(self, inputs):
+        layer, calls, narrow = inputs.layer, [], inputs.layer.w == "e4m3"
+        align = self.library.get_mk_alignment_for_contiguous_layout()
+
+        def call(turn, order, places, experts, inverse):
             rows = len(experts)
-            gathered, products, out = (x.new_empty(rows, width) for width in
-                                       (layer.hidden, 2 * layer.intermediate, layer.hidden))
-            copy_rows(x, tokens, places, gathered)
-            library.m_grouped_bf16_gemm_nt_contiguous(gathered, gate_up, products, experts)
-            library.m_grouped_bf16_gemm_nt_contiguous(silu_mul(products), down, out, experts)
+            products, out = (turn.x.new_empty(rows, width, dtype=inputs.weights.dtype)
+                             for width in (2 * layer.intermediate, layer.hidden))
+            given = self.gathered(inputs, turn, order, places, rows, rows)
+            given = (given[0], given[1][0]) if narrow else given
+            self.product("contiguous", given, turn.gate_up, turn.gate_up_scale, products, experts)
+            given = silu_mul(products, narrow=narrow)
+            given = (given[0], given[1][0]) if narrow else given
+            self.product("contiguous", given, turn.down, turn.down_scale, out, experts)
             return sum_rows(out, inputs.tokens, layer.top_k, inverse, inputs.shares)
 
-        for x, gate_up, down, ids in inputs.turns():
-            order = Order(ids, layer.experts)
+        for turn in inputs.turns():
+            order = Order(turn.ids, layer.experts)
             places, used = order.padded_places(align)
-            experts = torch.full((used,), -1, dtype=torch.int32, device=ids.device)
+            experts = torch.full((used,), -1, dtype=torch.int32, device=turn.ids.device)
             experts[places] = order.sorted_ids.to(torch.int32)
-            calls.append(functools.partial(call, x, gate_up, down, order.tokens, places, experts,
-                                           places[order.inverse.flatten()]))
+            calls.append(functools.partial(call, turn, order, places, experts, places[order.inverse.flatten()]))
         return calls
 
     def masked_calls(self, inputs):
-        library, layer, calls = self.library, inputs.layer, []
+        layer, calls, narrow = inputs.layer, [], inputs.layer.w == "e4m3"
 
-        def call(x, gate_up, down, tokens, places, counts, inverse, room, expected):
-            gathered, products, out = (x.new_empty(layer.experts, room, width) for width in
-                                       (layer.hidden, 2 * layer.intermediate, layer.hidden))
-            copy_rows(x, tokens, places, gathered)
-            library.m_grouped_bf16_gemm_nt_masked(gathered, gate_up, products, counts, expected)
-            between = silu_mul(products.flatten(0, 1), counts, room).unflatten(0, (layer.experts, room))
-            library.m_grouped_bf16_gemm_nt_masked(between, down, out, counts, expected)
+        def call(turn, order, places, counts, inverse, room, expected):
+            def split(rows):
+                return rows.unflatten(0, (layer.experts, room))
+
+            products, out = (turn.x.new_empty(layer.experts, room, width, dtype=inputs.weights.dtype)
+                             for width in (2 * layer.intermediate, layer.hidden))
+            given = self.gathered(inputs, turn, order, places, layer.experts * room, room)
+            given = (split(given[0]), given[1]) if narrow else split(given)
+            self.product("masked", given, turn.gate_up, turn.gate_up_scale, products, counts, expected)
+            given = silu_mul(products.flatten(0, 1), counts, room, narrow)
+            given = (split(given[0]), given[1]) if narrow else split(given)
+            self.product("masked", given, turn.down, turn.down_scale, out, counts, expected)
             return sum_rows(out, inputs.tokens, layer.top_k, inverse, inputs.shares)
 
-        for x, gate_up, down, ids in inputs.turns():
-            order = Order(ids, layer.experts)
+        for turn in inputs.turns():
+            order = Order(turn.ids, layer.experts)
             room = triton.cdiv(int(order.counts.max()), self.ALIGN) * self.ALIGN
-            ranks = torch.arange(len(order.slots), device=ids.device) - order.starts[order.sorted_ids]
+            ranks = torch.arange(len(order.slots), device=turn.ids.device) - order.starts[order.sorted_ids]
             places = order.sorted_ids * room + ranks
             expected = triton.cdiv(len(order.slots), int((order.counts > 0).sum()))
-            calls.append(functools.partial(call, x, gate_up, down, order.tokens, places, order.counts.to(torch.int32),
+            calls.append(functools.partial(call, turn, order, places, order.counts.to(torch.int32),
                                            places[order.inverse.flatten()], room, expected))
         return calls
 
