@@ -1,5 +1,5 @@
-"""bench/moe_experts with a moetune and peers whose times are scripted: what it says of peers that are missing, fail, have
-no kernel for a type or are wrong, its bars and its means.
+"""bench/moe_experts with a moetune and peers whose times are scripted: what it says of peers that are missing, fail,
+have no kernel for a type or are wrong, its bars and its means.
 
     moe_experts_bench.py REPOSITORY
 """
