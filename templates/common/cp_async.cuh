@@ -4,9 +4,9 @@
 #include "templates/common/types.cuh"
 
 // The same value in a vector register. ptxas 13.0 miscompiles cp.async with an L2 policy whose shared address is a
-// lane's offset plus a uniform register (`LDGSTS [R+UR], desc[UR1]`: an illegal instruction when run), on Blackwell even
-// if the base went through here). So a copy has a policy only where figures say that it pays, and tests look for that
-// instruction (tests/tuner/compile/space_compile_test.cc).
+// lane's offset plus a uniform register (`LDGSTS [R+UR], desc[UR1]`: an illegal instruction when run), on Blackwell
+// even if the base went through here. So a copy has a policy only where figures say that it pays, and tests look for
+// that instruction (tests/tuner/compile/space_compile_test.cc).
 __device__ __forceinline__ u32 in_vector_register(u32 value) { return __shfl_sync(0xFFFFFFFFu, value, 0); }
 
 // Copies 16 bytes, or writes 16 zero bytes without reading `source` where `valid` is false.
