@@ -102,15 +102,18 @@ TEST_CASE("what no server may launch is left out and counted") {
     moetune::WorkloadKey recorded = workload_key("batch=3");
     recorded.hardware.origin = "recording";
     add(cache, recorded, servable(3));
-    add(cache, workload_key("batch=4"), winner(4), "");
+    moetune::WinnerRecord older = servable(4);
+    older.interface = "";
+    add(cache, workload_key("batch=4"), older, "");
     add(cache, workload_key("batch=5"), servable(5));
     moetune::WinnerRecord provisional = servable(6);
     provisional.provenance = R"({"moetune":"0.1.0","provisional":true,"seed":1})";
     add(cache, workload_key("batch=6"), provisional);
+    add(cache, workload_key("batch=7"), servable(7), "");  // all dimensions are free
   }
   raw_sql(dir / "cache.db", "UPDATE winners SET time_us = 1 WHERE workload = 5");
   const PackContents made = make_pack(dir / "cache.db", dir / "out.pack");
-  CHECK(made.winners == 1);
+  CHECK(made.winners == 2);
   CHECK(made.contended == 1);
   CHECK(made.provisional == 1);
   CHECK(made.recorded == 1);

@@ -77,6 +77,11 @@ class Run(unittest.TestCase):
         self.assertIn("begins with its command", self.faults_of("```console\nkernels\n$ moetune kernels\n```\n"))
         self.assertIn("syntax error", self.faults_of("```\nmoetune kernels (\n```\n"))
 
+    def test_a_block_that_the_reader_saves(self):
+        page = "<!-- file new/one.json -->\n```json\n{\"a\": '$HOME'}\n```\n\n```\ncp new/one.json copied\n```\n"
+        self.assertEqual("", self.faults_of(page))
+        self.assertIn("cannot stat", self.faults_of(page.replace("<!-- file new/one.json -->\n", "")))
+
     def test_a_command_that_should_want_a_gpu(self):
         page = "```\nmoetune verify decode_attention --problem batch=8,context=4096\n```\n"
         self.assertEqual("", self.faults_of(page))
