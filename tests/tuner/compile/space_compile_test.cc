@@ -87,8 +87,11 @@ void submit_problem(const Kernel& kernel, const Problem& problem, const DeviceLi
     submitted.push_back(
         {kernel.name() + " " + problem.text() + " " + what, std::move(plan), std::move(build)});
   };
-  submit("exact reference", kernel.reference(Reference::exact, problem, limits));
-  submit("baseline reference", kernel.reference(Reference::baseline, problem, limits));
+  // Plain CUDA, but for types that an architecture converts itself or not.
+  if (limits.compute_capability == 80 || limits.compute_capability == 90) {
+    submit("exact reference", kernel.reference(Reference::exact, problem, limits));
+    submit("baseline reference", kernel.reference(Reference::baseline, problem, limits));
+  }
   const Space space = space_of(kernel);
   const Assignment environment = expression_environment(problem, limits);
   const LegalSpace legal = space.enumerate(environment);
