@@ -83,29 +83,6 @@ TEST_CASE("a range is recorded on a GPU, a file a shape, and a range search repl
   CHECK_FALSE(std::filesystem::exists(other));
 }
 
-TEST_CASE("moe_experts is recorded over a range of tokens on a GPU, right at each, and replayed") {
-  ScriptedGpu gpu(",attribute0.75=8,attribute0.76=0");  // sm_80: the scripted driver computes the mma body
-  Tool::constrain(gpu.data(), "moe_experts", "depth == 64 && residents == 3 && up_columns == 64");
-  const std::string folder = gpu.tool.path("recordings").string();
-  const std::string problem = "hidden=16,experts=8,top_k=2,intermediate=8", over = "tokens=1..4";
-  const Ended ended = gpu.tool.run({"record", "moe_experts", "--problem", problem, "--over", over, "--shapes",
-                                    "0", "--output", folder, "--quiet-wait", "0", "--json"});
-  CAPTURE(ended.err);
-  REQUIRE(ended.code == 0);
-  const Json made = document(ended)["recordings"];
-  REQUIRE(made.size() == 2);
-  for (const Json& one : made) {
-    CHECK(one["legal"].get<int>() >= 1);
-    CHECK(one["trials"]["ok"] == one["legal"]);
-  }
-  const Ended replayed = gpu.tool.run({"search", "moe_experts", "--problem", problem, "--over", over,
-                                       "--device", "replay:" + folder, "--no-compile", "--cache",
-                                       gpu.tool.path("other.db").string(), "--json"});
-  CAPTURE(replayed.err);
-  REQUIRE(replayed.code == 0);
-  CHECK(document(replayed)["cells"].size() == 2);
-}
-
 TEST_CASE("a night tunes a missing range, leaves it alone, and looks again at one that loses too much") {
   Tool tool;
   write_made_up_range(tool.path("recordings"));

@@ -26,25 +26,14 @@ const std::map<std::string, std::vector<std::string>> kExpertParameters = {
      {"between", "offsets", "weights", "weight_row", "weight_expert", "weight_scales", "biases",
       "between_scales", "products", "places"}},
     {"moe_experts_combine", {"products", "inverse", "weights", "out", "out_row", "tokens"}},
-    {"moe_experts_reference_up",
-     {"x", "x_row", "x_scale", "sorted", "offsets", "weights", "weight_row", "weight_expert", "weight_scales",
-      "biases", "between", "tokens", "places"}},
-    {"moe_experts_reference_down",
-     {"between", "between_scales", "offsets", "inverse", "shares", "weights", "weight_row", "weight_expert",
-      "weight_scales", "biases", "out", "out_row", "tokens", "places"}},
 };
 
 class ExpertsLaunch {
  public:
   ExpertsLaunch(const Kernel& kernel, const Parameters& parameters)
-      : names_(kExpertParameters.at(kernel.base)),
-        values_(parameters),
-        shape_(problem_of(kernel)),
-        exact_(kernel.specialization.ends_with(";exact=1")) {}
+      : names_(kExpertParameters.at(kernel.base)), values_(parameters), shape_(problem_of(kernel)) {}
 
-  // Use(place, values between the products) of each row.
-  template <typename Use>
-  void up(const Use& use) const {
+  void up() const {
     std::vector<double> row(static_cast<std::size_t>(shape_.hidden)),
         made(static_cast<std::size_t>(shape_.intermediate));
     for_places([&](std::int64_t place, std::int64_t expert) {
@@ -59,40 +48,8 @@ class ExpertsLaunch {
         const double gate = dot(row, expert, 2, 0, i), up = dot(row, expert, 2, 1, i);
         made[static_cast<std::size_t>(i)] = activated(gate, up);
       }
-      use(place, made);
+      write_between(place, made);
     });
-  }
-  void up() const {
-    up([this](std::int64_t place, const std::vector<double>& values) { write_between(place, values); });
-  }
-
-  // The references of the whole in 16 bits. The baseline rounds what lies between the launches, and the output.
-  void reference_up() const {
-    up([this](std::int64_t place, const std::vector<double>& values) {
-      for (std::size_t i = 0; i < values.size(); ++i)
-        put(DType::f32, "between", place * shape_.intermediate + static_cast<std::int64_t>(i),
-            rounded(values[i]));
-    });
-  }
-  void reference_down() const {
-    std::map<std::int64_t, std::int64_t> experts;
-    for_places([&](std::int64_t place, std::int64_t expert) { experts[place] = expert; });
-    std::vector<double> row(static_cast<std::size_t>(shape_.intermediate));
-    for (std::int64_t token = 0; token < narrow("tokens"); ++token) {
-      std::vector<double> sums(static_cast<std::size_t>(shape_.hidden));
-      for (std::int64_t slot = token * shape_.top_k; slot < (token + 1) * shape_.top_k; ++slot) {
-        const auto place = static_cast<std::int64_t>(at(DType::i32, "inverse", slot));
-        if (place < 0) continue;
-        for (std::int64_t i = 0; i < shape_.intermediate; ++i)
-          row[static_cast<std::size_t>(i)] = at(DType::f32, "between", place * shape_.intermediate + i);
-        for (std::int64_t column = 0; column < shape_.hidden; ++column)
-          sums[static_cast<std::size_t>(column)] +=
-              at(DType::f32, "shares", slot) * rounded(dot(row, experts.at(place), 1, 0, column));
-      }
-      for (std::int64_t column = 0; column < shape_.hidden; ++column)
-        put(exact_ ? DType::f32 : shape_.dtype, "out", token * wide("out_row") + column,
-            sums[static_cast<std::size_t>(column)]);
-    }
   }
 
   void down() const {
@@ -126,11 +83,8 @@ class ExpertsLaunch {
  private:
   static MoeExpertsShape problem_of(const Kernel& kernel) {
     const moetune::Kernel& known = find_kernel("moe_experts");
-    const std::string& family = kernel.specialization;
-    return MoeExpertsShape(
-        parse_problem(known.name(), known.schema(), nullptr, family.substr(0, family.find(';'))));
+    return MoeExpertsShape(parse_problem(known.name(), known.schema(), nullptr, kernel.specialization));
   }
-  double rounded(double value) const { return exact_ ? value : round_to(shape_.dtype, value); }
 
   std::int64_t wide(const char* name) const {
     for (std::size_t i = 0; i < names_.size(); ++i) {
@@ -219,7 +173,6 @@ class ExpertsLaunch {
   const std::vector<std::string>& names_;
   const Parameters& values_;
   const MoeExpertsShape shape_;
-  const bool exact_;
 };
 
 }  // namespace
@@ -233,8 +186,6 @@ void run_experts(const Kernel& kernel, const Parameters& parameters) {
   const ExpertsLaunch launch(kernel, parameters);
   if (kernel.base == "moe_experts_up") return launch.up();
   if (kernel.base == "moe_experts_down") return launch.down();
-  if (kernel.base == "moe_experts_reference_up") return launch.reference_up();
-  if (kernel.base == "moe_experts_reference_down") return launch.reference_down();
   launch.combine();
 }
 

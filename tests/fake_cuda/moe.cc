@@ -1,7 +1,5 @@
 // router, route_plan, moe_dispatch and moe_combine on the host: their CPU references on what the launch's parameters
 // point to.
-#include <elf.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -122,8 +120,6 @@ void store_written(DType type, void* to, const std::vector<double>& values) {
 
 std::string specialization_of(const char* image) {
   static constexpr std::string_view kMark = "moetune fake cubin of ";
-  // That of the stand-in for NVRTC is the first name of an ELF file.
-  if (std::strncmp(image, ELFMAG, SELFMAG) == 0) image += sizeof(Elf64_Ehdr) + 1;
   if (std::strncmp(image, kMark.data(), kMark.size()) != 0) return "";
   const char* const begin = image + kMark.size();
   return std::string(begin, std::strchr(begin, '\n'));

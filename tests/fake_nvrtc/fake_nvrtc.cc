@@ -33,37 +33,18 @@ void append(std::string& bytes, const T& record) {
   bytes.append(reinterpret_cast<const char*>(&record), sizeof record);
 }
 
-// The kernels that the source itself declares: `extern "C" __global__ void`, bounds or none, and a name. Those of
-// moe_experts are in its headers.
+// The kernels that the source itself declares: `extern "C" __global__ void`, bounds or none, and a name.
 std::vector<std::string> kernels_of(const std::string& source) {
   static const std::regex declared("extern \"C\" __global__ void(?:\\s+__\\w+__\\([^;{]*?\\))?\\s+(\\w+)\\(");
   std::vector<std::string> names;
   for (std::sregex_iterator it(source.begin(), source.end(), declared), end; it != end; ++it)
     names.push_back((*it)[1]);
-  if (holds(source, "templates/moe_experts/combine.cuh"))
-    names.insert(names.end(), {"moe_experts_up", "moe_experts_down", "moe_experts_combine"});
   return names;
 }
 
-// The family of a moe_experts source in bf16, as the stand-in for the driver reads it; "" for another source.
-std::string family_of(const std::string& source, const std::vector<std::string>& options) {
-  if (!holds(source, "templates/moe_experts/")) return "";
-  std::string family = "moetune fake cubin of ";
-  for (const auto& [macro, dimension] : {std::pair{"HIDDEN=", "hidden="},
-                                         {"INTERMEDIATE=", ",intermediate="},
-                                         {"EXPERTS=", ",experts="},
-                                         {"TOP_K=", ",top_k="},
-                                         {"EXACT=", ";exact="}}) {
-    const std::string define = std::string("--define-macro=") + macro;
-    for (const std::string& option : options)
-      if (option.starts_with(define)) family += dimension + option.substr(define.size());
-  }
-  return family + "\n";
-}
-
 // The least that is a cubin: an ELF file that names a section for each kernel and has none, the source behind it.
-std::string cubin_of(const std::string& source, const std::vector<std::string>& options) {
-  std::string names = '\0' + family_of(source, options) + '\0';
+std::string cubin_of(const std::string& source) {
+  std::string names(1, '\0');
   for (const std::string& name : kernels_of(source)) names += ".text." + name + '\0';
   names.resize((names.size() + 7) / 8 * 8);
   const std::uint64_t symbols = sizeof(Elf64_Ehdr) + names.size();
@@ -162,7 +143,7 @@ nvrtcResult nvrtcCompileProgram(nvrtcProgram program, int count, const char* con
   bool for_gpu = false;
   for (int i = 0; i < count; ++i) for_gpu |= std::string(options[i]).find("=sm_") != std::string::npos;
   if (for_gpu) {
-    program->cubin = cubin_of(program->source, {options, options + count});
+    program->cubin = cubin_of(program->source);
     program->log = log_of(program->source);
   } else {
     program->ptx = "// Cuda compilation tools, release 99.0, V99.0.1";
