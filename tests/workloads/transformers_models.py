@@ -142,7 +142,7 @@ def read_layers(tool, folder, name, config):
     if ended.returncode not in (0, 1):
         return layers, f"exit code {ended.returncode}: {notes}"
     for entry in json.loads(ended.stdout)["workloads"]:
-        if entry["kernel"] == "moe_experts":
+        if entry["kernel"] == "moe_experts" and "activation=swigluoai" not in entry["problem"]:
             layers["width"] = int(re.search(r"intermediate=(\d+)", entry["problem"]).group(1))
         if entry["kernel"] == "decode_attention":
             layers["window" if "window=" in entry["problem"] else "all"] += entry.get("weight", 1)

@@ -116,6 +116,7 @@ std::vector<std::string> toolkit_headers(const std::string& nvrtc) {
   for (const char* const name : {"CUDA_HOME", "CUDA_PATH"})
     if (const char* const place = environment_variable(name)) places.emplace_back(place);
   places.emplace_back("/usr/local/cuda");
+  std::vector<std::string> incomplete;
   for (const fs::path& place : places) {
     std::error_code ignored;
     const fs::path folder = place / "include";
@@ -123,9 +124,10 @@ std::vector<std::string> toolkit_headers(const std::string& nvrtc) {
     std::vector<std::string> folders = {folder.string()};
     for (const fs::path& more : {folder / "cccl", place.parent_path() / "cuda_cccl/include"})
       if (fs::is_directory(more / "cuda/std", ignored)) folders.push_back(more.string());
-    return folders;
+    if (folders.size() > 1) return folders;
+    if (incomplete.empty()) incomplete = folders;
   }
-  return {};
+  return incomplete;
 }
 
 NvrtcSearch NvrtcSearch::of_process() {

@@ -29,7 +29,8 @@ struct NvrtcSearch {
 std::vector<std::filesystem::path> nvrtc_folders_of(const std::filesystem::path& executable);
 
 // The folders of CUDA's headers, in order: of the toolkit or the packages that the library `nvrtc` is of, else of
-// CUDA_HOME, CUDA_PATH or /usr/local/cuda. The second one holds cuda/std and cub. Empty if there are none.
+// CUDA_HOME, CUDA_PATH or /usr/local/cuda. The second one holds cuda/std and cub, and the first place that has both
+// counts; one without them does where none has. Empty if there are none.
 std::vector<std::string> toolkit_headers(const std::string& nvrtc);
 
 // The sorted files in `folder` whose names are `prefix` followed by digits and dots.
