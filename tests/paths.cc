@@ -1,9 +1,5 @@
 #include "tests/paths.h"
 
-#include "tests/sanitized.h"
-
-const bool kSanitized = MOETUNE_SANITIZED;
-
 namespace paths {
 
 std::string source(const std::string& below) {

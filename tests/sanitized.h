@@ -1,6 +1,10 @@
-// Whether the product is instrumented. A sanitizer makes code several times slower and changes no result: what
+// Whether the build is instrumented. A sanitizer makes code several times slower and changes no result: what
 // asks many runs how good a search is, or drives NVRTC over many architectures (which is not instrumented),
-// asks few there. ASan's builds do not instrument the tests, so that it is no macro; tests/paths.cc knows.
+// asks few there.
 #pragma once
 
-extern const bool kSanitized;
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr bool kSanitized = true;
+#else
+inline constexpr bool kSanitized = false;
+#endif

@@ -10,7 +10,7 @@
 namespace moetune::testing {
 
 // Far longer than anything that a test waits for takes on a slow machine: it passes only where something is wrong.
-inline const std::chrono::seconds kPatience{kSanitized ? 600 : 120};
+inline constexpr std::chrono::seconds kPatience{kSanitized ? 600 : 120};
 
 // Whether `condition` comes to hold. It is asked once more at the end, so that a test that was stopped for long does
 // not fail for a wait that was none.

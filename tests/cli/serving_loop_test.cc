@@ -14,6 +14,8 @@
 
 using namespace moetune::testing;
 
+#ifdef MOETUNE_HAS_SERVING_LOOP
+
 namespace {
 
 constexpr const char* kBeginsWith = "replay:decode_attention_h200_b128_c2048";
@@ -48,7 +50,6 @@ void record_splitting_variants(const std::filesystem::path& file) {
 // The tuned variants split sequences and combine the parts in memory, so that they need more workspace than the
 // server's first variant: a server that promised itself that one's would never pick them.
 TEST_CASE("a missed shape is tuned by a service and picked, while the server runs") {
-  if (*paths::serving_loop() == '\0') return;  // a build without benchmarks
   Tool tool, service_tool, inference_tool;
   inference_tool.set_environment("MOETUNE_LIBCUDA", paths::fake_libcuda());
   inference_tool.set_environment("MOETUNE_FAKE_CUDA",
@@ -100,6 +101,8 @@ TEST_CASE("a missed shape is tuned by a service and picked, while the server run
   CHECK(both["after"]["config"] == choices[1]["config"]);
   CHECK(both["requests"].get<int>() >= 4);  // two of each choice
 }
+
+#endif
 
 TEST_CASE("packs are signed and checked by the command line") {
   Tool tool;

@@ -25,9 +25,9 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-constexpr double kLongestCase_s = 10;                   // of the processor
-constexpr double kLongestWait_s = 12 * kLongestCase_s;  // of one that waits, or on a busy machine
-const long kMostKiB = (kSanitized ? 3L : 1L) << 20;     // a sanitizer's own memory is as much again
+constexpr double kLongestCase_s = 10;                    // of the processor
+constexpr double kLongestWait_s = 12 * kLongestCase_s;   // of one that waits, or on a busy machine
+constexpr long kMostKiB = (kSanitized ? 3L : 1L) << 20;  // a sanitizer's own memory is as much again
 constexpr std::uint64_t kMostFindings = 20;
 constexpr std::size_t kLongestInput = std::size_t{2} << 20;
 
@@ -119,7 +119,7 @@ double cpu_seconds(pid_t process) {
 
 // Waits for the child, which is killed if a case takes too long. Returns its status.
 int wait_for(pid_t child, const SharedMemory& shared, Clock::time_point deadline, bool& hung) {
-  const double kSlower = kSanitized ? 3 : 1;
+  constexpr double kSlower = kSanitized ? 3 : 1;
   std::uint64_t last = shared->done;
   Clock::time_point since = Clock::now();
   double before_s = cpu_seconds(child);

@@ -17,7 +17,7 @@ using namespace moetune;
 
 namespace {
 
-const std::uint64_t kGateSeeds = kSanitized ? 2 : 12;
+constexpr std::uint64_t kGateSeeds = kSanitized ? 2 : 12;
 
 std::vector<Observation> outcomes_of(const Recording& recording) {
   std::vector<Observation> outcomes;
