@@ -242,7 +242,8 @@ enum {
   MOETUNE_PREFILL_LSE = 8,        /* f32 [tokens, heads], contiguous; if the family has lse */
   MOETUNE_PREFILL_SINKS = 9,      /* f32 [heads]; if the family has sinks */
   MOETUNE_PREFILL_K_SCALE = 10,   /* f32 [1], or [kv_heads] with kv_scale=head; if kv_dtype=e4m3 */
-  MOETUNE_PREFILL_V_SCALE = 11    /* likewise */
+  MOETUNE_PREFILL_V_SCALE = 11,   /* likewise */
+  MOETUNE_PREFILL_Q_SCALE = 12    /* likewise; if q_dtype=e4m3 */
 };
 
 /* prefill_attention's call: strides in elements, each a multiple of 16 bytes. */

@@ -42,7 +42,7 @@ TensorMap KvTensors::map(bool values, std::int64_t box_tokens, std::int64_t box_
   };
   const auto count = [](std::int64_t value) { return static_cast<std::uint64_t>(value); };
   const auto box = [](std::int64_t value) { return static_cast<std::uint32_t>(value); };
-  const std::int64_t chunk = kSwizzleBytes / dtype_bytes(dtype);
+  const std::int64_t chunk = std::min(kSwizzleBytes / dtype_bytes(dtype), head_dim);
   const KvStrides& by = strides(values);
   const Pointer begin = pointer(values);
   TensorMap map;
@@ -52,7 +52,8 @@ TensorMap KvTensors::map(bool values, std::int64_t box_tokens, std::int64_t box_
   map.dims = {count(chunk), count(tokens), count(head_dim / chunk), count(heads), count(blocks)};
   map.strides = {bytes(by.token), bytes(chunk), bytes(by.head), bytes(by.block)};
   map.box = {box(chunk), box(box_tokens), box(box_chunks), 1, 1};
-  map.swizzle = TensorMap::Swizzle::b128;
+  map.swizzle =
+      chunk * dtype_bytes(dtype) == kSwizzleBytes ? TensorMap::Swizzle::b128 : TensorMap::Swizzle::b64;
   return map;
 }
 

@@ -34,7 +34,7 @@ struct KvTensors {
   // The address of the first key or value.
   Pointer pointer(bool values) const;
   // [block][head][chunk][token][128 bytes], of which one copy brings `box_tokens` and `box_chunks`: tokens then
-  // lie in shared memory as the 128-byte swizzle wants them.
+  // lie in shared memory as the 128-byte swizzle wants them. Rows of 64 bytes are one chunk, with the 64-byte swizzle.
   TensorMap map(bool values, std::int64_t box_tokens, std::int64_t box_chunks) const;
   // [block][head][token][row], of which one copy brings `box_tokens`: rows then lie side by side.
   TensorMap row_map(bool values, std::int64_t box_tokens) const;

@@ -60,7 +60,8 @@ Buffer sequence_offsets(std::string name, std::vector<std::int32_t> values, std:
 // Whole numbers from 1 to 3: a fill's integers are exact in every type.
 Buffer scale_buffer(std::string name, std::int64_t count, std::int32_t first);
 // Judged by the tolerance of all attention kernels, as a sum of so many terms.
-Buffer attention_output(std::string name, DType type, std::int64_t elements, std::int64_t terms);
+Buffer attention_output(std::string name, DType type, std::int64_t elements, std::int64_t terms,
+                        bool narrow_probabilities = false);
 // k and v, or k alone with a v_offset: normal, and NaN outside of the `used` tokens, which are numbered through all
 // blocks; no range leaves its block.
 std::vector<Buffer> kv_buffers(const KvTensors& kv, const std::vector<Range>& used, float scale);

@@ -21,9 +21,9 @@ auto prefill_members(Self& call) {
                     &call.v_offset, &call.q_tokens, &call.blocks,  &call.capacity, &call.page_table_stride};
 }
 
-void check_prefill_rows(const char* which, const TokenStrides& strides, const PrefillShape& shape,
+void check_prefill_rows(const char* which, DType type, const TokenStrides& strides, const PrefillShape& shape,
                         std::int64_t tokens) {
-  const std::int64_t size = dtype_bytes(shape.dtype);
+  const std::int64_t size = dtype_bytes(type);
   kPrefillRules.check_stride(which, "_token_stride", strides.token, size);
   kPrefillRules.check_stride(which, "_head_stride", strides.head, size);
   const StridedDimension dimensions[] = {{strides.token, tokens}, {strides.head, shape.q_heads}};
@@ -103,13 +103,12 @@ const CallSchema& prefill_attention_call_schema() {
 }
 
 void check_prefill_attention_call(const PrefillShape& shape, const PrefillCall& call) {
-  const std::int64_t size = dtype_bytes(shape.dtype);
   kPrefillRules.check_range("q_tokens", call.q_tokens, 1, kMostQueryRows);
-  check_prefill_rows("q", call.q, shape, call.q_tokens);
-  check_prefill_rows("o", call.o, shape, call.q_tokens);
+  check_prefill_rows("q", shape.q_dtype(), call.q, shape, call.q_tokens);
+  check_prefill_rows("o", shape.dtype, call.o, shape, call.q_tokens);
   // The copy engine steps from the heads of one KV head to those of the next.
   kPrefillRules.check_stride("q", "_head_stride times the heads of a KV head", call.q.head * shape.group(),
-                             size);
+                             dtype_bytes(shape.q_dtype()));
   kPrefillRules.check_range("kv_blocks", call.blocks, 1, shape.paged() ? kMaximumBlocks : 1);
   kPrefillRules.check_range("capacity", call.capacity, shape.paged() ? shape.seqlen_kv : 1, kMaximumCapacity);
   kPrefillRules.check_kv(call.kv(shape));

@@ -29,6 +29,7 @@ enum PrefillSlot {
   kPrefillSinks,
   kPrefillKScale,
   kPrefillVScale,
+  kPrefillQScale,
   kPrefillSlots
 };
 
@@ -36,7 +37,7 @@ class PrefillFamily final : public FamilyInterface {
  public:
   explicit PrefillFamily(const PrefillShape& shape)
       : shape_(shape),
-        slots_{{{"q", shape.dtype, Role::input, true, 16},
+        slots_{{{"q", shape.q_dtype(), Role::input, true, 16},
                 {"k", shape.kv_dtype(), Role::input, true, 16},
                 {"v", shape.kv_dtype(), Role::input, true, 16},
                 {"q_offsets", DType::i32, Role::input, true, 4},
@@ -47,7 +48,8 @@ class PrefillFamily final : public FamilyInterface {
                 {"lse", DType::f32, Role::output, shape.lse, 4},
                 {"sinks", DType::f32, Role::input, shape.sinks, 4},
                 {"k_scale", DType::f32, Role::input, shape.narrow, 4},
-                {"v_scale", DType::f32, Role::input, shape.narrow, 4}}} {}
+                {"v_scale", DType::f32, Role::input, shape.narrow, 4},
+                {"q_scale", DType::f32, Role::input, shape.narrow_queries, 4}}} {}
 
   std::span<const TensorSlot> tensors() const override { return slots_; }
 
@@ -209,8 +211,8 @@ void PrefillFamily::bind(std::span<const TensorView* const> tensors, std::string
   if (shape_.sinks)
     require_contiguous(slots_[kPrefillSinks], require_tensor(slots_, tensors, kPrefillSinks),
                        heads * shape_.group());
-  for (const PrefillSlot slot : {kPrefillKScale, kPrefillVScale}) {
-    if (shape_.narrow)
+  for (const PrefillSlot slot : {kPrefillKScale, kPrefillVScale, kPrefillQScale}) {
+    if (slot == kPrefillQScale ? shape_.narrow_queries : shape_.narrow)
       require_contiguous(slots_[slot], require_tensor(slots_, tensors, slot), shape_.head_scales ? heads : 1);
   }
   // One sequence may have all of them.

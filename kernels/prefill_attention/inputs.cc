@@ -87,13 +87,15 @@ std::vector<Buffer> prefill_attention_buffers(const PrefillShape& shape, const P
                                       : place_one_after_another(shape, call, sequences);
 
   std::vector<Buffer> buffers;
-  buffers.push_back(normal_buffer("q", shape.dtype, call.row_elements(call.q, shape), kQueryScale));
+  buffers.push_back(normal_buffer("q", shape.q_dtype(), call.row_elements(call.q, shape),
+                                  shape.narrow_queries ? kNarrowScale : kQueryScale));
   buffers.back().fresh = true;
   buffers.back().fill.poison = outside_of_rows(shape, call, q_offsets.back());
   for (Buffer& buffer : kv_buffers(call.kv(shape), placement.used, shape.narrow ? kNarrowScale : 1)) {
     buffer.rotates = shape.has_past();
     buffers.push_back(std::move(buffer));
   }
+  if (shape.narrow_queries) buffers.push_back(scale_buffer("q_scale", shape.kv_scales(), 3));
   if (shape.narrow) {
     buffers.push_back(scale_buffer("k_scale", shape.kv_scales(), 1));
     buffers.push_back(scale_buffer("v_scale", shape.kv_scales(), 2));
@@ -102,7 +104,8 @@ std::vector<Buffer> prefill_attention_buffers(const PrefillShape& shape, const P
   for (Buffer& buffer : placement.buffers) buffers.push_back(std::move(buffer));
   if (shape.sinks) buffers.push_back(normal_buffer("sinks", DType::f32, shape.q_heads, kSinkScale));
   const std::int64_t terms = shape.head_dim + shape.seqlen_kv;
-  buffers.push_back(attention_output("o", shape.dtype, call.row_elements(call.o, shape), terms));
+  buffers.push_back(
+      attention_output("o", shape.dtype, call.row_elements(call.o, shape), terms, shape.narrow_queries));
   if (shape.lse) buffers.push_back(attention_output("lse", DType::f32, call.q_tokens * shape.q_heads, terms));
   return buffers;
 }

@@ -15,7 +15,7 @@ constexpr std::int64_t kWarpgroupRows = 64, kWarpgroupThreads = 128;
 constexpr std::int64_t kBarrierBytes = 256, kRawBarrierBytes = 64;
 constexpr std::int64_t kRawStages =
     2;  // e4m3 tiles that landed, or are under way: templates/prefill_attention/shape.cuh
-constexpr std::int64_t kChunk = 64;               // elements that the 128-byte swizzle keeps together
+constexpr std::int64_t kChunkBytes = 128;         // of a row that a swizzle keeps together, at most
 constexpr std::uint32_t kCombiningThreads = 256;  // templates/prefill_attention/combine_kernel.cuh
 constexpr std::uint32_t kPrefillReferenceThreads = 256;
 constexpr std::int64_t kReferenceRows = 64;
@@ -45,13 +45,18 @@ struct PrefillChoice {
         section(config.number("section")),
         splits(config.number("splits")),
         rows(kWarpgroupRows * warpgroups),
-        shared_bytes((config.number("query_stages") * rows + 2 * stages * tile) * shape.head_dim *
-                         dtype_bytes(shape.dtype) +
+        multiplies_bytes(wgmma && shape.narrow_queries),
+        shared_bytes(((config.number("query_stages") * rows + stages * tile) * element_bytes() +
+                      stages * (multiplies_bytes ? ceil_div(tile, kChunkBytes) * kChunkBytes
+                                                 : tile * element_bytes())) *
+                         shape.head_dim +
                      kBarrierBytes +
                      (wgmma && shape.narrow ? kRawStages * tile * shape.head_dim + kRawBarrierBytes : 0)),
         box_tokens(shape.paged() ? std::min(tile / cluster, shape.page) : tile / cluster) {}
 
   // The producers of the wgmma body are a warpgroup more.
+  // Of queries, keys and values in shared memory.
+  std::int64_t element_bytes() const { return multiplies_bytes ? 1 : 2; }
   std::int64_t threads() const { return kWarpgroupThreads * (warpgroups + (wgmma ? 1 : 0)); }
   // Blocks of rows of a head (packed: of a KV head) of the sequence that has most.
   std::int64_t blocks(const PrefillShape& shape) const {
@@ -83,6 +88,7 @@ struct PrefillChoice {
   std::int64_t section;
   std::int64_t splits;  // blocks that share a row's tokens
   std::int64_t rows;    // of a block
+  bool multiplies_bytes;
   std::int64_t shared_bytes;
   std::int64_t box_tokens;  // that one tensor copy brings
 };
@@ -97,6 +103,7 @@ std::vector<std::pair<std::string, std::string>> shape_macros(const PrefillShape
 void define_kv(CompileUnit& unit, const PrefillShape& shape) {
   unit.defines.emplace_back("KV_DTYPE", element_type(shape.kv_dtype()));
   unit.defines.emplace_back("KV_HEAD_SCALES", shape.head_scales ? "1" : "0");
+  if (shape.narrow_queries) unit.defines.emplace_back("Q_DTYPE", element_type(shape.q_dtype()));
 }
 
 CompileUnit prefill_unit(const PrefillChoice& choice, const Config& config, const PrefillShape& shape) {
@@ -126,21 +133,22 @@ CompileUnit prefill_unit(const PrefillChoice& choice, const Config& config, cons
 TensorMap query_map(const PrefillChoice& choice, const PrefillShape& shape, const PrefillCall& call) {
   const auto count = [](std::int64_t value) { return static_cast<std::uint64_t>(value); };
   const auto bytes = [&](std::int64_t elements) {
-    return static_cast<std::uint64_t>(elements * dtype_bytes(shape.dtype));
+    return static_cast<std::uint64_t>(elements * dtype_bytes(shape.q_dtype()));
   };
-  const std::int64_t chunks = shape.head_dim / kChunk, group = shape.group();
+  const std::int64_t chunk = std::min(kChunkBytes / dtype_bytes(shape.q_dtype()), shape.head_dim);
+  const std::int64_t chunks = shape.head_dim / chunk, group = shape.group();
   TensorMap map;
   map.buffer = "q";
-  map.dtype = shape.dtype;
-  map.swizzle = TensorMap::Swizzle::b128;
+  map.dtype = shape.q_dtype();
+  map.swizzle = bytes(chunk) == kChunkBytes ? TensorMap::Swizzle::b128 : TensorMap::Swizzle::b64;
   if (choice.packed) {
-    map.dims = {count(kChunk), count(group), count(call.q_tokens), count(chunks), count(shape.kv_heads)};
-    map.strides = {bytes(call.q.head), bytes(call.q.token), bytes(kChunk), bytes(group * call.q.head)};
-    map.box = {unsigned_of(kChunk), unsigned_of(group), unsigned_of(choice.rows / group), 1, 1};
+    map.dims = {count(chunk), count(group), count(call.q_tokens), count(chunks), count(shape.kv_heads)};
+    map.strides = {bytes(call.q.head), bytes(call.q.token), bytes(chunk), bytes(group * call.q.head)};
+    map.box = {unsigned_of(chunk), unsigned_of(group), unsigned_of(choice.rows / group), 1, 1};
   } else {
-    map.dims = {count(kChunk), count(call.q_tokens), count(chunks), count(shape.q_heads), 1};
-    map.strides = {bytes(call.q.token), bytes(kChunk), bytes(call.q.head), bytes(call.q.head)};
-    map.box = {unsigned_of(kChunk), unsigned_of(choice.rows), 1, 1, 1};
+    map.dims = {count(chunk), count(call.q_tokens), count(chunks), count(shape.q_heads), 1};
+    map.strides = {bytes(call.q.token), bytes(chunk), bytes(call.q.head), bytes(call.q.head)};
+    map.box = {unsigned_of(chunk), unsigned_of(choice.rows), 1, 1, 1};
   }
   return map;
 }
@@ -159,8 +167,9 @@ void add_maps(PrefillArguments& arguments, const PrefillChoice& choice, const Pr
   const KvTensors kv = call.kv(shape);
   arguments.push_back({"q_map", query_map(choice, shape, call)});
   for (const bool values : {false, true}) {
-    arguments.push_back({values ? "v_map" : "k_map", shape.narrow ? kv.row_map(values, choice.box_tokens)
-                                                                  : kv.map(values, choice.box_tokens, 1)});
+    arguments.push_back({values ? "v_map" : "k_map", shape.narrow && !choice.multiplies_bytes
+                                                         ? kv.row_map(values, choice.box_tokens)
+                                                         : kv.map(values, choice.box_tokens, 1)});
   }
 }
 
@@ -181,6 +190,7 @@ void add_output_strides(PrefillArguments& arguments, const PrefillCall& call) {
 }
 
 void add_scales(PrefillArguments& arguments, const PrefillShape& shape) {
+  if (shape.narrow_queries) arguments.push_back(pointer_argument("q_scale"));
   arguments.push_back(pointer_argument("k_scale", shape.narrow));
   arguments.push_back(pointer_argument("v_scale", shape.narrow));
 }

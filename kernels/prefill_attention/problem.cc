@@ -61,7 +61,8 @@ PrefillShape::PrefillShape(const Problem& problem)
       sinks(problem.is("sinks", "learned")),
       lse(problem.is("lse", "natural")),
       narrow(problem.is("kv_dtype", "e4m3")),
-      head_scales(problem.is("kv_scale", "head")) {}
+      head_scales(problem.is("kv_scale", "head")),
+      narrow_queries(problem.is("q_dtype", "e4m3")) {}
 
 std::vector<PrefillSequence> PrefillShape::sequences() const {
   std::vector<PrefillSequence> all(static_cast<std::size_t>(batch), {seqlen_q, seqlen_kv});
@@ -133,6 +134,7 @@ Assignment PrefillShape::specialization() const {
     compiled.set("kv_dtype", named("e4m3"));
     compiled.set("kv_scale", named(head_scales ? "head" : "tensor"));
   }
+  if (narrow_queries) compiled.set("q_dtype", named("e4m3"));
   return compiled;
 }
 
@@ -165,6 +167,8 @@ const ProblemSchema& prefill_attention_schema() {
                       {"same", "e4m3"}),
       named_dimension("kv_scale", "e4m3: one scale for all keys and one for all values, or for every KV head",
                       {"tensor", "head"}),
+      named_dimension("q_dtype", "type of queries: that of the output, or e4m3 with scales as keys have them",
+                      {"same", "e4m3"}),
   };
   return schema;
 }
@@ -219,6 +223,8 @@ void check_prefill_attention(const Problem& problem) {
     refuse_prefill("window=" + std::to_string(problem["window"]) + " needs causal=1");
   if (problem.is("kv_scale", "head") && !problem.is("kv_dtype", "e4m3"))
     refuse_prefill("kv_scale=head needs kv_dtype=e4m3: other keys and values have no scales");
+  if (problem.is("q_dtype", "e4m3") && !problem.is("kv_dtype", "e4m3"))
+    refuse_prefill("q_dtype=e4m3 needs kv_dtype=e4m3: wider keys and values go with queries of their type");
   check_prefill_extents({problem["batch"], problem["kv_heads"], problem["seqlen_q"], problem["seqlen_kv"]},
                         problem["q_heads"] / problem["kv_heads"]);
   // 2^16 * 2^22 * 2^10 * 2^8 elements of 2 bytes, twice: 2^58 at most, so these cannot overflow.
@@ -251,18 +257,20 @@ Cost prefill_attention_cost(const PrefillShape& shape) {
   const PrefillTotals totals(shape);
   const auto real = [](std::int64_t value) { return static_cast<double>(value); };
   const double size = real(dtype_bytes(shape.dtype)), dim = real(shape.head_dim);
-  const double kv_size = real(dtype_bytes(shape.kv_dtype()));
+  const double kv_size = real(dtype_bytes(shape.kv_dtype())), q_size = real(dtype_bytes(shape.q_dtype()));
   const double rows = real(totals.new_tokens * shape.q_heads);
   Cost cost;
-  cost.read_bytes = rows * dim * size + 2 * totals.visible * real(shape.kv_heads) * dim * kv_size;
+  cost.read_bytes = rows * dim * q_size + 2 * totals.visible * real(shape.kv_heads) * dim * kv_size;
   cost.read_bytes += 4 * real(shape.batch + 1);                                // q_offsets
   cost.read_bytes += 4 * real(shape.paged() ? shape.batch : shape.batch + 1);  // kv_lengths or kv_offsets
   cost.read_bytes += 4 * real(totals.pages + (shape.sinks ? shape.q_heads : 0));
   cost.written_bytes = rows * dim * size + (shape.lse ? 4 * rows : 0);
-  if (shape.narrow) cost.read_bytes += 2 * 4 * real(shape.kv_scales());
-  // Keys and values of e4m3 are widened to fp16 before they are multiplied.
-  const bool bf16 = shape.dtype == DType::bf16 && !shape.narrow;
-  (bf16 ? cost.flops.bf16 : cost.flops.fp16) = 4 * totals.pairs * real(shape.q_heads) * dim;
+  if (shape.narrow) cost.read_bytes += (shape.narrow_queries ? 3 : 2) * 4 * real(shape.kv_scales());
+  // Keys and values of e4m3 are widened to fp16 before they are multiplied, unless queries are e4m3, too.
+  double& flops = shape.narrow_queries                          ? cost.flops.e4m3
+                  : shape.dtype == DType::bf16 && !shape.narrow ? cost.flops.bf16
+                                                                : cost.flops.fp16;
+  flops = 4 * totals.pairs * real(shape.q_heads) * dim;
   cost.inputs = shape.has_past() ? Inputs::cold : Inputs::warm;
   return cost;
 }

@@ -34,7 +34,9 @@ struct PrefillShape {
   std::int64_t group() const { return q_heads / kv_heads; }
   bool paged() const { return page > 0; }
   DType kv_dtype() const { return narrow ? DType::e4m3 : dtype; }
-  std::int64_t kv_scales() const { return head_scales ? kv_heads : 1; }  // of keys, and as many of values
+  DType q_dtype() const { return narrow_queries ? DType::e4m3 : dtype; }
+  // Of keys, and as many of values and of queries.
+  std::int64_t kv_scales() const { return head_scales ? kv_heads : 1; }
   // Sequences have tokens from before this launch, which are not in L2.
   bool has_past() const { return seqlen_kv > seqlen_q; }
 
@@ -51,11 +53,12 @@ struct PrefillShape {
   DType dtype;
   bool causal;
   bool ragged;
-  bool heads_first;  // heads before tokens, in a page or in contiguous KV
-  bool sinks;        // a logit of every query head joins the softmax denominator
-  bool lse;          // the logarithm of that denominator is an output
-  bool narrow;       // keys and values are e4m3 with scales
-  bool head_scales;  // narrow: a scale for every KV head, not for the whole tensor
+  bool heads_first;     // heads before tokens, in a page or in contiguous KV
+  bool sinks;           // a logit of every query head joins the softmax denominator
+  bool lse;             // the logarithm of that denominator is an output
+  bool narrow;          // keys and values are e4m3 with scales
+  bool head_scales;     // narrow: a scale for every KV head, not for the whole tensor
+  bool narrow_queries;  // queries are e4m3 with scales, too
 };
 
 // Over all sequences.

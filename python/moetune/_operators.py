@@ -23,6 +23,10 @@ def _like_q(q: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
     return torch.empty_like(q, memory_format=torch.contiguous_format)
 
 
+def _wide_like_q(q: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
+    return torch.empty(q.shape, dtype=torch.bfloat16 if q.dtype == torch.float8_e4m3fn else q.dtype, device=q.device)
+
+
 def _ids_and_weights(logits: torch.Tensor, top_k: int, *_: Any, ids_type: str = "i32",
                      **__: Any) -> tuple[torch.Tensor, ...]:
     shape = (logits.shape[0], top_k)
@@ -109,7 +113,7 @@ class _Overload(NamedTuple):
 
 _MAKES: dict[str, Callable[..., Any]] = {
     "decode_attention": _like_q,
-    "prefill_attention": _like_q,
+    "prefill_attention": _wide_like_q,
     "route": _routing(lambda _, places, align: places // align),
     "route_rows": _routing(lambda _, places, __: places),
     "route_ends": _routing(lambda experts, *_: experts),

@@ -228,7 +228,8 @@ def prefill_attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, q_offse
     [batch, columns], seq_lens i32 [batch], new tokens included. Options: max_q (no sequence has more new tokens: what
     is beyond is not computed; 0 for all of q), max_kv (likewise tokens, for the choice alone), min_kv (a captured
     graph's choice is the best from here to max_kv), causal (aligned at the sequences' ends), window, sinks. k and v in
-    float8_e4m3fn come with k_scale and v_scale, f32 [1] or [kv_heads].
+    float8_e4m3fn come with k_scale and v_scale, f32 [1] or [kv_heads]; then q may be float8_e4m3fn with q_scale, too,
+    and out is bf16 unless it is given.
     """
     given = (q, k, v, q_offsets, kv_offsets, page_table, seq_lens, scale, layout)
     made: torch.Tensor = _run("prefill_attention", given, {"out": out}, "lse", lse=lse, **options)

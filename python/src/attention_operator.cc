@@ -11,7 +11,8 @@ constexpr int64_t kMostRoom = int64_t{1} << 30;  // tokens of a sequence: kernel
 constexpr double kLeastScale = 0x1p-100;         // likewise
 
 struct AttentionFacts {
-  int64_t group, head_dim, causal, page, window, q_len, dtype, kv_dtype, heads_first, lse, sinks, head_scales;
+  int64_t group, head_dim, causal, page, window, q_len, dtype, q_dtype, kv_dtype, heads_first, lse, sinks,
+      head_scales;
 };
 
 std::string but_group(const AttentionFacts& facts) {
@@ -24,6 +25,7 @@ std::string but_group(const AttentionFacts& facts) {
   if (facts.lse != 0) text += ",lse=natural";
   if (facts.sinks != 0) text += ",sinks=learned";
   if (facts.head_scales != 0) text += ",kv_scale=head";
+  if (facts.q_dtype != facts.dtype) text += ",q_dtype=e4m3";
   return text;
 }
 
@@ -45,7 +47,8 @@ FamilyKey AttentionOperator::family_key(const Given& given, int64_t causal, int6
       .page = is_paged(given) ? tokens_of_block(given) : 0,
       .window = given.integers[kWindow],
       .q_len = q_len,
-      .dtype = number_of(q.dtype),
+      .dtype = number_of(output_type(given)),
+      .q_dtype = number_of(q.dtype),
       .kv_dtype = number_of(given.tensors[slots_.k]->dtype),
       .heads_first = int64_t{is_heads_first(given)},
       .lse = int64_t{has(given, slots_.lse)},
@@ -74,7 +77,9 @@ std::string AttentionOperator::problem(const Given& given, const FamilyKey& key)
 TensorShapes AttentionOperator::outputs(const Given& given, const FamilyKey&) const {
   const DLTensor& q = *given.tensors[slots_.q];
   TensorShapes made;
-  made.add(shape_like(q, slots_.out, "out", q.ndim));
+  TensorShape out = shape_like(q, slots_.out, "out", q.ndim);
+  out.type = output_type(given);
+  made.add(out);
   return made;
 }
 
@@ -91,8 +96,10 @@ void AttentionOperator::check_attention(const Given& given, int64_t batch) const
 void AttentionOperator::check_heads(const Given& given) const {
   const DLTensor& q = *given.tensors[slots_.q];
   const int64_t type = number_of(q.dtype), heads = q.shape[q.ndim - 2], groups = kv_heads(given);
-  if (type != number_of(kBf16) && type != number_of(kF16))
-    refuse("'q' is " + type_text(q.dtype) + "; it must be bf16 or fp16");
+  const bool narrow = has_narrow_queries(given) && slots_.q_scale >= 0;
+  if (type != number_of(kBf16) && type != number_of(kF16) && !narrow)
+    refuse("'q' is " + type_text(q.dtype) + "; it must be bf16 or fp16" +
+           (slots_.q_scale >= 0 ? ", or e4m3 like 'k'" : ""));
   require_side_by_side(q, "q");
   if (groups < 1 || heads % groups != 0)
     refuse("'q' has " + std::to_string(heads) + " heads, no multiple of the " + std::to_string(groups) +
@@ -104,7 +111,7 @@ void AttentionOperator::check_kv(const Given& given) const {
   const DLTensor &q = *given.tensors[slots_.q], &k = *given.tensors[slots_.k];
   if (number_of(k.dtype) != number_of(q.dtype) && !is_narrow(given))
     refuse(std::string("'") + slots_.k_name + "' is " + type_text(k.dtype) + "; it must be " +
-           type_text(q.dtype) + " like 'q', or e4m3");
+           type_text(q.dtype) + " like 'q'" + (has_narrow_queries(given) ? "" : ", or e4m3"));
   if (k.shape[k.ndim - 1] != q.shape[q.ndim - 1])
     refuse(std::string("'") + slots_.k_name + "' has heads of " + std::to_string(k.shape[k.ndim - 1]) +
            " elements; those of 'q' have " + std::to_string(q.shape[q.ndim - 1]));
@@ -122,23 +129,31 @@ void AttentionOperator::check_room(const Given& given) const {
            " tokens; at most 2^30 are possible");
 }
 
-// Keys and values of other types than e4m3 have no scales.
+void AttentionOperator::check_scale(const Given& given, int slot, const char* name) const {
+  const DLTensor& scale = tensor(given, slot, name);
+  require_type(scale, name, kF32);
+  if (has_head_scales(given))
+    require(given, {slot, name, kF32, 1, {kv_heads(given)}});
+  else if (std::any_of(scale.shape, scale.shape + scale.ndim, [](int64_t size) { return size != 1; }))
+    refuse(std::string("'") + name + "' must have one element, or one for each of the " +
+           std::to_string(kv_heads(given)) + " KV heads as all scales");
+}
+
+// Other types than e4m3 have no scales.
 void AttentionOperator::check_scales(const Given& given) const {
-  const DLTensor& k = *given.tensors[slots_.k];
   for (const auto& [slot, name] : {std::pair{slots_.k_scale, "k_scale"}, {slots_.v_scale, "v_scale"}}) {
-    if (!is_narrow(given)) {
-      if (has(given, slot))
-        refuse(std::string("'") + name + "' is for keys and values in e4m3; '" + slots_.k_name + "' is " +
-               type_text(k.dtype));
-      continue;
+    if (is_narrow(given)) {
+      check_scale(given, slot, name);
+    } else if (has(given, slot)) {
+      refuse(std::string("'") + name + "' is for keys and values in e4m3; '" + slots_.k_name + "' is " +
+             type_text(given.tensors[slots_.k]->dtype));
     }
-    const DLTensor& scale = tensor(given, slot, name);
-    require_type(scale, name, kF32);
-    if (has_head_scales(given))
-      require(given, {slot, name, kF32, 1, {kv_heads(given)}});
-    else if (std::any_of(scale.shape, scale.shape + scale.ndim, [](int64_t size) { return size != 1; }))
-      refuse(std::string("'") + name + "' must have one element, or one for each of the " +
-             std::to_string(kv_heads(given)) + " KV heads as both scales");
+  }
+  if (slots_.q_scale < 0) return;
+  if (has_narrow_queries(given)) {
+    check_scale(given, slots_.q_scale, "q_scale");
+  } else if (has(given, slots_.q_scale)) {
+    refuse("'q_scale' is for queries in e4m3; 'q' is " + type_text(given.tensors[slots_.q]->dtype));
   }
 }
 
@@ -151,7 +166,12 @@ void AttentionOperator::check_pages(const Given& given, int64_t batch) const {
 
 void AttentionOperator::check_outputs(const Given& given) const {
   const DLTensor& q = *given.tensors[slots_.q];
-  if (has(given, slots_.out)) require(given, shape_like(q, slots_.out, "out", q.ndim));
+  if (has(given, slots_.out)) {
+    TensorShape out = shape_like(q, slots_.out, "out", q.ndim);
+    out.type = output_type(given);
+    if (number_of(out.type) == number_of(kE4m3)) refuse("'out' is e4m3; it must be bf16 or fp16");
+    require(given, out);
+  }
   if (!has(given, slots_.lse)) return;
   TensorShape lse = shape_like(q, slots_.lse, "lse", q.ndim - 1);
   lse.type = kF32;

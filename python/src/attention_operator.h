@@ -5,11 +5,11 @@
 #include "operator.h"
 
 // The Slots of one: the names that moetune_kernels.h has for both kernels, after KERNEL.
-#define MOETUNE_ATTENTION_SLOTS(KERNEL, k_name, v_name, lengths, other_names)                               \
+#define MOETUNE_ATTENTION_SLOTS(KERNEL, q_scale, k_name, v_name, lengths, other_names)                      \
   {                                                                                                         \
     MOETUNE_##KERNEL##_Q, MOETUNE_##KERNEL##_K, MOETUNE_##KERNEL##_V, MOETUNE_##KERNEL##_PAGE_TABLE,        \
         MOETUNE_##KERNEL##_O, MOETUNE_##KERNEL##_LSE, MOETUNE_##KERNEL##_SINKS, MOETUNE_##KERNEL##_K_SCALE, \
-        MOETUNE_##KERNEL##_V_SCALE, MOETUNE_##KERNEL##_SCALE, k_name, v_name, lengths, other_names          \
+        MOETUNE_##KERNEL##_V_SCALE, q_scale, MOETUNE_##KERNEL##_SCALE, k_name, v_name, lengths, other_names \
   }
 
 namespace moetune::python {
@@ -31,7 +31,8 @@ class AttentionOperator : public Operator {
   // Tensors and their names, where the two differ.
   struct Slots {
     int q, k, v, page_table, out, lse, sinks, k_scale, v_scale;
-    int scale;  // of the reals
+    int q_scale;  // -1: queries are never e4m3
+    int scale;    // of the reals
     const char *k_name, *v_name;
     std::span<const char* const> lengths;  // the problem's dimensions after kv_heads
     std::span<const OtherName> other_names;
@@ -45,6 +46,14 @@ class AttentionOperator : public Operator {
   bool is_paged(const Given& given) const { return has(given, slots_.page_table); }
   bool is_narrow(const Given& given) const {
     return number_of(given.tensors[slots_.k]->dtype) == number_of(kE4m3);
+  }
+  bool has_narrow_queries(const Given& given) const {
+    return number_of(given.tensors[slots_.q]->dtype) == number_of(kE4m3);
+  }
+  // The outputs' type: that of queries, or of narrow ones `out`'s, or bf16.
+  DLDataType output_type(const Given& given) const {
+    if (!has_narrow_queries(given)) return given.tensors[slots_.q]->dtype;
+    return has(given, slots_.out) ? given.tensors[slots_.out]->dtype : kBf16;
   }
   // Whether scales are those of KV heads.
   bool has_head_scales(const Given& given) const {
@@ -77,6 +86,7 @@ class AttentionOperator : public Operator {
   }
   void check_heads(const Given& given) const;
   void check_kv(const Given& given) const;
+  void check_scale(const Given& given, int slot, const char* name) const;
   void check_scales(const Given& given) const;
   void check_pages(const Given& given, int64_t batch) const;
   void check_outputs(const Given& given) const;

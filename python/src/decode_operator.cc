@@ -51,7 +51,7 @@ class DecodeOperator final : public AttentionOperator {
       {"o", "out"}, {"k", "k_cache"}, {"v", "v_cache"}, {"lengths", "seq_lens"}, {"context", "max_context"}};
   static constexpr const char* kLengths[] = {"context"};
   static constexpr Slots kSlots =
-      MOETUNE_ATTENTION_SLOTS(DECODE, "k_cache", "v_cache", kLengths, kOtherNames);
+      MOETUNE_ATTENTION_SLOTS(DECODE, -1, "k_cache", "v_cache", kLengths, kOtherNames);
 
   int64_t last_context(const Given& given) const {
     const int64_t stated = given.integers[kMaxContext];

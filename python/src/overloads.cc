@@ -76,7 +76,8 @@ Schemas prefill_schemas() {
            {"window", kInteger, kWindow, "0"},
            {"sinks", kOptionalTensor, MOETUNE_PREFILL_SINKS, "None"},
            {"k_scale", kOptionalTensor, MOETUNE_PREFILL_K_SCALE, "None"},
-           {"v_scale", kOptionalTensor, MOETUNE_PREFILL_V_SCALE, "None"}},
+           {"v_scale", kOptionalTensor, MOETUNE_PREFILL_V_SCALE, "None"},
+           {"q_scale", kOptionalTensor, MOETUNE_PREFILL_Q_SCALE, "None"}},
           {{"lse", kTensor, MOETUNE_PREFILL_LSE}}};
 }
 

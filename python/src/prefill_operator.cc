@@ -54,7 +54,8 @@ class PrefillOperator final : public AttentionOperator {
   static constexpr OtherName kOtherNames[] = {
       {"o", "out"}, {"kv_lengths", "seq_lens"}, {"seqlen_q", "max_q"}, {"seqlen_kv", "max_kv"}};
   static constexpr const char* kLengths[] = {"seqlen_q", "seqlen_kv"};
-  static constexpr Slots kSlots = MOETUNE_ATTENTION_SLOTS(PREFILL, "k", "v", kLengths, kOtherNames);
+  static constexpr Slots kSlots =
+      MOETUNE_ATTENTION_SLOTS(PREFILL, MOETUNE_PREFILL_Q_SCALE, "k", "v", kLengths, kOtherNames);
 
   // The extents with max_q and max_kv for what tensors have room for. Tokens include the new ones.
   static FreeExtents stated(const Given& given, FreeExtents room) {

@@ -19,6 +19,13 @@ __device__ __forceinline__ void ldmatrix_transposed(u32 (&fragment)[4], u32 addr
                : "memory");
 }
 
+// Stores what ldmatrix would load (sm_90+).
+__device__ __forceinline__ void stmatrix(u32 address, const u32 (&fragment)[4]) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),
+               "r"(fragment[0]), "r"(fragment[1]), "r"(fragment[2]), "r"(fragment[3])
+               : "memory");
+}
+
 // sum += a (16x16, row-major fragment) * b (16x8, column-major fragment).
 template <typename Element>
 __device__ __forceinline__ void mma_16816(float (&sum)[4], const u32 (&a)[4], u32 b0, u32 b1);

@@ -11,8 +11,13 @@
 
 // A matrix in shared memory. Strides count bytes; PTX ISA, "Matrix descriptor".
 struct WgmmaMatrix {
-  // K-major: rows of 128 swizzled bytes, 8 rows in 1024 bytes. The K of the next instruction lies 32 bytes further.
-  static __device__ __forceinline__ u64 rows(u32 address) { return make(address, 0, 1024, kSwizzle128); }
+  // K-major: rows of 128 or 64 swizzled bytes, one behind the other. The K of the next instruction lies 32 bytes
+  // further.
+  template <int kBytes = 128>
+  static __device__ __forceinline__ u64 rows(u32 address) {
+    static_assert(kBytes == 128 || kBytes == 64);
+    return make(address, 0, 8 * kBytes, kBytes == 128 ? kSwizzle128 : kSwizzle64);
+  }
 
   // Transposed: 64 neighbours of M or N in 128 swizzled bytes, 8 of K in 1024 bytes. The next 64 of M or N
   // lie `stride` bytes further.
@@ -34,7 +39,7 @@ struct WgmmaMatrix {
   }
 
  private:
-  static constexpr u32 kNoSwizzle = 0, kSwizzle128 = 1;
+  static constexpr u32 kNoSwizzle = 0, kSwizzle128 = 1, kSwizzle64 = 2;
 
   static __device__ __forceinline__ u64 make(u32 address, u32 leading, u32 stride, u32 swizzle) {
     const u32 low = (address & 0x3ffff) >> 4 | leading >> 4 << 16, high = stride >> 4 | swizzle << 30;

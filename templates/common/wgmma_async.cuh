@@ -1,5 +1,5 @@
-// Warpgroup matrix instructions that the caller waits for: wgmma m64nNk16 with fp32 accumulators (sm_90a), N a
-// multiple of 16 from 64 to 256, issued in groups that run beside what a warpgroup does next.
+// Warpgroup matrix instructions that the caller waits for: wgmma m64nNk16, and k32 of e4m3, with fp32 accumulators
+// (sm_90a), N a multiple of 16 from 64 to 256, issued in groups that run beside what a warpgroup does next.
 //
 // wgmma_begin before the first instruction of a group, wgmma_commit after its last, wgmma_wait<n> until all but the
 // last n groups have ended; then wgmma_hold on their accumulators. Until then nothing may touch those accumulators, an
@@ -65,6 +65,23 @@ __device__ __forceinline__ void wgmma_wait() {
                : WGMMA_SUMS_##N                    \
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(1))
 
+// Both K-major: there is no transposed e4m3.
+#define WGMMA_TEXT_E4M3(N, A, B, ADD)                                                         \
+  "{\n.reg .pred add;\nsetp.ne.b32 add, " ADD                                                 \
+  ", 0;\n"                                                                                    \
+  "wgmma.mma_async.sync.aligned.m64n" #N "k32.f32.e4m3.e4m3 {" WGMMA_NAMES_##N "}, " A ", " B \
+                                                                               ", add, 1, 1;\n}\n"
+
+#define WGMMA_SHARED_E4M3(N, A, B, ADD) \
+  if constexpr (kColumns == N)          \
+  asm volatile(WGMMA_TEXT_E4M3(N, A, B, ADD) : WGMMA_SUMS_##N : "l"(a), "l"(b), "r"(static_cast<int>(add)))
+
+#define WGMMA_REGISTERS_E4M3(N, A, B, ADD)   \
+  if constexpr (kColumns == N)               \
+  asm volatile(WGMMA_TEXT_E4M3(N, A, B, ADD) \
+               : WGMMA_SUMS_##N              \
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(1))
+
 #define WGMMA_SHARED_OF(TYPE)                      \
   WGMMA_SHARED(64, TYPE, "%32", "%33", "%34");     \
   WGMMA_SHARED(80, TYPE, "%40", "%41", "%42");     \
@@ -95,24 +112,36 @@ __device__ __forceinline__ void wgmma_wait() {
   WGMMA_REGISTERS(240, TYPE, "{%120, %121, %122, %123}", "%124", "%125"); \
   WGMMA_REGISTERS(256, TYPE, "{%128, %129, %130, %131}", "%132", "%133")
 
-// sum = a (64x16) * b (16xN), or sum += if `add`; both K-major, in shared memory.
+// sum = a (64xK) * b (KxN), or sum += if `add`; both K-major, in shared memory; K is 16, of e4m3 32.
 template <typename Element, int kColumns>
 __device__ __forceinline__ void wgmma_rows(float (*sum)[4], u64 a, u64 b, bool add) {
   static_assert(kColumns >= 64 && kColumns <= 256 && kColumns % 16 == 0);
-  static_assert(sizeof(Element) == 2, "16-bit elements; e4m3 has another K and other rules");
-  if constexpr (kIsBf16<Element>) {
+  if constexpr (kIsE4m3<Element>) {
+    static_assert(kColumns == 80 || (kColumns % 32 == 0 && kColumns <= 192),
+                  "of e4m3 so many alone are used");
+    WGMMA_SHARED_E4M3(64, "%32", "%33", "%34");
+    WGMMA_SHARED_E4M3(80, "%40", "%41", "%42");
+    WGMMA_SHARED_E4M3(96, "%48", "%49", "%50");
+    WGMMA_SHARED_E4M3(128, "%64", "%65", "%66");
+    WGMMA_SHARED_E4M3(160, "%80", "%81", "%82");
+    WGMMA_SHARED_E4M3(192, "%96", "%97", "%98");
+  } else if constexpr (kIsBf16<Element>) {
     WGMMA_SHARED_OF("bf16");
   } else {
     WGMMA_SHARED_OF("f16");
   }
 }
 
-// sum += a (64x16, a fragment as mma.sync's in every warp) * b (16xN, transposed, in shared memory).
+// sum += a (64xK, a fragment as mma.sync's in every warp) * b (KxN, in shared memory; transposed, but of e4m3 K-major).
 template <typename Element, int kColumns>
 __device__ __forceinline__ void wgmma_columns(float (*sum)[4], const u32 (&a)[4], u64 b) {
   static_assert(kColumns >= 64 && kColumns <= 256 && kColumns % 16 == 0);
-  static_assert(sizeof(Element) == 2, "16-bit elements; e4m3 has another K and other rules");
-  if constexpr (kIsBf16<Element>) {
+  if constexpr (kIsE4m3<Element>) {
+    static_assert(kColumns == 64 || kColumns == 128 || kColumns == 256, "of e4m3 so many alone are used");
+    WGMMA_REGISTERS_E4M3(64, "{%32, %33, %34, %35}", "%36", "%37");
+    WGMMA_REGISTERS_E4M3(128, "{%64, %65, %66, %67}", "%68", "%69");
+    WGMMA_REGISTERS_E4M3(256, "{%128, %129, %130, %131}", "%132", "%133");
+  } else if constexpr (kIsBf16<Element>) {
     WGMMA_REGISTERS_OF("bf16");
   } else {
     WGMMA_REGISTERS_OF("f16");
@@ -147,6 +176,9 @@ __device__ __forceinline__ void wgmma_columns(float (*sum)[4], const u32 (&a)[4]
 #undef WGMMA_NAMES_240
 #undef WGMMA_NAMES_256
 #undef WGMMA_TEXT
+#undef WGMMA_TEXT_E4M3
+#undef WGMMA_SHARED_E4M3
+#undef WGMMA_REGISTERS_E4M3
 #undef WGMMA_SHARED
 #undef WGMMA_REGISTERS
 #undef WGMMA_SHARED_OF

@@ -24,6 +24,8 @@ __device__ __forceinline__ float exp2_polynomial(float x) {
 }
 
 class Attention {
+  static constexpr int kSteps = kTile * kElementBytes / 32;  // with a tile of V, of 32 bytes of P each
+
  public:
   __device__ __forceinline__ explicit Attention(int warpgroup) : first_row_(64 * warpgroup) {}
 
@@ -59,23 +61,28 @@ class Attention {
   // Issues S = Q K^T as one group; of the first kCount tokens alone, what S holds for the others has to be masked.
   template <int kCount>
   __device__ __forceinline__ void score(u32 queries, u32 keys) {
-    const u64 q = WgmmaMatrix::rows(queries + first_row_ * 128), k = WgmmaMatrix::rows(keys);
+    constexpr int kOfChunk = kRowBytes / 32;
+    const u64 q = WgmmaMatrix::rows<kRowBytes>(queries + first_row_ * kRowBytes),
+              k = WgmmaMatrix::rows<kRowBytes>(keys);
     wgmma_begin();
 #pragma unroll
-    for (int step = 0; step < kHeadDim / 16; ++step) {
-      wgmma_rows<Math, kCount>(scores_, WgmmaMatrix::moved(q, step / 4 * kQueryChunkBytes + step % 4 * 32),
-                               WgmmaMatrix::moved(k, step / 4 * kTileChunkBytes + step % 4 * 32), step > 0);
+    for (int step = 0; step < kChunks * kOfChunk; ++step) {
+      const int chunk = step / kOfChunk, within = step % kOfChunk * 32;
+      wgmma_rows<Math, kCount>(scores_, WgmmaMatrix::moved(q, chunk * kQueryChunkBytes + within),
+                               WgmmaMatrix::moved(k, chunk * kTileChunkBytes + within), step > 0);
     }
     wgmma_commit();
   }
 
   // Issues O += P V as one group.
   __device__ __forceinline__ void accumulate(u32 values) {
-    const u64 v = WgmmaMatrix::columns(values, kTileChunkBytes);
+    const u64 v =
+        kMultipliesBytes ? WgmmaMatrix::rows(values) : WgmmaMatrix::columns(values, kTileChunkBytes);
     wgmma_begin();
 #pragma unroll
-    for (int step = 0; step < kTile / 16; ++step) {
-      wgmma_columns<Math, kHeadDim>(output_, p_[step], WgmmaMatrix::moved(v, step * 2048));
+    for (int step = 0; step < kSteps; ++step) {
+      const int moved = kMultipliesBytes ? step / 4 * kValueChunkBytes + step % 4 * 32 : step * 2048;
+      wgmma_columns<Math, kHeadDim>(output_, p_[step], WgmmaMatrix::moved(v, moved));
     }
     wgmma_commit();
   }
@@ -95,13 +102,14 @@ class Attention {
     raise_maximum(highest);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
+      const float shift = kShift == 0 ? -maximum_[half] : kShift - maximum_[half];
       float sum = 0;
 #pragma unroll
       for (int j = 0; j < kTile / 8; ++j) {
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
           float& score = scores_[j][2 * half + i];
-          const float power = fmaf(score, scale_log2_, -maximum_[half]);
+          const float power = fmaf(score, scale_log2_, shift);
           score = (2 * j + i) % 8 < kPolynomials ? exp2_polynomial(power) : exp2_fast(power);
           sum += score;
         }
@@ -120,15 +128,13 @@ class Attention {
     }
   }
 
-  // The products that read P must have ended.
+  // The products that read P must have ended. Of e4m3, an instruction's 32 tokens are 2t, 2t + 1, 2t + 8 and 2t + 9 for
+  // every t below 4, and 16 further: those that lane t of a row has, in the order that transpose.cuh gives V.
   __device__ __forceinline__ void pack() {
 #pragma unroll
-    for (int step = 0; step < kTile / 16; ++step) {
+    for (int step = 0; step < kSteps; ++step) {
 #pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const float(&from)[4] = scores_[2 * step + i / 2];
-        p_[step][i] = Math::pack(from[i % 2 * 2], from[i % 2 * 2 + 1]);
-      }
+      for (int i = 0; i < 4; ++i) p_[step][i] = packed<Math>(step, i % 2 * 2, i / 2);
     }
   }
 
@@ -139,7 +145,7 @@ class Attention {
     if (kSinks && sink_joins) {
       const float sink = sinks[head] * kLog2E;
       const float top = fmaxf(maximum_[half], sink), factor = exp2_fast(maximum_[half] - top);
-      sum_[half] = sum_[half] * factor + exp2_fast(sink - top);
+      sum_[half] = sum_[half] * factor + exp2_fast(sink - top + kShift);
       factor_[half] = factor;
       maximum_[half] = top;
     } else {
@@ -153,7 +159,7 @@ class Attention {
 
   // Base-2 logarithm of a row's denominator, after finish.
   __device__ __forceinline__ float lse_log2(int half) const {
-    return sum_[half] == 0 ? minus_infinity() : maximum_[half] + log2_fast(sum_[half]);
+    return sum_[half] == 0 ? minus_infinity() : maximum_[half] + log2_fast(sum_[half]) - kShift;
   }
 
   // Natural logarithm of a row's denominator, after finish.
@@ -185,6 +191,18 @@ class Attention {
     for (int j = 0; j < kTile / 8; ++j) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) scores_[j][i] = -scores_[j][i];
+    }
+  }
+
+  // Register 2 * `group` + `place` / 2 of a step's fragment of P: elements `place` and the next of its scores.
+  template <typename Type>
+  __device__ __forceinline__ u32 packed(int step, int place, int group) const {
+    if constexpr (kMultipliesBytes) {
+      const float(&low)[4] = scores_[4 * step + 2 * group], (&high)[4] = scores_[4 * step + 2 * group + 1];
+      return narrow_e4m3x2(low[place], low[place + 1]) | narrow_e4m3x2(high[place], high[place + 1]) << 16;
+    } else {
+      const float(&from)[4] = scores_[2 * step + group];
+      return Type::pack(from[place], from[place + 1]);
     }
   }
 
@@ -240,5 +258,5 @@ class Attention {
   int first_row_;
   float scores_[kTile / 8][4];
   float output_[kHeadDim / 8][4];
-  u32 p_[kTile / 16][4];
+  u32 p_[kSteps][4];
 };

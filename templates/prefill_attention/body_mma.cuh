@@ -134,7 +134,7 @@ __device__ __forceinline__ void attend(MmaAttention& attention, const TileRing& 
 #endif
 
 extern "C" __global__ void __launch_bounds__(kThreads)
-    prefill_attention(const Element* q, const KvElement* k, const KvElement* v, const i32* q_offsets,
+    prefill_attention(const QueryElement* q, const KvElement* k, const KvElement* v, const i32* q_offsets,
                       const i32* kv_offsets, const i32* kv_lengths, const i32* page_table, const float* sinks,
                       Element* o, float* lse, u32* counter, i64 page_table_stride, i64 o_token_stride,
                       i64 o_head_stride, i64 q_token_stride, i64 q_head_stride, i64 k_block_stride,
@@ -157,8 +157,8 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   copier.queries({q, q_token_stride, q_head_stride});
   fill(ring);
   MmaAttention attention(static_cast<int>(threadIdx.x) / 128);
-  const KvScales scales{SCALE_ARGUMENTS};
-  attention.begin(work, Scaling::logit_factor(scale_log2, scales.keys, work.kv_head));
+  const Scales scales{SCALE_ARGUMENTS};
+  attention.begin(work, logit_factor(scales, scale_log2, work.kv_head));
   attend(attention, ring, work, shared);
   const Outputs outputs{o, o_token_stride, o_head_stride, lse, sinks, partial_o, partial_lse, scales.values};
   if (splits > 1) {

@@ -8,6 +8,7 @@
 #include "templates/prefill_attention/load.cuh"
 #include "templates/prefill_attention/schedule.cuh"
 #include "templates/prefill_attention/store.cuh"
+#include "templates/prefill_attention/transpose.cuh"
 #include "templates/prefill_attention/widen.cuh"
 
 // Registers of a loading and of a computing thread: together no more than the block was launched with. Widening, and
@@ -97,7 +98,7 @@ class Computer {
   }
 
   __device__ __forceinline__ void scored(bool last) {
-    release_tile(pipeline_.keys_empty(keys_.index));
+    release_tile<kKeyReaders>(pipeline_.keys_empty(keys_.index));
     if (last) release(pipeline_.queries_empty(query_.index));
     keys_.advance();
   }
@@ -109,12 +110,12 @@ class Computer {
 
   __device__ __forceinline__ void accumulated() {
     attention_.hold_output();
-    release_tile(pipeline_.values_empty(values_.index));
+    release_tile<kValueReaders>(pipeline_.values_empty(values_.index));
     values_.advance();
   }
 
   // Zeros rows [first, end) of the next tile of V, which no query sees: 0 times whatever lies there must be 0. All
-  // warpgroups share the rows. (Of e4m3, the warps that widen a tile write the zeros.)
+  // warpgroups share the rows. (Of e4m3, the warps that widen or transpose a tile write the zeros.)
   //
   // Order. Before: the copy that wrote the rows has completed `full`, for which every thread waits. After: each thread
   // fences its zeros for the asynchronous proxy, through which this tile's wgmma reads them and the next copy
@@ -203,6 +204,9 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     if (threadIdx.x < kWarpSize) {
       Loader loader(pipeline, q_map, {k_map, v_map, page_table, page_table_stride});
       load_all(slot, loader, all, counters);
+    } else if constexpr (kMultipliesBytes) {
+      Transposer transposer(pipeline);
+      for (Work work = slot.take(); work.sequence >= 0; work = slot.take()) transposer.transpose(work);
     } else if constexpr (kNarrow) {
       Widener widener(shared);
       for (Work work = slot.take(); work.sequence >= 0; work = slot.take()) widener.widen(work);
@@ -210,11 +214,11 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
   } else {
     take_registers<kComputingRegisters>();
     Computer computer(shared, warpgroup);
-    const KvScales scales{SCALE_ARGUMENTS};
+    const Scales scales{SCALE_ARGUMENTS};
     const Outputs outputs{o,     o_token_stride, o_head_stride, lse,
                           sinks, partial_o,      partial_lse,   scales.values};
     for (Work work = slot.take(); work.sequence >= 0; work = slot.take()) {
-      computer.compute(work, Scaling::logit_factor(scale_log2, scales.keys, work.kv_head));
+      computer.compute(work, logit_factor(scales, scale_log2, work.kv_head));
       if (splits > 1) {
         store_partial(computer.attention(), work, outputs, all);
       } else {

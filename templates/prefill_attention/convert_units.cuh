@@ -14,7 +14,7 @@ __device__ __forceinline__ uint4 widened_unit(uint2 raw) {
 __device__ __forceinline__ u32 query_pair(u32 pair) {
   float low, high;
   Element::unpack(pair, low, high);
-  return Math::pack(low, high);
+  return Fp16::pack(low, high);
 }
 
 __device__ __forceinline__ uint4 converted_queries(uint4 unit) {

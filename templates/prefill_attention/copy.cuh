@@ -20,7 +20,7 @@ struct KvStrides {
 };
 
 struct QuerySource {
-  const Element* q;
+  const QueryElement* q;
   i64 token_stride;
   i64 head_stride;
 };
@@ -57,7 +57,10 @@ class Copier {
       if (kRows % kRowsOfCopy != 0 && row >= kRows) break;
       const bool valid = token < work_.q_length;
       const i64 place = valid ? work_.q_first + token : 0;
-      if constexpr (kConvertsQueries) {
+      if constexpr (kNarrowQueries) {
+        const auto* const from = reinterpret_cast<const uint2*>(query_unit(source, place, row));
+        store(place_of(0, kQueryChunkBytes, row), widened_unit(valid ? *from : make_uint2(0, 0)));
+      } else if constexpr (kConvertsQueries) {
         const uint4 zeros = make_uint4(0, 0, 0, 0);
         const uint4* const from = reinterpret_cast<const uint4*>(query_unit(source, place, row));
         store(place_of(0, kQueryChunkBytes, row), valid ? converted_queries(*from) : zeros);
@@ -110,7 +113,8 @@ class Copier {
   }
 
  private:
-  __device__ __forceinline__ const Element* query_unit(const QuerySource& source, i64 place, int row) const {
+  __device__ __forceinline__ const QueryElement* query_unit(const QuerySource& source, i64 place,
+                                                            int row) const {
     return source.q + place * source.token_stride + (work_.head + row % kHeadsInRows) * source.head_stride +
            unit_ * 8;
   }

@@ -1,16 +1,16 @@
 // The loading warp: takes work, tells the others of it, and asks the copy engine for Q, K and V in the order in which
 // they are used. Blocks of a cluster see the same tiles: each asks for its part of them, which lands in all. Keys and
-// values in e4m3 take turns in the stages from which widen.cuh takes them.
+// values in e4m3 take turns in the stages from which widen.cuh takes them, or values alone those of transpose.cuh.
 #pragma once
 
 #include "templates/common/l2_policy.cuh"
 #include "templates/common/tma.cuh"
 #include "templates/prefill_attention/pipeline.cuh"
 
-// What a tensor copy brings: 64 elements of each token, or of e4m3 whole rows.
-constexpr int kBoxesOfRow = kNarrow ? 1 : kChunks;
-constexpr int kBoxRowBytes = kNarrow ? kHeadDim : 128;
-constexpr int kLandingBytes = kNarrow ? kRawBytes : kTileBytes;
+// What a tensor copy brings: 128 bytes of each token, or of e4m3 that is widened whole rows.
+constexpr int kBoxesOfRow = kWidens ? 1 : kChunks;
+constexpr int kBoxRowBytes = kWidens ? kHeadDim : kRowBytes;
+constexpr int kLandingBytes = kWidens ? kRawBytes : kTileBytes;
 
 struct KvMaps {
   const TensorMap&
@@ -71,7 +71,7 @@ class Loader {
   }
 
   __device__ __forceinline__ void load_keys(const Work& work, int tile) {
-    if constexpr (kNarrow) return load_raw(work, tile, maps_.k);
+    if constexpr (kWidens) return load_raw(work, tile, maps_.k);
     load_tile(work, tile, maps_.k, pipeline_.keys(keys_.index), pipeline_.keys_full(keys_.index),
               pipeline_.keys_empty(keys_.index), keys_.parity);
     keys_.advance();

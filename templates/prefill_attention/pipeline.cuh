@@ -9,8 +9,8 @@
 
 constexpr int kComputingWarps = 4 * kWarpgroups;
 constexpr int kWideningWarps = kRawStages > 0 ? 3 : 0;  // beside the one that loads
-constexpr int kTileReaders =
-    kNarrow ? 1 : kCluster;  // blocks that read what lands in a stage of keys or values
+// Blocks that read what lands in a stage of keys, and of values.
+constexpr int kKeyReaders = kWidens ? 1 : kCluster, kValueReaders = kNarrow ? 1 : kCluster;
 
 // Shared addresses. `full` barriers complete once data has landed, `empty` ones once every computing warp is done with
 // it.
@@ -21,7 +21,9 @@ struct Pipeline {
 
   __device__ __forceinline__ u32 queries(int stage) const { return base + stage * kQueryBytes; }
   __device__ __forceinline__ u32 keys(int stage) const { return base + kKeysOffset + stage * kTileBytes; }
-  __device__ __forceinline__ u32 values(int stage) const { return base + kValuesOffset + stage * kTileBytes; }
+  __device__ __forceinline__ u32 values(int stage) const {
+    return base + kValuesOffset + stage * kValueBytes;
+  }
 
   __device__ __forceinline__ u32 work_full() const { return barrier(0); }
   __device__ __forceinline__ u32 work_empty() const { return barrier(1); }
@@ -53,10 +55,10 @@ struct Pipeline {
       mbarrier_init(queries_empty(stage), kComputingWarps);
     }
     for (int stage = 0; stage < kStages; ++stage) {
-      mbarrier_init(keys_full(stage), kNarrow ? kWideningWarps * kWarpSize : 1);
-      mbarrier_init(keys_empty(stage), kComputingWarps * kTileReaders);
+      mbarrier_init(keys_full(stage), kWidens ? kWideningWarps * kWarpSize : 1);
+      mbarrier_init(keys_empty(stage), kComputingWarps * kKeyReaders);
       mbarrier_init(values_full(stage), kNarrow ? kWideningWarps * kWarpSize : 1);
-      mbarrier_init(values_empty(stage), kComputingWarps * kTileReaders);
+      mbarrier_init(values_empty(stage), kComputingWarps * kValueReaders);
     }
     for (int stage = 0; stage < kRawStages; ++stage) {
       mbarrier_init(raw_full(stage), 1);
@@ -77,8 +79,9 @@ __device__ __forceinline__ void release(u32 barrier) {
 }
 
 // Releases a stage of keys or values to all blocks whose copies land there.
+template <int kReaders>
 __device__ __forceinline__ void release_tile(u32 barrier) {
-  if constexpr (kTileReaders == 1) {
+  if constexpr (kReaders == 1) {
     release(barrier);
   } else if (threadIdx.x % kWarpSize < kCluster) {
     mbarrier_arrive_block(barrier, threadIdx.x % kWarpSize);

@@ -14,12 +14,21 @@
 
 using Element = DTYPE;
 using KvElement = KV_DTYPE;  // Element, or E4m3
+#ifdef Q_DTYPE
+using QueryElement = Q_DTYPE;  // E4m3
+#define QUERY_SCALE_PARAMETER const float *q_scale,
+#else
+using QueryElement = Element;
+#define QUERY_SCALE_PARAMETER
+constexpr const float* q_scale = nullptr;
+#endif
 
 constexpr int kHeadDim = HEAD_DIM;
 constexpr int kPage = PAGE;
 constexpr int kPageTokens = kPage == 0 ? 1 : kPage;
 constexpr int kWindow = WINDOW;
 constexpr bool kNarrow = sizeof(KvElement) == 1;
+constexpr bool kNarrowQueries = sizeof(QueryElement) == 1;
 constexpr int kRows = 64;
 constexpr int kTokens = 64;
 constexpr int kThreads = 256;
@@ -71,20 +80,30 @@ struct Sequence {
   }
 };
 
-// Two elements of keys or values as Element, as they are multiplied.
-__device__ __forceinline__ u32 kv_pair(const Element* row, int word, float) {
+// A probability as it is multiplied: of e4m3 queries 2^8 of it, which is at most 1, in e4m3.
+__device__ __forceinline__ float rounded_weight(float weight) {
+  if constexpr (BASELINE && kNarrowQueries) {
+    float low, high;
+    Fp16::unpack(widen_e4m3x2(narrow_e4m3x2(weight * 256, 0)), low, high);
+    return low / 256;
+  }
+  return rounded(weight);
+}
+
+// Two elements of queries, keys or values as Element, as they are multiplied.
+__device__ __forceinline__ u32 pair_of(const Element* row, int word, float) {
   return reinterpret_cast<const u32*>(row)[word];
 }
-__device__ __forceinline__ u32 kv_pair(const E4m3* row, int word, float scale) {
+__device__ __forceinline__ u32 pair_of(const E4m3* row, int word, float scale) {
   float low, high;
   Fp16::unpack(widen_e4m3x2(reinterpret_cast<const u16*>(row)[word]), low, high);
   return Element::pack(low * scale, high * scale);
 }
 
-// The scale of keys or values, by which their elements are multiplied or, in `exact`, what comes of them.
+// The scale of queries, keys or values, by which their elements are multiplied or, in `exact`, what comes of them.
 struct Dequantization {
-  __device__ __forceinline__ Dequantization(const float* scales, int kv_head) {
-    const float scale = kNarrow ? scales[KV_HEAD_SCALES ? kv_head : 0] : 1.0f;
+  __device__ __forceinline__ Dequantization(bool narrow, const float* scales, int kv_head) {
+    const float scale = narrow ? scales[KV_HEAD_SCALES ? kv_head : 0] : 1.0f;
     (BASELINE ? of_elements : of_results) = scale;
   }
   float of_elements = 1, of_results = 1;
@@ -97,7 +116,7 @@ __device__ void load_tile(u32* tile, const KvElement* source, float scale, const
     const int token = first + i / kWords;
     u32 pair = 0;
     if (token >= begin && token < end)
-      pair = kv_pair(source + sequence.offset(strides, head, token), i % kWords, scale);
+      pair = pair_of(source + sequence.offset(strides, head, token), i % kWords, scale);
     tile[i / kWords * kRowWords + i % kWords] = pair;
   }
 }
@@ -152,7 +171,7 @@ __device__ __forceinline__ void softmax(Rows& rows, const float (&scores)[kMine]
     for (int j = 0; j < kMine; ++j) {
       const float weight = expf(values[j] - base);
       sum += weight;
-      weights[(row + i) * kWeightRow + lane + kLanes * j] = rounded(weight);
+      weights[(row + i) * kWeightRow + lane + kLanes * j] = rounded_weight(weight);
     }
     for (int distance = kLanes / 2; distance > 0; distance /= 2)
       sum += __shfl_xor_sync(kWholeWarp, sum, distance);
@@ -212,12 +231,15 @@ __device__ __forceinline__ void store(const Rows& rows, const Outputs& to, const
   }
 }
 
-extern "C" __global__ void __launch_bounds__(kThreads) prefill_attention_reference(
-    const Element* q, const KvElement* k, const KvElement* v, const i32* q_offsets, const i32* kv_offsets,
-    const i32* kv_lengths, const i32* page_table, const float* sinks, Output* o, float* lse,
-    i64 page_table_stride, i64 o_token_stride, i64 o_head_stride, i64 q_token_stride, i64 q_head_stride,
-    i64 k_block_stride, i64 k_head_stride, i64 k_token_stride, i64 v_block_stride, i64 v_head_stride,
-    i64 v_token_stride, int q_tokens, int capacity, float scale, const float* k_scale, const float* v_scale) {
+extern "C" __global__ void __launch_bounds__(kThreads)
+    prefill_attention_reference(const QueryElement* q, const KvElement* k, const KvElement* v,
+                                const i32* q_offsets, const i32* kv_offsets, const i32* kv_lengths,
+                                const i32* page_table, const float* sinks, Output* o, float* lse,
+                                i64 page_table_stride, i64 o_token_stride, i64 o_head_stride,
+                                i64 q_token_stride, i64 q_head_stride, i64 k_block_stride, i64 k_head_stride,
+                                i64 k_token_stride, i64 v_block_stride, i64 v_head_stride, i64 v_token_stride,
+                                int q_tokens, int capacity, float scale,
+                                QUERY_SCALE_PARAMETER const float* k_scale, const float* v_scale) {
   u32* const queries = reinterpret_cast<u32*>(dynamic_shared());
   u32* const tile = queries + kRows * kRowWords;
   float* const weights = reinterpret_cast<float*>(tile + kTokens * kRowWords);
@@ -237,16 +259,17 @@ extern "C" __global__ void __launch_bounds__(kThreads) prefill_attention_referen
     sequence.tokens = max_of(0, clamped(kv_offsets[batch + 1], capacity) - sequence.kv_begin);
   }
 
-  const Element* const first_query = q + sequence.q_begin * q_token_stride + head * q_head_stride;
+  const Dequantization asked(kNarrowQueries, q_scale, kv_head), keys(kNarrow, k_scale, kv_head),
+      values(kNarrow, v_scale, kv_head);
+  const QueryElement* const first_query = q + sequence.q_begin * q_token_stride + head * q_head_stride;
   const int rows_here = min_of(kRows, sequence.new_tokens - first_row);
   for (int i = threadIdx.x; i < kRows * kWords; i += kThreads) {
     const int row = i / kWords;
     u32 pair = 0;
     if (row < rows_here)
-      pair = reinterpret_cast<const u32*>(first_query + (first_row + row) * q_token_stride)[i % kWords];
+      pair = pair_of(first_query + (first_row + row) * q_token_stride, i % kWords, asked.of_elements);
     queries[row * kRowWords + i % kWords] = pair;
   }
-  const Dequantization keys(k_scale, kv_head), values(v_scale, kv_head);
   Rows rows = {};
 #pragma unroll
   for (int i = 0; i < kMine; ++i) rows.highest[i] = minus_infinity();
@@ -258,7 +281,7 @@ extern "C" __global__ void __launch_bounds__(kThreads) prefill_attention_referen
     load_tile(tile, k, keys.of_elements, k_strides, sequence, kv_head, first, begin, end);
     __syncthreads();
     multiply_keys(queries, tile, scores);
-    softmax(rows, scores, weights, sequence, first_row, first, scale * keys.of_results);
+    softmax(rows, scores, weights, sequence, first_row, first, scale * asked.of_results * keys.of_results);
     __syncthreads();
     load_tile(tile, v, values.of_elements, v_strides, sequence, kv_head, first, begin, end);
     __syncthreads();

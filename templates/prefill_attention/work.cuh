@@ -4,12 +4,19 @@
 #include "templates/common/kv_scales.cuh"
 #include "templates/prefill_attention/shape.cuh"
 
-struct KvScales {
+struct Scales {
+  const float* queries;
   const float* keys;
   const float* values;
 };
 
 using Scaling = KvScaling<kNarrow, kHeadScales>;
+
+// What the products of a KV head's keys are multiplied by.
+__device__ __forceinline__ float logit_factor(const Scales& scales, float scale_log2, int kv_head) {
+  if constexpr (kNarrowQueries) scale_log2 *= Scaling::at(scales.queries, kv_head);
+  return Scaling::logit_factor(scale_log2, scales.keys, kv_head);
+}
 
 // Of an offset or a length, which may be anything.
 __device__ __forceinline__ int cut_to(int most, int value) { return min_of(max_of(0, value), most); }

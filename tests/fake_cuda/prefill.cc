@@ -43,9 +43,7 @@ enum {
   kPartialLse,
   kSplits,
   kPlaces,
-  kKScale = kPlaces,  // of e4m3 alone
-  kVScale,
-  kNarrowPlaces
+  kScales = kPlaces,  // of e4m3 alone: of queries, if they are, of keys and of values
 };
 
 struct Prefill {
@@ -104,7 +102,8 @@ struct Prefill {
 }  // namespace
 
 std::size_t prefill_parameters(const std::string& specialization) {
-  return specialization.find("kv_dtype=e4m3") == std::string::npos ? kPlaces : kNarrowPlaces;
+  const auto has = [&](const char* text) { return specialization.find(text) == std::string::npos ? 0 : 1; };
+  return kPlaces + static_cast<std::size_t>(2 * has("kv_dtype=e4m3") + has("q_dtype=e4m3"));
 }
 
 void attend_new_tokens(const Kernel& kernel, const Parameters& parameters) {
@@ -116,7 +115,7 @@ void attend_new_tokens(const Kernel& kernel, const Parameters& parameters) {
   const KvTensors kv = call.kv(shape);
   const std::int64_t columns =
       call.page_table_stride * (shape.batch - 1) + call.capacity / std::max<std::int64_t>(1, shape.page);
-  HostTensors inputs = {{"q", prefill.loaded(kQ, shape.dtype, call.row_elements(call.q, shape))},
+  HostTensors inputs = {{"q", prefill.loaded(kQ, shape.q_dtype(), call.row_elements(call.q, shape))},
                         {"k", prefill.loaded(kK, shape.kv_dtype(), kv.elements(call.k))},
                         {"v", prefill.loaded(kV, shape.kv_dtype(), kv.elements(call.v))},
                         {"q_offsets", prefill.loaded(kQOffsets, DType::i32, shape.batch + 1)},
@@ -124,9 +123,10 @@ void attend_new_tokens(const Kernel& kernel, const Parameters& parameters) {
                         {"kv_lengths", prefill.loaded(kKvLengths, DType::i32, shape.batch)},
                         {"page_table", prefill.loaded(kPageTable, DType::i32, columns)},
                         {"sinks", prefill.loaded(kSinks, DType::f32, shape.q_heads)}};
-  if (shape.narrow) {
-    inputs["k_scale"] = prefill.loaded(kKScale, DType::f32, shape.kv_scales());
-    inputs["v_scale"] = prefill.loaded(kVScale, DType::f32, shape.kv_scales());
+  int place = kScales;
+  for (const char* const name : {"q_scale", "k_scale", "v_scale"}) {
+    if (name[0] == 'q' ? shape.narrow_queries : shape.narrow)
+      inputs[name] = prefill.loaded(place++, DType::f32, shape.kv_scales());
   }
   const HostTensors outputs = prefill_attention_on_cpu(problem, call.call(), inputs);
   store_written(shape.dtype, prefill.at(kO), outputs.at("o"));

@@ -217,6 +217,11 @@ const std::map<std::string, std::vector<const char*>> kProblems = {
          "kv_dtype=e4m3,kv_scale=head",
          "batch=3,q_heads=16,kv_heads=2,seqlen_q=3,seqlen_kv=2000,layout=hnd,sinks=learned,kv_dtype=e4m3",
          "batch=5,q_heads=4,kv_heads=2,seqlen_q=100,seqlen_kv=257,head_dim=256,lengths=ragged,causal=0,kv_dtype=e4m3",
+         "batch=2,q_heads=8,kv_heads=2,seqlen_q=300,seqlen_kv=700,kv_dtype=e4m3,q_dtype=e4m3",
+         "batch=6,q_heads=16,kv_heads=2,seqlen_q=200,seqlen_kv=700,lengths=ragged,page=64,window=100,head_dim=64,"
+         "kv_dtype=e4m3,q_dtype=e4m3,dtype=fp16,sinks=learned",
+         "batch=3,q_heads=4,kv_heads=2,seqlen_q=130,seqlen_kv=900,lengths=ragged,page=128,head_dim=256,layout=hnd,"
+         "kv_dtype=e4m3,kv_scale=head,q_dtype=e4m3,lse=natural",
      }},
     {"router",
      {

@@ -70,6 +70,7 @@ inline const char* const kPrefillFamilies[] = {
     "batch=6,q_heads=8,kv_heads=2,seqlen_q=64,seqlen_kv=2000,page=64,lengths=ragged,dtype=fp16",
     "batch=2,q_heads=4,kv_heads=4,head_dim=256,seqlen_q=500,seqlen_kv=500,causal=0,lse=natural",
     "batch=3,q_heads=8,kv_heads=2,seqlen_q=200,seqlen_kv=700,kv_dtype=e4m3,kv_scale=head,lse=natural",
+    "batch=3,q_heads=8,kv_heads=2,head_dim=64,seqlen_q=200,seqlen_kv=700,kv_dtype=e4m3,q_dtype=e4m3",
     "batch=5,q_heads=8,kv_heads=2,head_dim=64,seqlen_q=90,seqlen_kv=900,page=16,lengths=ragged,kv_dtype=e4m3",
 };
 

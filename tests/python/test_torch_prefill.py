@@ -31,7 +31,7 @@ class Sequences:
         self.tokens = [new + before for new, before in zip(self.NEW, (60, 0, 23) if past else (0, 0, 0))]
         self.q = self.random(sum(self.NEW), HEADS, dtype=dtype)
         self.k, self.v = (self.random(sum(self.tokens), KV_HEADS, dtype=dtype) for _ in range(2))
-        self.scales = [torch.ones(1, device=DEVICE)] * 2
+        self.scales, self.q_scale = [torch.ones(1, device=DEVICE)] * 2, torch.ones(1, device=DEVICE)
         self.q_offsets, self.kv_offsets = self.offsets(self.NEW), self.offsets(self.tokens)
 
     def random(self, tokens: int, heads: int, dtype: str) -> Any:
@@ -65,11 +65,19 @@ class Sequences:
         self.k, self.v = ((each.float() / 2).to(torch.float8_e4m3fn) for each in (self.k, self.v))
         return dict(zip(("k_scale", "v_scale"), self.scales))
 
+    def narrow_queries(self) -> dict[str, Any]:
+        """As narrow, q too; scales are those of KV heads."""
+        scales = self.narrow(head_scales=True)
+        self.q_scale = torch.rand(KV_HEADS, device=DEVICE) + 0.5
+        self.q = self.q.to(torch.float8_e4m3fn)
+        return {**scales, "q_scale": self.q_scale}
+
     def right(self, causal: bool = True, window: int = 0, sinks: Optional[Any] = None) -> tuple[Any, Any]:
         """o and lse, in float64."""
         outputs, lses = [], []
         for sequence, (new, tokens) in enumerate(zip(self.NEW, self.tokens)):
-            q = self.q[int(self.q_offsets[sequence]):][:new].cpu().double()
+            q = self.q[int(self.q_offsets[sequence]):][:new].cpu().float().double()
+            q = q * self.q_scale.cpu().double().repeat_interleave(HEADS // len(self.q_scale))[:, None]
             k, v = ((each.cpu().float().double() * scale.cpu().double()[:, None])[
                 int(self.kv_offsets[sequence]):][:tokens].repeat_interleave(HEADS // KV_HEADS, 1)
                     for each, scale in zip((self.k, self.v), self.scales))
@@ -149,6 +157,24 @@ class PrefillTest(unittest.TestCase):
             ops.prefill_attention(*inputs.arguments(), k_scale=inputs.scales[0])
         scales = inputs.narrow(head_scales=True)
         self.close_to(operators.prefill_attention(*inputs.paged(), **scales, max_q=40), inputs.right()[0])
+
+    @if_tuned
+    def test_queries_in_e4m3(self) -> None:
+        inputs = Sequences(past=True)
+        with self.assertRaisesRegex(Exception, "'q_scale' is for queries in e4m3; 'q' is bf16"):
+            ops.prefill_attention(*inputs.arguments(), q_scale=inputs.q_scale)
+        scales = inputs.narrow_queries()
+        made = ops.prefill_attention(*inputs.paged(), **scales, max_q=40)
+        self.assertEqual(made.dtype, torch.bfloat16)
+        self.close_to(made, inputs.right()[0], 0.2)
+        self.assertEqual(torch.compile(ops.prefill_attention)(*inputs.paged(), **scales, max_q=40).dtype, torch.bfloat16)
+        with self.assertRaisesRegex(Exception, "q_scale"):
+            ops.prefill_attention(*inputs.paged(), k_scale=scales["k_scale"], v_scale=scales["v_scale"])
+        for wrong, why in ((inputs.k.float(), "'k' is fp32; it must be e4m3 like 'q'"), (inputs.k.bfloat16(), "like 'q'")):
+            with self.assertRaisesRegex(Exception, why):
+                ops.prefill_attention(inputs.q, wrong, wrong, *inputs.arguments()[3:], **scales)
+        with self.assertRaisesRegex(Exception, "'out' is e4m3; it must be bf16 or fp16"):
+            operators.prefill_attention(*inputs.paged(), **scales, out=torch.empty_like(inputs.q))
 
     @if_tuned
     def test_head_dim_256(self) -> None:

@@ -52,7 +52,7 @@ class PrefillTensors {
   std::vector<const DLTensor*> slots() const {
     std::vector<const DLTensor*> all;
     for (const char* name : {"q", "k", "v", "q_offsets", "kv_offsets", "kv_lengths", "page_table", "o", "lse",
-                             "sinks", "k_scale", "v_scale"}) {
+                             "sinks", "k_scale", "v_scale", "q_scale"}) {
       const auto found = tensors_.find(name);
       all.push_back(found == tensors_.end() ? nullptr : &found->second.description);
     }
@@ -88,7 +88,7 @@ class PrefillTensors {
                                                      : std::vector{tokens, heads, shape.head_dim};
     if (shape.paged()) kv.insert(kv.begin(), call.blocks);
     const std::vector<std::int64_t> rows = {call.q_tokens, shape.q_heads, shape.head_dim};
-    set("q", rows, shape.dtype);
+    set("q", rows, shape.q_dtype());
     set("o", rows, shape.dtype);
     set("k", kv, shape.kv_dtype());
     set("v", kv, shape.kv_dtype());
@@ -104,6 +104,7 @@ class PrefillTensors {
     if (!shape.narrow) return;
     set("k_scale", {shape.kv_scales()}, DType::f32);
     set("v_scale", {shape.kv_scales()}, DType::f32);
+    if (shape.narrow_queries) set("q_scale", {shape.kv_scales()}, DType::f32);
   }
 
   void set(const std::string& name, std::vector<std::int64_t> sizes, DType type) {
@@ -167,6 +168,9 @@ TEST_CASE("a server binds, picks and launches prefill_attention, and the output 
            "batch=5,q_heads=2,kv_heads=1,head_dim=128,seqlen_q=9,seqlen_kv=90,lengths=ragged,page=64,causal=0,"
            "layout=hnd,dtype=fp16",
            "group=2,head_dim=128,page=64,causal=0,dtype=fp16", "layout=heads_first"},
+       Case{
+           "batch=3,q_heads=4,kv_heads=2,head_dim=64,seqlen_q=9,seqlen_kv=40,kv_dtype=e4m3,kv_scale=head,q_dtype=e4m3",
+           "group=2,head_dim=64,kv_dtype=e4m3,kv_scale=head,q_dtype=e4m3", nullptr},
        Case{"batch=6,q_heads=4,kv_heads=2,head_dim=64,seqlen_q=9,seqlen_kv=90,lengths=ragged,kv_dtype=e4m3",
             "group=2,head_dim=64,kv_dtype=e4m3", nullptr},
        Case{

@@ -37,6 +37,8 @@ const std::vector<std::string> kPrefills = {
     "kv_dtype=e4m3",
     "batch=5,q_heads=4,kv_heads=2,head_dim=256,seqlen_q=20,seqlen_kv=70,lengths=ragged,window=30,layout=hnd,"
     "lse=natural,kv_dtype=e4m3,kv_scale=head",
+    "batch=5,q_heads=4,kv_heads=2,head_dim=64,seqlen_q=20,seqlen_kv=70,lengths=ragged,lse=natural,kv_dtype=e4m3,"
+    "kv_scale=head,q_dtype=e4m3",
 };
 
 // Where element `i` of a tile lies as fp16, in bytes.
@@ -71,9 +73,11 @@ TEST_CASE("simt: the reference of prefill_attention agrees with float64") {
     const HostTensors right = prefill.on_cpu();
     check_outputs(prefill.reference(Reference::exact), right,
                   [](const std::string&, double got, double value) { return is_near(got, value, 1e-5); });
-    // Scales make larger scores of e4m3, which the baseline rounds.
+    // Scales make larger scores of e4m3, which the baseline rounds, and with e4m3 queries probabilities, too.
     const double rounding = (prefill.problem.is("dtype", "fp16") ? 0x1p-9 : 0x1p-6) *
-                            (prefill.problem.is("kv_dtype", "e4m3") ? 3 : 1);
+                            (prefill.problem.is("q_dtype", "e4m3")    ? 8
+                             : prefill.problem.is("kv_dtype", "e4m3") ? 3
+                                                                      : 1);
     check_outputs(
         prefill.reference(Reference::baseline), right,
         [&](const std::string&, double got, double value) { return is_near(got, value, rounding); });

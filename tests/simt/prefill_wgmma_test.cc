@@ -74,6 +74,19 @@ TEST_CASE("simt: the wgmma body of prefill_attention widens e4m3") {
         {"tile=96", "packed=1,schedule=static,overlap=0"}}});
 }
 
+TEST_CASE("simt: the wgmma body of prefill_attention multiplies e4m3") {
+  check_wgmma(
+      {{"batch=2,q_heads=4,kv_heads=2,head_dim=64,seqlen_q=100,seqlen_kv=170,lengths=ragged,lse=natural,kv_dtype=e4m3,"
+        "kv_scale=head,q_dtype=e4m3",
+        {"warpgroups=2,ping_pong=1,schedule=dynamic,query_stages=2", "splits=2,lag=0", "tile=96,overlap=0",
+         "cluster=2,tile=128,trim=1"}},
+       {"batch=2,q_heads=2,kv_heads=1,head_dim=128,seqlen_q=30,seqlen_kv=350,lengths=ragged,page=16,dtype=fp16,"
+        "kv_dtype=e4m3,q_dtype=e4m3,window=300,sinks=learned",
+        {"tile=160", "packed=1,schedule=static,overlap=0,stages=3", "tile=192,cluster=2,schedule=static"}},
+       {"batch=1,q_heads=1,kv_heads=1,head_dim=256,seqlen_q=70,seqlen_kv=130,kv_dtype=e4m3,q_dtype=e4m3",
+        {"stages=2,tile=64"}}});
+}
+
 TEST_CASE("simt: configurations of prefill_attention's wgmma body spread over the space") {
   std::uint64_t schedule = 5;
   for (

@@ -87,7 +87,8 @@ bool is_near(double got, double right, double error) {
 }
 
 IsRight rounded_attention(const Problem& problem) {
-  const double rounding = problem.is("dtype", "fp16") || problem.is("dtype", "f16") ? 0x1p-9 : 0x1p-6;
+  double rounding = problem.is("dtype", "fp16") || problem.is("dtype", "f16") ? 0x1p-9 : 0x1p-6;
+  if (problem.dims.find("q_dtype") != nullptr && problem.is("q_dtype", "e4m3")) rounding = 0x1p-3;
   return [rounding](const std::string& name, double got, double right) {
     return is_near(got, right, name == "o" ? rounding : 1e-4);
   };

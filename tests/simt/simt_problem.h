@@ -52,7 +52,7 @@ std::size_t simt_sample(std::size_t default_value);
 using IsRight = std::function<bool(const std::string& output, double got, double right)>;
 // Off by at most `error`, relative to the value if that is more than 1; the same infinity, or NaN both.
 bool is_near(double got, double right, double error);
-// Outputs of attention: `o` as its type rounds it, the others nearly exact.
+// Outputs of attention: `o` as its type rounds it, or probabilities in e4m3 where queries are; the others nearly exact.
 IsRight rounded_attention(const Problem& problem);
 // The same value, or NaN both.
 bool is_same(const std::string& output, double got, double right);

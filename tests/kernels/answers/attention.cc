@@ -69,6 +69,9 @@ AttentionQuery query_of(const Shape& shape, double scale, const HostTensors& inp
     const std::int64_t at = shape.head_scales ? head / shape.group() : 0;
     return shape.narrow ? inputs.at(name)[static_cast<std::size_t>(at)] : 1;
   };
+  if constexpr (requires { shape.narrow_queries; }) {
+    if (shape.narrow_queries) scale *= factor("q_scale");
+  }
   return {q, visible, factor("k_scale") * scale, factor("v_scale"),
           shape.sinks ? inputs.at("sinks")[static_cast<std::size_t>(head)] : kNothing};
 }

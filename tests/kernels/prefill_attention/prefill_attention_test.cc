@@ -47,6 +47,7 @@ TEST_CASE("a prefill_attention problem that breaks a rule is refused with the ru
   refused("causal=0,window=128", "window=128 needs causal=1");
   refused("causal=2", "causal");
   refused("kv_scale=head", "kv_scale=head needs kv_dtype=e4m3");
+  refused("q_dtype=e4m3", "q_dtype=e4m3 needs kv_dtype=e4m3");
   refused("batch=4096,seqlen_kv=4194304,seqlen_q=1,kv_heads=1024,q_heads=1024,head_dim=256",
           "keys and values");
   refused("batch=6000,seqlen_kv=4096,seqlen_q=4096,kv_heads=1,q_heads=32", "queries and output would take");
@@ -58,7 +59,7 @@ TEST_CASE("a prefill_attention problem that breaks a rule is refused with the ru
   CHECK(
       problem("").text() ==
       "batch=1,q_heads=32,kv_heads=8,head_dim=128,seqlen_q=4096,seqlen_kv=4096,causal=1,window=0,sinks=none,"
-      "lengths=full,page=0,layout=nhd,dtype=bf16,lse=none,kv_dtype=same,kv_scale=tensor");
+      "lengths=full,page=0,layout=nhd,dtype=bf16,lse=none,kv_dtype=same,kv_scale=tensor,q_dtype=same");
 }
 
 TEST_CASE("presets of prefill_attention are models with their heads") {

@@ -58,6 +58,15 @@ __device__ __forceinline__ void ldmatrix_transposed(u32 (&fragment)[4], u32 addr
   simt::load_matrices(fragment, address, true);
 }
 
+__device__ __forceinline__ void stmatrix(u32 address, const u32 (&fragment)[4]) {
+  if (address % 16 != 0) simt::runtime->fail("stmatrix: a row is not aligned to 16 bytes");
+  const simt::Snapshot rows = *simt::runtime->exchange("stmatrix", kWholeWarp, address);
+  const unsigned lane = simt::current->lane;
+  for (unsigned i = 0; i < 4; ++i)
+    static_cast<u32*>(simt::from_shared(static_cast<u32>(rows.values[8 * i + lane / 4])))[lane % 4] =
+        fragment[i];
+}
+
 template <typename Element>
 __device__ __forceinline__ void mma_16816(float (&sum)[4], const u32 (&a)[4], u32 b0, u32 b1);
 
