@@ -309,8 +309,8 @@ typedef struct DLTensor DLTensor;
  * (NULL for one that the family does not have), into `arguments` and `extents` (the greatest that the tensors
  * have room for: decode_attention's context is the page table's columns times the page). `options`: what the
  * shapes do not tell, `name=value` pairs or NULL (decode_attention: `layout=tokens_first` or `heads_first`,
- * `scale=0.088`). Sets *count to the number of extents. MOETUNE_INVALID_ARGUMENT for a shape, stride, dtype or
- * option that the kernel does not take, MOETUNE_WRONG_DEVICE for a tensor of another device. */
+ * `scale=0.088`, `kv_settled=1`). Sets *count to the number of extents. MOETUNE_INVALID_ARGUMENT for a shape, stride,
+ * dtype or option that the kernel does not take, MOETUNE_WRONG_DEVICE for a tensor of another device. */
 MOETUNE_API moetune_status moetune_bind(moetune_family* family, const DLTensor* const* tensors,
                                         size_t tensor_count, const char* options,
                                         moetune_arguments* arguments, int64_t extents[MOETUNE_MAX_EXTENTS],

@@ -36,7 +36,10 @@ enum {
   MOETUNE_DECODE_BLOCKS = 13,            /* pages in the pool, or sequences that K and V have room for */
   MOETUNE_DECODE_CAPACITY = 14,          /* tokens that a sequence has room for; lengths are cut to it */
   MOETUNE_DECODE_PAGE_TABLE_STRIDE = 15, /* entries from a row of the page table to the next */
-  MOETUNE_DECODE_SCALE = 0               /* reals[0]: of q.k before the softmax */
+  /* 1: no launch that may still run when this one begins writes lengths, page table, or keys and values of any tokens
+   * but the newest q_len of each sequence, so that they may be read before it ends (docs/decode_attention.md) */
+  MOETUNE_DECODE_KV_SETTLED = 16,
+  MOETUNE_DECODE_SCALE = 0 /* reals[0]: of q.k before the softmax */
 };
 
 /* router's slots, all contiguous except for rows of logits (docs/router.md has the layouts). */

@@ -1,5 +1,6 @@
 #include "kernels/call.h"
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
 
@@ -40,6 +41,17 @@ void set_field(Call& call, const CallSchema& schema, std::string_view name, doub
   } else {
     unknown_field(schema, name);
   }
+}
+
+void set_assumption(Call& call, const CallSchema& schema, std::string_view kernel, std::string_view name) {
+  std::vector<std::string> names;
+  for (const CallField& field : schema.integers) {
+    if (field.is_assumption) names.push_back(field.name);
+  }
+  if (names.empty()) throw BadField("assume", std::string(kernel) + " can assume nothing of its caller");
+  if (std::find(names.begin(), names.end(), name) == names.end())
+    throw BadField("assume", unknown_name("assumption of " + std::string(kernel), name, names));
+  call.integers[*position_of(schema.integers, name)] = 1;
 }
 
 }  // namespace moetune

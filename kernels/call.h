@@ -14,6 +14,8 @@ namespace moetune {
 struct CallField {
   std::string name;  // "q_token_stride"
   std::string doc;   // what it means, and its unit
+  // At 1 the kernel may assume something of its caller, to be quicker. Results and layouts are as with 0.
+  bool is_assumption = false;
 };
 
 // The fields of a kernel's calls.
@@ -29,6 +31,9 @@ struct Call {
   std::array<double, kMaxReals> reals{};
   bool operator==(const Call&) const = default;
 };
+
+// Sets an assumption of the schema to 1. Throws BadField `assume` for any other field, naming those of `kernel`.
+void set_assumption(Call& call, const CallSchema& schema, std::string_view kernel, std::string_view name);
 
 // Sets a field by name. Throws BadInput for an unknown one, suggesting the nearest, and if an integer field
 // gets no whole number, or one beyond the 2^53 that a double counts to.

@@ -20,9 +20,12 @@ AttentionOptions read_attention_options(const CallRules& rules, std::string_view
       const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), read.scale);
       if (error != std::errc() || end != value.data() + value.size() || !(read.scale > 0))
         rules.refuse("scale='" + std::string(value) + "' is not a positive number");
+    } else if (name == "kv_settled" && read.kv_settled && (value == "0" || value == "1")) {
+      read.kv_settled = value == "1";
     } else {
       rules.refuse("unknown option '" + std::string(pair) +
-                   "'; known are layout=heads_first, layout=tokens_first and scale=NUMBER");
+                   "'; known are layout=heads_first, layout=tokens_first" +
+                   (read.kv_settled ? ", scale=NUMBER, kv_settled=0 and kv_settled=1" : " and scale=NUMBER"));
     }
   }
   return read;

@@ -20,7 +20,8 @@ auto integer_members(Self& call) {
   return std::array{&call.q.sequence, &call.q.token, &call.q.head,   &call.o.sequence,
                     &call.o.token,    &call.o.head,  &call.k.block,  &call.k.head,
                     &call.k.token,    &call.v.block, &call.v.head,   &call.v.token,
-                    &call.v_offset,   &call.blocks,  &call.capacity, &call.page_table_stride};
+                    &call.v_offset,   &call.blocks,  &call.capacity, &call.page_table_stride,
+                    &call.kv_settled};
 }
 
 }  // namespace
@@ -81,7 +82,9 @@ const CallSchema& decode_attention_call_schema() {
        {"v_offset", "elements from the first key to the first value in one buffer; 0 if each has its own"},
        {"kv_blocks", "pages in the pool, or sequences that contiguous KV has room for"},
        {"capacity", "tokens that a sequence has room for; of pages, columns of the table times the page"},
-       {"page_table_stride", "entries from a row of the page table to the next"}},
+       {"page_table_stride", "entries from a row of the page table to the next"},
+       {"kv_settled",
+        "1: no launch that may still run writes lengths, page table or any but the newest tokens", true}},
       {{"scale", "what q.k is multiplied by before the softmax"}}};
   return schema;
 }
@@ -97,6 +100,7 @@ void check_decode_attention_call(const DecodeShape& shape, const DecodeCall& cal
       {{call.o.sequence, shape.batch}, {call.o.token, shape.q_len}, {call.o.head, shape.q_heads}}};
   kRules.check_disjoint("o", rows, shape.head_dim);
   kRules.check_scale(call.scale);
+  kRules.check_range("kv_settled", call.kv_settled, 0, 1);
   if (!shape.paged()) return;
   if (call.capacity % shape.page != 0) {
     kRules.refuse("capacity=" + std::to_string(call.capacity) +

@@ -26,7 +26,10 @@ struct DecodeCall {
   std::int64_t blocks = 0;    // pages in the pool, or sequences that contiguous KV has room for
   std::int64_t capacity = 0;  // tokens that a sequence has room for: longer lengths are cut to it
   std::int64_t page_table_stride = 0;  // entries from a sequence's row of the page table to the next
-  double scale = 1;                    // of q.k, before the softmax
+  std::int64_t kv_settled =
+      0;             // 1: what lies before the newest tokens may be read before the launch in front
+                     // has ended, as may lengths and page table
+  double scale = 1;  // of q.k, before the softmax
 
   explicit DecodeCall(const Call& call);
   // Contiguous tensors, KV as the problem's layout has it, 1 / sqrt(head_dim).

@@ -183,9 +183,9 @@ KvStrides DecodeFamily::keys(OwnTensor slot, const TensorView& view, bool heads_
 
 void DecodeFamily::bind(std::span<const TensorView* const> tensors, std::string_view options,
                         Extents& extents, Call& call) const {
-  const AttentionOptions read =
-      read_attention_options(CallRules("decode_attention"), options,
-                             {shape_.heads_first, 1 / std::sqrt(static_cast<double>(shape_.head_dim))});
+  const AttentionOptions read = read_attention_options(
+      CallRules("decode_attention"), options,
+      {shape_.heads_first, 1 / std::sqrt(static_cast<double>(shape_.head_dim)), false});
   const auto tensor = [&](OwnTensor slot) -> const TensorView& {
     return require_tensor(slots_, tensors, slot);
   };
@@ -213,6 +213,7 @@ void DecodeFamily::bind(std::span<const TensorView* const> tensors, std::string_
   made.v_offset = 0;
   made.blocks = k.shape[0];
   made.scale = read.scale;
+  made.kv_settled = read.kv_settled.value_or(false);
   made.page_table_stride = 0;
   made.capacity = tokens;
   if (shape_.paged()) {

@@ -123,7 +123,8 @@ void fill_attention(Launch& launch, const DecodeChoice& choice, const DecodeShap
   arguments.push_back({"page_table_stride", call.page_table_stride});
   arguments.push_back({"capacity", i32(call.capacity)});
   arguments.push_back({"scale_log2", scale_log2(call.scale)});
-  arguments.push_back({"evict_first", std::int32_t{choice.evict_first}});
+  // Named after its first bit, as shipped cubins know it. Those built before the second take it for the first.
+  arguments.push_back({"evict_first", i32(choice.evict_first + 2 * call.kv_settled)});
   if (choice.persistent) {
     add_extents(arguments, shape);
   } else if (choice.tma) {

@@ -15,12 +15,15 @@ __device__ __forceinline__ void wait_for_predecessor() {
 #endif
 }
 
-// What another kernel may be about to change, read before the wait: right or not, it may say what to prefetch alone.
-__device__ __forceinline__ int read_hint(const int* from) {
+// What no kernel that may still run writes, read before the wait: past L1, which may hold what lay there earlier.
+__device__ __forceinline__ int read_settled(const int* from) {
   int value;
   asm volatile("ld.relaxed.gpu.global.s32 %0, [%1];" : "=r"(value) : "l"(from) : "memory");
   return value;
 }
+
+// What another kernel may be about to change, read before the wait: right or not, it may say what to prefetch alone.
+__device__ __forceinline__ int read_hint(const int* from) { return read_settled(from); }
 
 // Reads kernel parameters now, before the wait: the first read of each line of them misses the constant cache,
 // and behind the wait a short kernel would stand still for it.

@@ -1,6 +1,7 @@
 // The parameters both bodies share, and the work of one block.
 #pragma once
 
+#include "templates/common/dependent_launch.cuh"
 #include "templates/common/kv_scales.cuh"
 #include "templates/common/settle.cuh"
 #include "templates/decode_attention/shape.cuh"
@@ -42,6 +43,15 @@ struct Outputs {
 // A sequence has no more tokens than KV, or its row of the page table, has room for.
 __device__ __forceinline__ int clamp_length(int length, int capacity) {
   return max_of(0, min_of(length, capacity));
+}
+
+// Whether the caller says that no launch that may still run writes lengths, pages or any but the newest kQueries tokens
+// of a sequence. Then they are read before the wait; queries and newest tokens are not.
+__device__ __forceinline__ bool settled_now(int flags) { return (flags & kKvSettled) != 0; }
+
+__device__ __forceinline__ void begin_after_predecessor() {
+  wait_for_predecessor();
+  allow_dependent_launch();
 }
 
 // The first token that any query of a sequence sees.
@@ -143,6 +153,11 @@ struct Work {
     first_token = start + split * kTile;
     splits = active_splits(length, gridDim.y);
     tiles = tiles_within(length - start);
+  }
+
+  // Holds none of the sequence's newest tokens.
+  __device__ __forceinline__ bool is_settled(int tile) const {
+    return first_token + tile * step + kTile <= length - kQueries;
   }
 
   __device__ __forceinline__ bool empty() const { return split >= splits; }

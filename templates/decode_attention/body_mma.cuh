@@ -59,10 +59,15 @@ class CpAsyncLoader {
     return k_slot(ring, slot) + kSubTileBytes;
   }
 
+  // The token behind sub-tile i.
+  __device__ __forceinline__ int end_of(int i) const { return first_ + i * step_ + kWarpTokens; }
+
   // From here on nothing past token `end` is looked up or read.
   __device__ __forceinline__ void stop_at(int end) { end_ = end; }
 
-  // The pages of sub-tile i; entries of the table past the sequence's end are never used.
+  // The pages of sub-tile i; entries of the table past the sequence's end are never used. `kSettled`: maybe before the
+  // wait.
+  template <bool kSettled = false>
   __device__ __forceinline__ Pages find_pages(int i) const {
     Pages pages;
 #pragma unroll
@@ -71,7 +76,8 @@ class CpAsyncLoader {
       if constexpr (kPage > 0) {
         const int within = kPage == 1 ? p * kWarpSize + static_cast<int>(threadIdx.x) % kWarpSize : p * kPage;
         const int token = first_ + i * step_ + within;
-        if (token < end_) pages.id[p] = pages_[token / kPageTokens];
+        const i32* const entry = pages_ + token / kPageTokens;
+        if (token < end_) pages.id[p] = kSettled ? read_settled(entry) : *entry;
       }
     }
     return pages;
@@ -128,20 +134,27 @@ class CpAsyncLoader {
   const KvElement* v_;
 };
 
-// Begins to load the ring's first tiles. Returns the length: what there was of it, or, with pages, as it is now.
-__device__ __forceinline__ int fill_ring(CpAsyncLoader& loader, int length, int capacity) {
+// Begins to load the ring's first tiles. Returns the length: what there was of it, or, with pages or `settled`, as it
+// is now. If `settled`, waits for the launch in front only before the first sub-tile that holds newest tokens.
+__device__ __forceinline__ int fill_ring(CpAsyncLoader& loader, int length, int capacity, bool settled) {
   CpAsyncLoader::Pages pages[kStages];
 #pragma unroll
-  for (int stage = 0; stage < kStages; ++stage) pages[stage] = loader.find_pages(stage);
-  if constexpr (kPage > 0) {
+  for (int stage = 0; stage < kStages; ++stage) pages[stage] = loader.find_pages<true>(stage);
+  if (kPage > 0 || settled) {
     length = clamp_length(needed_now(length), capacity);
     loader.stop_at(length);
   }
+  bool waits = settled;
 #pragma unroll
   for (int stage = 0; stage < kStages; ++stage) {
+    if (waits && loader.end_of(stage) > length - kQueries) {
+      begin_after_predecessor();
+      waits = false;
+    }
     loader.load_k(stage, stage, pages[stage]);
     loader.load_v(stage, stage, pages[stage]);
   }
+  if (waits) begin_after_predecessor();
   return length;
 }
 
@@ -186,16 +199,16 @@ extern "C" __global__ void __launch_bounds__(kThreads)
                      i64 q_sequence_stride, i64 q_token_stride, i64 q_head_stride, i64 o_sequence_stride,
                      i64 o_token_stride, i64 o_head_stride, i64 k_block_stride, i64 k_head_stride,
                      i64 k_token_stride, i64 v_block_stride, i64 v_head_stride, i64 v_token_stride,
-                     i64 page_table_stride, int capacity, float scale_log2, int evict_first) {
+                     i64 page_table_stride, int capacity, float scale_log2, int flags) {
   u8* const shared = dynamic_shared();
   Work work;
   const Inbox inbox(shared);
   if (inbox.exists()) inbox.open(work);
   read_early(q, o, lse, partial_o, q_sequence_stride, q_head_stride, o_sequence_stride, o_head_stride);
+  const bool settled = settled_now(flags);
   const auto find_length = [&] {
-    wait_for_predecessor();
-    allow_dependent_launch();
-    return lengths[work.batch];
+    if (!settled) begin_after_predecessor();
+    return read_settled(lengths + work.batch);
   };
   int length = 0;
   if constexpr (kWindow > 0) {
@@ -209,10 +222,10 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   CpAsyncLoader loader(ring, k, {k_block_stride, k_head_stride, k_token_stride}, v,
                        {v_block_stride, v_head_stride, v_token_stride},
                        page_table + work.batch * page_table_stride, work, first,
-                       kWindow > 0 ? length : capacity, evict_first);
+                       kWindow > 0 ? length : capacity, flags & kEvictFirst);
   if constexpr (kWindow == 0) length = find_length();
 
-  length = fill_ring(loader, length, capacity);
+  length = fill_ring(loader, length, capacity, settled);
   stage_query(shared, {q, {q_sequence_stride, q_token_stride, q_head_stride}}, work, threadIdx.x,
               kWarps * kWarpSize);
   length = clamp_length(needed_now(length), capacity);

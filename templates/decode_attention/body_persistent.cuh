@@ -53,6 +53,13 @@ struct Copies {
     return max_of(begin, end);
   }
 
+  // The first tiles of a segment, before the wait: none that holds the sequence's newest tokens.
+  __device__ __forceinline__ int before_wait(const Work& work) {
+    int tiles = 0;
+    while (tiles < min_of(work.tiles, kStages) && work.is_settled(tiles)) ++tiles;
+    return some(work, 0, tiles);
+  }
+
   // All tiles from `begin` on.
   __device__ __forceinline__ void segment(const Work& work, int begin) {
     const i32* pages = page_table + work.batch * page_table_stride;
@@ -67,15 +74,19 @@ struct Copies {
 
 // The first producer.
 __device__ __forceinline__ void lead(Copies copies, const SegmentRing& segments, const Queries& queries,
-                                     const i32* lengths, int batch, int kv_heads) {
+                                     const i32* lengths, int batch, int kv_heads, bool settled) {
   const SpanWalk guess = SpanWalk::of_equal_lengths(copies.capacity, batch, kv_heads);
-  int asked = early_tiles(guess);
+  int asked = settled ? 0 : early_tiles(guess);
   copies.ahead(guess, asked);
-  SpanWalk walk(lengths, copies.capacity, batch, kv_heads);
+  SpanWalk walk(lengths, copies.capacity, batch, kv_heads, settled);
   int skip = walk.matches(guess) ? 0 : asked;
   asked -= skip;
   RingPlace<kSegments> state;
   bool more = walk.enter();
+  if (settled) {
+    if (more) asked = copies.before_wait(walk.work());
+    begin_after_predecessor();
+  }
   // The ring's free stages fill while the first queries are on their way, which publish() may wait for.
   if (more) asked = copies.some(walk.work(), asked, kStages - asked - skip);
   for (; more; more = !walk.done()) {
@@ -94,10 +105,18 @@ __device__ __forceinline__ void lead(Copies copies, const SegmentRing& segments,
 }
 
 // The second producer, where there is one.
-__device__ __forceinline__ void follow(Copies copies, const SegmentRing& segments, int batch, int kv_heads) {
-  const SpanWalk guess = SpanWalk::of_equal_lengths(copies.capacity, batch, kv_heads);
-  int asked = early_tiles(guess);
-  copies.ahead(guess, asked);
+__device__ __forceinline__ void follow(Copies copies, const SegmentRing& segments, const i32* lengths,
+                                       int batch, int kv_heads, bool settled) {
+  int asked = 0;
+  if (settled) {
+    SpanWalk walk(lengths, copies.capacity, batch, kv_heads, settled);
+    if (walk.enter()) asked = copies.before_wait(walk.work());
+    begin_after_predecessor();
+  } else {
+    const SpanWalk guess = SpanWalk::of_equal_lengths(copies.capacity, batch, kv_heads);
+    asked = early_tiles(guess);
+    copies.ahead(guess, asked);
+  }
   for (RingPlace<kSegments> state;; state.advance()) {
     const Work work = segments.read(state);
     segments.release(state);
@@ -146,28 +165,27 @@ extern "C" __global__ void __launch_bounds__(kThreads)
                      const i32* page_table, const i32* lengths, const float* sinks, Element* o, float* lse,
                      float* partial_o, float* partial_lse, u32* counters, i64 q_sequence_stride,
                      i64 q_token_stride, i64 q_head_stride, i64 o_sequence_stride, i64 o_token_stride,
-                     i64 o_head_stride, i64 page_table_stride, int capacity, float scale_log2,
-                     int evict_first, int batch, int kv_heads) {
+                     i64 o_head_stride, i64 page_table_stride, int capacity, float scale_log2, int flags,
+                     int batch, int kv_heads) {
   u8* const shared = dynamic_shared();
   const SegmentRing segments(shared);
   if (threadIdx.x / kWarpSize >= kWarps) {
     if (threadIdx.x == kWarps * kWarpSize) segments.initialize();
     const Producer producer(shared_address(shared), k_map, v_map);
     if constexpr (kProducers > 1) named_barrier_sync(3, kProducers * kWarpSize);
-    wait_for_predecessor();
-    allow_dependent_launch();
+    const bool settled = settled_now(flags);
+    if (!settled) begin_after_predecessor();
     const Copies copies{
-        producer, k_map, v_map, page_table, page_table_stride, capacity, l2_policy(evict_first), {}};
+        producer, k_map, v_map, page_table, page_table_stride, capacity, l2_policy(flags & kEvictFirst), {}};
     if (producer.takes_k) {
       lead(copies, segments, {q, {q_sequence_stride, q_token_stride, q_head_stride}}, lengths, batch,
-           kv_heads);
+           kv_heads, settled);
     } else {
-      follow(copies, segments, batch, kv_heads);
+      follow(copies, segments, lengths, batch, kv_heads, settled);
     }
   } else {
     read_early(o, lse, partial_o, o_sequence_stride, o_head_stride);
-    wait_for_predecessor();
-    allow_dependent_launch();
+    begin_after_predecessor();
     named_barrier_sync(1, kThreads);
     const RowStrides o_strides = {o_sequence_stride, o_token_stride, o_head_stride};
     consume_segments(shared, segments, {o, o_strides, lse, sinks, 1, partial_o, partial_lse, counters},

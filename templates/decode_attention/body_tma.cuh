@@ -9,13 +9,15 @@
 
 __device__ __forceinline__ void produce(u8* shared, const Inbox& inbox, const TensorMap& k_map,
                                         const TensorMap& v_map, const i32* pages, const i32* lengths,
-                                        Work& work, int capacity, u64 policy, int tiles_before_wait) {
+                                        Work& work, int capacity, u64 policy, bool settled,
+                                        int tiles_before_wait) {
   const Producer producer(shared_address(shared), k_map, v_map);
-  prefetch_tiles(producer, k_map, v_map, pages, lengths, work, capacity, tiles_before_wait);
-  wait_for_predecessor();
-  allow_dependent_launch();
+  if (!settled) {
+    prefetch_tiles(producer, k_map, v_map, pages, lengths, work, capacity, tiles_before_wait);
+    begin_after_predecessor();
+  }
 
-  const int length = lengths[work.batch];
+  const int length = read_settled(lengths + work.batch);
   if constexpr (kWindow > 0) work.measure(clamp_length(length, capacity));
   const FirstBlocks first(pages, work, 0, kWindow > 0 ? work.length : capacity);
   RingPlace<kStages> state;
@@ -24,11 +26,22 @@ __device__ __forceinline__ void produce(u8* shared, const Inbox& inbox, const Te
     if (producer.takes_v) copy_tile(producer.v_ring, v_map, state, work, tile, block, end, policy);
     state.advance();
   };
-  const int ahead = early_tiles(work, capacity);
-  for (int tile = 0; tile < ahead; ++tile) copy(tile, work.batch, capacity);
+  int begun = settled ? 0 : early_tiles(work, capacity);
+  for (int tile = 0; tile < begun; ++tile) copy(tile, work.batch, capacity);
   work.measure(clamp_length(needed_now(length), capacity));
+  if (settled) {
+    first.each([&](int tile, i32 block) {
+      if (work.is_settled(tile)) {
+        copy(tile, block, work.length);
+        ++begun;
+      } else if (tile < work.tiles) {
+        prefetch_tile(producer, k_map, v_map, work, tile, block);
+      }
+    });
+    begin_after_predecessor();
+  }
   first.each([&](int tile, i32 block) {
-    if (tile >= ahead && tile < work.tiles) copy(tile, block, work.length);
+    if (tile >= begun && tile < work.tiles) copy(tile, block, work.length);
   });
   // From here on a copy waits for the other warps, and they have waited for the cluster.
   if (inbox.exists()) inbox.wait_for_others();
@@ -40,7 +53,7 @@ __device__ __forceinline__ void produce(u8* shared, const Inbox& inbox, const Te
   }
 }
 
-__device__ __forceinline__ void consume(u8* shared, const Work& work, const Outputs& outputs, int capacity,
+__device__ __forceinline__ void consume(u8* shared, const Work& work, const Outputs& outputs, int tiles_asked,
                                         float scale_log2) {
   const u32 base = shared_address(shared);
   const Ring k_ring(base, 0), v_ring(base, 1);
@@ -50,7 +63,7 @@ __device__ __forceinline__ void consume(u8* shared, const Work& work, const Outp
   RingPlace<kStages> state;
   attend_tiles(shared, work, query, lanes, attention, state, scale_log2);
   // What was asked for before the length was known must land before the ring is used again.
-  for (int tile = work.tiles; tile < early_tiles(work, capacity); ++tile) {
+  for (int tile = work.tiles; tile < tiles_asked; ++tile) {
     mbarrier_wait(k_ring.full(state.index), state.parity);
     mbarrier_wait(v_ring.full(state.index), state.parity);
     state.advance();
@@ -64,20 +77,20 @@ extern "C" __global__ void __launch_bounds__(kThreads)
                      const i32* page_table, const i32* lengths, const float* sinks, Element* o, float* lse,
                      float* partial_o, float* partial_lse, u32* counters, i64 q_sequence_stride,
                      i64 q_token_stride, i64 q_head_stride, i64 o_sequence_stride, i64 o_token_stride,
-                     i64 o_head_stride, i64 page_table_stride, int capacity, float scale_log2,
-                     int evict_first, int tiles_before_wait) {
+                     i64 o_head_stride, i64 page_table_stride, int capacity, float scale_log2, int flags,
+                     int tiles_before_wait) {
   u8* const shared = dynamic_shared();
+  const bool settled = settled_now(flags);
   Work work;
   const Inbox inbox(shared);
   if (inbox.exists()) inbox.open(work);
   if (threadIdx.x / kWarpSize >= kWarps) {
     produce(shared, inbox, k_map, v_map, page_table + work.batch * page_table_stride, lengths, work, capacity,
-            l2_policy(evict_first), tiles_before_wait);
+            l2_policy(flags & kEvictFirst), settled, tiles_before_wait);
   } else {
     if (inbox.exists()) inbox.wait_for_others();
     read_early(q, o, lse, partial_o, q_sequence_stride, q_head_stride, o_sequence_stride, o_head_stride);
-    wait_for_predecessor();
-    allow_dependent_launch();
+    begin_after_predecessor();
     const int length = lengths[work.batch];
     stage_query(shared, {q, {q_sequence_stride, q_token_stride, q_head_stride}}, work, threadIdx.x,
                 kWarps * kWarpSize);
@@ -86,6 +99,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     const RowStrides o_strides = {o_sequence_stride, o_token_stride, o_head_stride};
     consume(shared, work,
             {o, o_strides, lse, sinks, Scaling::at(v_scale, work.kv_head), partial_o, partial_lse, counters},
-            capacity, Scaling::logit_factor(scale_log2, k_scale, work.kv_head));
+            settled ? 0 : early_tiles(work, capacity),
+            Scaling::logit_factor(scale_log2, k_scale, work.kv_head));
   }
 }

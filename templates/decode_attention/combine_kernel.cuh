@@ -30,7 +30,7 @@ extern "C" __global__ void __launch_bounds__(kCombineWarps* kWarpSize)
     decode_attention_combine(const float* partial_o, const float* partial_lse, const i32* lengths,
                              const float* sinks, Element* o, float* lse, i64 o_sequence_stride,
                              i64 o_token_stride, i64 o_head_stride, int capacity, int batch, int kv_heads) {
-  SpanWalk walk(lengths, capacity, batch, kv_heads);
+  SpanWalk walk(lengths, capacity, batch, kv_heads, true);
   const bool in_parts = walk.enter_led_item();
   allow_dependent_launch();
   wait_for_predecessor();
@@ -46,7 +46,7 @@ extern "C" __global__ void __launch_bounds__(kCombineWarps* kWarpSize)
     decode_attention_combine(const float* partial_o, const float* partial_lse, const i32* lengths,
                              const float* sinks, Element* o, float* lse, i64 o_sequence_stride,
                              i64 o_token_stride, i64 o_head_stride, int capacity, int splits) {
-  const int active = active_splits(clamp_length(lengths[blockIdx.y], capacity), splits);
+  const int active = active_splits(clamp_length(read_settled(lengths + blockIdx.y), capacity), splits);
   const i64 output_row = static_cast<i64>(blockIdx.y) * gridDim.x + blockIdx.x, first = output_row * splits;
   const int q_heads = gridDim.x / kQueries;
   const int token = kQueries == 1 ? 0 : blockIdx.x / q_heads, head = blockIdx.x - token * q_heads;

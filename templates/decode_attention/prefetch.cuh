@@ -10,7 +10,17 @@
 #include "templates/common/dependent_launch.cuh"
 #include "templates/decode_attention/ring.cuh"
 
-// The first `tiles` tiles of the block, by a producer warp.
+// A tile of the block, by a producer warp; `block` is where this lane's box lies.
+__device__ __forceinline__ void prefetch_tile(const Producer& producer, const TensorMap& k_map,
+                                              const TensorMap& v_map, const Work& work, int tile, i32 block) {
+  const int box = threadIdx.x % kWarpSize, token = work.first_token + tile * work.step + box * kBoxTokens;
+  if (box >= kBoxes || token >= work.length) return;
+  const int row = box_row(token);
+  if (producer.takes_k) tma_prefetch_5d(k_map, 0, row, 0, work.kv_head, block);
+  if (producer.takes_v) tma_prefetch_5d(v_map, 0, row, 0, work.kv_head, block);
+}
+
+// The first `tiles` tiles of the block.
 __device__ __forceinline__ void prefetch_tiles(const Producer& producer, const TensorMap& k_map,
                                                const TensorMap& v_map, const i32* pages, const i32* lengths,
                                                Work work, int capacity, int tiles) {
@@ -34,10 +44,8 @@ __device__ __forceinline__ void prefetch_tiles(const Producer& producer, const T
     }
 #pragma unroll
     for (int i = 0; i < kBatch; ++i) {
-      if (!wanted(first + i)) continue;
-      const int row = box_row(token_of(first + i));
-      if (producer.takes_k) tma_prefetch_5d(k_map, 0, row, 0, work.kv_head, blocks[i]);
-      if (producer.takes_v) tma_prefetch_5d(v_map, 0, row, 0, work.kv_head, blocks[i]);
+      if (first + i < min_of(tiles, work.tiles))
+        prefetch_tile(producer, k_map, v_map, work, first + i, blocks[i]);
     }
   }
 }

@@ -61,12 +61,14 @@ __device__ __forceinline__ void copy_tile(const Ring& ring, const TensorMap& map
 }
 
 // The block index of this lane's box of a tile: the sequence, or the table's page, which is looked up before
-// token `end` alone.
+// token `end` alone; `kSettled`: maybe before the wait.
+template <bool kSettled = false>
 __device__ __forceinline__ i32 find_block(const i32* pages, const Work& work, int tile, int end) {
   if constexpr (kPage == 0) return work.batch;
   const int token =
       work.first_token + tile * work.step + static_cast<int>(threadIdx.x % kWarpSize) * kBoxTokens;
   const bool used = threadIdx.x % kWarpSize < kBoxes && token < end;
+  if (kSettled) return used ? read_settled(pages + token / kPageTokens) : 0;
   return used ? pages[token / kPageTokens] : 0;
 }
 
@@ -77,7 +79,8 @@ struct FirstBlocks {
 
   __device__ __forceinline__ FirstBlocks(const i32* pages, const Work& work, int first, int end) {
 #pragma unroll
-    for (int stage = 0; stage < kStages; ++stage) blocks[stage] = find_block(pages, work, first + stage, end);
+    for (int stage = 0; stage < kStages; ++stage)
+      blocks[stage] = find_block<true>(pages, work, first + stage, end);
   }
 
   template <typename Take>

@@ -56,6 +56,9 @@ constexpr int kWarps = WARPS;                        // warps that compute
 constexpr int kProducers = PRODUCERS;                // warps that only issue copies (tma)
 constexpr int kRowTiles = ROW_TILES;                 // blocks of 16 rows a CTA has room for
 constexpr bool kQueryInRegisters = QUERY_IN_REGISTERS;
+// What the bits of a launch's flags say.
+constexpr int kEvictFirst = 1;  // L2 keeps KV no longer than it must
+constexpr int kKvSettled = 2;   // see settled_now()
 // The running maximum may lag by this many powers of two, so that outputs are seldom rescaled: P stays below
 // 256, which both element types hold without losing relative precision.
 constexpr float kLag = 8.0f;

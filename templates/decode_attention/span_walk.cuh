@@ -6,11 +6,13 @@
 
 class SpanWalk {
  public:
-  __device__ __forceinline__ SpanWalk(const i32* lengths, int capacity, int batch, int heads)
+  // `settled`: before the wait.
+  __device__ __forceinline__ SpanWalk(const i32* lengths, int capacity, int batch, int heads, bool settled)
       : lengths_(lengths),
         capacity_(capacity),
         batch_(batch),
         heads_(heads),
+        settled_(settled),
         spans_(count_tiles(), gridDim.x) {}
 
   // To the first segment; false where there is none.
@@ -51,10 +53,10 @@ class SpanWalk {
 
  private:
   __device__ __forceinline__ SpanWalk(int batch, int heads, const Spans& spans)
-      : lengths_(nullptr), capacity_(0), batch_(batch), heads_(heads), spans_(spans) {}
+      : lengths_(nullptr), capacity_(0), batch_(batch), heads_(heads), settled_(false), spans_(spans) {}
 
   __device__ __forceinline__ int length_of(int sequence) const {
-    return clamp_length(lengths_[sequence], capacity_);
+    return clamp_length(settled_ ? read_settled(lengths_ + sequence) : lengths_[sequence], capacity_);
   }
 
   __device__ __forceinline__ int count_tiles() const {
@@ -91,7 +93,8 @@ class SpanWalk {
 
   // The next sequence's length is on its way while this one's tiles are worked on.
   __device__ __forceinline__ void look_ahead() {
-    upcoming_ = lengths_[min_of(walk_.sequence + 1, batch_ - 1)];  // clamped when it is needed
+    const i32* const next = lengths_ + min_of(walk_.sequence + 1, batch_ - 1);
+    upcoming_ = settled_ ? read_settled(next) : *next;  // clamped when it is needed
   }
 
   // Of this lane's value and those of the lanes before it.
@@ -108,6 +111,7 @@ class SpanWalk {
   int capacity_;
   int batch_;
   int heads_;
+  bool settled_;
   Spans spans_;
   Walk walk_;
   int length_;

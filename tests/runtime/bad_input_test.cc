@@ -157,6 +157,9 @@ TEST_CASE("tensors that the kernel cannot take") {
   CHECK(s.bind("scale=nan") == MOETUNE_INVALID_ARGUMENT);
   CHECK(s.bind("layout=sideways") == MOETUNE_INVALID_ARGUMENT);
   CHECK(s.bind("speed=9") == MOETUNE_INVALID_ARGUMENT);
+  CHECK(s.bind("kv_settled=2") == MOETUNE_INVALID_ARGUMENT);
+  CHECK(
+      says("known are layout=heads_first, layout=tokens_first, scale=NUMBER, kv_settled=0 and kv_settled=1"));
 
   // A page table with room for 16 tokens, launched with a choice for 64.
   CHECK(bound(MOETUNE_DECODE_PAGE_TABLE, [](DLTensor& t) { t.shape = narrow; }) == MOETUNE_OK);
@@ -183,7 +186,7 @@ TEST_CASE("arguments by hand that the kernel cannot take") {
               a.tensors[slot] = static_cast<char*>(a.tensors[slot]) + apart;
             }) == MOETUNE_INVALID_ARGUMENT);
   }
-  for (int field = 0; field <= MOETUNE_DECODE_PAGE_TABLE_STRIDE; ++field) {
+  for (int field = 0; field <= MOETUNE_DECODE_KV_SETTLED; ++field) {
     CAPTURE(field);
     CHECK(launched([&](moetune_arguments& a) { a.integers[field] = -1; }) != MOETUNE_OK);
     launched([&](moetune_arguments& a) { a.integers[field] = std::numeric_limits<std::int64_t>::max(); });

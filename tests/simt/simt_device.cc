@@ -85,6 +85,7 @@ struct SimtDevice::State {
   void check_counters(const LaunchPlan& plan);
   void fill_buffers(const SimtBuffers& buffers);
   void set(const Memset& memset, const simt::Module& module);
+  void hide(bool hidden);
   std::vector<Slot> slots_of(const Launch& launch, const simt::Entry& entry);
   void launch(const Launch& launch, const simt::Module& module);
   std::uint8_t* address(const Name& name, std::int64_t offset);
@@ -94,6 +95,7 @@ struct SimtDevice::State {
   FiberStacks& stacks;
   std::set<std::string> entries;
   Memory scratch, buffers;
+  SimtBuffers settled;
   bool inputs_are_there = false;  // once the launch in front could begin
 };
 
@@ -124,7 +126,9 @@ void SimtDevice::State::check_counters(const LaunchPlan& plan) {
 
 void SimtDevice::State::fill_buffers(const SimtBuffers& given) {
   std::erase_if(buffers, [&](const auto& item) { return !given.contains(item.first); });
+  settled.clear();
   for (const auto& [name, buffer] : given) {
+    if (buffer.late()) settled.emplace(name, buffer);
     GuardedMemory& memory = sized(buffers, name, buffer.bytes().size());
     memory.allow_writing(true);
     memory.make_intact();
@@ -204,6 +208,28 @@ std::vector<SimtDevice::State::Slot> SimtDevice::State::slots_of(const Launch& l
   return slots;
 }
 
+// What the launch in front may write; of settled buffers that is NaN instead.
+void SimtDevice::State::hide(bool hidden) {
+  for (Memory* memory : {&buffers, &scratch}) {
+    for (auto& [name, bytes] : *memory) {
+      const auto found = memory == &buffers ? settled.find(name) : settled.end();
+      if (found == settled.end()) {
+        bytes.hide(hidden && (bytes.is_writable() || !inputs_are_there));
+        continue;
+      }
+      bytes.allow_writing(true);
+      for (const Range& late : *found->second.late()) {
+        const auto begin = static_cast<std::size_t>(late.begin), count = static_cast<std::size_t>(late.count);
+        if (hidden && !inputs_are_there)
+          std::memset(bytes.data() + begin, kScratchPoison, count);
+        else
+          std::memcpy(bytes.data() + begin, found->second.bytes().data() + begin, count);
+      }
+      bytes.allow_writing(false);
+    }
+  }
+}
+
 void SimtDevice::State::launch(const Launch& launch, const simt::Module& module) {
   check_shape(launch);
   const simt::Entry& entry = find_entry(module, launch.entry.text());
@@ -214,11 +240,7 @@ void SimtDevice::State::launch(const Launch& launch, const simt::Module& module)
     const std::string text = describe(buffers, "buffer", address);
     return text.empty() ? describe(scratch, "scratch", address) : text;
   };
-  const auto hide_memory = [this](bool hidden) {
-    for (Memory* memory : {&buffers, &scratch}) {
-      for (auto& [name, bytes] : *memory) bytes.hide(hidden && (bytes.is_writable() || !inputs_are_there));
-    }
-  };
+  const auto hide_memory = [this](bool hidden) { hide(hidden); };
   const GridLaunch grid{module, &entry, arguments.data(), launch, describe_any, hide_memory};
   Grid run(grid, options, stacks);
   run.run();

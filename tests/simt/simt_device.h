@@ -15,7 +15,8 @@
 // static shared memory, memory order weaker than sequential (so that missing fences do not show), speed. Launches run
 // one after the other. A programmatic dependent one comes as far as it can before the one in front counts as ended.
 // Reported are blocks that end without waiting for it, and accesses to scratch and buffers before that; inputs may be
-// read if the one in front had waited for its own before it let this one begin.
+// read if the one in front had waited for its own before it let this one begin. Of settled inputs some bytes are NaN
+// till then, and all may be read.
 //
 // Stricter than CUDA: a collective's mask names no lane that has ended or was never there. What a lane takes from one
 // outside of the mask is garbage. What lies before a buffer in its first page, or less than 16 bytes past its end, can
@@ -28,11 +29,13 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "kernels/buffer.h"
 #include "kernels/plan.h"
 
 namespace moetune::testing {
@@ -65,12 +68,17 @@ class SimtBuffer {
       : bytes_(const_cast<std::uint8_t*>(bytes.data()), bytes.size()) {}
   SimtBuffer(const std::vector<std::uint8_t>& bytes) : SimtBuffer(std::span(bytes)) {}
 
+  // The launch in front writes these bytes alone, at its end.
+  void settle(std::vector<Range> late) { late_ = std::move(late); }
+
   std::span<std::uint8_t> bytes() const { return bytes_; }
   bool is_written() const { return written_; }
+  const std::optional<std::vector<Range>>& late() const { return late_; }  // of a settled one
 
  private:
   std::span<std::uint8_t> bytes_;
   bool written_ = false;
+  std::optional<std::vector<Range>> late_;
 };
 
 using SimtBuffers = std::map<std::string, SimtBuffer>;

@@ -29,13 +29,23 @@ void SimtTensors::fill(const Buffer& buffer, const std::vector<double>& values) 
     store_element(buffer.dtype, bytes, static_cast<std::int64_t>(i), values[i]);
 }
 
+void SimtTensors::settle(const std::string& name, const std::vector<Range>& late_elements) {
+  const auto of = std::find_if(buffers_.begin(), buffers_.end(),
+                               [&](const Buffer& buffer) { return buffer.name == name; });
+  const std::int64_t size = dtype_bytes(of->dtype);
+  std::vector<Range>& late = late_[name];
+  for (const Range& elements : late_elements) late.push_back({elements.begin * size, elements.count * size});
+}
+
 void SimtTensors::run(SimtDevice& device, const LaunchPlan& plan) {
   SimtBuffers given;
   for (const Buffer& buffer : buffers_) {
     std::vector<std::uint8_t>& bytes = bytes_.at(buffer.name);
     if (buffer.role == Role::output) std::fill(bytes.begin(), bytes.end(), kPoison);
     if (buffer.role == Role::in_out) fill(buffer, inputs_.at(buffer.name));
-    given.emplace(buffer.name, buffer.is_written() ? SimtBuffer(bytes) : SimtBuffer(std::as_const(bytes)));
+    const auto made = given.emplace(
+        buffer.name, buffer.is_written() ? SimtBuffer(bytes) : SimtBuffer(std::as_const(bytes)));
+    if (late_.contains(buffer.name)) made.first->second.settle(late_.at(buffer.name));
   }
   device.run(plan, given);
 }

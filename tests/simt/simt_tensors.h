@@ -19,6 +19,9 @@ class SimtTensors {
   // exact reference writes them.
   SimtTensors(const std::vector<Buffer>& buffers, std::uint64_t seed, bool exact = false);
 
+  // The launch in front writes these elements of an input alone, at its end. They are NaN until then.
+  void settle(const std::string& name, const std::vector<Range>& late_elements);
+
   // Fills in_out buffers anew, poisons outputs (0xFF), and runs.
   void run(SimtDevice& device, const LaunchPlan& plan);
 
@@ -34,6 +37,7 @@ class SimtTensors {
   std::vector<Buffer> buffers_;
   HostTensors inputs_;
   std::map<std::string, std::vector<std::uint8_t>> bytes_;
+  std::map<std::string, std::vector<Range>> late_;  // bytes
 };
 
 }  // namespace moetune::testing

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "include/moetune_kernels.h"
 #include "tests/kernels/answers/answers.h"
 #include "tests/kernels/answers/host_values.h"
 #include "tests/kernels/decode_attention/fixture.h"
@@ -156,6 +157,9 @@ TEST_CASE("calls that no kernel can run are refused with the field and what woul
   CHECK(refusal(paged, "capacity", 1001).find("not a multiple of page=16") != std::string::npos);
   CHECK(refusal(paged, "page_table_stride", 60).find("page_table_stride=60 is out of range") !=
         std::string::npos);
+  CHECK(refusal(paged, "kv_settled", 1) == "");
+  CHECK(refusal(paged, "kv_settled", 2).find("kv_settled=2 is out of range (from 0 to 1)") !=
+        std::string::npos);
   CHECK(refusal(paged, "kv_blocks", 0).find("kv_blocks=0") != std::string::npos);
   CHECK(refusal(contiguous, "kv_blocks", 3).find("kv_blocks=3 is out of range (from 4") != std::string::npos);
   Call call;
@@ -165,6 +169,55 @@ TEST_CASE("calls that no kernel can run are refused with the field and what woul
     CHECK_THROWS_WITH_AS(set_field(call, kernel().call_schema(), "capacity", value),
                          doctest::Contains("a call's capacity takes a whole number"), BadInput);
   }
+}
+
+TEST_CASE("the caller's word on KV is a bit of a launch's arguments, and changes nothing else of it") {
+  const Problem of = problem("batch=4,context=1000,page=16");
+  const DeviceLimits limits = limits_of_architecture("sm_90a");
+  for (const char* const l2 : {"l2=normal", "l2=evict_first"}) {
+    const Config usual = default_config(of, limits), config = space().parse_config(l2, &usual);
+    DecodeCall call{DecodeShape(of)};
+    const Plan before = kernel().plan(config, of, call.call(), limits);
+    call.kv_settled = 1;
+    Plan settled = kernel().plan(config, of, call.call(), limits);
+    CHECK(settled != before);
+    for (Argument& argument : settled.launches[0].arguments) {
+      if (argument.name.view() == "evict_first") std::get<std::int32_t>(argument.value) -= 2;
+    }
+    CHECK(settled == before);
+  }
+}
+
+TEST_CASE("the C interface numbers decode_attention's tensors and fields as the kernel does") {
+  check_c_interface(problem("page=16,lse=natural,sinks=learned,kv_dtype=e4m3"),
+                    {.tensors = {{MOETUNE_DECODE_Q, "q"},
+                                 {MOETUNE_DECODE_K, "k"},
+                                 {MOETUNE_DECODE_V, "v"},
+                                 {MOETUNE_DECODE_PAGE_TABLE, "page_table"},
+                                 {MOETUNE_DECODE_LENGTHS, "lengths"},
+                                 {MOETUNE_DECODE_O, "o"},
+                                 {MOETUNE_DECODE_LSE, "lse"},
+                                 {MOETUNE_DECODE_SINKS, "sinks"},
+                                 {MOETUNE_DECODE_K_SCALE, "k_scale"},
+                                 {MOETUNE_DECODE_V_SCALE, "v_scale"}},
+                     .integers = {{MOETUNE_DECODE_Q_SEQUENCE_STRIDE, "q_sequence_stride"},
+                                  {MOETUNE_DECODE_Q_TOKEN_STRIDE, "q_token_stride"},
+                                  {MOETUNE_DECODE_Q_HEAD_STRIDE, "q_head_stride"},
+                                  {MOETUNE_DECODE_O_SEQUENCE_STRIDE, "o_sequence_stride"},
+                                  {MOETUNE_DECODE_O_TOKEN_STRIDE, "o_token_stride"},
+                                  {MOETUNE_DECODE_O_HEAD_STRIDE, "o_head_stride"},
+                                  {MOETUNE_DECODE_K_BLOCK_STRIDE, "k_block_stride"},
+                                  {MOETUNE_DECODE_K_HEAD_STRIDE, "k_head_stride"},
+                                  {MOETUNE_DECODE_K_TOKEN_STRIDE, "k_token_stride"},
+                                  {MOETUNE_DECODE_V_BLOCK_STRIDE, "v_block_stride"},
+                                  {MOETUNE_DECODE_V_HEAD_STRIDE, "v_head_stride"},
+                                  {MOETUNE_DECODE_V_TOKEN_STRIDE, "v_token_stride"},
+                                  {MOETUNE_DECODE_V_OFFSET, "v_offset"},
+                                  {MOETUNE_DECODE_BLOCKS, "kv_blocks"},
+                                  {MOETUNE_DECODE_CAPACITY, "capacity"},
+                                  {MOETUNE_DECODE_PAGE_TABLE_STRIDE, "page_table_stride"},
+                                  {MOETUNE_DECODE_KV_SETTLED, "kv_settled"}},
+                     .reals = {{MOETUNE_DECODE_SCALE, "scale"}}});
 }
 
 TEST_CASE("a call whose offsets pass 64 bits is refused, not wrapped around") {

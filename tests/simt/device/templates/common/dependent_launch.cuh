@@ -7,6 +7,8 @@ __device__ __forceinline__ void allow_dependent_launch() { simt::runtime->allow_
 
 __device__ __forceinline__ void wait_for_predecessor() { simt::runtime->await_predecessor(); }
 
+__device__ __forceinline__ int read_settled(const int* from) { return *from; }
+
 // Before the launch in front has ended, whatever.
 __device__ __forceinline__ int read_hint(const int* from) {
   return simt::runtime->may_read() ? *from : 0x5eed'5eed;
