@@ -219,9 +219,11 @@ class Family(_Holder):
     def bind(self, *tensors: Any, **options: Any) -> Arguments:
         """Reads shapes, strides and dtypes of DLPack tensors, in the order of the kernel's slots, None for absent.
 
-        `options` say what shapes do not (decode_attention: layout="tokens_first" or "heads_first", scale=0.088).
+        `options` say what shapes do not (decode_attention: layout="tokens_first" or "heads_first", scale=0.088,
+        kv_settled=True).
         """
-        text = ",".join(f"{name}={value}" for name, value in options.items()) if options else ""
+        text = ",".join(f"{name}={int(value) if isinstance(value, bool) else value}"
+                        for name, value in options.items()) if options else ""
         return _hold(Arguments, _bind(self._handle, text, *tensors))
 
     def launch(self, choice: Choice, arguments: Arguments, workspace: Any = None, stream: Any = None) -> None:

@@ -208,7 +208,9 @@ def decode_attention(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tens
     q [batch, heads, dim] or [batch, q_len, heads, dim]; caches [pages, page, kv_heads, dim] (NHD) or [pages, kv_heads,
     page, dim] (HND), or [batch, ...] of contexts if page_table is None; page_table i32 [batch, columns]; seq_lens i32
     [batch]. Options: max_context (of all sequences now; 0 for what page_table has room for), min_context (a captured
-    graph's choice is the best from here to max_context), total_tokens, window, sinks, k_scale, v_scale.
+    graph's choice is the best from here to max_context), total_tokens, window, sinks, k_scale, v_scale, kv_settled
+    (seq_lens, page_table and caches, but for the newest tokens, are not written by launches just before this one, so
+    that it may read them before those have ended).
     """
     made: torch.Tensor = _run("decode_attention", (q, k_cache, v_cache, page_table, seq_lens, scale, layout),
                               {"out": out}, "lse", lse=lse, **options)

@@ -33,6 +33,11 @@ class DecodeOperator final : public AttentionOperator {
     return {{given.tensors[MOETUNE_DECODE_Q]->shape[0], kv_heads(given), last_context(given)}, 3};
   }
 
+  void complete(const Given& given, moetune_arguments& arguments) const override {
+    AttentionOperator::complete(given, arguments);
+    arguments.integers[MOETUNE_DECODE_KV_SETTLED] = given.integers[kKvSettled];
+  }
+
   moetune_choice choose(const Given& given, moetune_family* family, const FreeExtents& most) const override {
     const int64_t begin = given.integers[kMinContext], last = last_context(given);
     int64_t extents[] = {most.values[0], most.values[1], last};

@@ -6,7 +6,7 @@
 
 namespace moetune::python {
 
-enum DecodeInteger { kHeadsFirst, kWindow, kMaxContext, kMinContext, kTotalTokens };
+enum DecodeInteger { kHeadsFirst, kWindow, kMaxContext, kMinContext, kTotalTokens, kKvSettled };
 
 enum PrefillInteger { kPrefillCausal = kWindow + 1, kPrefillMaxQ, kPrefillMaxKv, kPrefillMinKv };
 

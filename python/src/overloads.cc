@@ -52,7 +52,8 @@ Schemas decode_schemas() {
            {"window", kInteger, kWindow, "0"},
            {"sinks", kOptionalTensor, MOETUNE_DECODE_SINKS, "None"},
            {"k_scale", kOptionalTensor, MOETUNE_DECODE_K_SCALE, "None"},
-           {"v_scale", kOptionalTensor, MOETUNE_DECODE_V_SCALE, "None"}},
+           {"v_scale", kOptionalTensor, MOETUNE_DECODE_V_SCALE, "None"},
+           {"kv_settled", kFlag, kKvSettled, "False"}},
           {{"lse", kTensor, MOETUNE_DECODE_LSE}}};
 }
 

@@ -34,8 +34,11 @@ enum {
   kVStrides = kKStrides + 3,
   kTableStride = kVStrides + 3,
   kCapacity,
-  kScaleLog2
+  kScaleLog2,
+  kFlags
 };
+
+constexpr std::uint64_t kKvSettled = 2;
 
 struct Attention {
   const Parameters& p;
@@ -105,6 +108,7 @@ void attend(const Kernel& kernel, const Parameters& parameters, const Grid& grid
     const auto found = kernel.facts.find(name);
     return found == kernel.facts.end() ? 0 : found->second;
   };
+  if (parameters.size() > kFlags && (parameters[kFlags] & kKvSettled) != 0) ++machine.settled_launches;
   const Attention attention{parameters, fact("head_dim"), fact("group"), fact("page")};
   if (attention.group == 0) return;  // an image that does not say what it was compiled for
   for (std::int64_t sequence = 0; sequence < grid[2]; ++sequence) {

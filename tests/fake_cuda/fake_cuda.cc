@@ -119,6 +119,8 @@ CUresult primary_ctx_release(CUdevice) { return sticky(); }
 std::atomic<int> slow_calls{0};  // for tests: allocations, synchronizations and loads
 int count_slow_calls() { return slow_calls; }
 
+int count_settled() { return machine.settled_launches; }
+
 CUresult stream_synchronize(CUstream) {
   ++slow_calls;
   while (machine.hanging) pause();
@@ -379,6 +381,7 @@ const std::map<std::string, void*>& test_hooks() {
                                                      {"fakeCountSlowCalls", address_of(count_slow_calls)},
                                                      {"fakeRecordLaunches", address_of(record_launches)},
                                                      {"fakeFillQueue", address_of(fill_queue)},
+                                                     {"fakeCountSettled", address_of(count_settled)},
                                                      {"fakeCountWaiting", address_of(count_waiting)}};
   return hooks;
 }

@@ -58,9 +58,10 @@ struct Machine {
   std::int64_t candidate_launches = 0;
   bool in_graph = false;  // while a graph's launches run
   std::map<std::vector<float>, std::vector<float>>
-      remembered;                                    // by cheating kernels, until one is loaded again
-  int ordinal = 0;                                   // of the device that the process has opened
-  std::map<std::string, std::int64_t> launches;      // by kernel
+      remembered;                                // by cheating kernels, until one is loaded again
+  int ordinal = 0;                               // of the device that the process has opened
+  std::map<std::string, std::int64_t> launches;  // by kernel
+  int settled_launches = 0;                      // of decode_attention, whose callers say that KV is settled
   std::map<std::uint64_t, std::size_t> allocations;  // bytes by address
 
   std::size_t memory_bytes() const { return static_cast<std::size_t>(script.number("memory", 16 << 20)); }

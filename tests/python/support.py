@@ -1,5 +1,6 @@
 """Tensors of one decode_attention call in host memory, which the scripted driver takes for the device's."""
 
+import ctypes
 import os
 import tempfile
 import unittest
@@ -28,6 +29,15 @@ class FullQueue:
     def __exit__(self, *_: Any) -> None:
         self._file.close()
         del os.environ["MOETUNE_FAKE_FULL"]
+
+
+def settled_launches() -> int:
+    """The launches of decode_attention so far that the scripted driver was told kv_settled=1 of."""
+    found = ctypes.c_void_p()
+    driver = ctypes.CDLL(os.environ["MOETUNE_LIBCUDA"])
+    driver.cuGetProcAddress_v2(b"fakeCountSettled", ctypes.byref(found), 13000, ctypes.c_uint64(0), None)
+    assert found.value is not None
+    return int(ctypes.CFUNCTYPE(ctypes.c_int)(found.value)())
 
 
 def aligned(shape: tuple[int, ...], dtype: Any) -> Any:

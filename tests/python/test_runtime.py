@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Callable
 
 import moetune
-from support import CACHE, FAMILY, Call, FullQueue, needs_scripted_driver
+from support import CACHE, FAMILY, Call, FullQueue, needs_scripted_driver, settled_launches
 
 
 def longest_pause_during(work: Callable[[], object], beside: Callable[[], object]) -> float:
@@ -58,6 +58,17 @@ class RuntimeTest(unittest.TestCase):
             self.runtime.init_workspace(call.workspace)
             self.family.launch(choice, arguments, call.workspace)
             self.assertLess(call.error(), 0.02)
+
+    def test_a_caller_may_say_that_kv_is_settled(self) -> None:
+        call = Call()
+        choice = self.family.pick(4, 1, 500, total=801)
+        self.runtime.init_workspace(call.workspace)
+        before = settled_launches()
+        for said in (False, True):
+            arguments = self.family.bind(*call.tensors(), layout=call.layout, scale=call.SCALE, kv_settled=said)
+            self.family.launch(choice, arguments, call.workspace)
+            self.assertLess(call.error(), 0.02)
+        self.assertEqual(settled_launches() - before, 1)
 
     def test_a_choice_explains_itself(self) -> None:
         choice = self.family.pick(4, 1, 512, total=2048)

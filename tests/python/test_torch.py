@@ -8,7 +8,7 @@ import unittest
 from typing import Any
 
 import moetune
-from support import CACHE, SCRIPTED, FullQueue
+from support import CACHE, SCRIPTED, FullQueue, settled_launches
 from torch_support import DEVICE, NO_GPU, REASON, VERBOSITY, backends, why_no_inductor
 
 if not REASON:
@@ -88,6 +88,21 @@ class TorchTest(unittest.TestCase):
         keys = inputs.k[inputs.page_table[0].long()].reshape(-1, 128)[:int(inputs.lengths[0])].float()
         right = torch.logsumexp(inputs.q[0].float() @ keys.T * SCALE, -1)
         self.assertLess(float((lse[0] - right).abs().max()), 0.01)
+
+    def test_the_word_that_kv_is_settled_reaches_the_launch_it_is_said_of(self) -> None:
+        inputs = Inputs()
+        out = torch.empty_like(inputs.q)
+        before = settled_launches() if SCRIPTED else 0
+        for said in (True, False, True):
+            self.close_to(operator(*inputs.arguments(), kv_settled=said), inputs.right())
+            operator.out(*inputs.arguments(), out=out, kv_settled=said)
+            self.close_to(out, inputs.right())
+        self.close_to(operators.decode_attention(*inputs.arguments(), kv_settled=True), inputs.right())
+        if SCRIPTED:
+            self.assertEqual(settled_launches() - before, 5)
+        made = operator(*(each.to("meta") if isinstance(each, torch.Tensor) else each for each in inputs.arguments()),
+                        kv_settled=True)
+        self.assertEqual((made.shape, made.device.type), (inputs.q.shape, "meta"))
 
     def test_q_may_be_a_slice_of_a_projection(self) -> None:
         inputs = Inputs()
