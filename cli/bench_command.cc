@@ -34,6 +34,8 @@ void BenchCommand::declare(OptionTable& table) {
   declare_workload(table, request_.target.workload, true);
   table.text("config", "CONFIG", request_.config,
              "tile=64,stages=3,...: one more to compare, also where nothing is tuned; the rest by default");
+  table.text("assume", "FIELD", request_.assume,
+             "one more row for each, whose calls set this field: kv_settled, of steps over a KV cache");
   table.whole("seed", request_.seed, 0, 1'000'000'000, "of the inputs");
   declare_timing(table, timing_, "overlapped");
   declare_gpu(table, request_.target.device);

@@ -33,6 +33,24 @@ std::vector<StoredCandidate> stored_if_any(Session& session, const BenchRequest&
   }
 }
 
+// Behind each configuration the same again, of a caller of whom something is assumed.
+std::vector<Contestant> with_assumption(Session& session, const std::string& name,
+                                        const std::vector<Contestant>& all) {
+  const Kernel& kernel = *session.kernel();
+  Call call = kernel.default_call(session.problem());
+  set_assumption(call, kernel.call_schema(), kernel.name(), name);
+  std::vector<Contestant> made;
+  for (const Contestant& one : all) {
+    made.push_back(one);
+    if (one.attempt.outcome != Outcome::ok) continue;
+    Contestant& assuming = made.emplace_back(one);
+    assuming.what += " " + name;
+    Candidate& candidate = assuming.attempt.candidate;
+    candidate.plan = kernel.plan(candidate.config, session.problem(), call, session.info().limits);
+  }
+  return made;
+}
+
 std::vector<Contestant> contestants(Session& session, const BenchRequest& request, const Events& events,
                                     bool& winner_contended) {
   std::vector<Contestant> all;
@@ -70,6 +88,7 @@ std::vector<Contestant> contestants(Session& session, const BenchRequest& reques
     }
   }
   if (session.default_config()) add("default", session.try_compile(*session.default_config()));
+  if (request.assume) all = with_assumption(session, *request.assume, all);
   if (!session.kernel()->reference_computes()) return all;
   // In the problem's own types, as a plain implementation would be written; the exact reference writes f32.
   add("reference",

@@ -15,6 +15,7 @@ namespace moetune {
 struct BenchRequest {
   JobTarget target;
   std::optional<std::string> config;   // one more to compare, over the default; it needs no winner
+  std::optional<std::string> assume;   // a row more for each configuration, with this field of its calls at 1
   std::uint64_t seed = 1;              // of the inputs
   std::uint64_t rounds = 41;           // samples of each
   Timing timing = Timing::overlapped;  // of all rows; the first has rows of the other timings too
@@ -23,7 +24,8 @@ struct BenchRequest {
 
 struct BenchRow {
   std::string
-      what;  // "table" or "winner", also " alone" and " chained" (or of "config"), "default", "reference"
+      what;  // "table" or "winner", also " alone" and " chained" (or of "config"), "default", "reference"; the
+             // all but the last also with " ASSUMPTION" behind
   std::string config;  // empty for the reference
   std::string table =
       {};  // "table:3" if it is a range table's choice, and the problem of its cell that serves
