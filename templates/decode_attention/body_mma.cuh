@@ -154,7 +154,7 @@ __device__ __forceinline__ int fill_ring(CpAsyncLoader& loader, int length, int 
     loader.load_k(stage, stage, pages[stage]);
     loader.load_v(stage, stage, pages[stage]);
   }
-  if (waits) begin_after_predecessor();
+  if (settled) begin_after_predecessor();  // for the second time it costs nothing, and all paths have waited
   return length;
 }
 

@@ -49,7 +49,7 @@ class PtxBody {
         } else {
           open.pop_back();
         }
-      } else if (c == ':' && statement.find(' ') == std::string::npos) {
+      } else if (c == ':' && statement.find(' ') == std::string::npos && !is_double_colon(ptx, at)) {
         scopes_[open.back()].labels[statement] = instructions_.size();
         statement.clear();
       } else if (c == ';') {
@@ -106,6 +106,11 @@ class PtxBody {
     one.opcode = statement.substr(begin, end - begin);
     if (end != std::string::npos) one.operands = statement.substr(statement.find_first_not_of(' ', end));
     instructions_.push_back(one);
+  }
+
+  // As in L2::cache_hint, where no label ends.
+  static bool is_double_colon(const std::string& ptx, std::size_t at) {
+    return ptx[at - 1] == ':' || ptx.compare(at, 2, "::") == 0;
   }
 
   std::size_t target_of(const Instruction& jump) const {
@@ -300,6 +305,9 @@ TEST_CASE("what a kernel does before it waits is read off its PTX") {
   CHECK(early(loop + loop + waits + stores + "ret;\n", writes_memory) == "");
   CHECK(early(loop + loop + stores + "ret;\n", writes_memory) != "");
   CHECK(early("ld.global.nc.u32 %r1, [%rd1];\n" + waits + "ret;\n", reads_memory) != "");
+  const std::string copy = "cp.async.cg.shared.global.L2::cache_hint [%r1], [%rd1], 16, %r2, %rd2;\n";
+  CHECK(early(copy + waits + "ret;\n", reads_memory) == "cp.async.cg.shared.global.L2::cache_hint ");
+  CHECK(early(waits + copy + "ret;\n", reads_memory) == "");
 }
 
 TEST_CASE("every kernel that may begin early is among those whose PTX is read") {
