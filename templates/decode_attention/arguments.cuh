@@ -155,9 +155,11 @@ struct Work {
     tiles = tiles_within(length - start);
   }
 
-  // Holds none of the sequence's newest tokens.
-  __device__ __forceinline__ bool is_settled(int tile) const {
-    return first_token + tile * step + kTile <= length - kQueries;
+  // The first tiles, `most` at most, which hold none of the sequence's newest tokens.
+  __device__ __forceinline__ int settled_tiles(int most) const {
+    int tile = 0;
+    while (tile < most && first_token + tile * step + kTile <= length - kQueries) ++tile;
+    return tile;
   }
 
   __device__ __forceinline__ bool empty() const { return split >= splits; }

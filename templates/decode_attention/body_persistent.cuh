@@ -55,9 +55,7 @@ struct Copies {
 
   // The first tiles of a segment, before the wait: none that holds the sequence's newest tokens.
   __device__ __forceinline__ int before_wait(const Work& work) {
-    int tiles = 0;
-    while (tiles < min_of(work.tiles, kStages) && work.is_settled(tiles)) ++tiles;
-    return some(work, 0, tiles);
+    return some(work, 0, work.settled_tiles(min_of(work.tiles, kStages)));
   }
 
   // All tiles from `begin` on.

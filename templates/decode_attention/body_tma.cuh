@@ -29,20 +29,21 @@ __device__ __forceinline__ void produce(u8* shared, const Inbox& inbox, const Te
   int begun = settled ? 0 : early_tiles(work, capacity);
   for (int tile = 0; tile < begun; ++tile) copy(tile, work.batch, capacity);
   work.measure(clamp_length(needed_now(length), capacity));
-  if (settled) {
+  // Once, or, if `settled`, once before the wait and once behind it.
+  const int tiles = min_of(kStages, work.tiles);
+  int end = settled ? work.settled_tiles(tiles) : tiles;
+#pragma unroll 1
+  for (bool more = true; more;) {
     first.each([&](int tile, i32 block) {
-      if (work.is_settled(tile)) {
-        copy(tile, block, work.length);
-        ++begun;
-      } else if (tile < work.tiles) {
-        prefetch_tile(producer, k_map, v_map, work, tile, block);
-      }
+      if (tile >= begun && tile < end) copy(tile, block, work.length);
     });
+    more = end < tiles;
+    if (more)
+      prefetch_tile(producer, k_map, v_map, work, end, find_block<true>(pages, work, end, work.length));
     begin_after_predecessor();
+    begun = end;
+    end = tiles;
   }
-  first.each([&](int tile, i32 block) {
-    if (tile >= begun && tile < work.tiles) copy(tile, block, work.length);
-  });
   // From here on a copy waits for the other warps, and they have waited for the cluster.
   if (inbox.exists()) inbox.wait_for_others();
   i32 block = find_block(pages, work, kStages, work.length);
