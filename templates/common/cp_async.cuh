@@ -5,8 +5,8 @@
 
 // The same value in a vector register. ptxas 13.0 miscompiles cp.async with an L2 policy whose shared address is a
 // lane's offset plus a uniform register (`LDGSTS [R+UR], desc[UR1]`: an illegal instruction when run), on Blackwell
-// even if the base went through here. So a copy has a policy only where figures say that it pays, and tests look for
-// that instruction (tests/tuner/compile/space_compile_test.cc).
+// even if the base went through here. So a copy has a policy only where figures say that it pays, on Blackwell never,
+// and tests look for that instruction (tests/tuner/compile/space_compile_test.cc).
 __device__ __forceinline__ u32 in_vector_register(u32 value) { return __shfl_sync(0xFFFFFFFFu, value, 0); }
 
 // Copies 16 bytes, or writes 16 zero bytes without reading `source` where `valid` is false.
@@ -16,11 +16,15 @@ __device__ __forceinline__ void cp_async_16(u32 destination, const void* source,
                : "memory");
 }
 
-// The same with an L2 policy.
+// The same with an L2 policy, before Blackwell.
 __device__ __forceinline__ void cp_async_16(u32 destination, const void* source, bool valid, u64 policy) {
+#if __CUDA_ARCH__ >= 1000
+  cp_async_16(destination, source, valid);
+#else
   asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2, %3;" ::"r"(destination),
                "l"(source), "r"(valid ? 16 : 0), "l"(policy)
                : "memory");
+#endif
 }
 
 // The same of what no kernel in front writes that lets this one begin early, as weights: right before the wait too.

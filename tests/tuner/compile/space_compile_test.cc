@@ -1,7 +1,7 @@
-// A seeded sample of every kernel's space, compiled with NVRTC for every generation: what a space calls legal
-// must compile, and must fit the device its constraints were asked about. The problems are drawn ones and,
-// shared out over the generations, those that the GPU tests run. And pairs of configurations that must not compile to
-// the same instructions.
+// A seeded sample of every kernel's space, compiled with NVRTC for every generation: what a space calls legal must
+// compile, and must fit the device its constraints were asked about. The problems are a drawn one for each generation
+// and, shared out over the generations, those that the GPU tests run; defaults and other configurations take turns.
+// And pairs of configurations that must not compile to the same instructions.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <random>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -27,8 +28,7 @@ namespace moetune::space_compile_test {
 namespace {
 
 constexpr const char* kArchitectures[] = {"sm_80", "sm_89", "sm_90a", "sm_100a", "sm_120a"};
-constexpr int kDrawn = 1;           // problems of a kernel, for each architecture
-constexpr int kConfigurations = 1;  // of a problem, beside its default
+constexpr int kDraws = 64;  // of which the configuration with the most values that none had yet is compiled
 
 struct Submitted {
   std::string what;
@@ -70,37 +70,69 @@ Problem draw_problem(const Kernel& kernel, std::mt19937& random) {
   }
 }
 
-// Every problem falls to one architecture.
+// A drawn one, and every other problem falls to one architecture.
 std::vector<Problem> problems_for(const Kernel& kernel, std::size_t architecture, std::mt19937& random) {
-  std::vector<Problem> problems;
-  for (int i = 0; i < kDrawn; ++i) problems.push_back(draw_problem(kernel, random));
+  std::vector<Problem> problems = {draw_problem(kernel, random)};
   const std::vector<Problem> tested = small_problems(kernel);
   for (std::size_t i = architecture; i < tested.size(); i += std::size(kArchitectures))
     problems.push_back(tested[i]);
   return problems;
 }
 
-void submit_problem(const Kernel& kernel, const Problem& problem, const DeviceLimits& limits,
-                    std::mt19937& random, CompilePool& pool, std::vector<Submitted>& submitted) {
-  const auto submit = [&](const std::string& what, Plan plan) {
-    auto build = pool.submit(plan.unit);
-    submitted.push_back(
-        {kernel.name() + " " + problem.text() + " " + what, std::move(plan), std::move(build)});
-  };
-  // Plain CUDA, but for types that an architecture converts itself or not.
-  if (limits.compute_capability == 80 || limits.compute_capability == 90) {
-    submit("exact reference", kernel.reference(Reference::exact, problem, limits));
-    submit("baseline reference", kernel.reference(Reference::baseline, problem, limits));
+using Settings = std::set<std::string>;  // named values, as `body=mma`
+
+std::size_t count_new(const Config& config, const Settings& had) {
+  return static_cast<std::size_t>(std::count_if(config.begin(), config.end(), [&](const auto& entry) {
+    return entry.second.is_named() && !had.contains(entry.first + "=" + entry.second.text());
+  }));
+}
+
+// `had_here` is of one architecture, `had` of all of them so far.
+Config draw_config(const LegalSpace& legal, const Settings& had_here, const Settings& had,
+                   std::mt19937& random) {
+  Config best;
+  std::size_t most = 0;
+  for (int draw = 0; draw < kDraws; ++draw) {
+    Config config = legal.config(static_cast<ConfigId>(random() % legal.size()));
+    const std::size_t fresh = 10 * count_new(config, had) + count_new(config, had_here);
+    if (best.empty() || fresh > most) best = std::move(config), most = fresh;
   }
+  return best;
+}
+
+// The drawn problem has a configuration, the others the default and a configuration by turns; so have the exact
+// reference and the baseline theirs. Adds the named values of the configurations to `had`.
+void submit_kernel(const Kernel& kernel, std::size_t architecture, const DeviceLimits& limits,
+                   CompilePool& pool, Settings& had, std::vector<Submitted>& submitted) {
+  std::mt19937 random(static_cast<unsigned>(2026 + architecture));
   const Space space = space_of(kernel);
-  const Assignment environment = expression_environment(problem, limits);
-  const LegalSpace legal = space.enumerate(environment);
-  REQUIRE_MESSAGE(!legal.empty(), kernel.name() << " " << problem.text());
-  if (const auto config = space.default_config(environment))
+  Settings had_here;
+  const std::vector<Problem> problems = problems_for(kernel, architecture, random);
+  for (std::size_t i = 0; i < problems.size(); ++i) {
+    const Problem& problem = problems[i];
+    const auto submit = [&](const std::string& what, Plan plan) {
+      auto build = pool.submit(plan.unit);
+      submitted.push_back(
+          {kernel.name() + " " + problem.text() + " " + what, std::move(plan), std::move(build)});
+    };
+    const bool even = i % 2 == 0;
+    // Plain CUDA, but for types that an architecture converts itself or not.
+    if (limits.compute_capability == 80 || limits.compute_capability == 90) {
+      const bool exact = even == (limits.compute_capability == 80);
+      submit(exact ? "exact reference" : "baseline reference",
+             kernel.reference(exact ? Reference::exact : Reference::baseline, problem, limits));
+    }
+    const Assignment environment = expression_environment(problem, limits);
+    const LegalSpace legal = space.enumerate(environment);
+    REQUIRE_MESSAGE(!legal.empty(), kernel.name() << " " << problem.text());
+    std::optional<Config> config = even ? std::nullopt : space.default_config(environment);
+    if (!config) config = draw_config(legal, had_here, had, random);
+    for (const auto& [name, value] : *config) {
+      if (!value.is_named()) continue;
+      had.insert(name + "=" + value.text());
+      had_here.insert(name + "=" + value.text());
+    }
     submit(config->text(), kernel.plan(*config, problem, limits));
-  for (int i = 0; i < kConfigurations; ++i) {
-    const Config config = legal.config(static_cast<ConfigId>(random() % legal.size()));
-    submit(config.text(), kernel.plan(config, problem, limits));
   }
 }
 
@@ -152,6 +184,7 @@ bool foreseeable(const std::string& reason) {
 }  // namespace
 
 TEST_CASE("a sample of every space compiles for every generation and fits the device") {
+  std::map<std::string, Settings> had;
   for (std::size_t generation = 0; generation < std::size(kArchitectures); ++generation) {
     const std::string architecture = kArchitectures[generation];
     if (kSanitized && architecture != "sm_90a") continue;
@@ -161,11 +194,8 @@ TEST_CASE("a sample of every space compiles for every generation and fits the de
     const Compiler compiler(options);
     CompilePool pool(compiler, std::thread::hardware_concurrency());
     std::vector<Submitted> submitted;
-    std::mt19937 random(2026);
-    for (const Kernel* kernel : all_kernels()) {
-      for (const Problem& problem : problems_for(*kernel, generation, random))
-        submit_problem(*kernel, problem, limits, random, pool, submitted);
-    }
+    for (const Kernel* kernel : all_kernels())
+      submit_kernel(*kernel, generation, limits, pool, had[kernel->name()], submitted);
     for (const Submitted& each : submitted) {
       CAPTURE(architecture);
       CAPTURE(each.what);
@@ -179,6 +209,17 @@ TEST_CASE("a sample of every space compiles for every generation and fits the de
     const CompilePool::Stats stats = pool.stats();
     MESSAGE(architecture << ": " << stats.compiled << " compiled, " << stats.compile_seconds
                          << " s of compiling");
+  }
+  if (kSanitized) return;
+  for (const Kernel* kernel : all_kernels()) {
+    const Space space = space_of(*kernel);
+    for (const Parameter& parameter : space.parameters()) {
+      if (!parameter.is_named() || parameter.at_launch) continue;
+      for (const Value& value : parameter.values) {
+        const std::string setting = parameter.name + "=" + value.text();
+        CHECK_MESSAGE(had[kernel->name()].contains(setting), kernel->name() << " " << setting);
+      }
+    }
   }
 }
 
@@ -213,13 +254,15 @@ std::string launches_in(const Plan& plan) {
   return all.dump();
 }
 
-// Differ in `parameter`. Nothing if some draws find none.
+// Differ in `parameter`, one of them `base` if that has a twin. Nothing if some draws find none.
 std::optional<Twins> draw_twins(const Kernel& kernel, const Problem& problem, const DeviceLimits& limits,
-                                const LegalSpace& legal, const Parameter& parameter, std::mt19937& random) {
+                                const LegalSpace& legal, const Parameter& parameter,
+                                const std::optional<Config>& base, std::mt19937& random) {
   const Space space = space_of(kernel);
   const Assignment environment = expression_environment(problem, limits);
   for (int draw = 0; draw < 40; ++draw) {
-    const Config one = legal.config(static_cast<ConfigId>(random() % legal.size()));
+    const Config drawn = legal.config(static_cast<ConfigId>(random() % legal.size()));
+    const Config& one = base && draw < 20 ? *base : drawn;
     const Value& value = parameter.values[random() % parameter.values.size()];
     const Config other = space.parse_config(parameter.name + "=" + value.text(), &one);
     if (other == one || !space.why_illegal(other, environment).empty()) continue;
@@ -260,10 +303,12 @@ TEST_CASE("configurations that differ in one parameter and are launched alike ha
     const LegalSpace legal = space.enumerate(expression_environment(problem, limits));
     int pairs = 0;
     for (int round = 0; round < 4 && pairs < typical.pairs; ++round) {
+      std::optional<Config> base;  // which is compiled once for all of its twins
       for (const Parameter& parameter : space.parameters()) {
         if (parameter.at_launch || pairs == typical.pairs) continue;
-        const auto twins = draw_twins(kernel, problem, limits, legal, parameter, random);
+        const auto twins = draw_twins(kernel, problem, limits, legal, parameter, base, random);
         if (!twins) continue;
+        base = twins->first;
         ++pairs;
         const Plan one = kernel.plan(twins->first, problem, limits),
                    other = kernel.plan(twins->second, problem, limits);
