@@ -8,6 +8,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <list>
 #include <map>
 #include <memory>
 #include <string>
@@ -266,8 +267,8 @@ class Grid {
   GridBlock* in_place_ = nullptr;                   // whose static shared memory is there
   GridThread* running_ = nullptr;
   bool predecessor_ended_, allowed_dependents_early_ = false;
-  std::vector<GridDelivery> deliveries_;  // in the order in which they were asked for
-  bool in_call_ = false;                  // the running thread is in one of the emulator's functions
+  std::list<GridDelivery> deliveries_;  // in the order in which they were asked for
+  bool in_call_ = false;                // the running thread is in one of the emulator's functions
   Fiber home_;
   std::uint64_t idle_dispatches_ = 0;  // since a thread last got further or changed what others can see
   unsigned steps_ = 0;

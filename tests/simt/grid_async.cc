@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 
 #include "tests/simt/grid.h"
 #include "tests/simt/tensor_box.h"
@@ -216,8 +217,9 @@ std::string Grid::land(const GridDelivery& delivery) {
 bool Grid::deliver() {
   if (deliveries_.empty()) return false;
   const auto which = options_.seed == 0 ? 0 : static_cast<std::ptrdiff_t>(random() % deliveries_.size());
-  const GridDelivery one = std::move(deliveries_[static_cast<std::size_t>(which)]);
-  deliveries_.erase(deliveries_.begin() + which);
+  const auto at = std::next(deliveries_.begin(), which);
+  const GridDelivery one = std::move(*at);
+  deliveries_.erase(at);
   idle_dispatches_ = 0;
   if (one.copier == nullptr) {
     if (const std::string wrong = land(one); !wrong.empty()) error_ = one.asked_by + ": " + wrong;

@@ -39,11 +39,12 @@ const std::vector<float>& values_of(char element) {
   return element == 'b' ? bf16 : element == 'h' ? f16 : e4m3;
 }
 
-// Element `i` of packed ones.
-float element_at(const simt::Multiply& one, const std::uint8_t* bytes, std::size_t i) {
+// Element `i` of packed ones, by the values that their bits stand for.
+float element_at(const std::vector<float>& values, const std::uint8_t* bytes, std::size_t i) {
+  if (values.size() == 256) return values[bytes[i]];
   std::uint16_t bits = 0;
-  std::memcpy(&bits, bytes + i * element_bytes(one), element_bytes(one));
-  return values_of(one.element)[bits];
+  std::memcpy(&bits, bytes + i * sizeof bits, sizeof bits);
+  return values[bits];
 }
 
 bool is_poison(const GridSums& sums) {
@@ -120,6 +121,7 @@ void Grid::compute_one(GridWarp& warp, std::size_t at, const std::vector<std::si
   const unsigned columns = one.columns, most_k = depth(one), in_word = 4 / element_bytes(one);
   read_operands(warp, operands);
 
+  const std::vector<float>& elements = values_of(one.element);
   std::vector<float> a(std::size_t{kWarpRows} * most_k), b(std::size_t{most_k} * columns),
       sum(std::size_t{kWarpRows} * columns);
   std::vector<std::vector<float>*> values(kWarpLanes);
@@ -141,20 +143,20 @@ void Grid::compute_one(GridWarp& warp, std::size_t at, const std::vector<std::si
     for (unsigned word = 0; word < 4; ++word) {
       for (unsigned e = 0; e < in_word; ++e)
         a[(i / 4 + word % 2 * 8) * most_k + word / 2 * (most_k / 2) + i % 4 * in_word + e] =
-            element_at(one, reinterpret_cast<const std::uint8_t*>(&issued.a_words[word]), e);
+            element_at(elements, reinterpret_cast<const std::uint8_t*>(&issued.a_words[word]), e);
     }
   }
   if (one.a_words == nullptr) {
     for (unsigned row = 0; row < kWarpRows; ++row) {
       for (unsigned k = 0; k < most_k; ++k)
-        a[row * most_k + k] =
-            element_at(one, operands.a.data(), one.transposed_a ? k * kWarpRows + row : row * most_k + k);
+        a[row * most_k + k] = element_at(elements, operands.a.data(),
+                                         one.transposed_a ? k * kWarpRows + row : row * most_k + k);
     }
   }
   for (unsigned k = 0; k < most_k; ++k) {
     for (unsigned column = 0; column < columns; ++column)
-      b[k * columns + column] =
-          element_at(one, operands.b.data(), one.transposed_b ? k * columns + column : column * most_k + k);
+      b[k * columns + column] = element_at(elements, operands.b.data(),
+                                           one.transposed_b ? k * columns + column : column * most_k + k);
   }
   for (unsigned row = 0; row < kWarpRows; ++row) {
     for (unsigned k = 0; k < most_k; ++k) {

@@ -12,12 +12,14 @@ namespace moetune {
 HostTensors mla_decode_on_cpu(const Problem& problem, const Call& call, const HostTensors& inputs) {
   constexpr std::int64_t kLatent = 512, kWidth = 576;
   const std::int64_t heads = problem["heads"], queries = problem["queries"], page = problem["page"];
+  const auto& fields = find_kernel(problem.kernel).call_schema().integers;
   const auto field = [&](std::string_view name) {
-    const auto& fields = find_kernel(problem.kernel).call_schema().integers;
     const auto found = std::ranges::find(fields, name, &CallField::name);
     return call.integers.at(static_cast<std::size_t>(found - fields.begin()));
   };
-  const std::int64_t rows = problem["batch"] * queries * heads;
+  const std::int64_t rows = problem["batch"] * queries * heads, kv_page = field("kv_page"),
+                     kv_token = field("kv_token");
+  const double* const kv = inputs.at("kv").data();
   const auto offset = [&](std::int64_t row, const std::string& of) {
     return row / (queries * heads) * field(of + "_sequence") + row / heads % queries * field(of + "_token") +
            row % heads * field(of + "_head");
@@ -33,21 +35,23 @@ HostTensors mla_decode_on_cpu(const Problem& problem, const Call& call, const Ho
     double* const to = o.data() + offset(row, "o");
     const auto token_row = [&](std::size_t token) {
       const auto t = static_cast<std::int64_t>(token);
-      return inputs.at("kv").data() + static_cast<std::int64_t>(table[t / page]) * field("kv_page") +
-             t % page * field("kv_token");
+      return kv + static_cast<std::int64_t>(table[t / page]) * kv_page + t % page * kv_token;
     };
     const std::int64_t end = length - (queries - 1) + row / heads % queries;
     std::vector<double> logits(static_cast<std::size_t>(std::max<std::int64_t>(end, 0)));
     double highest = -std::numeric_limits<double>::infinity(), denominator = 0;
     for (std::size_t token = 0; token < logits.size(); ++token) {
+      const double* const key = token_row(token);
       double dot = 0;
-      for (std::int64_t d = 0; d < kWidth; ++d) dot += q[d] * token_row(token)[d];
+      for (std::int64_t d = 0; d < kWidth; ++d) dot += q[d] * key[d];
       highest = std::max(highest, logits[token] = dot * call.reals[0]);
     }
     for (double& logit : logits) denominator += logit = std::exp(logit - highest);
     std::fill_n(to, kLatent, 0.0);
-    for (std::size_t token = 0; token < logits.size(); ++token)
-      for (std::int64_t d = 0; d < kLatent; ++d) to[d] += logits[token] / denominator * token_row(token)[d];
+    for (std::size_t token = 0; token < logits.size(); ++token) {
+      const double* const value = token_row(token);
+      for (std::int64_t d = 0; d < kLatent; ++d) to[d] += logits[token] / denominator * value[d];
+    }
     lse.push_back(highest + std::log(denominator));
   }
   HostTensors outputs = {{"o", std::move(o)}};

@@ -161,6 +161,8 @@ HostTensors qk_norm_rope_on_cpu(const Problem& problem, const Call& call, const 
                      rotary = problem["rotary_dim"];
   const bool paged = problem.is("kv", "pages"), normed = problem.is("norm", "yes"),
              neighbors = problem.is("pairs", "neighbors");
+  const std::int64_t qkv_row = field(problem, call, "qkv_row"), cos_row = field(problem, call, "cos_row"),
+                     sin_row = field(problem, call, "sin_row");
   std::map<std::string, Heads> outputs;
   for (const Buffer& buffer : find_kernel(problem.kernel).buffers(problem, call, 0))
     if (buffer.is_written())
@@ -176,7 +178,7 @@ HostTensors qk_norm_rope_on_cpu(const Problem& problem, const Call& call, const 
       if (!is_query && place < 0) continue;
       std::vector<double> values;
       for (std::int64_t c = 0; c < dim; ++c)
-        values.push_back(number("qkv", token * field(problem, call, "qkv_row") + head * dim + c));
+        values.push_back(number("qkv", token * qkv_row + head * dim + c));
       double squares = 0;
       for (const double value : values) squares += value * value;
       const double factor = 1 / std::sqrt(squares / static_cast<double>(dim) + call.reals[0]);
@@ -185,8 +187,7 @@ HostTensors qk_norm_rope_on_cpu(const Problem& problem, const Call& call, const 
       for (std::int64_t i = 0; !is_value && i < rotary / 2; ++i) {
         double& x = values[static_cast<std::size_t>(neighbors ? 2 * i : i)];
         double& y = values[static_cast<std::size_t>(neighbors ? 2 * i + 1 : i + rotary / 2)];
-        const double cosine = number("cos", token * field(problem, call, "cos_row") + i),
-                     sine = number("sin", token * field(problem, call, "sin_row") + i),
+        const double cosine = number("cos", token * cos_row + i), sine = number("sin", token * sin_row + i),
                      turned = x * cosine - y * sine;
         y = y * cosine + x * sine;
         x = turned;
