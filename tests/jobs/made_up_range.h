@@ -36,6 +36,22 @@ inline double made_up_time(const Config& config, const std::vector<Parameter>& p
          (1 + quality + 0.04 * std::max(0.0, std::abs(octave - home) - 2) + 0.02 * std::abs(octave - launch));
 }
 
+// One of four cubins of the space, the same ones at every problem, and the default's: reading and searching all of them
+// would be most of a test's time.
+inline LegalSpace thin_out(const Space& space, const Assignment& environment) {
+  const LegalSpace all = space.enumerate(environment);
+  const std::string usual = space.default_config(environment).value().text();
+  std::vector<Position> rows;
+  for (ConfigId id = 0; id < all.size(); ++id) {
+    const Config config = all.config(id);
+    const std::string compiled = split_config(config, space.parameters()).compiled.text();
+    if (made_up_unit("kept " + compiled) >= 0.25 && config.text() != usual) continue;
+    const auto row = all.point(id);
+    rows.insert(rows.end(), row.begin(), row.end());
+  }
+  return {all.parameters(), std::move(rows)};
+}
+
 inline Recording make_up_recording(std::int64_t tokens, const std::string& family) {
   const Kernel& kernel = find_kernel("router");
   Recording recording{
@@ -59,7 +75,7 @@ inline Recording make_up_recording(std::int64_t tokens, const std::string& famil
       parse_problem("router", kernel.schema(), nullptr, before + "tokens=" + std::to_string(tokens));
   recording.problem = problem.text();
   const Space& space = shared_space("router");
-  recording.space = space.enumerate(expression_environment(problem, recording.limits));
+  recording.space = thin_out(space, expression_environment(problem, recording.limits));
   for (ConfigId id = 0; id < recording.space.size(); ++id) {
     const double time =
         made_up_time(recording.space.config(id), space.parameters(), static_cast<double>(tokens));
