@@ -15,13 +15,16 @@
 #include "search/bound_space.h"
 #include "search/random.h"
 #include "search/space.h"
+#include "tests/sanitized.h"
 
 using namespace moetune;
 
 namespace {
 
-constexpr int kProblems = 6;                  // of a kernel
-constexpr std::size_t kConfigurations = 400;  // of a problem
+// A sanitizer has seen each kernel's plan after a few; all of them are compared without one.
+constexpr int kProblems = kSanitized ? 2 : 6;                   // of a kernel
+constexpr std::size_t kConfigurations = kSanitized ? 40 : 400;  // of a problem, those with plans
+constexpr std::size_t kCompared = kSanitized ? 200 : 4000;      // of a problem, those with units
 
 Space space_of(const Kernel& kernel) {
   const std::string path = "spaces/" + kernel.name() + ".json";
@@ -154,7 +157,7 @@ TEST_CASE("whatever holds to the must rules of a space has a plan that a device 
       }
     }
   }
-  CHECK(guessed_slow > 1000);
+  CHECK(guessed_slow > 2 * kConfigurations);
 }
 
 TEST_CASE("what can run at one problem can run at every problem of its family") {
@@ -242,7 +245,7 @@ TEST_CASE("two configurations are one compile unit if they differ in launch para
       std::map<std::string, CompileUnit> units;     // by what is compiled
       std::map<std::string, std::string> compiled;  // the other way round
       const LegalSpace legal = space.enumerate(expression_environment(problem, limits));
-      for (ConfigId id = 0; id < legal.size(); id += 1 + static_cast<ConfigId>(legal.size() / 4000)) {
+      for (ConfigId id = 0; id < legal.size(); id += 1 + static_cast<ConfigId>(legal.size() / kCompared)) {
         const Config config = legal.config(id);
         const ConfigParts parts = split_config(config, space.parameters());
         const CompileUnit unit = kernel->plan(config, problem, limits).unit;
@@ -256,7 +259,7 @@ TEST_CASE("two configurations are one compile unit if they differ in launch para
       }
     }
   }
-  CHECK(shared > 1000);
+  CHECK(shared > kCompared / 4);
 }
 
 TEST_CASE("as many experts as are published have a default and configurations on every architecture") {
@@ -277,7 +280,7 @@ TEST_CASE("as many experts as are published have a default and configurations on
           REQUIRE(usual);
           check_plan(kernel.plan(*usual, problem, limits), limits);
           const std::vector<Config> configs = sample(space, environment, Rules::all);
-          CHECK(configs.size() > 50);
+          CHECK(configs.size() > kConfigurations / 8);
           for (std::size_t i = 0; i < configs.size(); i += 20)
             check_plan(kernel.plan(configs[i], problem, limits), limits);
         }

@@ -16,6 +16,7 @@
 #include "jobs/range/solution.h"
 #include "jobs/range/state.h"
 #include "tests/jobs/made_up_search.h"
+#include "tests/sanitized.h"
 
 using namespace moetune;
 using namespace moetune::testing;
@@ -219,6 +220,7 @@ TEST_CASE("a fresh search has its whole budget again, and is as good as the firs
   const TemporaryFolder folder;
   write_made_up_range(folder.file("recordings"));
   for (const char* strategy : {"local", "auto"}) {
+    if (kSanitized && strategy == std::string("auto")) continue;  // whose model computes
     CAPTURE(strategy);
     RangeRequest request = range_request(folder, std::string(strategy) + ".db");
     request.settings.strategy = strategy;
