@@ -165,7 +165,7 @@ TEST_CASE("the environment has a help of its own, and a page that has every vari
 TEST_CASE("pages name only options that commands have") {
   Tool tool;
   tool.set_environment("MOETUNE_KERNELS", std::filesystem::path(paths::source("examples/kernels")).string());
-  std::map<std::string, std::string> helps;
+  std::map<std::string, std::string> helps, own_helps;
   for (const std::string& command : kCommands) helps[command] = tool.run({command, "--help"}).out;
   std::vector<std::filesystem::path> pages = {paths::source("README.md"), paths::source("CONTRIBUTING.md")};
   for (const auto& entry : std::filesystem::directory_iterator(paths::source("docs"))) {
@@ -185,7 +185,9 @@ TEST_CASE("pages name only options that commands have") {
         CAPTURE(one->str());
         const std::string kernel =
             words.substr(1, words.find(' ', 1) - 1);  // whose dimensions are options, too
-        const std::string own = tool.run({(*one)[1].str(), kernel, "--help"}).out;
+        const auto [known, is_new] = own_helps.try_emplace((*one)[1].str() + " " + kernel);
+        std::string& own = known->second;
+        if (is_new) own = tool.run({(*one)[1].str(), kernel, "--help"}).out;
         CHECK(contains(own.empty() ? help->second : own, "  " + (*named)[1].str() + " "));
       }
     }
