@@ -133,10 +133,11 @@ class DescribedKernel final : public Kernel {
 
   Cost cost(const Problem& problem) const override {
     const Bound bound = values_of(problem);
-    Cost cost;
+    Cost cost{.inputs = Inputs::warm};
     for (const Buffer& buffer : buffers_of(problem, default_call(problem), std::nullopt)) {
       if (buffer.is_read()) cost.read_bytes += static_cast<double>(buffer.bytes());
       if (buffer.is_written()) cost.written_bytes += static_cast<double>(buffer.bytes());
+      if (buffer.rotates) cost.inputs = Inputs::cold;
     }
     const DescribedCost& described = description_->cost;
     const auto number = [&](Formula formula) {
@@ -151,8 +152,6 @@ class DescribedKernel final : public Kernel {
        : of == DType::e4m3 ? cost.flops.e4m3
                            : cost.flops.fp32) += number(count);
     }
-    const bool cold = std::ranges::any_of(description_->tensors, &DescribedTensor::cold);
-    cost.inputs = cold ? Inputs::cold : Inputs::warm;
     return cost;
   }
 
@@ -319,6 +318,11 @@ class DescribedKernel final : public Kernel {
     buffer.elements = last + 1;
     buffer.fill.kind = tensor.fill;
     buffer.fill.scale = tensor.scale;
+    if (tensor.cold_if) buffer.rotates = tensor.cold && value_of(bound, *tensor.cold_if, 0, INT64_MAX) != 0;
+    if (tensor.scale_by)
+      buffer.fill.scale =
+          static_cast<float>(static_cast<double>(value_of(bound, *tensor.scale_by, 0, kMostValues)) /
+                             (tensor.over != 0 ? tensor.over : 1));
     if (tensor.values) buffer.fill.values = value_of(bound, *tensor.values, 1, kMostValues);
     if (tensor.role == Role::input) return buffer;
     buffer.check = {tensor.check, tensor.tolerance, "", 0};

@@ -178,7 +178,10 @@ class PartsReader {
         place.at("role").fail("must be input, output or inout" + place.at("role").shown());
       tensor.role = role == "input" ? Role::input : role == "output" ? Role::output : Role::in_out;
       tensor.cold = tensor.role == Role::input;
-      if (const auto cold = place.find("cold")) tensor.cold = cold->boolean() && tensor.role == Role::input;
+      if (const auto cold = place.find("cold")) {
+        if (cold->value().is_string()) tensor.cold_if = read_formula(*cold, description_);
+        tensor.cold = tensor.cold && (tensor.cold_if || cold->boolean());
+      }
       if (const auto fresh = place.find("fresh"))
         tensor.fresh = fresh->boolean() && tensor.role == Role::input;
       read_fill(place, description_, tensor);

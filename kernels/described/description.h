@@ -47,12 +47,14 @@ struct DescribedTensor {
   Role role = Role::input;
   std::int64_t alignment = 16;  // bytes: of its address, and of strides that leave gaps
   bool cold = true;
+  std::optional<Formula> cold_if;  // besides
   bool fresh = false;
   Fill::Kind fill = Fill::Kind::normal;
   float scale = 1;
+  std::optional<Formula> scale_by;   // in place of the scale
   std::optional<Formula> values;     // of Fill::Kind::zipf
-  std::optional<Formula> element;    // of Fill::Kind::integers: the value of element i ...
-  double over = 0;                   // ... which is divided by this, if it is not 0
+  std::optional<Formula> element;    // of Fill::Kind::integers: the value of element i
+  double over = 0;                   // divides such a scale or value, if it is not 0
   std::optional<Formula> total;      // or offsets that ascend to this
   std::vector<std::string> files;    // of Fill::Kind::arrays: one or two, of the kernel's folder
   std::vector<std::string> answers;  // likewise what is right, if files say so

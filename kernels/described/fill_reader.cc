@@ -7,7 +7,7 @@
 namespace moetune {
 namespace {
 
-// A fill's one key and its value; a word is a key without one.
+// A fill's key and its value; a word is a key without one. Beside an expression there may be "over".
 struct FillWord {
   std::string kind;
   std::optional<JsonPlace> value;
@@ -17,21 +17,18 @@ FillWord word_of_fill(const JsonPlace& fill) {
   if (fill.value().is_string()) return {fill.text(), std::nullopt};
   const auto members = fill.value().is_object() ? fill.members(2) : decltype(fill.members(2))();
   for (const auto& [key, value] : members)
-    if (members.size() == 1 || (key == "formula" && fill.find("over"))) return {key, value};
+    if (members.size() == 1 ||
+        (key != "over" && key != "integers" && value.value().is_string() && fill.find("over")))
+      return {key, value};
   return {};
 }
 
-void read_element_formula(const JsonPlace& fill, const JsonPlace& value, Description& description,
-                          DescribedTensor& tensor) {
+void read_element_formula(const JsonPlace& value, Description& description, DescribedTensor& tensor) {
   for (const Dimension& dimension : description.schema)
     if (dimension.name == kElementIndex)
       value.fail("needs the name 'i' for an element's index: give that dimension another name");
   description.space.vocabulary.add_environment(kElementIndex);
   tensor.element = read_formula(value, description);
-  const auto over = fill.find("over");
-  if (!over) return;
-  if (is_integer(tensor.type.type)) over->fail("is for floating-point tensors");
-  tensor.over = over->positive();
 }
 
 }  // namespace
@@ -75,16 +72,22 @@ void read_fill(const JsonPlace& place, Description& description, DescribedTensor
         "formula, offsets or files" +
         fill->shown());
   tensor.fill = found->second;
+  if (const auto over = fill->value().is_object() ? fill->find("over") : std::nullopt) {
+    if (is_integer(tensor.type.type)) over->fail("is for floating-point tensors");
+    tensor.over = over->positive();
+  }
   if (kind == "files") {
     tensor.files = read_files(*value);
   } else if (kind == "formula") {
-    read_element_formula(*fill, *value, description, tensor);
+    read_element_formula(*value, description, tensor);
   } else if (kind == "offsets") {
     if (!is_integer(tensor.type.type)) fill->fail("has offsets, which are for integers");
     tensor.total = read_formula(*value, description);
   } else if (kind == "integers") {
     tensor.scale = 0;  // all values are as likely
     tensor.values = read_formula(*value, description);
+  } else if (value && value->value().is_string()) {
+    tensor.scale_by = read_formula(*value, description);
   } else if (value) {
     if (!value->value().is_number()) value->fail("must be a number" + value->shown());
     tensor.scale = value->value().get<float>();

@@ -271,7 +271,7 @@ TEST_CASE("fills and checks arrive in the buffers, and what a type cannot hold i
   json["tensors"] = Json::parse(R"([
     {"name": "i", "dtype": "i32", "shape": ["n"], "fill": {"integers": "n"}, "cold": false},
     {"name": "p", "dtype": "i32", "shape": ["n"], "fill": "permutation"},
-    {"name": "u", "dtype": "f32", "shape": ["n", 2], "fill": {"uniform": 3}, "fresh": true},
+    {"name": "u", "dtype": "f32", "shape": ["n", 2], "cold": "n > 99", "fill": {"uniform": "n + 1", "over": 2}, "fresh": true},
     {"name": "k", "dtype": "f32", "shape": [4], "fill": {"constant": 0.5}},
     {"name": "s", "dtype": "f32", "shape": ["n"], "role": "inout", "fill": "zeros", "check": {"error": 0.001}},
     {"name": "o", "dtype": "i32", "shape": ["n"], "role": "output", "check": {"sets_of": "n"}}])");
@@ -285,7 +285,9 @@ TEST_CASE("fills and checks arrive in the buffers, and what a type cannot hold i
   CHECK_FALSE(buffers[0].rotates);
   CHECK(buffers[1].fill.kind == Fill::Kind::permutation);
   CHECK(buffers[2].elements == 200);
-  CHECK(buffers[2].fill.scale == 3);
+  CHECK(buffers[2].fill.scale == 50.5);
+  CHECK(buffers[2].rotates);
+  CHECK_FALSE(kernel->buffers(own_problem(*kernel, "n=99"), 1)[2].rotates);
   CHECK(buffers[2].fresh);
   CHECK(buffers[3].fill.scale == 0.5);
   CHECK(buffers[4].role == Role::in_out);

@@ -128,6 +128,8 @@ constexpr DescriptionFault kDescriptionFaults[] = {
      "tensors[1].fill.formula: unknown name 'm'"},
     {"vector_add", R"([{"op":"add","path":"/tensors/1/fill","value":{"formula":"i % 7","other":2}}])",
      "tensors[1].fill must be zeros"},
+    {"vector_add", R"([{"op":"add","path":"/tensors/1/fill","value":{"integers":"n","over":2}}])",
+     "tensors[1].fill must be zeros"},
     {"vector_add", R"([{"op":"add","path":"/tensors/1/fill","value":{"formula":"i % 7","over":0}}])",
      "tensors[1].fill.over must be a number above 0"},
     {"vector_add",
