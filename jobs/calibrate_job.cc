@@ -75,7 +75,7 @@ std::vector<Target> targets(const DeviceInfo& device) {
   const int capability = device.limits.compute_capability;
   if (capability >= 100 && capability < 120) return all;
   all.push_back(products(&Ceilings::bf16_tflop_s, "bf16", device.limits.sm_count));
-  all.push_back(products(&Ceilings::fp16_tflop_s, "fp16", device.limits.sm_count));
+  all.push_back(products(&Ceilings::fp16_tflop_s, "f16", device.limits.sm_count));
   if (capability >= 89) all.push_back(products(&Ceilings::e4m3_tflop_s, "e4m3", device.limits.sm_count));
   return all;
 }

@@ -17,14 +17,12 @@ namespace moetune {
 // One function a kernel, defined in kernels/NAME.cc; one line here and one in the list make it known. A kernel that
 // templates/NAME/kernel.json describes has its line in the list alone.
 const Kernel& decode_attention();
-const Kernel& decode_kernel();
 const Kernel& moe_combine();
 const Kernel& moe_dispatch();
 const Kernel& moe_experts();
 const Kernel& prefill_attention();
 const Kernel& route_plan();
 const Kernel& router();
-const Kernel& tensor_ceiling();
 
 static const Kernel& described(const char* name) {
   static std::vector<std::unique_ptr<const Kernel>> kept;  // under the lock of built_in_kernels' own variable
@@ -35,7 +33,7 @@ static const std::vector<const Kernel*>& built_in_kernels() {
   static const std::vector<const Kernel*> kernels = {&described("act_mul"),
                                                      &described("add_rmsnorm"),
                                                      &decode_attention(),
-                                                     &decode_kernel(),
+                                                     &described("decode_kernel"),
                                                      &described("few_rows_linear"),
                                                      &described("mla_decode"),
                                                      &moe_combine(),
@@ -45,7 +43,7 @@ static const std::vector<const Kernel*>& built_in_kernels() {
                                                      &described("qk_norm_rope"),
                                                      &route_plan(),
                                                      &router(),
-                                                     &tensor_ceiling()};
+                                                     &described("tensor_ceiling")};
   return kernels;
 }
 

@@ -14,7 +14,7 @@ struct F32 {
 };
 
 using Element = DTYPE;
-constexpr int kChunk = 1024;  // elements; kernels/decode_kernel.cc has it too
+constexpr int kChunk = 1024;  // elements; kernel.json has it too
 
 // What is written of y = a*x + b.
 enum class Write {

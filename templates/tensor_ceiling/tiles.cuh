@@ -6,7 +6,7 @@
 
 #include "templates/common/types.cuh"
 
-// kernels/tensor_ceiling.cc has them too.
+// kernel.json has them too.
 constexpr int kRows = 64, kColumns = 256, kPeriod = 128, kSets = 2;
 constexpr int kSumColumns = 64, kTileSums = kRows * kColumns / kSumColumns;
 

@@ -22,7 +22,8 @@ const std::string kProblem = "elements=1048576,dtype=f32,write=all,passes=1";
 std::string write_decode_recording(const Tool& tool, double read_tb_s = 0) {
   using namespace moetune;
   const Kernel& kernel = find_kernel("decode_kernel");
-  const Space space = Space::parse(testing::read_text(paths::source("spaces/decode_kernel.json")), "space");
+  const Space space =
+      Space::parse(testing::read_text(paths::source("templates/decode_kernel/kernel.json")), "space");
   const Problem problem = parse_problem(kernel.name(), kernel.schema(), nullptr, kProblem);
   const DeviceLimits limits = limits_of_architecture("sm_90a");
   LegalSpace legal = space.enumerate(expression_environment(problem, limits));
@@ -258,17 +259,17 @@ TEST_CASE("an edited space or reference keeps the stored trials, an edited templ
     std::ofstream(data / file, std::ios::app) << text;
   };
   CHECK(resumed() == 0);
-  append("spaces/decode_kernel.json", "\n");
+  append("templates/decode_kernel/kernel.json", "\n");
   append("templates/decode_kernel/reference.cu", "// edited\n");
   CHECK(resumed() == 20);
   append("templates/decode_kernel/elements.cuh", "// edited\n");
   CHECK(resumed() == 0);
 
   std::string space = moetune::testing::read_text(data / "spaces/decode_attention.json");
-  std::ofstream(data / "spaces/decode_kernel.json") << space;
-  const Ended other = tool.run({"space", "decode_kernel"});
+  std::ofstream(data / "spaces/router.json") << space;
+  const Ended other = tool.run({"space", "router"});
   CHECK(other.code == 2);
-  CHECK(contains(other.err, "must be 'decode_kernel'"));
+  CHECK(contains(other.err, "must be 'router'"));
 }
 
 TEST_CASE("a winner is extracted into a new folder, and removed with its trials") {

@@ -116,10 +116,7 @@ TEST_CASE("verify and bench without a stored winner say how to get one") {
 TEST_CASE("search, record and verify name the constraints that leave nothing, and what they read") {
   Tool home;
   const std::filesystem::path data = home.copy_data();
-  Json space = Json::parse(moetune::testing::read_text(data / "spaces/decode_kernel.json"));
-  space["constraints"].push_back(
-      {{"expr", "stages / (problem.elements - 1024) > warps"}, {"why", "broken on purpose"}});
-  std::ofstream(data / "spaces/decode_kernel.json") << space.dump();
+  Tool::constrain(data, "decode_kernel", "stages / (problem.elements - 1024) > warps");
   std::map<std::string, std::string> environment = driver();
   environment["MOETUNE_DATA_DIR"] = data.string();
   Tool tool(environment);
@@ -131,7 +128,7 @@ TEST_CASE("search, record and verify name the constraints that leave nothing, an
     CAPTURE(ended.err);
     CHECK(ended.code == 2);
     CHECK(contains(ended.err, "no configuration of decode_kernel is legal"));
-    CHECK(contains(ended.err, "broken on purpose"));
+    CHECK(contains(ended.err, "few, for a test"));
     CHECK(contains(ended.err, "without a value"));
     CHECK(contains(ended.err, "problem.elements=1024"));
   }

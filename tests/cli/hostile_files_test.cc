@@ -138,16 +138,16 @@ TEST_CASE(
 TEST_CASE("a pipe in the data folder is no space, and a broken recording there hides no other") {
   Tool tool;
   const fs::path data = tool.copy_data();
-  fs::remove(data / "spaces/decode_kernel.json");
-  REQUIRE(::mkfifo((data / "spaces/decode_kernel.json").c_str(), 0600) == 0);
+  fs::remove(data / "spaces/router.json");
+  REQUIRE(::mkfifo((data / "spaces/router.json").c_str(), 0600) == 0);
   fs::create_directories(data / "replay/recordings");
   moetune::write_recording(moetune::list_shipped_recordings().front().read(),
                            data / "replay/recordings/sound.json.zst");
   std::ofstream(data / "replay/recordings/broken.json.zst") << "no recording";
   tool.set_environment("MOETUNE_DATA_DIR", data.string());
-  const Ended space = tool.run({"space", "decode_kernel", "--arch", "sm_90a"});
+  const Ended space = tool.run({"space", "router", "--arch", "sm_90a"});
   CHECK(space.code == 2);
-  CHECK(contains(space.err, "decode_kernel.json is not a regular file"));
+  CHECK(contains(space.err, "router.json is not a regular file"));
   const Ended devices = tool.run({"devices"});
   CHECK(contains(devices.out, "sound"));
   CHECK(contains(devices.out,

@@ -61,7 +61,7 @@ class Tool {
   // From now on only what meets `expression` too is legal for `kernel`, as a folder from copy_data() has it.
   static void constrain(const std::filesystem::path& data, const std::string& kernel,
                         const std::string& expression) {
-    const std::filesystem::path file = data / "spaces" / (kernel + ".json");
+    const std::filesystem::path file = data / "templates" / kernel / "kernel.json";
     nlohmann::json space = nlohmann::json::parse(read_text(file));
     space["constraints"].push_back({{"expr", expression}, {"why", "few, for a test"}});
     std::ofstream(file) << space.dump();

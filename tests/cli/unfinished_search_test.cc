@@ -17,7 +17,7 @@ std::string config_with(const std::string& stages) {
          ",warps=8,producers=1,blocks_per_sm=1,l2=evict_first";
 }
 
-const std::string kDefault = config_with("6");  // as spaces/decode_kernel.json has it for an H200
+const std::string kDefault = config_with("6");  // as its kernel.json has it for an H200
 
 // What `report` makes of these trials.
 Json report(const std::vector<Timed>& trials) {

@@ -166,7 +166,7 @@ std::size_t Machine::room_at(std::uint64_t address) const {
   return address < base + bytes ? base + bytes - address : 0;
 }
 
-// kernels/decode_kernel.cc of f32: x, y, a, b, elements. The room at y, less its guard band, tells what is
+// decode_kernel of f32: x, y, a, b, elements. The room at y, less its guard band, tells what is
 // written; of few elements, all.
 void Machine::run_affine(const Parameters& parameters) {
   const auto* x = reinterpret_cast<const float*>(parameters[0]);

@@ -3,10 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "base/resources.h"
 #include "kernels/kernel.h"
+#include "kernels/kernel_space.h"
 #include "kernels/registry.h"
-#include "search/space.h"
 #include "tests/kernels/answers/answers.h"
 #include "tests/kernels/answers/host_values.h"
 
@@ -20,12 +19,8 @@ Problem problem_of(const std::string& text) {
   return parse_problem("decode_kernel", kernel().schema(), nullptr, text);
 }
 
-Space space() {
-  return Space::parse(read_resource("spaces/decode_kernel.json"), "spaces/decode_kernel.json");
-}
-
 LegalSpace legal_space(const Problem& problem, const DeviceLimits& limits) {
-  return space().enumerate(expression_environment(problem, limits));
+  return shared_space("decode_kernel").enumerate(expression_environment(problem, limits));
 }
 
 HostTensors inputs_of(const Problem& problem) {
@@ -56,7 +51,7 @@ TEST_CASE("decode_kernel on the CPU: 128 sums a chunk, and eight versions of eac
   const Problem eighth = problem_of("elements=2100,write=eighth");
   const HostTensors inputs = inputs_of(eighth);
   const std::vector<double> y = answer_on_cpu(problem_of("elements=2100"), inputs).at("y");
-  const std::vector<double> sums = answer_on_cpu(eighth, inputs).at("sums");
+  const std::vector<double> sums = answer_on_cpu(eighth, inputs).at("y");
   REQUIRE(sums.size() == 2 * 128 + 52);
   double sum = 0;
   for (std::size_t k = 0; k < 8; ++k) sum += y[1024 + 128 * k + 5];
@@ -152,8 +147,8 @@ TEST_CASE("every legal configuration has a plan that fits and covers x, whatever
 
 TEST_CASE("the default of an architecture is its best-known shape of streaming") {
   const auto default_for = [](const char* architecture) {
-    return space().default_config(
-        expression_environment(problem_of(""), limits_of_architecture(architecture)));
+    return shared_space("decode_kernel")
+        .default_config(expression_environment(problem_of(""), limits_of_architecture(architecture)));
   };
   REQUIRE(default_for("sm_90a"));
   CHECK(default_for("sm_90a")->is("loader", "bulk"));

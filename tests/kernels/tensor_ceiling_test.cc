@@ -4,10 +4,9 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "base/resources.h"
 #include "kernels/kernel.h"
+#include "kernels/kernel_space.h"
 #include "kernels/registry.h"
-#include "search/space.h"
 #include "tests/kernels/answers/answers.h"
 #include "tests/kernels/answers/host_values.h"
 
@@ -22,8 +21,7 @@ Problem problem_of(const std::string& text) {
 }
 
 LegalSpace legal_space(const Problem& problem, const DeviceLimits& limits) {
-  return Space::parse(read_resource("spaces/tensor_ceiling.json"), "spaces/tensor_ceiling.json")
-      .enumerate(expression_environment(problem, limits));
+  return shared_space("tensor_ceiling").enumerate(expression_environment(problem, limits));
 }
 
 HostTensors inputs_of(const Problem& problem) {
@@ -35,7 +33,7 @@ HostTensors inputs_of(const Problem& problem) {
 }  // namespace
 
 TEST_CASE("tensor_ceiling's sums are exact in fp32 at any depth, with operands that use a type's bits") {
-  for (const char* dtype : {"bf16", "fp16"}) {
+  for (const char* dtype : {"bf16", "f16"}) {
     const Problem deepest = problem_of(std::string("tiles=4,depth=8192,dtype=") + dtype);
     const HostTensors inputs = inputs_of(deepest);
     double largest = 0;
@@ -83,7 +81,7 @@ TEST_CASE(
 
 TEST_CASE("tensor_ceiling's cost is FLOPs of its type") {
   for (const auto& [dtype, member] :
-       {std::pair("bf16", &Flops::bf16), std::pair("fp16", &Flops::fp16), std::pair("e4m3", &Flops::e4m3)}) {
+       {std::pair("bf16", &Flops::bf16), std::pair("f16", &Flops::fp16), std::pair("e4m3", &Flops::e4m3)}) {
     const Cost cost = kernel().cost(problem_of("tiles=10,depth=512,dtype=" + std::string(dtype)));
     CHECK(cost.flops.*member == 2.0 * 10 * 64 * 256 * 512);
     CHECK(cost.flops.bf16 + cost.flops.fp16 + cost.flops.e4m3 + cost.flops.fp32 == cost.flops.*member);
@@ -93,7 +91,7 @@ TEST_CASE("tensor_ceiling's cost is FLOPs of its type") {
 
 TEST_CASE("tensor_ceiling refuses a depth that its operands do not repeat into") {
   CHECK_THROWS_WITH_AS(kernel().check(problem_of("depth=200")),
-                       "tensor_ceiling: depth=200 is no multiple of 128", BadInput);
+                       "tensor_ceiling: depth must be a multiple of 128", BadInput);
 }
 
 TEST_CASE("tensor_ceiling takes wgmma where there is one, and every plan fits and covers the tiles") {
@@ -107,15 +105,15 @@ TEST_CASE("tensor_ceiling takes wgmma where there is one, and every plan fits an
       bool wgmma = false;
       for (ConfigId id = 0; id < legal.size(); ++id) {
         const Config config = legal.config(id);
-        wgmma = wgmma || config.is("instruction", "wgmma");
+        wgmma = wgmma || config.number("WGMMA") == 1;
         const Plan plan = kernel().plan(config, problem, limits);
         REQUIRE(plan.launches.size() == 1);
         const Launch& launch = plan.launches[0];
         CHECK(launch.dynamic_shared <= limits.shared_per_block);
-        CHECK(launch.block[0] == 128 * config.number("groups"));
+        CHECK(launch.block[0] == 128 * config.number("GROUPS"));
         CHECK(launch.grid[0] >= 1);
-        CHECK(launch.grid[0] <= limits.sm_count * config.number("blocks_per_sm"));
-        CHECK((launch.grid[0] - 1) * config.number("groups") < problem["tiles"]);
+        CHECK(launch.grid[0] <= limits.sm_count * config.number("BLOCKS_PER_SM"));
+        CHECK((launch.grid[0] - 1) * config.number("GROUPS") < problem["tiles"]);
       }
       CHECK(wgmma == (limits.compute_capability == 90));
     }

@@ -9,7 +9,7 @@ small_space() {
   cp -r templates spaces data
   python3 - "$1" <<'END'
 import json, pathlib, sys
-file = pathlib.Path("data/spaces/decode_kernel.json")
+file = pathlib.Path("data/templates/decode_kernel/kernel.json")
 space = json.loads(file.read_text())
 space["constraints"].append({"expr": sys.argv[1], "why": "few, for the pages"})
 file.write_text(json.dumps(space))

@@ -29,7 +29,7 @@ def copy_data(folder: Path) -> Path:
     """Templates and spaces for MOETUNE_DATA_DIR, in which a search of decode_kernel is soon done."""
     for name in ("templates", "spaces"):
         shutil.copytree(Path(os.environ["MOETUNE_SOURCE"]) / name, folder / name)
-    space = folder / "spaces/decode_kernel.json"
+    space = folder / "templates/decode_kernel/kernel.json"
     text = json.loads(space.read_text())
     text["constraints"].append({"expr": SMALL, "why": "a small space"})
     space.write_text(json.dumps(text))

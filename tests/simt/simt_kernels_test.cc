@@ -71,7 +71,7 @@ std::vector<Config> sample(const Kernel& kernel, const Problem& problem, std::si
 TEST_CASE("simt: decode_kernel's exact reference, in each of its modes") {
   const Kernel& kernel = find_kernel("decode_kernel");
   for (const char* problem : {"elements=2500,write=all", "elements=2500,write=none,dtype=bf16",
-                              "elements=2100,write=eighth,dtype=fp16", "elements=2100,write=eightfold"}) {
+                              "elements=2100,write=eighth,dtype=f16", "elements=2100,write=eightfold"}) {
     CAPTURE(problem);
     CHECK(error_of_reference(kernel, problem) < 1e-5);
   }
@@ -80,7 +80,7 @@ TEST_CASE("simt: decode_kernel's exact reference, in each of its modes") {
 TEST_CASE("simt: decode_kernel by the vector loader") {
   const Kernel& kernel = find_kernel("decode_kernel");
   for (const char* text :
-       {"elements=20500,write=all,dtype=fp16", "elements=20500,write=none,dtype=bf16",
+       {"elements=20500,write=all,dtype=f16", "elements=20500,write=none,dtype=bf16",
         "elements=40100,write=eighth,dtype=f32", "elements=20100,write=eightfold,dtype=bf16"}) {
     CAPTURE(text);
     const Problem problem = problem_of(kernel, text);
