@@ -28,7 +28,7 @@ std::string key_of(std::string_view quoted) {
 void walk_json(std::string_view text,
                const std::function<bool(const JsonPath& path, const JsonToken& token)>& visit) {
   JsonPath path;
-  for (std::size_t at = 0; at < text.size();) {
+  for (std::size_t at = text.starts_with("\xEF\xBB\xBF") ? 3 : 0; at < text.size();) {
     const char c = text[at];
     if (std::string_view(",:]} \t\r\n").find(c) != std::string_view::npos) {
       if ((c == '}' || c == ']') && !path.empty()) path.pop_back();

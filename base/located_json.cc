@@ -52,21 +52,22 @@ LocatedJson LocatedJson::read(const std::filesystem::path& file, std::size_t mos
   return LocatedJson(read_regular_file(file, most_bytes), file.string());
 }
 
-std::size_t LocatedJson::line_of(const nlohmann::json::json_pointer& pointer) const {
-  const std::vector<std::string> tokens = tokens_of(pointer);
-  std::size_t at = 0;
-  walk_json(text_, [&](const JsonPath& path, const JsonToken& token) {
-    const bool is_around =
-        !token.is_key && path.size() <= tokens.size() &&
-        std::equal(path.begin(), path.end(), tokens.begin(),
-                   [](const JsonStep& step, const std::string& wanted) {
-                     return (step.is_object ? step.key : std::to_string(step.index)) == wanted;
-                   });
-    if (is_around) at = token.at;
-    return !is_around || path.size() < tokens.size();
+std::size_t LocatedJson::line_of(const nlohmann::json& value) const {
+  std::call_once(counted_, [&] {
+    std::vector<const nlohmann::json*> open;
+    std::size_t line = 1, counted = 0;
+    walk_json(text_, [&](const JsonPath& path, const JsonToken& token) {
+      if (token.is_key) return true;
+      for (; counted < token.at; ++counted) line += text_[counted] == '\n' ? 1 : 0;
+      open.resize(path.size());
+      open.push_back(path.empty()            ? &document_
+                     : path.back().is_object ? &open.back()->at(path.back().key)
+                                             : &open.back()->at(path.back().index));
+      lines_.emplace(open.back(), line);
+      return true;
+    });
   });
-  return 1 + static_cast<std::size_t>(
-                 std::count(text_.begin(), text_.begin() + static_cast<std::ptrdiff_t>(at), '\n'));
+  return lines_.at(&value);
 }
 
 std::string JsonPlace::name() const {
@@ -87,7 +88,7 @@ std::string JsonPlace::shown() const {
 }
 
 std::string JsonPlace::where() const {
-  return file_->file() + ":" + std::to_string(file_->line_of(pointer_)) + ": " + name();
+  return file_->file() + ":" + std::to_string(file_->line_of(*value_)) + ": " + name();
 }
 
 void JsonPlace::fail(const std::string& what) const { throw BadInput(where() + " " + what); }

@@ -9,10 +9,12 @@
 #include <cstdint>
 #include <filesystem>
 #include <initializer_list>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 namespace moetune {
@@ -61,12 +63,14 @@ class LocatedJson {
 
   JsonPlace root() const { return {*this, document_, nlohmann::json::json_pointer()}; }
   const std::string& file() const { return file_; }
-  // The line of the value at `pointer`, or of the innermost value around it that exists. The first line is 1.
-  std::size_t line_of(const nlohmann::json::json_pointer& pointer) const;
+  // The line on which a value of the document begins; the first is 1.
+  std::size_t line_of(const nlohmann::json& value) const;
 
  private:
   std::string text_, file_;
   nlohmann::json document_;
+  mutable std::once_flag counted_;
+  mutable std::unordered_map<const nlohmann::json*, std::size_t> lines_;
 };
 
 }  // namespace moetune
