@@ -43,7 +43,7 @@ std::vector<DecodeTraffic> random_decode_traffic(std::size_t count, std::uint64_
     DecodeTraffic one{.preset = preset.name, .total = is_ragged ? batch * context / 2 : batch * context};
     one.problem = "batch=" + std::to_string(batch) + ",context=" + std::to_string(context) +
                   (draw.index(2) == 1 ? ",page=64" : ",page=16") + (is_ragged ? ",lengths=ragged" : "");
-    const Problem problem = parse_problem(kernel.name(), kernel.schema(), &preset, one.problem);
+    const Problem problem = kernel.parse(one.problem, &preset);
     if (kv_bytes(problem) <= most_kv_bytes) traffic.push_back(std::move(one));
   }
   return traffic;

@@ -48,7 +48,7 @@ std::vector<HeldOut> cells_of(const Cache& file, const FamilyRange& range, const
   std::optional<FamilyDefaults> defaults;
   for (const RangeCell& cell : table.cells) {
     if (cell.default_us <= 0) continue;
-    const Problem problem = parse_problem(kernel.name(), kernel.schema(), nullptr, cell.problem);
+    const Problem problem = kernel.parse(cell.problem);
     if (!defaults) {
       interface = kernel.family_interface(problem);
       defaults.emplace(kernel, *interface, kernel.specialization(problem), stored_limits(range.key.hardware),

@@ -149,7 +149,7 @@ class Shapes {
 
   json measure(const std::string& text) {
     const Kernel& kernel = *session_.kernel();
-    const Problem problem = parse_problem(kernel.name(), kernel.schema(), nullptr, text);
+    const Problem problem = kernel.parse(text);
     kernel.check(problem);
     session_.move_to(problem);
     const TuneResult own = search();

@@ -43,7 +43,7 @@ Opened::Opened(const fs::path& file, const std::string& specialization) {
 
 Family::Family(const std::string& problem_text)
     : kernel(find_kernel("decode_attention")),
-      problem(parse_problem(kernel.name(), kernel.schema(), nullptr, problem_text)),
+      problem(kernel.parse(problem_text)),
       text(kernel.specialization(problem).text()),
       extents(kernel.extents_of(problem)) {}
 

@@ -27,7 +27,7 @@ double thread_seconds() {
 double recorded_floor_us(const Recording& recording) {
   if (!(recording.read_tb_s > 0)) return 0;
   const Kernel& kernel = find_kernel(recording.kernel);
-  const Problem problem = parse_problem(kernel.name(), kernel.schema(), nullptr, recording.problem);
+  const Problem problem = kernel.parse(recording.problem);
   const std::optional<Floor> floor =
       floor_of(kernel.cost(problem), {.read_tb_s = recording.read_tb_s}, Launches::overlapping);
   return floor ? floor->us : 0;

@@ -195,7 +195,7 @@ class Traffic {
 bool serve(const std::string& folder, const std::string& kernel_name, const std::string& text, double limit_s,
            bool recorded) {
   const Kernel& kernel = find_kernel(kernel_name);
-  const Problem problem = parse_problem(kernel.name(), kernel.schema(), nullptr, text);
+  const Problem problem = kernel.parse(text);
   const abi1::Runtime runtime({.paths = {folder}, .device = 0, .allow_recorded = recorded});
   const abi1::Family family = runtime.family(kernel.name(), kernel.specialization(problem).text());
   const auto extents = kernel.extents_of(problem);

@@ -52,9 +52,13 @@ Problem Kernel::problem_of(const Assignment& specialization, const Extents& exte
   for (std::size_t i = 0; i < free.size(); ++i) {
     text += (text.empty() ? "" : ",") + free[i] + "=" + std::to_string(extents[i]);
   }
-  Problem problem = parse_problem(name(), schema(), nullptr, text);
+  Problem problem = parse(text);
   check(problem);
   return problem;
+}
+
+Problem Kernel::parse(std::string_view text, const Preset* preset) const {
+  return parse_problem(name(), schema(), preset, text);
 }
 
 const CallSchema& Kernel::call_schema() const {

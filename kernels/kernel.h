@@ -69,6 +69,9 @@ class Kernel {
   // One sentence for who asks for a preset that does not exist and a model that is known; else "".
   virtual std::string advice_for_unknown_preset(std::string_view name) const { return ""; }
 
+  // The problem that the text and the preset name (parse_problem); rules across dimensions are check()'s.
+  Problem parse(std::string_view text, const Preset* preset = nullptr) const;
+
   // Rules across dimensions. Throws BadInput with the broken rule.
   virtual void check(const Problem& problem) const = 0;
 

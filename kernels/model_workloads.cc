@@ -27,7 +27,7 @@ std::string why_refused(const ModelWorkload& workload) {
   for (const DimensionRange& range : workload.ranges)
     text += (text.empty() ? "" : ",") + with(range.name, range.first);
   try {
-    kernel.check(parse_problem(kernel.name(), kernel.schema(), nullptr, text));
+    kernel.check(kernel.parse(text));
     return "";
   } catch (const BadInput& error) {
     return error.what();

@@ -163,9 +163,7 @@ const std::vector<NamedProblem>& named_problems(const Kernel& kernel) {
   const std::lock_guard lock(mutex);
   std::vector<NamedProblem>& named = all[&kernel];
   if (!named.empty()) return named;
-  const auto read = [&](const Preset* preset) {
-    return parse_problem(kernel.name(), kernel.schema(), preset, "").dims;
-  };
+  const auto read = [&](const Preset* preset) { return kernel.parse("", preset).dims; };
   std::vector<NamedProblem> problems = {{"default", read(nullptr)}};
   for (const Preset& preset : kernel.presets()) problems.push_back({preset.name, read(&preset)});
   return named = std::move(problems);
@@ -177,7 +175,7 @@ std::string brief_problem(const std::string& name, const std::string& text) {
   const Kernel* const kernel = known_kernel(name);
   if (kernel == nullptr) return text;
   try {
-    const Assignment problem = parse_problem(name, kernel->schema(), nullptr, text).dims;
+    const Assignment problem = kernel->parse(text).dims;
     const std::vector<NamedProblem>& named = named_problems(*kernel);
     std::string brief = difference(problem, named.front().dims);
     if (brief.empty()) return named.front().name;

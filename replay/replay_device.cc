@@ -55,9 +55,7 @@ void ReplayDevice::open(const Kernel& kernel, const Problem& problem, std::uint6
     throw BadInput(info_.id + " is a recording of " + recording_->kernel + ", not of " + kernel.name());
   }
   // Read in today's schema: the recorded text may predate a dimension.
-  const auto held = [&](const Recording& one) {
-    return parse_problem(kernel.name(), kernel.schema(), nullptr, one.problem);
-  };
+  const auto held = [&](const Recording& one) { return kernel.parse(one.problem); };
   for (const auto& recording : recordings_) {
     if (held(*recording) != problem) continue;
     recording_ = recording;

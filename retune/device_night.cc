@@ -107,8 +107,7 @@ std::string DeviceNight::shortage(const TuningPoint& point) {
   const DeviceInfo* const gpu = keys_.gpu();
   const std::int64_t total = gpu != nullptr ? gpu->key.memory_bytes : 0;
   const Kernel& kernel = find_kernel(point.kernel);
-  const MemoryNeed need =
-      memory_need(kernel, parse_problem(kernel.name(), kernel.schema(), nullptr, point.problem), total);
+  const MemoryNeed need = memory_need(kernel, kernel.parse(point.problem), total);
   MemoryFree free{.host_bytes = free_host_memory()};
   if (gpu != nullptr && gpu->load) {
     const DeviceInfo now = find_gpu(keys_.device(), "retune");

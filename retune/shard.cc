@@ -41,7 +41,7 @@ Shard parse_shard(const std::string& text) {
 
 std::uint64_t search_length_ms(const TuningPoint& point, std::size_t budget) {
   const Kernel& kernel = find_kernel(point.kernel);
-  const Cost cost = kernel.cost(parse_problem(kernel.name(), kernel.schema(), nullptr, point.problem));
+  const Cost cost = kernel.cost(kernel.parse(point.problem));
   const double flops = cost.flops.bf16 + cost.flops.fp16 + cost.flops.e4m3 / 2 + cost.flops.fp32 * 8;
   const double launch_us = std::max(cost.bytes() / kBytesPerUs, flops / kFlopsPerUs) * kSlower;
   const double trial_ms = kTrial_ms + kLaunches * launch_us * 1e-3;

@@ -19,7 +19,7 @@ constexpr double kTooMuch = 2;
 
 std::string family_of(const TuningRange& range) {
   const Kernel& kernel = find_kernel(range.kernel);
-  return kernel.specialization(parse_problem(kernel.name(), kernel.schema(), nullptr, range.problem)).text();
+  return kernel.specialization(kernel.parse(range.problem)).text();
 }
 
 bool is_lossy(const StandingRange& standing) { return standing.regret > kTooMuch * standing.bound; }
@@ -28,7 +28,7 @@ PlanItem item_of(const TuningRange& range, KeyFinder& keys) {
   PlanItem item{.point = {range.kernel, range.problem, range.weight}, .over = range.over};
   item.key = keys.find_family(range.kernel, range.problem);
   const Kernel& kernel = find_kernel(range.kernel);
-  const Problem base = parse_problem(kernel.name(), kernel.schema(), nullptr, range.problem);
+  const Problem base = kernel.parse(range.problem);
   item.today = TodaysMakings().of(item.key);
   item.today.judged = judged_of_ranges(kernel, served_ranges(kernel, parse_ranges(range.over), base), base,
                                        item.key.hardware);
@@ -43,15 +43,14 @@ std::optional<StandingRange> find_standing_range(const Cache& cache, const Ledge
                                                  const WorkloadKey& key, const TuningRange& range) {
   const Kernel& kernel = find_kernel(range.kernel);
   const std::vector<DimensionRange> wanted =
-      served_ranges(kernel, parse_ranges(range.over),
-                    parse_problem(kernel.name(), kernel.schema(), nullptr, range.problem));
+      served_ranges(kernel, parse_ranges(range.over), kernel.parse(range.problem));
   for (const FamilyRange& stored : cache.ranges.of_family(range.kernel, family_of(range))) {
     if (stored.key.hardware.text() != key.hardware.text() || stored.key.timing != key.timing) continue;
     try {
       const RangeTable table = RangeTable::parse(stored.table, "a stored range table");
       if (table.cells.empty() || !covers(served_ranges(kernel, table), wanted)) continue;
       StandingRange standing{.over = table.ranges, .bound = table.bound};
-      const Problem base = parse_problem(kernel.name(), kernel.schema(), nullptr, table.cells[0].problem);
+      const Problem base = kernel.parse(table.cells[0].problem);
       standing.judged_today =
           judged_of_ranges(kernel, served_ranges(kernel, table), base, stored.key.hardware);
       standing.incumbent = {.made_with = {stored.key.source_digest, "", stored.key.toolchain, "",

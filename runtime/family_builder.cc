@@ -102,7 +102,7 @@ void FamilyBuilder::choose_hardware() {
 
 Problem FamilyBuilder::problem_of(const std::string& text) {
   const Kernel& kernel = family_.kernel();
-  Problem problem = parse_problem(kernel.name(), kernel.schema(), nullptr, text);
+  Problem problem = kernel.parse(text);
   kernel.check(problem);
   const bool is_own = std::ranges::any_of(
       own_problems_, [&](const Problem& own) { return family_.defaults_.are_alike(own, problem); });

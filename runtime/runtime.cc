@@ -64,7 +64,7 @@ fs::path own_folder() {
 // change nothing.
 void require_compiled_in(const Kernel& kernel, const Assignment& specialization) {
   std::vector<std::string> names;
-  const Problem usual = parse_problem(kernel.name(), kernel.schema(), nullptr, "");
+  const Problem usual = kernel.parse("");
   for (const auto& [name, value] : kernel.specialization(usual)) names.push_back(name);
   for (const auto& [name, value] : specialization) {
     if (std::ranges::find(kernel.free_dimensions(), name) != kernel.free_dimensions().end())

@@ -36,7 +36,7 @@ std::string stored_family(const WorkloadKey& key) {
 }
 
 Problem stored_problem(const Kernel& kernel, const std::string& text) {
-  Problem problem = parse_problem(kernel.name(), kernel.schema(), nullptr, text);
+  Problem problem = kernel.parse(text);
   kernel.check(problem);
   return problem;
 }

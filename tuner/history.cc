@@ -54,8 +54,7 @@ DeviceLimits limits_of(const HardwareKey& hardware, DeviceLimits limits) {
 }
 
 Assignment environment_of(const TransferContext& context, const WorkloadKey& key) {
-  const Problem problem =
-      parse_problem(context.kernel->name(), context.kernel->schema(), nullptr, key.problem);
+  const Problem problem = context.kernel->parse(key.problem);
   return expression_environment(problem, limits_of(key.hardware, context.limits));
 }
 

@@ -23,7 +23,7 @@ constexpr std::size_t kLongestProblem = 300, kLongestReason = 400;  // as notes 
 std::string why_unknown(const MissedWorkload& missed) {
   try {
     const Kernel& kernel = find_kernel(missed.kernel);
-    kernel.check(parse_problem(kernel.name(), kernel.schema(), nullptr, missed.problem));
+    kernel.check(kernel.parse(missed.problem));
     return "";
   } catch (const BadInput& error) {
     return error.what();
@@ -97,7 +97,7 @@ MissedList workloads_from_misses(const std::filesystem::path& file, const std::s
         std::min(kMostWeight, static_cast<double>(std::max<std::uint64_t>(1, missed.count)));
     const auto add = [&](WorkloadEntry& to) { to.weight = std::min(kMostWeight, to.weight + weight); };
     const Kernel& kernel = find_kernel(missed.kernel);
-    const Problem problem = parse_problem(kernel.name(), kernel.schema(), nullptr, missed.problem);
+    const Problem problem = kernel.parse(missed.problem);
     std::vector<DimensionRange> ranges = ranges_for(kernel, asked, used);
     // One outside of the ranges stays a shape. Those of one family that differ in what is no range are an entry each.
     if (!ranges.empty() && covers(ranges, served_ranges(kernel, {}, problem))) {

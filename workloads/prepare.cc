@@ -29,7 +29,7 @@ double typical_us(const WorkloadEntry& entry) {
   double sum = 0;
   const std::vector<std::string> shapes = problems_in(entry);
   for (const std::string& shape : shapes) {
-    const Cost cost = kernel.cost(parse_problem(kernel.name(), kernel.schema(), nullptr, shape));
+    const Cost cost = kernel.cost(kernel.parse(shape));
     const double flops = cost.flops.bf16 + cost.flops.fp16 + cost.flops.e4m3 / 2 + cost.flops.fp32 * 8;
     sum += std::log(kLaunchUs + std::max(cost.bytes() / kBytesPerUs, flops / kFlopsPerUs));
   }
@@ -46,8 +46,7 @@ WorkloadEntry entry_of(const TuningRange& range) {
 // The free dimensions of one shape, as those of a range: "batch=8,context=4096".
 std::string shape_text(const TuningPoint& point) {
   const Kernel& kernel = find_kernel(point.kernel);
-  const Extents extents =
-      kernel.extents_of(parse_problem(kernel.name(), kernel.schema(), nullptr, point.problem));
+  const Extents extents = kernel.extents_of(kernel.parse(point.problem));
   std::string text;
   for (std::size_t i = 0; i < kernel.free_dimensions().size(); ++i)
     text += (i == 0 ? "" : ",") + kernel.free_dimensions()[i] + "=" + std::to_string(extents[i]);
@@ -67,7 +66,7 @@ std::vector<PreparedFamily> families_of(const ModelPlan& plan) {
     work.ranges.push_back({point.kernel, point.problem, shape_text(point), point.weight});
   for (TuningRange& range : work.ranges) {
     const Kernel& kernel = find_kernel(range.kernel);
-    const Problem problem = parse_problem(kernel.name(), kernel.schema(), nullptr, range.problem);
+    const Problem problem = kernel.parse(range.problem);
     families.push_back({.range = std::move(range), .family = kernel.specialization(problem).text()});
   }
   std::ranges::stable_sort(families, std::greater(),
@@ -99,8 +98,7 @@ bool is_of(const PreparedFamily& family, const TuningRange& range) {
   const auto& [kernel, problem, over, weight] = range;
   const Kernel& known = find_kernel(kernel);
   return family.range.kernel == kernel && family.range.over == over &&
-         known.specialization(parse_problem(kernel, known.schema(), nullptr, problem)).text() ==
-             family.family;
+         known.specialization(known.parse(problem)).text() == family.family;
 }
 
 void note_tuned(PrepareResult& result, const TuningRange& range, TunedState state, const std::string& why) {

@@ -88,7 +88,7 @@ void check_base(const JsonPlace& place, const Kernel& kernel, const WorkloadEntr
   if (const auto preset = place.find("preset"))
     located(*preset, [&] { return points_of({.kernel = entry.kernel, .preset = entry.preset}).size(); });
   if (const auto problem = place.find("problem"))
-    located(*problem, [&] { return parse_problem(kernel.name(), kernel.schema(), nullptr, entry.problem); });
+    located(*problem, [&] { return kernel.parse(entry.problem); });
 }
 
 // The key of an entry that its combination with the others is reported at.

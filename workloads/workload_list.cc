@@ -77,8 +77,7 @@ std::vector<TuningPoint> points_of(const WorkloadEntry& entry) {
   double sum = 0;
   for (const WorkloadShape& shape : shapes_of(entry)) {
     try {
-      const Problem problem =
-          parse_problem(kernel.name(), kernel.schema(), preset, merged(entry.problem, shape.problem));
+      const Problem problem = kernel.parse(merged(entry.problem, shape.problem), preset);
       kernel.check(problem);
       points.push_back({kernel.name(), problem.text(), shape.weight});
       sum += shape.weight;
@@ -132,8 +131,7 @@ struct FamilyHull {
   void add(const std::vector<TuningPoint>& points, const Kernel& kernel) {
     if (problem.empty()) problem = points.front().problem;
     for (const TuningPoint& point : points) {
-      const Extents extents =
-          kernel.extents_of(parse_problem(kernel.name(), kernel.schema(), nullptr, point.problem));
+      const Extents extents = kernel.extents_of(kernel.parse(point.problem));
       const std::vector<std::string>& names = kernel.free_dimensions();
       for (std::size_t i = 0; i < names.size(); ++i) {
         if (axes.size() == i) axes.push_back({names[i], extents[i], extents[i]});
@@ -168,7 +166,7 @@ TuningWork work_of(const WorkloadList& list) {
       continue;
     }
     const Kernel& kernel = find_kernel(entry.kernel);
-    const Problem first = parse_problem(kernel.name(), kernel.schema(), nullptr, points.front().problem);
+    const Problem first = kernel.parse(points.front().problem);
     const std::pair id(entry.kernel, kernel.specialization(first).text());
     auto found =
         std::find_if(families.begin(), families.end(), [&](const auto& one) { return one.first == id; });

@@ -291,7 +291,7 @@ bool CellMeter::holds(const MeasuredCell& cell) const try {
   const auto runs = [](const auto& cubin) { return !cubin.second.config.empty(); };
   if (cell.is_measured() && !cell.measured_default && std::ranges::none_of(cell.cubins, runs)) return false;
   const Kernel& kernel = *session_.kernel();
-  const Problem problem = parse_problem(kernel.name(), kernel.schema(), nullptr, cell.problem);
+  const Problem problem = kernel.parse(cell.problem);
   kernel.check(problem);
   return cell.judged == judged(cell, Judgement(&kernel, problem, session_.info()));
 } catch (const BadInput&) {  // of a problem or a configuration that there is not today

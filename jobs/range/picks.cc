@@ -13,7 +13,7 @@ RangePicks::RangePicks(const Kernel& kernel, const DeviceLimits& limits, const R
   if (table.cells.empty()) return;
   std::vector<Problem> problems;
   for (const RangeCell& cell : table.cells) {
-    problems.push_back(parse_problem(kernel.name(), kernel.schema(), nullptr, cell.problem));
+    problems.push_back(kernel.parse(cell.problem));
     kernel.check(problems.back());
   }
   interface_ = kernel.family_interface(problems.front());

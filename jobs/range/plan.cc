@@ -271,7 +271,7 @@ std::optional<std::size_t> RangePlan::nearest(const PlannedProblem& to,
 bool RangePlan::is_of_base(const std::string& text) const {
   if (session_.recording() != nullptr) return true;  // its cells are whatever was recorded
   try {
-    return has_fixed_extents(parse_problem(kernel_.name(), kernel_.schema(), nullptr, text));
+    return has_fixed_extents(kernel_.parse(text));
   } catch (const BadInput&) {  // of another version
     return false;
   }
@@ -280,7 +280,7 @@ bool RangePlan::is_of_base(const std::string& text) const {
 void RangePlan::restore(const std::string& text) {
   if (cells_.size() >= RangeTable::kMostCells) return;
   try {
-    const Problem problem = parse_problem(kernel_.name(), kernel_.schema(), nullptr, text);
+    const Problem problem = kernel_.parse(text);
     kernel_.check(problem);
     const bool serves =
         session_.recording() != nullptr ? is_recorded(problem) : has_fixed_extents(problem) && fits(problem);

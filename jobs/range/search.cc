@@ -408,8 +408,7 @@ std::vector<StoredLaunch> RangeSearch::launches() {
     if (!launch.config.empty() && !is_known) all.push_back(launch);
   };
   const Kernel& kernel = *session_.kernel();
-  for (const RangeCell& cell : solution_.table.cells)
-    add(cell.config, parse_problem(kernel.name(), kernel.schema(), nullptr, cell.problem));
+  for (const RangeCell& cell : solution_.table.cells) add(cell.config, kernel.parse(cell.problem));
   const std::vector<RangePicks::Default>& defaults = defaults_of_range();
   for (const RangePicks::Default& one :
        defaults) {  // side by side, of cubins that are then asked for in turn

@@ -37,8 +37,7 @@ std::vector<DimensionRange> served_ranges(const Kernel& kernel, std::vector<Dime
 std::vector<DimensionRange> served_ranges(const Kernel& kernel, const RangeTable& table) {
   std::vector<DimensionRange> ranges = parse_ranges(table.ranges);
   const std::size_t named = ranges.size();
-  for (const RangeCell& cell : table.cells)
-    widen(ranges, named, kernel, parse_problem(kernel.name(), kernel.schema(), nullptr, cell.problem));
+  for (const RangeCell& cell : table.cells) widen(ranges, named, kernel, kernel.parse(cell.problem));
   return ranges;
 }
 

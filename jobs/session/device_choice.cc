@@ -77,9 +77,7 @@ Source source_of(const std::string& name) {
 }
 
 // The recorded problem in today's schema: its text may predate a dimension.
-Problem recorded_problem(const std::string& text, const Kernel& kernel) {
-  return parse_problem(kernel.name(), kernel.schema(), nullptr, text);
-}
+Problem recorded_problem(const std::string& text, const Kernel& kernel) { return kernel.parse(text); }
 
 // nullopt if moetune does not know it: a folder of recordings may hold anything.
 std::optional<Problem> known_problem(const std::string& text, const Kernel& kernel) {

@@ -20,7 +20,7 @@ Problem problem_of(const Kernel& kernel, const WorkloadSpec& spec) {
                                  (advice.empty() ? "" : ". " + advice));
   }
   return as_field("problem", [&] {
-    Problem problem = parse_problem(kernel.name(), kernel.schema(), preset, spec.problem);
+    Problem problem = kernel.parse(spec.problem, preset);
     kernel.check(problem);
     return problem;
   });

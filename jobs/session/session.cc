@@ -116,8 +116,7 @@ void Session::open_space() {
 std::vector<Problem> Session::recorded_problems() const {
   std::vector<Problem> problems;
   if (kernel() == nullptr) return problems;
-  for (const auto& one : choice_.recordings)
-    problems.push_back(parse_problem(kernel_name(), kernel()->schema(), nullptr, one->problem));
+  for (const auto& one : choice_.recordings) problems.push_back(kernel()->parse(one->problem));
   return problems;
 }
 

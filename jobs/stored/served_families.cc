@@ -48,7 +48,7 @@ void count_shapes(Json& served, const Kernel& kernel, const Family& family, Laye
   std::size_t tuned = 0;
   std::map<std::string, std::vector<std::unique_ptr<const ServedTable>>> tables;  // by hardware
   for (const std::string& shape : shapes) {
-    const Problem problem = parse_problem(kernel.name(), kernel.schema(), nullptr, shape);
+    const Problem problem = kernel.parse(shape);
     try {
       const Choice choice = family.pick(kernel.extents_of(problem), kFullBatch);
       const ChoiceSource& source = family.entry(choice).source;
@@ -74,8 +74,7 @@ Json served_by(const std::string& why_none) {
 Json open_one(Runtime& runtime, Layers& layers, const Json& asked) {
   const auto name = asked.at("kernel").get<std::string>();
   const Kernel& kernel = find_kernel(name);
-  const Problem problem =
-      parse_problem(name, kernel.schema(), nullptr, asked.at("problem").get<std::string>());
+  const Problem problem = kernel.parse(asked.at("problem").get<std::string>());
   Json served = served_by("");
   try {
     const Family& family = runtime.family(name, kernel.specialization(problem).text());
@@ -191,7 +190,7 @@ std::optional<ServedFamilies> find_served(const std::vector<std::filesystem::pat
   Json families = Json::array(), names = Json::array();
   for (const AskedFamily& one : asked) {
     const Kernel& kernel = find_kernel(one.kernel);
-    const Problem problem = parse_problem(kernel.name(), kernel.schema(), nullptr, one.problem);
+    const Problem problem = kernel.parse(one.problem);
     all.push_back({.family = kernel.specialization(problem).text(),
                    .why_none = "there is no cache and no pack",
                    .shapes = one.shapes.size()});

@@ -32,7 +32,7 @@ class DescribedKernel final : public Kernel {
   explicit DescribedKernel(Description description)
       : description_(std::make_shared<const Description>(std::move(description))) {
     // Binds everything once, so that a name in place of a number is found now.
-    const Problem problem = parse_problem(name(), schema(), nullptr, "");
+    const Problem problem = parse("");
     Config config;
     for (const Parameter& parameter : description_->space.parameters)
       config.set(parameter.name, parameter.values.front());

@@ -66,7 +66,7 @@ ServedDevice served_recording(const std::string& name, const fs::path& cache) {
     one.kernel = header.kernel;
     try {
       if (const Kernel* const kernel = known_kernel(header.kernel)) {
-        const Problem problem = parse_problem(kernel->name(), kernel->schema(), nullptr, header.problem);
+        const Problem problem = kernel->parse(header.problem);
         one.problem = problem.text();
         one.family = kernel->specialization(problem).text();
       }

@@ -24,7 +24,7 @@ std::string write_decode_recording(const Tool& tool, double read_tb_s = 0) {
   const Kernel& kernel = find_kernel("decode_kernel");
   const Space space =
       Space::parse(testing::read_text(paths::source("templates/decode_kernel/kernel.json")), "space");
-  const Problem problem = parse_problem(kernel.name(), kernel.schema(), nullptr, kProblem);
+  const Problem problem = kernel.parse(kProblem);
   const DeviceLimits limits = limits_of_architecture("sm_90a");
   LegalSpace legal = space.enumerate(expression_environment(problem, limits));
   std::vector<RecordedTrial> trials;

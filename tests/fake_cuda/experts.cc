@@ -83,7 +83,7 @@ class ExpertsLaunch {
  private:
   static MoeExpertsShape problem_of(const Kernel& kernel) {
     const moetune::Kernel& known = find_kernel("moe_experts");
-    return MoeExpertsShape(parse_problem(known.name(), known.schema(), nullptr, kernel.specialization));
+    return MoeExpertsShape(known.parse(kernel.specialization));
   }
 
   std::int64_t wide(const char* name) const {

@@ -87,9 +87,8 @@ void attend_latent(const Kernel& kernel, const Parameters& parameters, const Gri
   const LatentLaunch launch{parameters};
   const moetune::Kernel& known = find_kernel("mla_decode");
   const Problem problem =
-      parse_problem(known.name(), known.schema(), nullptr,
-                    kernel.specialization + ",batch=" + std::to_string(grid[2]) +
-                        ",context=" + std::to_string(static_cast<std::int32_t>(launch.wide(kContext))));
+      known.parse(kernel.specialization + ",batch=" + std::to_string(grid[2]) +
+                  ",context=" + std::to_string(static_cast<std::int32_t>(launch.wide(kContext))));
   const DType type = problem.is("dtype", "f16") ? DType::f16 : DType::bf16;
   const std::int64_t columns = (problem["context"] + problem["page"] - 1) / problem["page"];
   const std::int64_t kv = (launch.pages(problem) - 1) * launch.wide(kKvPage) +

@@ -132,9 +132,7 @@ std::size_t reference_parameters(const std::string& name) { return kNames.at(nam
 void run_reference(const Kernel& kernel, const Parameters& parameters) {
   const moetune::Kernel& known = find_kernel(kernel.base);
   const Launched launched{kNames.at(kernel.base), parameters};
-  const Problem problem =
-      parse_problem(known.name(), known.schema(), nullptr,
-                    kernel.specialization + ",tokens=" + std::to_string(launched.tokens()));
+  const Problem problem = known.parse(kernel.specialization + ",tokens=" + std::to_string(launched.tokens()));
   const Call call = call_of(known, problem, launched);
   const std::vector<Buffer> buffers = known.buffers(problem, call, 0);
   HostTensors inputs;

@@ -56,10 +56,9 @@ struct Prefill {
     const std::size_t comma = specialization.find(',');
     const std::int64_t group = std::stoll(specialization.substr(specialization.find('=') + 1));
     const moetune::Kernel& kernel = find_kernel("prefill_attention");
-    return parse_problem(kernel.name(), kernel.schema(), nullptr,
-                         "batch=" + std::to_string(narrow(kBatch)) +
-                             ",q_heads=" + std::to_string(group * narrow(kKvHeads)) +
-                             ",kv_heads=" + std::to_string(narrow(kKvHeads)) + specialization.substr(comma));
+    return kernel.parse("batch=" + std::to_string(narrow(kBatch)) +
+                        ",q_heads=" + std::to_string(group * narrow(kKvHeads)) +
+                        ",kv_heads=" + std::to_string(narrow(kKvHeads)) + specialization.substr(comma));
   }
 
   PrefillCall call(const PrefillShape& shape) const {

@@ -144,8 +144,7 @@ void write_sample_cache(const fs::path& file) {
   Cache cache = Cache::open(file, Cache::Mode::create);
   const std::string sources = kernel_source_digest("decode_kernel");
   const Kernel& kernel = find_kernel("decode_kernel");
-  const std::string family =
-      kernel.specialization(parse_problem(kernel.name(), kernel.schema(), nullptr, kProblem)).text();
+  const std::string family = kernel.specialization(kernel.parse(kProblem)).text();
   int stages = 2;
   for (const std::string& digest : {sources, std::string("older"), std::string("oldest")}) {
     const std::int64_t id =

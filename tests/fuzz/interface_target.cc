@@ -49,7 +49,7 @@ std::vector<Sample> samples() {
 struct Subject {
   explicit Subject(const Sample& sample)
       : kernel(find_kernel(sample.kernel)),
-        problem(parse_problem(kernel.name(), kernel.schema(), nullptr, sample.problem)),
+        problem(kernel.parse(sample.problem)),
         tensors(problem, sample.last) {}
 
   const Kernel& kernel;

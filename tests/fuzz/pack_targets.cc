@@ -55,7 +55,7 @@ class PackTarget : public Target {
                   std::chrono::milliseconds(0));  // without locks; serve() opens it with them
     std::multiset<std::string> lines;
     const Kernel& kernel = find_kernel("decode_attention");
-    const Problem problem = parse_problem(kernel.name(), kernel.schema(), nullptr, winners().front().problem);
+    const Problem problem = kernel.parse(winners().front().problem);
     const StoredFamily family =
         layers.family(kernel.name(), kernel.specialization(problem).text(), /*allow_recorded=*/true);
     for (const StoredWinner& winner : family.winners) {

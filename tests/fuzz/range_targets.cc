@@ -19,9 +19,9 @@ namespace {
 constexpr const char* kRangeFamily = "group=4,head_dim=64,page=16";
 
 Problem shape_of(std::int64_t batch, std::int64_t context) {
-  return parse_problem("decode_attention", find_kernel("decode_attention").schema(), nullptr,
-                       "batch=" + std::to_string(batch) + ",q_heads=4,kv_heads=1,head_dim=64,context=" +
-                           std::to_string(context) + ",page=16");
+  return find_kernel("decode_attention")
+      .parse("batch=" + std::to_string(batch) +
+             ",q_heads=4,kv_heads=1,head_dim=64,context=" + std::to_string(context) + ",page=16");
 }
 
 RangeTable sample_table() {

@@ -103,7 +103,7 @@ class SpaceTarget : public MutantTarget {
 
   static Assignment environment(const char* name) {
     const Kernel& kernel = find_kernel(name);
-    const Problem problem = parse_problem(name, kernel.schema(), nullptr, "");
+    const Problem problem = kernel.parse("");
     return expression_environment(problem, limits_of_architecture("sm_90a"));
   }
 };
@@ -159,9 +159,9 @@ class ProblemTarget : public MutantTarget {
     const Kernel* kernel = known_kernel(input.substr(0, first));
     if (kernel == nullptr) kernel = &find_kernel("decode_attention");
     const std::string text = first < second ? input.substr(first + 1, second - first - 1) : "";
-    const Problem problem = parse_problem(kernel->name(), kernel->schema(), nullptr, text);
+    const Problem problem = kernel->parse(text);
     kernel->check(problem);
-    if (parse_problem(kernel->name(), kernel->schema(), nullptr, problem.text()).text() != problem.text())
+    if (kernel->parse(problem.text()).text() != problem.text())
       throw Finding("a problem reads differently from what it writes");
     const DeviceLimits limits = limits_of_architecture("sm_90a");
     kernel->cost(problem);
@@ -213,7 +213,7 @@ class DescriptionTarget : public MutantTarget {
       throw;
     }
     show_calls(description, *kernel);
-    const Problem problem = parse_problem(kernel->name(), kernel->schema(), nullptr, "");
+    const Problem problem = kernel->parse("");
     kernel->check(problem);
     if (kernel->cost(problem).read_bytes < 1e6) kernel->buffers(problem, 1);
     const DeviceLimits limits = limits_of_architecture("sm_90a");

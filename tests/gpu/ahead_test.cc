@@ -158,9 +158,7 @@ BuildPtr compile(const CompileUnit& unit, const std::string& architecture, bool 
   return std::make_shared<const Build>(Compiler(options).compile(unit));
 }
 
-Problem problem_of(const Case& test) {
-  return parse_problem(test.kernel, find_kernel(test.kernel).schema(), nullptr, test.problem);
-}
+Problem problem_of(const Case& test) { return find_kernel(test.kernel).parse(test.problem); }
 
 // What the configurations of a kernel have in common.
 std::string common_config(const Case& test) {

@@ -252,8 +252,8 @@ Config prefill_case_config(const LengthCase& test, const Problem& problem, const
 }
 
 Problem prefill_case_problem(const LengthCase& test) {
-  return parse_problem("prefill_attention", find_kernel("prefill_attention").schema(), nullptr,
-                       std::string(test.problem) + ",q_heads=8,kv_heads=2,head_dim=128");
+  return find_kernel("prefill_attention")
+      .parse(std::string(test.problem) + ",q_heads=8,kv_heads=2,head_dim=128");
 }
 
 Config case_config(const LengthCase& test, const Problem& problem, const DeviceLimits& limits) {
@@ -267,8 +267,8 @@ Config case_config(const LengthCase& test, const Problem& problem, const DeviceL
 }
 
 Problem case_problem(const LengthCase& test) {
-  return parse_problem("decode_attention", find_kernel("decode_attention").schema(), nullptr,
-                       std::string(test.problem) + ",q_heads=32,kv_heads=8,head_dim=128");
+  return find_kernel("decode_attention")
+      .parse(std::string(test.problem) + ",q_heads=32,kv_heads=8,head_dim=128");
 }
 
 // One graph of the plan against the reference, with the lengths of each step.

@@ -52,8 +52,7 @@ TEST_CASE("device fills equal host_values bit for bit, for every type, fill and 
 TEST_CASE("each of 16 copies of what describes ragged sequences in pages has another order of them") {
   if (no_gpu()) return;
   const Kernel& kernel = find_kernel("decode_attention");
-  const Problem problem = parse_problem(kernel.name(), kernel.schema(), nullptr,
-                                        "batch=9,context=700,page=16,lengths=ragged,q_heads=8,kv_heads=2");
+  const Problem problem = kernel.parse("batch=9,context=700,page=16,lengths=ragged,q_heads=8,kv_heads=2");
   gpu().open(kernel, problem, 3);
   for (const Buffer& buffer : kernel.buffers(problem, 3)) {
     if (buffer.sequences == 0) continue;

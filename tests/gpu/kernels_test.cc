@@ -114,9 +114,7 @@ Config large_config(const LargeCase& test, const Problem& problem, const DeviceL
   return config;
 }
 
-Problem large_problem(const LargeCase& test) {
-  return parse_problem(test.kernel, find_kernel(test.kernel).schema(), nullptr, test.problem);
-}
+Problem large_problem(const LargeCase& test) { return find_kernel(test.kernel).parse(test.problem); }
 
 }  // namespace
 

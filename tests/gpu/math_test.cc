@@ -107,7 +107,7 @@ TEST_CASE("a bug planted in any of the math is rejected, and the same configurat
   const Space space = Space::parse(read_resource(file), file);
   int rejected = 0;
   for (const PlantedBug& bug : kPlantedBugs) {
-    const Problem problem = parse_problem(kernel.name(), kernel.schema(), nullptr, bug.problem);
+    const Problem problem = kernel.parse(bug.problem);
     const std::optional<Config> base = space.default_config(expression_environment(problem, limits));
     REQUIRE(base);
     const std::string config_text = std::string(bug.config) + kCommon;

@@ -36,8 +36,7 @@ TEST_CASE("a stream of memory takes no less than clock and bus allow, and not tw
   if (no_gpu()) return;
   CHECK(gpu().info().memory_bus_bits >= 64);
   const Kernel& kernel = find_kernel("decode_kernel");
-  const Problem problem =
-      parse_problem(kernel.name(), kernel.schema(), nullptr, "elements=268435456,write=none");
+  const Problem problem = kernel.parse("elements=268435456,write=none");
   const auto [time_us, least_us] = time_and_least(kernel, problem);
   MESSAGE(time_us << " us, at least " << least_us);
   CHECK(least_us > 0);

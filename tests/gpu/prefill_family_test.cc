@@ -44,7 +44,7 @@ TEST_CASE("a cubin of prefill_attention runs 15 random problems and calls of its
   const DeviceLimits& limits = gpu().info().limits;
   std::mt19937_64 random(11);
   for (const char* text : kPrefillFamilies) {
-    const Problem problem = parse_problem(kernel.name(), kernel.schema(), nullptr, text);
+    const Problem problem = kernel.parse(text);
     for (const Config& config : prefill_configs(kernel, problem, random)) {
       CAPTURE(config.text());
       const auto launcher = kernel.launcher(config, problem, limits);
@@ -69,7 +69,7 @@ TEST_CASE("with strides of the caller's own prefill_attention's reference agrees
   if (no_gpu()) return;
   const Kernel& kernel = find_kernel("prefill_attention");
   for (const char* text : kPrefillFamilies) {
-    RandomPrefills members(kernel, parse_problem(kernel.name(), kernel.schema(), nullptr, text), 120, 9);
+    RandomPrefills members(kernel, kernel.parse(text), 120, 9);
     const FamilyMember member = members.next();
     CAPTURE(member.problem.text());
     gpu().open(kernel, member.problem, member.call, 5);

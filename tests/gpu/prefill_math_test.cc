@@ -103,7 +103,7 @@ Config planted_prefill_config(const PrefillBug& planted, const Problem& problem,
 
 Problem planted_prefill_problem(const PrefillBug& planted) {
   const Kernel& kernel = find_kernel("prefill_attention");
-  return parse_problem(kernel.name(), kernel.schema(), nullptr, planted.bug.problem);
+  return kernel.parse(planted.bug.problem);
 }
 
 }  // namespace

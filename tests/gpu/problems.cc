@@ -262,7 +262,7 @@ const std::map<std::string, std::vector<const char*>> kProblems = {
 };
 
 Problem least_problem(const Kernel& kernel) {
-  Problem problem = parse_problem(kernel.name(), kernel.schema(), nullptr, "");
+  Problem problem = kernel.parse("");
   for (const Dimension& dimension : kernel.schema()) {
     if (dimension.names.empty()) problem.dims.set(dimension.name, Value::integer(dimension.minimum));
   }
@@ -278,7 +278,7 @@ std::vector<Problem> small_problems(const Kernel& kernel) {
   if (listed == kProblems.end()) return {least_problem(kernel)};
   std::vector<Problem> problems;
   for (const char* text : listed->second) {
-    problems.push_back(parse_problem(kernel.name(), kernel.schema(), nullptr, text));
+    problems.push_back(kernel.parse(text));
     kernel.check(problems.back());
   }
   return problems;

@@ -86,7 +86,7 @@ class Guest {
 
  private:
   static FamilyMember member_of(const Kernel& kernel, const char* text) {
-    const Problem problem = parse_problem(kernel.name(), kernel.schema(), nullptr, text);
+    const Problem problem = kernel.parse(text);
     return {problem, kernel.default_call(problem)};
   }
 
@@ -127,8 +127,7 @@ void search_families(const std::filesystem::path& file, const Kernel& kernel,
                      std::span<const char* const> families) {
   Cache cache = Cache::open(file, Cache::Mode::create);
   std::uint64_t seed = 1;
-  for (const char* text : families)
-    search(cache, parse_problem(kernel.name(), kernel.schema(), nullptr, text), seed++);
+  for (const char* text : families) search(cache, kernel.parse(text), seed++);
 }
 
 // A choice for one problem of a family, with its workspace and the caller's tensors.
@@ -170,7 +169,7 @@ void serve_members(const char* kernel_name, std::span<const char* const> familie
   const cuda::Stream stream = cuda::make_stream();
   std::uint64_t seed = 100;
   for (const char* text : families) {
-    const Problem problem = parse_problem(kernel.name(), kernel.schema(), nullptr, text);
+    const Problem problem = kernel.parse(text);
     moetune_family* family = nullptr;
     REQUIRE_OK(moetune_family_open(server.runtime, kernel_name, kernel.specialization(problem).text().c_str(),
                                    &family));
@@ -238,7 +237,7 @@ TEST_CASE("a stream or a thread of another context is refused, and the server's 
   const Server server(file.path.string());
   const cuda::Context context(0);
   const cuda::Stream stream = cuda::make_stream();
-  const Problem problem = parse_problem(kernel.name(), kernel.schema(), nullptr, kFamilies[0]);
+  const Problem problem = kernel.parse(kFamilies[0]);
   moetune_family* family = nullptr;
   REQUIRE_OK(moetune_family_open(server.runtime, "decode_attention",
                                  kernel.specialization(problem).text().c_str(), &family));

@@ -95,7 +95,7 @@ const std::vector<Operator>& operators() {
 
 Problem problem_of(const Operator& of) {
   const Kernel& kernel = find_kernel(of.kernel);
-  return parse_problem(kernel.name(), kernel.schema(), nullptr, of.problem);
+  return kernel.parse(of.problem);
 }
 
 std::optional<Config> find_config(const Operator& of, const DeviceLimits& limits) {

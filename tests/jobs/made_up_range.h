@@ -71,8 +71,7 @@ inline Recording make_up_recording(std::int64_t tokens, const std::string& famil
       .digest = "",
       .space = LegalSpace({{"x", {Value::integer(1)}, ""}}, {0})};
   const std::string before = family.empty() ? "" : family + ",";
-  const Problem problem =
-      parse_problem("router", kernel.schema(), nullptr, before + "tokens=" + std::to_string(tokens));
+  const Problem problem = kernel.parse(before + "tokens=" + std::to_string(tokens));
   recording.problem = problem.text();
   const Space& space = shared_space("router");
   recording.space = thin_out(space, expression_environment(problem, recording.limits));

@@ -15,9 +15,7 @@ namespace {
 
 const Kernel& kernel() { return find_kernel("decode_kernel"); }
 
-Problem problem_of(const std::string& text) {
-  return parse_problem("decode_kernel", kernel().schema(), nullptr, text);
-}
+Problem problem_of(const std::string& text) { return kernel().parse(text); }
 
 LegalSpace legal_space(const Problem& problem, const DeviceLimits& limits) {
   return shared_space("decode_kernel").enumerate(expression_environment(problem, limits));
@@ -159,9 +157,7 @@ TEST_CASE("the default of an architecture is its best-known shape of streaming")
 
 TEST_CASE("problems of one family have places of their own in a table") {
   const Kernel& kernel = find_kernel("decode_kernel");
-  const auto problem_of = [&](const std::string& text) {
-    return parse_problem("decode_kernel", kernel.schema(), nullptr, text);
-  };
+  const auto problem_of = [&](const std::string& text) { return kernel.parse(text); };
   const Problem opened = problem_of("elements=4096");
   const std::unique_ptr<const FamilyInterface> family = kernel.family_interface(opened);
   for (const std::int64_t elements : {1024, 4096, 1 << 20}) {

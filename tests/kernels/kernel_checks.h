@@ -20,7 +20,7 @@ namespace moetune {
 
 // A problem of the kernel. Throws BadInput if the text breaks a rule of one dimension or across them.
 inline Problem checked_problem(const std::string& kernel, const std::string& text) {
-  Problem problem = parse_problem(kernel, find_kernel(kernel).schema(), nullptr, text);
+  Problem problem = find_kernel(kernel).parse(text);
   find_kernel(kernel).check(problem);
   return problem;
 }

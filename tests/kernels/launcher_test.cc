@@ -48,7 +48,7 @@ TEST_CASE("no kernel's launcher allocates while it fills a plan") {
   }
   for (const Kernel* kernel : kernels) {
     CAPTURE(kernel->name());
-    const Problem problem = parse_problem(kernel->name(), kernel->schema(), nullptr, "");
+    const Problem problem = kernel->parse("");
     const std::string file = "spaces/" + kernel->name() + ".json";
     const LegalSpace legal =
         Space::parse(read_resource(file), file).enumerate(expression_environment(problem, limits));
@@ -78,8 +78,7 @@ TEST_CASE("no kernel's launch needs more scratch than the same launch of an empt
       CAPTURE(kernel->name());
       CAPTURE(name);
       const auto preset = std::ranges::find(kernel->presets(), name, &Preset::name);
-      const Problem problem = parse_problem(kernel->name(), kernel->schema(),
-                                            preset == kernel->presets().end() ? nullptr : &*preset, "");
+      const Problem problem = kernel->parse("", preset == kernel->presets().end() ? nullptr : &*preset);
       const LegalSpace legal =
           shared_space(kernel->name()).enumerate(expression_environment(problem, limits));
       const Extents extents = kernel->extents_of(problem);

@@ -14,7 +14,6 @@ using moetune::all_kernels;
 using moetune::brief_problem;
 using moetune::find_kernel;
 using moetune::Kernel;
-using moetune::parse_problem;
 using moetune::Preset;
 using moetune::Problem;
 using moetune::Space;
@@ -30,9 +29,9 @@ std::set<std::string> kernel_names() {
 std::string space_file(const Kernel& kernel) { return "spaces/" + kernel.name() + ".json"; }
 
 std::vector<Problem> preset_problems(const Kernel& kernel) {
-  std::vector<Problem> problems = {parse_problem(kernel.name(), kernel.schema(), nullptr, "")};
+  std::vector<Problem> problems = {kernel.parse("")};
   for (const moetune::Preset& preset : kernel.presets()) {
-    problems.push_back(parse_problem(kernel.name(), kernel.schema(), &preset, ""));
+    problems.push_back(kernel.parse("", &preset));
   }
   return problems;
 }
@@ -123,8 +122,7 @@ TEST_CASE("every kernel has a default on every architecture that it serves, and 
 TEST_CASE("a brief problem is what differs from the default or from a preset") {
   const Kernel& kernel = find_kernel("decode_attention");
   const auto brief = [&](const Preset* preset, const std::string& text) {
-    return brief_problem("decode_attention",
-                         parse_problem("decode_attention", kernel.schema(), preset, text).text());
+    return brief_problem("decode_attention", kernel.parse(text, preset).text());
   };
   CHECK(brief(nullptr, "") == "default");
   CHECK(brief(nullptr, "batch=3") == "batch=3");

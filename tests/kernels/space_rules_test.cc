@@ -36,7 +36,7 @@ Problem draw_problem(const Kernel& kernel, Random& random) {
   for (;;) {
     const std::size_t choice = random.below(kernel.presets().size() + 1);
     const Preset* preset = choice == 0 ? nullptr : &kernel.presets()[choice - 1];
-    Problem problem = parse_problem(kernel.name(), kernel.schema(), preset, "");
+    Problem problem = kernel.parse("", preset);
     for (const Dimension& dimension : kernel.schema()) {
       if (!dimension.names.empty()) {
         const std::size_t at = random.below(dimension.names.size());
@@ -180,11 +180,10 @@ TEST_CASE("what can run at one problem can run at every problem of its family") 
 
 // What some family of the kernel has compiled in: a specialization may leave out what is as usual.
 static Assignment all_compiled_in(const Kernel& kernel) {
-  Assignment all = kernel.specialization(parse_problem(kernel.name(), kernel.schema(), nullptr, ""));
+  Assignment all = kernel.specialization(kernel.parse(""));
   for (const Dimension& dimension : kernel.schema()) {
     for (const std::string& name : dimension.names) {
-      const Problem other =
-          parse_problem(kernel.name(), kernel.schema(), nullptr, dimension.name + "=" + name);
+      const Problem other = kernel.parse(dimension.name + "=" + name);
       for (const auto& [compiled, value] : kernel.specialization(other)) all.set(compiled, value);
     }
   }
@@ -268,8 +267,7 @@ TEST_CASE("as many experts as are published have a default and configurations on
     const Space space = space_of(kernel);
     for (const char* experts : {"experts=1024,top_k=32", "experts=896,top_k=22", "experts=768,top_k=12"}) {
       for (const char* tokens : {",tokens=1", ",tokens=100", ",tokens=16384"}) {
-        const Problem problem =
-            parse_problem(kernel.name(), kernel.schema(), nullptr, std::string(experts) + tokens);
+        const Problem problem = kernel.parse(std::string(experts) + tokens);
         kernel.check(problem);
         for (const std::string& architecture : known_architectures()) {
           CAPTURE(problem.text());

@@ -16,9 +16,7 @@ namespace {
 
 const Kernel& kernel() { return find_kernel("tensor_ceiling"); }
 
-Problem problem_of(const std::string& text) {
-  return parse_problem("tensor_ceiling", kernel().schema(), nullptr, text);
-}
+Problem problem_of(const std::string& text) { return kernel().parse(text); }
 
 LegalSpace legal_space(const Problem& problem, const DeviceLimits& limits) {
   return shared_space("tensor_ceiling").enumerate(expression_environment(problem, limits));

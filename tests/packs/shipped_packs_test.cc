@@ -112,7 +112,7 @@ class ShippedPack {
   }
 
   static Problem problem_of(const Kernel& kernel, const std::string& text) {
-    Problem problem = parse_problem(kernel.name(), kernel.schema(), nullptr, text);
+    Problem problem = kernel.parse(text);
     kernel.check(problem);
     return problem;
   }

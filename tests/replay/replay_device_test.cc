@@ -39,9 +39,7 @@ Candidate candidate(const Recording& recording, ConfigId id) {
   return {.config = recording.space.config(id)};
 }
 
-Problem problem(const Kernel& kernel, std::string_view text) {
-  return parse_problem(kernel.name(), kernel.schema(), nullptr, text);
-}
+Problem problem(const Kernel& kernel, std::string_view text) { return kernel.parse(text); }
 
 }  // namespace
 

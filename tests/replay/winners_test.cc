@@ -40,10 +40,7 @@ std::vector<Recorded> recorded() {
     });
     order.resize(std::min(order.size(), kFastest));
     Recorded& one =
-        all.emplace_back(Recorded{kernel,
-                                  parse_problem(kernel->name(), kernel->schema(), nullptr, recording.problem),
-                                  recording.limits,
-                                  {}});
+        all.emplace_back(Recorded{kernel, kernel->parse(recording.problem), recording.limits, {}});
     for (const ConfigId id : order) one.winners.push_back(recording.space.config(id).text());
   }
   return all;
@@ -94,7 +91,7 @@ TEST_CASE("one cubin with launch values of each shape's own costs less than 0.63
   for (const ShippedRecording& shipped : list_shipped_recordings()) {
     const Recording recording = shipped.read();
     const Kernel& kernel = find_kernel(recording.kernel);
-    const Problem problem = parse_problem(kernel.name(), kernel.schema(), nullptr, recording.problem);
+    const Problem problem = kernel.parse(recording.problem);
     if (kernel.name() != "decode_attention" || problem["q_heads"] != 32 || problem["kv_heads"] != 8) continue;
     problems.insert(recording.problem);
     const Space space = space_of(kernel);

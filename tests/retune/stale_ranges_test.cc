@@ -16,9 +16,9 @@ using namespace testing;
 namespace {
 
 Problem problem_of(int batch, int context) {
-  return parse_problem("decode_attention", find_kernel("decode_attention").schema(), nullptr,
-                       "q_heads=4,kv_heads=1,head_dim=64,page=16,batch=" + std::to_string(batch) +
-                           ",context=" + std::to_string(context));
+  return find_kernel("decode_attention")
+      .parse("q_heads=4,kv_heads=1,head_dim=64,page=16,batch=" + std::to_string(batch) +
+             ",context=" + std::to_string(context));
 }
 
 // A cache with a table of batches from 2 to 64, and the key by which a night asks for it.

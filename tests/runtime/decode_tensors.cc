@@ -17,8 +17,7 @@ constexpr std::size_t kSlots = 10;
 }  // namespace
 
 DecodeTensors::DecodeTensors(const std::string& text)
-    : problem_(parse_problem("decode_attention", find_kernel("decode_attention").schema(), nullptr,
-                             text + ",layout=hnd")),
+    : problem_(find_kernel("decode_attention").parse(text + ",layout=hnd")),
       sizes_(kSlots),
       tensors_(kSlots),
       pointers_(kSlots) {

@@ -85,7 +85,7 @@ StoredLaunch fake_launch(const Problem& problem, const std::string& config) {
 
 void store(Cache& cache, const FakeWinner& winner) {
   const Kernel& kernel = find_kernel(winner.kernel);
-  const Problem problem = parse_problem(kernel.name(), kernel.schema(), nullptr, winner.problem);
+  const Problem problem = kernel.parse(winner.problem);
   WorkloadKey key{kernel.name(), problem.text(), fake_device().key, "sources", "nvrtc 13.0"};
   key.hardware.origin = winner.origin;
   key.timing = winner.timing;

@@ -30,8 +30,7 @@ template <typename Change>
 void store_changed(const Folder& folder, const FakeWinner& winner, const Change& change) {
   store(folder / "as_made.db", {winner});
   const Cache made = Cache::open(folder / "as_made.db", Cache::Mode::read_only);
-  const Problem problem =
-      parse_problem("decode_attention", find_kernel("decode_attention").schema(), nullptr, kProblem);
+  const Problem problem = find_kernel("decode_attention").parse(kProblem);
   std::string family = find_kernel("decode_attention").specialization(problem).text();
   const FamilyWinner stored = made.winners.of_family("decode_attention", family).sound.at(0);
   WinnerRecord record = made.winners.find(stored.workload.id).value();
@@ -42,7 +41,7 @@ void store_changed(const Folder& folder, const FakeWinner& winner, const Change&
 
 std::string default_of(const char* problem_text) {
   const Kernel& kernel = find_kernel("decode_attention");
-  const Problem problem = parse_problem(kernel.name(), kernel.schema(), nullptr, problem_text);
+  const Problem problem = kernel.parse(problem_text);
   return shared_space(kernel.name())
       .default_config(expression_environment(problem, fake_device().limits))
       ->text();
@@ -206,10 +205,9 @@ TEST_CASE("one winner of this very hardware leaves the inherited ones where it h
 TEST_CASE("a ragged winner and an even one of equal work have a cell each") {
   const Kernel& kernel = find_kernel("decode_attention");
   const auto problem = [&](std::int64_t batch, bool ragged) {
-    return parse_problem(kernel.name(), kernel.schema(), nullptr,
-                         "batch=" + std::to_string(batch) +
-                             ",q_heads=4,kv_heads=1,head_dim=64,context=256,page=16" +
-                             (ragged ? ",lengths=ragged" : ""));
+    return kernel.parse("batch=" + std::to_string(batch) +
+                        ",q_heads=4,kv_heads=1,head_dim=64,context=256,page=16" +
+                        (ragged ? ",lengths=ragged" : ""));
   };
   const auto interface = kernel.family_interface(problem(1, false));
   const auto place = [&](const Problem& one) {

@@ -19,8 +19,7 @@ namespace fs = std::filesystem;
 TEST_CASE("a file that is changed after it was opened is read as it is then") {
   constexpr const char* kProblem = "batch=2,q_heads=4,kv_heads=1,head_dim=64,context=512,page=16";
   const Kernel& kernel = find_kernel("decode_attention");
-  const std::string family =
-      kernel.specialization(parse_problem(kernel.name(), kernel.schema(), nullptr, kProblem)).text();
+  const std::string family = kernel.specialization(kernel.parse(kProblem)).text();
   const Folder folder;
   const fs::path file = folder / "cache.db";
   store(file, {{kProblem, plain_config(32)}});

@@ -27,8 +27,7 @@ constexpr std::uint64_t kSeed = 5;
 class PrefillTensors {
  public:
   explicit PrefillTensors(const std::string& text)
-      : kernel_(find_kernel("prefill_attention")),
-        problem_(parse_problem(kernel_.name(), kernel_.schema(), nullptr, text)) {
+      : kernel_(find_kernel("prefill_attention")), problem_(kernel_.parse(text)) {
     std::size_t position = 0;
     for (const Buffer& buffer : kernel_.buffers(problem_, kSeed)) {
       Tensor& tensor = tensors_[buffer.name];
@@ -189,8 +188,7 @@ TEST_CASE("a server binds, picks and launches prefill_attention, and the output 
     REQUIRE_OK(moetune_pick(family, bound.extents, bound.count, 0, &choice));
     for (int again = 0; again < 2; ++again)
       REQUIRE_OK(moetune_launch(family, &choice, &bound.arguments, nullptr, 0, nullptr));
-    const PrefillShape shape(
-        parse_problem("prefill_attention", find_kernel("prefill_attention").schema(), nullptr, each.problem));
+    const PrefillShape shape(find_kernel("prefill_attention").parse(each.problem));
     CHECK(tensors.error("o", shape.dtype) < 0.02);
     if (shape.lse) CHECK(tensors.error("lse", DType::f32) < 1e-5);
   }

@@ -43,7 +43,7 @@ int open_files_below(const fs::path& folder) {
 // Stores a winner whose default's cubin is damaged, of a default that nothing else is.
 void store_with_damaged_default(const fs::path& file, const std::string& config) {
   const Kernel& kernel = find_kernel("decode_attention");
-  const Problem problem = parse_problem(kernel.name(), kernel.schema(), nullptr, kProblem);
+  const Problem problem = kernel.parse(kProblem);
   const auto space_default =
       shared_space(kernel.name()).default_config(expression_environment(problem, fake_device().limits));
   store(file,

@@ -39,8 +39,8 @@ constexpr const char* kRouter = "tokens=64,experts=16,top_k=2";
 // The first configuration whose parameter has this value, and that the scripted driver computes.
 std::string config_with(const char* kernel, const char* problem, const char* parameter, const char* value) {
   const Kernel& of = find_kernel(kernel);
-  const LegalSpace legal = shared_space(kernel).enumerate(
-      expression_environment(parse_problem(kernel, of.schema(), nullptr, problem), fake_device().limits));
+  const LegalSpace legal =
+      shared_space(kernel).enumerate(expression_environment(of.parse(problem), fake_device().limits));
   for (ConfigId i = 0; i < legal.size(); ++i) {
     const Config config = legal.config(i);
     if (config.is(parameter, value) && config.text().find("body=tma") == std::string::npos)

@@ -212,8 +212,7 @@ TEST_CASE(
   const Kernel& kernel = find_kernel("prefill_attention");
   const DeviceLimits limits = limits_of_architecture("sm_90a");
   for (const int head_dim : {64, 128, 256}) {
-    const Problem problem = parse_problem(kernel.name(), kernel.schema(), nullptr,
-                                          "kv_dtype=e4m3,head_dim=" + std::to_string(head_dim));
+    const Problem problem = kernel.parse("kv_dtype=e4m3,head_dim=" + std::to_string(head_dim));
     const Config config =
         *shared_space(kernel.name()).default_config(expression_environment(problem, limits));
     REQUIRE(config.is("body", "wgmma"));
@@ -252,7 +251,7 @@ TEST_CASE(
 TEST_CASE("simt: the mma body of prefill_attention takes tensors as servers lay them out") {
   for (const char* const family : kPrefillFamilies) {
     const Kernel& kernel = find_kernel("prefill_attention");
-    RandomPrefills members(kernel, parse_problem(kernel.name(), kernel.schema(), nullptr, family), 40, 21);
+    RandomPrefills members(kernel, kernel.parse(family), 40, 21);
     for (int i = 0; i < 2; ++i) {
       FamilyMember member = members.next();
       while (member.problem["q_heads"] * member.problem["batch"] > 8) member = members.next();

@@ -15,9 +15,7 @@ using namespace moetune::testing;
 
 namespace {
 
-Problem problem_of(const Kernel& kernel, const std::string& text) {
-  return parse_problem(kernel.name(), kernel.schema(), nullptr, text);
-}
+Problem problem_of(const Kernel& kernel, const std::string& text) { return kernel.parse(text); }
 
 // The largest difference, relative to a value's size or to 1.
 double largest_error(const HostTensors& got, const HostTensors& right) {

@@ -14,7 +14,7 @@ namespace moetune::testing {
 
 SimtProblem::SimtProblem(const std::string& kernel_name, const std::string& text, int sm_count)
     : kernel(find_kernel(kernel_name)),
-      problem(parse_problem(kernel_name, kernel.schema(), nullptr, text)),
+      problem(kernel.parse(text)),
       limits(limits_of_architecture("sm_90a")) {
   kernel.check(problem);
   call = kernel.default_call(problem);

@@ -62,7 +62,7 @@ TEST_CASE("simt: kernels of the shapes of other tuners' examples compute what th
     const std::string text = shape_text(name);
     CHECK(std::count(text.begin(), text.end(), '\n') <= 20);
     const auto kernel = described_kernel(read_description(text, name, name));
-    const Problem problem = parse_problem(name, kernel->schema(), nullptr, small);
+    const Problem problem = kernel->parse(small);
     kernel->check(problem);
     const HostTensors right =
         run_shape(*kernel, problem, kernel->reference(Reference::exact, problem, limits), true);

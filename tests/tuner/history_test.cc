@@ -114,9 +114,7 @@ TEST_CASE("a history of a like problem is carried over: as many blocks as there,
   const Space space =
       Space::parse(read_resource("spaces/decode_attention.json"), "spaces/decode_attention.json");
   const TransferContext context{&kernel, &space, limits_of_architecture("sm_90a")};
-  const auto problem = [&](const char* text) {
-    return parse_problem(kernel.name(), kernel.schema(), nullptr, text);
-  };
+  const auto problem = [&](const char* text) { return kernel.parse(text); };
   const Problem there = problem("batch=8,context=4096"), here = problem("batch=4,context=4096");
   const LegalSpace legal = space.enumerate(expression_environment(here, context.limits));
   const auto config = [](const char* splits) {

@@ -31,9 +31,7 @@ ServerList listed(const ModelConfig& config, const ServerShape& shape) {
   made.notes.insert(made.notes.end(), made.plan.notes.begin(), made.plan.notes.end());
   for (const ModelWorkload& one : made.plan.workloads) {
     const Kernel& kernel = find_kernel(one.kernel);
-    const auto of = [&](const std::string& problem) {
-      return kernel.specialization(parse_problem(kernel.name(), kernel.schema(), nullptr, problem));
-    };
+    const auto of = [&](const std::string& problem) { return kernel.specialization(kernel.parse(problem)); };
     const Assignment usual = of("");
     std::string text = one.kernel;
     for (const auto& [name, value] : of(one.problem)) {

@@ -49,7 +49,7 @@ std::vector<RecordedShape> recorded_shapes(const std::vector<Parameter>& paramet
   for (const ShippedRecording& shipped : list_shipped_recordings()) {
     if (shipped.header.kernel != kernel.name()) continue;
     const Recording recording = shipped.read();
-    const Problem problem = parse_problem(kernel.name(), kernel.schema(), nullptr, recording.problem);
+    const Problem problem = kernel.parse(recording.problem);
     RecordedShape shape{.specialization = kernel.specialization(problem).text(), .cubins = {}};
     for (ConfigId id = 0; id < recording.space.size(); ++id) {
       const RecordedTrial& trial = recording.trials[id];

@@ -17,9 +17,9 @@ using namespace moetune::testing;
 namespace {
 
 Problem picked_problem(std::int64_t batch, std::int64_t context, bool ragged = false) {
-  return parse_problem("decode_attention", find_kernel("decode_attention").schema(), nullptr,
-                       "batch=" + std::to_string(batch) + ",q_heads=4,kv_heads=1,head_dim=64,context=" +
-                           std::to_string(context) + ",page=16" + (ragged ? ",lengths=ragged" : ""));
+  return find_kernel("decode_attention")
+      .parse("batch=" + std::to_string(batch) + ",q_heads=4,kv_heads=1,head_dim=64,context=" +
+             std::to_string(context) + ",page=16" + (ragged ? ",lengths=ragged" : ""));
 }
 
 // An even grid, and cells that were added between its points. They are known by what they lose.

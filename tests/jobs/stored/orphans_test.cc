@@ -12,7 +12,7 @@ namespace {
 
 std::string problem(const std::string& text) {
   const Kernel& kernel = find_kernel("decode_kernel");
-  return parse_problem(kernel.name(), kernel.schema(), nullptr, text).text();
+  return kernel.parse(text).text();
 }
 
 // A GPU's workload of decode_kernel.

@@ -98,7 +98,7 @@ TEST_CASE("every preset is a legal problem with its model's heads") {
   std::set<std::string> names;
   for (const Preset& preset : kernel().presets()) {
     CHECK(names.insert(preset.name).second);
-    const Problem parsed = parse_problem("decode_attention", kernel().schema(), &preset, "context=1024");
+    const Problem parsed = kernel().parse("context=1024", &preset);
     CHECK_NOTHROW(kernel().check(parsed));
     CHECK(parsed["context"] == 1024);
   }
@@ -110,7 +110,7 @@ TEST_CASE("every preset is a legal problem with its model's heads") {
 
 TEST_CASE("gpt-oss has sinks everywhere and a window of 128 in every other layer") {
   for (const Preset& preset : kernel().presets()) {
-    const Problem parsed = parse_problem("decode_attention", kernel().schema(), &preset, "");
+    const Problem parsed = kernel().parse("", &preset);
     const bool gpt_oss = preset.name.find("gpt-oss") == 0;
     CHECK(parsed.is("sinks", "learned") == gpt_oss);
     CHECK(parsed["window"] == (gpt_oss && preset.name.find("-window") != std::string::npos ? 128 : 0));

@@ -17,9 +17,7 @@ using decode_attention_tests::kernel, decode_attention_tests::space;
 
 namespace {
 
-Problem problem(const std::string& text) {
-  return parse_problem("decode_attention", kernel().schema(), nullptr, text);
-}
+Problem problem(const std::string& text) { return kernel().parse(text); }
 
 // Every combination of one value of each dimension.
 std::vector<std::string> combinations(const std::vector<std::vector<std::string>>& dimensions) {

@@ -11,9 +11,7 @@ namespace {
 
 const Kernel& kernel() { return find_kernel("decode_attention"); }
 
-Problem problem_of(const std::string& text) {
-  return parse_problem("decode_attention", kernel().schema(), nullptr, text);
-}
+Problem problem_of(const std::string& text) { return kernel().parse(text); }
 
 std::unique_ptr<const FamilyInterface> family(const std::string& text) {
   return kernel().family_interface(problem_of(text));

@@ -30,7 +30,7 @@ inline std::unique_ptr<const Kernel> example(const std::string& name) {
 }
 
 inline Problem own_problem(const Kernel& kernel, const std::string& text) {
-  Problem problem = parse_problem(kernel.name(), kernel.schema(), nullptr, text);
+  Problem problem = kernel.parse(text);
   kernel.check(problem);
   return problem;
 }

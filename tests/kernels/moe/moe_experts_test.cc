@@ -440,7 +440,7 @@ TEST_CASE("moe_experts: a usual problem has thousands of configurations") {
   REQUIRE(preset != kernel.presets().end());
   DeviceLimits limits = limits_of_architecture("sm_90a");
   for (const auto& [text, count] : {std::pair{"tokens=64", 1500}, {"tokens=4096", 3000}}) {
-    const Problem problem = parse_problem(kernel.name(), kernel.schema(), &*preset, text);
+    const Problem problem = kernel.parse(text, &*preset);
     CHECK(shared_space(kernel.name()).enumerate(expression_environment(problem, limits)).size() >=
           static_cast<std::size_t>(count));
   }

@@ -15,9 +15,8 @@ using List = std::vector<double>;
 HostTensors routed_by(const std::vector<std::vector<std::size_t>>& chosen, const std::string& text,
                       HostTensors inputs = {}) {
   const Kernel& kernel = find_kernel("router");
-  const Problem problem = parse_problem("router", kernel.schema(), nullptr,
-                                        "experts=8,tokens=" + std::to_string(chosen.size()) +
-                                            ",top_k=" + std::to_string(chosen.front().size()) + "," + text);
+  const Problem problem = kernel.parse("experts=8,tokens=" + std::to_string(chosen.size()) +
+                                       ",top_k=" + std::to_string(chosen.front().size()) + "," + text);
   kernel.check(problem);
   List& logits = inputs["logits"];
   for (const std::vector<std::size_t>& experts : chosen) {
@@ -101,7 +100,7 @@ TEST_CASE("router layouts: each family has the tensors of its layout, in their t
   const Kernel& kernel = find_kernel("router");
   const auto present = [&](const std::string& text) {
     std::string names;
-    const Problem problem = parse_problem("router", kernel.schema(), nullptr, text);
+    const Problem problem = kernel.parse(text);
     const auto family = kernel.family_interface(problem);
     for (const TensorSlot& slot : family->tensors()) {
       if (slot.present && slot.role == Role::output)
@@ -122,5 +121,5 @@ TEST_CASE("router layouts: each family has the tensors of its layout, in their t
 TEST_CASE("router layouts: no two configurations launch the same code in the same way") {
   for (const char* text : {"tokens=512,outputs=ranks,ranks=8,ids=i64", "tokens=600,layout=masked,segment=64",
                            "tokens=600,layout=rows,dropped=mask,capacity=125"})
-    check_launches_differ(parse_problem("router", find_kernel("router").schema(), nullptr, text), 200);
+    check_launches_differ(find_kernel("router").parse(text), 200);
 }

@@ -23,7 +23,7 @@ Problem problem_of(const std::string& text, const char* preset_name = nullptr) {
     if (preset_name != nullptr && one.name == preset_name) preset = &one;
   }
   REQUIRE((preset != nullptr) == (preset_name != nullptr));
-  Problem problem = parse_problem("router", kernel().schema(), preset, text);
+  Problem problem = kernel().parse(text, preset);
   kernel().check(problem);
   return problem;
 }

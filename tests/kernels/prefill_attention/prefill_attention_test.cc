@@ -66,7 +66,7 @@ TEST_CASE("presets of prefill_attention are models with their heads") {
   std::set<std::string> names;
   for (const Preset& preset : kernel().presets()) {
     CHECK(names.insert(preset.name).second);
-    const Problem parsed = parse_problem("prefill_attention", kernel().schema(), &preset, "batch=2");
+    const Problem parsed = kernel().parse("batch=2", &preset);
     CHECK_NOTHROW(kernel().check(parsed));
     const bool gpt_oss = preset.name.starts_with("gpt-oss");
     CHECK(parsed.is("sinks", "learned") == gpt_oss);

@@ -314,7 +314,7 @@ TEST_CASE("every kernel that may begin early is among those whose PTX is read") 
   const DeviceLimits limits = limits_of_architecture("sm_90a");
   for (const Kernel* kernel : all_kernels()) {
     CAPTURE(kernel->name());
-    const Problem problem = parse_problem(kernel->name(), kernel->schema(), nullptr, "");
+    const Problem problem = kernel->parse("");
     const auto config = shared_space(kernel->name()).default_config(expression_environment(problem, limits));
     REQUIRE(config);
     const Plan plan = kernel->plan(*config, problem, kernel->default_call(problem), limits);
@@ -330,7 +330,7 @@ TEST_CASE("no kernel touches global memory, or ends, before it has waited for th
   for (const Wanted& one : wanted()) {
     const DeviceLimits limits = limits_of_architecture(one.space_of);
     const Kernel& kernel = find_kernel(one.kernel);
-    const Problem problem = parse_problem(kernel.name(), kernel.schema(), nullptr, one.problem);
+    const Problem problem = kernel.parse(one.problem);
     std::string values;
     for (const auto& [name, value] : one.values) values += std::string(name) + "=" + value + " ";
     CAPTURE(kernel.name());

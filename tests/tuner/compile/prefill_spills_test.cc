@@ -39,7 +39,7 @@ TEST_CASE("the longest tiles of heads of 256 do not spill") {
     CAPTURE(test.architecture);
     CAPTURE(test.problem);
     const DeviceLimits limits = limits_of_architecture(test.architecture);
-    const Problem problem = parse_problem(kernel.name(), kernel.schema(), nullptr, test.problem);
+    const Problem problem = kernel.parse(test.problem);
     const Assignment environment = expression_environment(problem, limits);
     const Config base = space.parse_config("tile=32,lag=8,poly=0,trim=0,cluster=1,section=0,splits=1," +
                                            std::string(test.config));

@@ -46,8 +46,7 @@ Problem draw_problem(const Kernel& kernel, std::mt19937& random) {
   const std::vector<Preset>& presets = kernel.presets();
   while (true) {
     const std::size_t choice = random() % (presets.size() + 1);
-    Problem problem =
-        parse_problem(kernel.name(), kernel.schema(), choice == 0 ? nullptr : &presets[choice - 1], "");
+    Problem problem = kernel.parse("", choice == 0 ? nullptr : &presets[choice - 1]);
     for (const Dimension& dimension : kernel.schema()) {
       if (dimension.names.empty()) {
         const std::int64_t values = dimension.maximum - dimension.minimum + 1;
@@ -297,8 +296,7 @@ TEST_CASE("configurations that differ in one parameter and are launched alike ha
         kernel.presets().begin(), kernel.presets().end(),
         [&](const Preset& each) { return typical.preset != nullptr && each.name == typical.preset; });
     const Problem problem =
-        parse_problem(kernel.name(), kernel.schema(), preset == kernel.presets().end() ? nullptr : &*preset,
-                      typical.problem);
+        kernel.parse(typical.problem, preset == kernel.presets().end() ? nullptr : &*preset);
     const Space space = space_of(kernel);
     const LegalSpace legal = space.enumerate(expression_environment(problem, limits));
     int pairs = 0;

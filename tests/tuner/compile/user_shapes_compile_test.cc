@@ -30,7 +30,7 @@ TEST_CASE("17 kernels of the shapes of other tuners' examples compile for Hopper
   CompilePool pool(compiler, std::thread::hardware_concurrency());
   std::vector<Compiling> compiling;
   for (const auto& kernel : loaded.kernels) {
-    const Problem problem = parse_problem(kernel->name(), kernel->schema(), nullptr, "");
+    const Problem problem = kernel->parse("");
     kernel->check(problem);
     const Assignment environment = expression_environment(problem, limits);
     const Space& space = shared_space(kernel->name());
