@@ -44,39 +44,4 @@ std::int64_t even_count(const FamilyInterface& interface, const Extents& extents
   return std::max<std::int64_t>(1, std::llround(share * static_cast<double>(extents[0])));
 }
 
-ContiguousFamily::ContiguousFamily(const std::vector<Buffer>& buffers, const Extents& extents,
-                                   std::vector<std::string> free_dimensions)
-    : extents_(extents), free_dimensions_(std::move(free_dimensions)) {
-  for (const Buffer& buffer : buffers) {
-    slots_.push_back({buffer.name, buffer.dtype, buffer.role});
-    elements_.push_back(buffer.elements);
-  }
-}
-
-void ContiguousFamily::check(const Extents& extents) const {
-  if (!(extents == extents_)) throw BadInput("the extents are not the family's own");
-}
-
-TablePoint ContiguousFamily::table_point(const Extents& extents, std::int64_t) const {
-  TablePoint point;
-  for (std::size_t i = 0; i < extents.size() && i < 2; ++i) point.position.push_back(extents[i]);
-  return point;
-}
-
-TablePoint ContiguousFamily::table_point_of(const Problem& problem) const {
-  Extents extents;
-  for (const std::string& name : free_dimensions_) extents.push_back(problem[name]);
-  return table_point(extents, 0);
-}
-
-Extents ContiguousFamily::extents_at(const TablePoint&, const Extents& like) const { return like; }
-
-void ContiguousFamily::bind(std::span<const TensorView* const> tensors, std::string_view options,
-                            Extents& extents, Call&) const {
-  if (!options.empty()) throw BadInput("the kernel takes no options ('" + std::string(options) + "')");
-  for (std::size_t i = 0; i < slots_.size(); ++i)
-    require_contiguous(slots_[i], require_tensor(slots_, tensors, i), elements_[i]);
-  extents = extents_;
-}
-
 }  // namespace moetune

@@ -102,28 +102,4 @@ std::string shape_text(const TensorView& tensor);
 // Throws BadInput if the tensor has gaps, or another number of elements.
 void require_contiguous(const TensorSlot& slot, const TensorView& tensor, std::int64_t elements);
 
-// For families without a call: tensors are contiguous buffers, checked by their number of elements.
-class ContiguousFamily final : public FamilyInterface {
- public:
-  // `buffers` as Kernel::buffers gives them for a problem at `extents`, which are the only ones that are bound and
-  // launched. Problems of the family at other extents, named by `free_dimensions`, have their own places in a table.
-  ContiguousFamily(const std::vector<Buffer>& buffers, const Extents& extents,
-                   std::vector<std::string> free_dimensions);
-
-  std::span<const TensorSlot> tensors() const override { return slots_; }
-  void check(const Extents& extents) const override;
-  void check_call(const Extents&, const Call&) const override {}
-  TablePoint table_point(const Extents& extents, std::int64_t total) const override;
-  TablePoint table_point_of(const Problem& problem) const override;
-  Extents extents_at(const TablePoint& point, const Extents& like) const override;
-  void bind(std::span<const TensorView* const> tensors, std::string_view options, Extents& extents,
-            Call& call) const override;
-
- private:
-  std::vector<TensorSlot> slots_;
-  std::vector<std::int64_t> elements_;
-  Extents extents_;
-  std::vector<std::string> free_dimensions_;
-};
-
 }  // namespace moetune

@@ -70,10 +70,6 @@ Call Kernel::default_call(const Problem&) const { return {}; }
 
 void Kernel::check_call(const Problem&, const Call&) const {}
 
-std::unique_ptr<const FamilyInterface> Kernel::family_interface(const Problem& problem) const {
-  return std::make_unique<ContiguousFamily>(buffers(problem, 1), extents_of(problem), free_dimensions());
-}
-
 ShownCall Kernel::shown_call(std::span<const TensorView* const>, std::string_view) const {
   throw BadInput(name() + ": no kernel.json describes it; it has operators of its own");
 }

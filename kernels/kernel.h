@@ -96,8 +96,8 @@ class Kernel {
   // room.
   virtual void check_call(const Problem& problem, const Call& call) const;
 
-  // The family as its callers in a server see it. By default that of a kernel without free dimensions.
-  virtual std::unique_ptr<const FamilyInterface> family_interface(const Problem& problem) const;
+  // The family as its callers in a server see it.
+  virtual std::unique_ptr<const FamilyInterface> family_interface(const Problem& problem) const = 0;
 
   // The call that a caller's tensors show, by slot, null for those that it lacks; what is written may be missing.
   // `facts` are `name=value` pairs of dimensions that no tensor shows. Without tensors only the slots' names and roles.
@@ -129,10 +129,6 @@ class Kernel {
   virtual bool reference_computes() const { return true; }
 
   virtual Cost cost(const Problem& problem) const = 0;
-
-  // A search prunes a configuration if a thread of it stores and loads more bytes of spilled registers than
-  // this: a guess at speed. Such configurations of the kernels so far were all slow.
-  virtual int spill_limit_bytes() const { return 512; }
 };
 
 // The `problem.*` and `device.*` names that space expressions may use: every dimension, and

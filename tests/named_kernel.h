@@ -19,6 +19,7 @@ class NamedKernel : public Kernel {
   const ProblemSchema& schema() const override { return schema_; }
   const std::vector<Preset>& presets() const override { return presets_; }
   void check(const Problem&) const override {}
+  std::unique_ptr<const FamilyInterface> family_interface(const Problem&) const override { return nullptr; }
 
  private:
   const std::string name_;

@@ -435,7 +435,7 @@ std::optional<TrialResult> TuneLoop::evaluate(const Pending& pending, BuildPtr* 
       return TrialResult{.outcome = (*build)->outcome, .message = (*build)->message};
     }
     std::string reason = why_unlaunchable(pending.plan, **build, tools_.device.info().limits);
-    if (reason.empty()) reason = why_spilling(pending.plan, **build, request_.kernel->spill_limit_bytes());
+    if (reason.empty()) reason = why_spilling(pending.plan, **build);
     if (reason.empty()) reason = why_serialized(pending.plan, **build);
     if (!reason.empty()) return TrialResult{.outcome = Outcome::pruned, .message = reason};
   }

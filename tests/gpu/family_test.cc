@@ -77,6 +77,9 @@ class LongLengths final : public Kernel {
                  const DeviceLimits& limits) const override {
     return of_.reference(which, problem, call, limits);
   }
+  std::unique_ptr<const FamilyInterface> family_interface(const Problem& problem) const override {
+    return of_.family_interface(problem);
+  }
   Cost cost(const Problem& problem) const override { return of_.cost(problem); }
 
  private:
@@ -91,7 +94,7 @@ TEST_CASE("a stored winner runs 20 random problems and calls of its family from 
   const DeviceLimits& limits = gpu().info().limits;
   std::uint64_t seed = 1;
   for (const char* text : kFamilies) {
-    const Problem problem = parse_problem(kernel.name(), kernel.schema(), nullptr, text);
+    const Problem problem = kernel.parse(text);
     const Candidate winner = stored_winner(kernel, problem, seed++);
     CAPTURE(winner.config.text());
     const auto launcher = kernel.launcher(winner.config, problem, limits);
@@ -117,7 +120,7 @@ TEST_CASE("with strides of the caller's own the exact reference agrees with floa
   if (no_gpu()) return;
   const Kernel& kernel = find_kernel("decode_attention");
   for (const char* text : kFamilies) {
-    RandomMembers members(kernel, parse_problem(kernel.name(), kernel.schema(), nullptr, text), 120, 9);
+    RandomMembers members(kernel, kernel.parse(text), 120, 9);
     const FamilyMember member = members.next();
     CAPTURE(member.problem.text());
     gpu().open(kernel, member.problem, member.call, 5);
@@ -132,7 +135,7 @@ TEST_CASE("lengths past the room of a sequence are cut to it, and those below 0 
   // KV and the table have room for 640 tokens: queries see those.
   for (const char* text : {"batch=3,q_heads=16,kv_heads=2,context=640,page=64,lse=natural",
                            "batch=3,q_heads=16,kv_heads=2,context=640,lse=natural"}) {
-    const Problem problem = parse_problem(kernel.name(), kernel.schema(), nullptr, text);
+    const Problem problem = kernel.parse(text);
     Call call = kernel.default_call(problem);
     set_field(call, kernel.call_schema(), "capacity", 640);
     const Assignment environment = expression_environment(problem, limits);

@@ -109,16 +109,17 @@ std::string why_unlaunchable(const Plan& plan, const Build& build, const DeviceL
   return "";
 }
 
-std::string why_spilling(const Plan& plan, const Build& build, int limit_bytes) {
+std::string why_spilling(const Plan& plan, const Build& build) {
+  constexpr std::int64_t kMostSpills = 512;
   for (const Launch& launch : plan.launches) {
     const auto facts = find_entry(build.entries, launch.entry.view());
     if (facts == build.entries.end()) continue;
     const std::int64_t spills =
         std::int64_t{facts->second.spill_store_bytes} + facts->second.spill_load_bytes;
-    if (spills <= limit_bytes) continue;
+    if (spills <= kMostSpills) continue;
     return launch.entry.text() + ": " +
            count_text(spills, "bytes of register spills a thread; the limit is ") +
-           std::to_string(limit_bytes);
+           std::to_string(kMostSpills);
   }
   return "";
 }

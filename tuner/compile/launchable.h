@@ -15,9 +15,9 @@ namespace moetune {
 // empty if it can.
 std::string why_unlaunchable(const Plan& plan, const Build& build, const DeviceLimits& limits);
 
-// Why a search need not measure it: a thread stores and loads more than `limit_bytes` in spilled registers
-// (Kernel::spill_limit_bytes). Empty if none does. A plan that is pruned for it can run all the same.
-std::string why_spilling(const Plan& plan, const Build& build, int limit_bytes);
+// Why a search need not measure it: a thread stores and loads more than 512 bytes in spilled registers. Empty if none
+// does. A guess at speed: such configurations were all slow, and a plan that is pruned for it can run all the same.
+std::string why_spilling(const Plan& plan, const Build& build);
 
 // The same: ptxas let no wgmma begin before the one before it has ended, which takes up to twice as long. Empty if it
 // has not.

@@ -70,10 +70,9 @@ TEST_CASE("spills up to the limit are worth a measurement; past it the plan can 
   Case c;
   c.facts().spill_store_bytes = 256;
   c.facts().spill_load_bytes = 256;
-  CHECK(why_spilling(c.plan, c.build, 512).empty());
+  CHECK(why_spilling(c.plan, c.build).empty());
   c.facts().spill_load_bytes += 4;
-  CHECK(why_spilling(c.plan, c.build, 512) == "k: 516 bytes of register spills a thread; the limit is 512");
-  CHECK(why_spilling(c.plan, c.build, 516).empty());
+  CHECK(why_spilling(c.plan, c.build) == "k: 516 bytes of register spills a thread; the limit is 512");
   CHECK(c.why().empty());
 }
 
