@@ -179,8 +179,11 @@ TEST_CASE("the caller's word on KV is a bit of a launch's arguments, and changes
     const Config usual = default_config(of, limits), config = space().parse_config(l2, &usual);
     DecodeCall call{DecodeShape(of)};
     const Plan before = kernel().plan(config, of, call.call(), limits);
+    Call said = call.call();
+    set_assumption(said, kernel().call_schema(), kernel().name(), "kv_settled");
     call.kv_settled = 1;
-    Plan settled = kernel().plan(config, of, call.call(), limits);
+    CHECK(said == call.call());
+    Plan settled = kernel().plan(config, of, said, limits);
     CHECK(settled != before);
     for (Argument& argument : settled.launches[0].arguments) {
       if (argument.name.view() == "evict_first") std::get<std::int32_t>(argument.value) -= 2;
