@@ -120,7 +120,6 @@ void Grid::compute_one(GridWarp& warp, std::size_t at, const std::vector<std::si
   const simt::Multiply& one = operands.one;
   const unsigned columns = one.columns, most_k = depth(one), in_word = 4 / element_bytes(one);
   read_operands(warp, operands);
-
   const std::vector<float>& elements = values_of(one.element);
   std::vector<float> a(std::size_t{kWarpRows} * most_k), b(std::size_t{most_k} * columns),
       sum(std::size_t{kWarpRows} * columns);
