@@ -33,12 +33,18 @@ std::vector<StoredCandidate> stored_if_any(Session& session, const BenchRequest&
   }
 }
 
-// Behind each configuration the same again, of a caller of whom something is assumed.
-std::vector<Contestant> with_assumption(Session& session, const std::string& name,
-                                        const std::vector<Contestant>& all) {
+// The call of a caller of whom something is assumed. Throws BadField unless the kernel knows the assumption.
+Call assuming_call(Session& session, const std::string& assumption) {
   const Kernel& kernel = *session.kernel();
   Call call = kernel.default_call(session.problem());
-  set_assumption(call, kernel.call_schema(), kernel.name(), name);
+  set_assumption(call, kernel.call_schema(), kernel.name(), assumption);
+  return call;
+}
+
+// Behind each configuration the same again, by a caller of whom something is assumed.
+std::vector<Contestant> with_assumption(Session& session, const std::string& name, const Call& call,
+                                        const std::vector<Contestant>& all) {
+  const Kernel& kernel = *session.kernel();
   std::vector<Contestant> made;
   for (const Contestant& one : all) {
     made.push_back(one);
@@ -53,6 +59,8 @@ std::vector<Contestant> with_assumption(Session& session, const std::string& nam
 
 std::vector<Contestant> contestants(Session& session, const BenchRequest& request, const Events& events,
                                     bool& winner_contended) {
+  std::optional<Call> assuming;
+  if (request.assume) assuming = assuming_call(session, *request.assume);
   std::vector<Contestant> all;
   const auto add = [&](const std::string& what, Attempt attempt, bool stored = false) {
     all.push_back({what, std::move(attempt), request.timing, stored});
@@ -88,7 +96,7 @@ std::vector<Contestant> contestants(Session& session, const BenchRequest& reques
     }
   }
   if (session.default_config()) add("default", session.try_compile(*session.default_config()));
-  if (request.assume) all = with_assumption(session, *request.assume, all);
+  if (assuming) all = with_assumption(session, *request.assume, *assuming, all);
   if (!session.kernel()->reference_computes()) return all;
   // In the problem's own types, as a plain implementation would be written; the exact reference writes f32.
   add("reference",

@@ -114,6 +114,7 @@ TEST_CASE("bench --assume names the fields that there are") {
   CHECK(contains(refusal("decode_attention", "kv_setled"), "did you mean 'kv_settled'?"));
   CHECK(
       contains(refusal("decode_attention", "capacity"), "unknown assumption of decode_attention 'capacity'"));
+  CHECK(contains(refusal("router", "kv_settled"), "router can assume nothing of its caller"));
 }
 
 TEST_CASE("a search answers one timing, stores the winner's times under all, and bench shows them") {
