@@ -35,7 +35,7 @@ struct PrefillShape {
   bool paged() const { return page > 0; }
   DType kv_dtype() const { return narrow ? DType::e4m3 : dtype; }
   DType q_dtype() const { return narrow_queries ? DType::e4m3 : dtype; }
-  // Of keys, and as many of values and of queries.
+  // Scales of keys, and as many of values and of queries.
   std::int64_t kv_scales() const { return head_scales ? kv_heads : 1; }
   // Sequences have tokens from before this launch, which are not in L2.
   bool has_past() const { return seqlen_kv > seqlen_q; }

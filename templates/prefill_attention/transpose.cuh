@@ -1,11 +1,11 @@
-// The warps beside the loading one, if bytes are multiplied: they take tiles of values as they landed, [token][dim], and
-// write them as the product with P reads them, [dim][token]: e4m3 operands of wgmma are K-major. After FlashAttention-3
-// (Shah et al. 2024).
+// The warps beside the loading one, if bytes are multiplied: they take tiles of values as they landed, [token][dim],
+// and write them as the product with P reads them, [dim][token]: e4m3 operands of wgmma are K-major. After
+// FlashAttention-3 (Shah et al. 2024).
 //
 // A warp turns 32 tokens by 16 dims at a time. ldmatrix gives a lane (row g, place t) pairs of dims 2g of tokens 2t and
 // 2t + 1, of four times 8 tokens; two byte permutes make of them four tokens of one dim, in the order in which
-// Attention::pack has probabilities. Rows 2g, or 2g + 1, of one matrix would lie in half of the banks; so lanes from 16 on
-// swap their two units of 16 tokens.
+// Attention::pack has probabilities. Rows 2g, or 2g + 1, of one matrix would lie in half of the banks; so lanes from 16
+// on swap their two units of 16 tokens.
 #pragma once
 
 #include "templates/common/mma.cuh"

@@ -52,14 +52,18 @@ def check(found, code, last_cells, said):
     assert found[2] == said, found
 
 
-FAST = {problem(4096, 4096): 200.0, problem(4096, 4096, ",kv_dtype=e4m3"): 250.0}
-SLOW = {problem(4096, 4096): 200.0, problem(4096, 4096, ",kv_dtype=e4m3"): 280.0}
+NARROW, BYTES = problem(4096, 4096, ",kv_dtype=e4m3"), problem(4096, 4096, ",kv_dtype=e4m3,q_dtype=e4m3")
+FAST = {problem(4096, 4096): 200.0, NARROW: 250.0, BYTES: 140.0}
+SLOW = {problem(4096, 4096): 200.0, NARROW: 280.0, BYTES: 160.0}
 ONLY = "batch=1,q_heads=32,kv_heads=8,head_dim=128," + E4M3
-check(run(FAST, ONLY), 0, ["| 375.00 | 500.00 | bf16 | 200.00 | 0.800 | 0.75 |"], "")
-check(run(SLOW, ONLY), 1, ["| 420.00 | 560.00 | bf16 | 200.00 | 0.714 | 0.75 |"],
-      "bench/prefill_attention: 1,32,8,128,4096,4096 e4m3 reached 0.714 times bf16, below 0.75\n")
-check(run({}, ONLY), 1, ["| - | - | - | - | - | - | - | - |"],
-      "bench/prefill_attention: 1,32,8,128,4096,4096 e4m3 has no winner\n")
+SAID = "bench/prefill_attention: 1,32,8,128,4096,4096 kv_dtype=e4m3"
+check(run(FAST, ONLY), 0, ["| 375.00 | 500.00 | bf16 | 200.00 | 0.800 | 0.75 |",
+                           "| 210.00 | 280.00 | bf16 | 200.00 | 1.429 | 1.40 |"], "")
+check(run(SLOW, ONLY), 1, ["| 420.00 | 560.00 | bf16 | 200.00 | 0.714 | 0.75 |",
+                           "| 240.00 | 320.00 | bf16 | 200.00 | 1.250 | 1.40 |"],
+      f"{SAID} reached 0.714 times bf16, below 0.75\n{SAID} q_dtype=e4m3 reached 1.250 times bf16, below 1.40\n")
+check(run({}, ONLY), 1, ["| - | - | - | - | - | - | - | - |"] * 2,
+      f"{SAID} has no winner\n{SAID} q_dtype=e4m3 has no winner\n")
 
 # New tokens behind a cache beside a prompt of as many FLOPs, in whole blocks of 128 rows. A row without a bar does not
 # count.

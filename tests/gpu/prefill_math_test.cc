@@ -43,7 +43,7 @@ const std::vector<PrefillBug> kPrefillBugs = {
     // The denominator is not.
     {kMma, {kChunk, "", "attend.cuh", "sum_[half] *= factor_[half];", ";"}},
     // Every step of 16 tokens multiplies the first 16 of V.
-    {kWgmma, {kPrompt, "overlap=0", "attend.cuh", "moved(v, step * 2048)", "moved(v, 0)"}},
+    {kWgmma, {kPrompt, "overlap=0", "attend.cuh", ": step * 2048;", ": 0;"}},
     {kMma, {kPrompt, "", "attend_mma.cuh", "+ step * 2048 + tall_row_", "+ tall_row_"}},
     // Exponentials by polynomial are off by up to a quarter.
     {kWgmma, {kPrompt, "poly=4", "attend.cuh", "0.69326099f", "0.19326099f"}},
@@ -59,7 +59,7 @@ const std::vector<PrefillBug> kPrefillBugs = {
     // The sink takes no part of the probability.
     {kWgmma,
      {"batch=2,q_heads=8,kv_heads=2,seqlen_q=30,seqlen_kv=30,sinks=learned", "warpgroups=1,ping_pong=0",
-      "attend.cuh", "+ exp2_fast(sink - top)", ""}},
+      "attend.cuh", "+ exp2_fast(sink - top + kShift)", ""}},
     // The heads of a token are taken for tokens.
     {kWgmma, {kPrompt, "packed=1", "attend.cuh", "row(half) / kHeadsInRows", "row(half)"}},
     // Every section begins with the first pair.
@@ -86,6 +86,13 @@ const std::vector<PrefillBug> kPrefillBugs = {
     {kWgmma,
      {"batch=2,q_heads=8,kv_heads=2,seqlen_q=300,seqlen_kv=300,kv_dtype=e4m3", "", "widen.cuh", "kept.all()",
       "true"}},
+    // Values of e4m3 that are transposed: two groups of 16 tokens change places, or what no query sees stays.
+    {kWgmma,
+     {"batch=2,q_heads=8,kv_heads=2,seqlen_q=300,seqlen_kv=300,kv_dtype=e4m3,q_dtype=e4m3", "",
+      "transpose.cuh", "swaps ? second : first;", "first;"}},
+    {kWgmma,
+     {"batch=2,q_heads=8,kv_heads=2,seqlen_q=300,seqlen_kv=300,kv_dtype=e4m3,q_dtype=e4m3", "",
+      "transpose.cuh", "if (!kept.all()) {", "if (false) {"}},
     // Only the first split counts in the denominator.
     {kWgmma,
      {kChunk, "warpgroups=1,ping_pong=0,splits=2", "combine_kernel.cuh", "denominator += weight;",
