@@ -8,8 +8,8 @@ using namespace moetune::testing;
 
 namespace {
 
-// Longer than any test waits, by SlowTrials; with a strategy that has nothing to compute.
-const Json kLong = {{"budget", 2000}, {"seed", 77}, {"finalists", 1}, {"strategy", "random"}};
+// Longer than any test waits, by SlowTrials.
+const Json kLong = {{"budget", 2000}, {"seed", 77}, {"finalists", 1}};
 
 }  // namespace
 
