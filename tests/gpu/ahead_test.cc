@@ -59,11 +59,7 @@ extern "C" __global__ void spoil(i32* length, i32* kept_lengths, i64 length_coun
 extern "C" __global__ void restore(i32* length, i32* kept_lengths, i64 length_count, i32* page, i32* kept_pages,
                                    i64 page_count, i32* key, i32* kept_keys, i64 key_count) {
   allow_dependent_launch();
-  u64 begin, now;
-  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(begin));
-  do {
-    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
-  } while (now - begin < 50000);
+  take_a_while();
   put_back({length, kept_lengths, length_count});
   put_back({page, kept_pages, page_count});
   put_back({key, kept_keys, key_count});
@@ -149,7 +145,7 @@ BuildPtr compile(const CompileUnit& unit, const std::string& architecture, bool 
   options.architecture = architecture;
   options.reader = [=, source = unit.source](const std::string& path) {
     std::optional<std::string> text = find_resource(path);
-    if (path == source) *text += kWriters;
+    if (path == source) *text += std::string(kTakeAWhile) + kWriters;
     const std::string wait = "griddepcontrol.wait;";
     if (path == "templates/common/dependent_launch.cuh" && !waits)
       text->replace(text->rfind(wait), wait.size(), "");

@@ -33,6 +33,17 @@ std::size_t count_differences(const std::vector<double>& actual, const std::vect
 void check_exact_reference(const Kernel& kernel, const Problem& problem, const Call& call,
                            std::uint64_t seed);
 
+// CUDA source: 50 us, for a kernel that lets the next one begin before it writes.
+inline constexpr const char* kTakeAWhile = R"cuda(
+__device__ __forceinline__ void take_a_while() {
+  u64 begin, now;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(begin));
+  do {
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+  } while (now - begin < 50000);
+}
+)cuda";
+
 // Short trials: these tests ask whether a result is right, not how fast it is.
 MeasurePolicy one_sample();
 

@@ -35,11 +35,7 @@ extern "C" __global__ void exchange_newest(u16* q, u16* k, u16* v, const i32* le
                                            int put_back) {
   if (put_back) {
     allow_dependent_launch();
-    u64 begin, now;
-    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(begin));
-    do {
-      asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
-    } while (now - begin < 50000);
+    take_a_while();
   }
   for (i64 i = threadIdx.x; i < q_elements; i += blockDim.x) exchange_element(q + i, kept_q + i, put_back);
   for (i64 i = threadIdx.x; i < i64(batch) * late * kv_heads * HEAD_DIM; i += blockDim.x) {
@@ -107,7 +103,7 @@ struct Behind {
 Behind behind_exchanges(const Case& test, const DeviceLimits& limits, std::int64_t late) {
   const Kernel& kernel = find_kernel("decode_attention");
   Behind made;
-  made.problem = parse_problem(kernel.name(), kernel.schema(), nullptr, test.problem);
+  made.problem = kernel.parse(test.problem);
   const Space& space = shared_space(kernel.name());
   made.config = space.parse_config(merged(std::string(kGrid) + kCommon, test.config), nullptr);
   CAPTURE(made.config.text());
@@ -147,7 +143,7 @@ BuildPtr compile(const CompileUnit& unit, const std::string& architecture) {
   options.architecture = architecture;
   options.reader = [source = unit.source](const std::string& path) {
     std::optional<std::string> text = find_resource(path);
-    if (path == source) *text += kExchange;
+    if (path == source) *text += std::string(kTakeAWhile) + kExchange;
     return text;
   };
   return std::make_shared<const Build>(Compiler(options).compile(unit));
