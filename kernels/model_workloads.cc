@@ -17,6 +17,7 @@ std::string attention_problem(const AttentionLayers& layers, const ModelFacts& m
                      ",dtype=" + model.dtype;
   if (layers.window > 0) text += "," + with("window", layers.window);
   if (layers.sinks) text += ",sinks=learned";
+  if (layers.softcap > 0) text += "," + with("softcap", layers.softcap);
   return text;
 }
 

@@ -13,8 +13,9 @@ namespace moetune {
 // Layers with equal attention.
 struct AttentionLayers {
   std::int64_t q_heads = 0, kv_heads = 0, head_dim = 0;
-  std::int64_t window = 0;  // tokens that a token sees; 0 for all
-  std::int64_t chunk = 0;   // a token sees those of its chunk of so many; 0 for all
+  std::int64_t window = 0;   // tokens that a token sees; 0 for all
+  std::int64_t chunk = 0;    // a token sees those of its chunk of so many; 0 for all
+  std::int64_t softcap = 0;  // bound of scaled scores; 0 for none
   bool sinks = false;
   bool latent =
       false;  // decodes over a latent that all heads share, as mla_decode does; head_dim is not read

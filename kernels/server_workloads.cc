@@ -62,15 +62,16 @@ struct ServerRow {
 constexpr std::string_view
     kPagesOfHeads =
         "q_heads={q_heads},kv_heads={kv_heads},head_dim={head_dim},page={page},layout=hnd,dtype={dtype},"
-        "kv_dtype={kv},window={window},sinks={sinks}",
+        "kv_dtype={kv},window={window},sinks={sinks},softcap={softcap}",
     kPagesOfTokens =
         "q_heads={q_heads},kv_heads={kv_heads},head_dim={head_dim},page={page},layout=nhd,dtype={dtype},"
-        "window={window},sinks={sinks}",
+        "window={window},sinks={sinks},softcap={softcap}",
     kContiguous =
-        "q_heads={q_heads},kv_heads={kv_heads},head_dim={head_dim},page=0,layout=hnd,dtype={dtype},sinks={sinks}",
+        "q_heads={q_heads},kv_heads={kv_heads},head_dim={head_dim},page=0,layout=hnd,dtype={dtype},sinks={sinks},"
+        "softcap={softcap}",
     kContiguousWindow =
         "q_heads={q_heads},kv_heads={kv_heads},head_dim={head_dim},page=0,layout=hnd,dtype={dtype},sinks={sinks},"
-        "window={window}",
+        "softcap={softcap},window={window}",
     kExperts =
         "hidden={hidden},experts={experts},top_k={top_k},intermediate={intermediate},dtype={dtype},"
         "activation={activation},layout={layout}",
@@ -231,6 +232,7 @@ Texts ServerPlanner::attention_facts(const AttentionLayers& layers) const {
           {"head_dim", number(layers.head_dim)},
           {"window", number(layers.window)},
           {"sinks", layers.sinks ? "learned" : ""},
+          {"softcap", number(layers.softcap)},
           {"page", std::to_string(shape_.page.value_or(server_.page))},
           {"dtype", model_.dtype},
           {"kv", shape_.narrow_kv ? "e4m3" : ""},

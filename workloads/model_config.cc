@@ -248,6 +248,7 @@ void ConfigReader::add_attention(ModelLayer layer, std::int64_t count) {
                                .head_dim = layer.head_dim,
                                .window = slides && !sees_all ? layer.window : 0,
                                .chunk = is_chunked && !sees_all ? layer.window : 0,
+                               .softcap = layer.softcap,
                                .sinks = layer.sinks};
   add_layers(served, count);
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <optional>
 
 #include "workloads/layer_rules.h"
@@ -46,8 +47,6 @@ struct OddAttention {
   std::string_view path, what;
 };
 constexpr auto kOddAttention = std::to_array<OddAttention>({
-    {"attn_logit_softcapping", "attention with a cap on its logits"},
-    {"attn_config.softcap", "attention with a cap on its logits"},
     {"alibi", "attention with a bias by distance"},
     {"attn_config.alibi", "attention with a bias by distance"},
     {"use_bidirectional_attention", "attention to tokens behind a token"},
@@ -123,6 +122,18 @@ void set_exceptions(std::vector<ModelLayer>& all, const ModelFields& fields) {
   }
 }
 
+void set_softcap(std::vector<ModelLayer>& all, const ModelFields& fields) {
+  for (const char* const path : {"attn_logit_softcapping", "attn_config.softcap"}) {
+    if (!is_said(fields, path)) continue;
+    const JsonPlace found = *fields.find(path);
+    const double cap = found.value().is_number() ? found.value().get<double>() : 0;
+    if (cap != std::floor(cap) || cap < 1 || cap > static_cast<double>(kMostModelExtent))
+      throw NotUnderstood{std::string("attention with a cap on its logits (") + path +
+                          ") that is no whole number has no kernel"};
+    for (ModelLayer& layer : all) layer.softcap = static_cast<std::int64_t>(cap);
+  }
+}
+
 void set_sinks(std::vector<ModelLayer>& all, const ModelFields& fields, const ModelFamily* family) {
   const bool sliding = fields.flag("add_swa_attention_sink_bias").value_or(false),
              full = fields.flag("add_full_attention_sink_bias").value_or(false);
@@ -177,6 +188,7 @@ std::vector<ModelLayer> attention_of_layers(const ModelFields& fields, const Mod
   set_windows(all, fields);
   set_exceptions(all, fields);
   set_sinks(all, fields, family);
+  set_softcap(all, fields);
   for (ModelLayer& layer : all)
     if (layer.kv_heads == 0) layer.kv_heads = layer.q_heads;
   return all;

@@ -25,6 +25,7 @@ struct ModelLayer {
   std::int64_t latent = 0;     // elements of a compressed latent
   std::int64_t window =
       0;  // of sliding attention: tokens that a token sees; of chunked attention: of a chunk
+  std::int64_t softcap = 0;  // bound of scaled scores; 0: none
   bool sinks = false;
 
   auto operator<=>(const ModelLayer&) const = default;

@@ -18,27 +18,29 @@ std::uint32_t u32(std::int64_t value) { return static_cast<std::uint32_t>(value)
 std::int32_t i32(std::int64_t value) { return static_cast<std::int32_t>(value); }
 
 CompileUnit compile_unit(const DecodeChoice& choice, const DecodeShape& shape) {
-  return {"templates/decode_attention/decode_attention.cu",
-          {{"DTYPE", element_type(shape.dtype)},
-           {"KV_DTYPE", element_type(shape.kv_dtype())},
-           {"KV_HEAD_SCALES", shape.head_scales ? "1" : "0"},
-           {"HEAD_DIM", std::to_string(shape.head_dim)},
-           {"GROUP", std::to_string(shape.group())},
-           {"PAGE", std::to_string(shape.page)},
-           {"WINDOW", std::to_string(shape.window)},
-           {"SINKS", shape.sinks ? "1" : "0"},
-           {"QUERIES", std::to_string(shape.q_len)},
-           {"LSE", shape.lse ? "1" : "0"},
-           {"BODY_TMA", choice.tma ? "1" : "0"},
-           {"MATH", choice.math},
-           {"PERSISTENT", choice.persistent ? "1" : "0"},
-           {"TILE", std::to_string(choice.tile)},
-           {"STAGES", std::to_string(choice.stages)},
-           {"WARPS", std::to_string(choice.warps)},
-           {"PRODUCERS", std::to_string(choice.producers)},
-           {"ROW_TILES", std::to_string(choice.row_tiles)},
-           {"QUERY_IN_REGISTERS", choice.query_in_registers ? "1" : "0"},
-           {"SHARED_BYTES", std::to_string(choice.shared_bytes(shape))}}};
+  CompileUnit unit{"templates/decode_attention/decode_attention.cu",
+                   {{"DTYPE", element_type(shape.dtype)},
+                    {"KV_DTYPE", element_type(shape.kv_dtype())},
+                    {"KV_HEAD_SCALES", shape.head_scales ? "1" : "0"},
+                    {"HEAD_DIM", std::to_string(shape.head_dim)},
+                    {"GROUP", std::to_string(shape.group())},
+                    {"PAGE", std::to_string(shape.page)},
+                    {"WINDOW", std::to_string(shape.window)},
+                    {"SINKS", shape.sinks ? "1" : "0"},
+                    {"QUERIES", std::to_string(shape.q_len)},
+                    {"LSE", shape.lse ? "1" : "0"},
+                    {"BODY_TMA", choice.tma ? "1" : "0"},
+                    {"MATH", choice.math},
+                    {"PERSISTENT", choice.persistent ? "1" : "0"},
+                    {"TILE", std::to_string(choice.tile)},
+                    {"STAGES", std::to_string(choice.stages)},
+                    {"WARPS", std::to_string(choice.warps)},
+                    {"PRODUCERS", std::to_string(choice.producers)},
+                    {"ROW_TILES", std::to_string(choice.row_tiles)},
+                    {"QUERY_IN_REGISTERS", choice.query_in_registers ? "1" : "0"},
+                    {"SHARED_BYTES", std::to_string(choice.shared_bytes(shape))}}};
+  define_softcap(unit, shape.softcap);
+  return unit;
 }
 
 using Arguments = decltype(Launch::arguments);
@@ -203,6 +205,7 @@ Plan decode_attention_reference_plan(Reference which, const DecodeShape& shape, 
                 {"QUERIES", std::to_string(shape.q_len)},
                 {"LSE", shape.lse ? "1" : "0"},
                 {"BASELINE", which == Reference::baseline ? "1" : "0"}}};
+  define_softcap(plan.unit, shape.softcap);
   // A block keeps the scores of one row at a time.
   const std::int64_t blocks =
       std::max<std::int64_t>(1, std::min(shape.query_rows(), kReferenceScoreBytes / (call.capacity * 4)));

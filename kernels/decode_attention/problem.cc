@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/integers.h"
+#include "kernels/attention/call.h"
 
 namespace moetune {
 namespace {
@@ -40,6 +41,7 @@ DecodeShape::DecodeShape(const Problem& problem)
       context(problem["context"]),
       page(problem["page"]),
       window(problem["window"]),
+      softcap(problem["softcap"]),
       q_len(problem["q_len"]),
       dtype(problem.is("dtype", "fp16") ? DType::f16 : DType::bf16),
       ragged(problem.is("lengths", "ragged")),
@@ -89,16 +91,19 @@ DecodeShape DecodeShape::at(const Extents& extents) const {
 
 Assignment DecodeShape::specialization() const {
   const auto named = [](std::string_view name) { return Value::named(name, 0); };
-  return {{"group", Value::integer(group())},
-          {"head_dim", Value::integer(head_dim)},
-          {"dtype", named(dtype == DType::f16 ? "fp16" : "bf16")},
-          {"page", Value::integer(page)},
-          {"window", Value::integer(window)},
-          {"sinks", named(sinks ? "learned" : "none")},
-          {"q_len", Value::integer(q_len)},
-          {"lse", named(lse ? "natural" : "none")},
-          {"kv_dtype", named(narrow ? "e4m3" : "same")},
-          {"kv_scale", named(head_scales ? "head" : "tensor")}};
+  Assignment compiled = {{"group", Value::integer(group())},
+                         {"head_dim", Value::integer(head_dim)},
+                         {"dtype", named(dtype == DType::f16 ? "fp16" : "bf16")},
+                         {"page", Value::integer(page)},
+                         {"window", Value::integer(window)},
+                         {"sinks", named(sinks ? "learned" : "none")},
+                         {"q_len", Value::integer(q_len)},
+                         {"lse", named(lse ? "natural" : "none")},
+                         {"kv_dtype", named(narrow ? "e4m3" : "same")},
+                         {"kv_scale", named(head_scales ? "head" : "tensor")}};
+  if (softcap > 0)
+    compiled.set("softcap", Value::integer(softcap));  // others are named as before there was any
+  return compiled;
 }
 
 const ProblemSchema& decode_attention_schema() {
@@ -111,7 +116,8 @@ const ProblemSchema& decode_attention_schema() {
                         std::int64_t{1} << 22),
       named_dimension("dtype", "type of queries and output, and of keys and values if kv_dtype is the same",
                       {"bf16", "fp16"}),
-      integer_dimension("page", "tokens a KV page: 1, 16, 64 or 128; 0 for contiguous KV", 0, 0, 128),
+      integer_dimension("page", "tokens a KV page: 1, 16, 32, 64, 128 or 256; 0 for contiguous KV", 0, 0,
+                        256),
       named_dimension("lengths",
                       "every sequence as long as context, or uniform in [1, context], with an empty one",
                       {"full", "ragged"}),
@@ -122,13 +128,14 @@ const ProblemSchema& decode_attention_schema() {
                         std::int64_t{1} << 22),
       named_dimension("sinks", "no sinks, or a learned logit of every query head in the softmax denominator",
                       {"none", "learned"}),
-      integer_dimension("q_len", "new tokens of a sequence, causal among themselves", 1, 1, 4),
+      integer_dimension("q_len", "new tokens of a sequence, causal among themselves", 1, 1, 8),
       named_dimension("lse", "whether the natural logarithm of the softmax denominator is an output",
                       {"none", "natural"}),
       named_dimension("kv_dtype", "type of keys and values: that of queries, or e4m3 with scales",
                       {"same", "e4m3"}),
       named_dimension("kv_scale", "e4m3: one scale for all keys and one for all values, or for every KV head",
                       {"tensor", "head"}),
+      integer_dimension("softcap", kSoftcapDoc, 0, 0, kMostSoftcap),
   };
   return schema;
 }
@@ -155,7 +162,7 @@ const std::vector<Preset>& decode_attention_presets() {
 
 void check_decode_attention(const Problem& problem) {
   require_one_of(problem, "head_dim", {64, 128, 256});
-  require_one_of(problem, "page", {0, 1, 16, 64, 128});
+  require_one_of(problem, "page", {0, 1, 16, 32, 64, 128, 256});
   if (problem["q_heads"] % problem["kv_heads"] != 0) {
     refuse_problem("q_heads=" + std::to_string(problem["q_heads"]) +
                    " is not a multiple of kv_heads=" + std::to_string(problem["kv_heads"]));

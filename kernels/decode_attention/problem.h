@@ -45,7 +45,9 @@ struct DecodeShape {
   // inputs shuffle them.
   std::vector<std::int64_t> lengths() const;
 
-  std::int64_t batch, q_heads, kv_heads, head_dim, context, page, window, q_len;
+  std::int64_t batch, q_heads, kv_heads, head_dim, context, page, window;
+  std::int64_t softcap;  // what scaled scores are bounded by; 0: nothing
+  std::int64_t q_len;
   DType dtype;
   bool ragged;
   bool heads_first;  // [block, head, token, dim]; else [block, token, head, dim]

@@ -125,6 +125,7 @@ CompileUnit prefill_unit(const PrefillChoice& choice, const Config& config, cons
   unit.defines.emplace_back("CLUSTER", std::to_string(choice.cluster));
   unit.defines.emplace_back("SHARED_BYTES", std::to_string(choice.shared_bytes));
   if (shape.narrow) define_kv(unit, shape);
+  define_softcap(unit, shape.softcap);
   return unit;
 }
 
@@ -299,6 +300,7 @@ Plan prefill_attention_reference_plan(Reference which, const PrefillShape& shape
   Plan plan;
   plan.unit = {"templates/prefill_attention/reference.cu", shape_macros(shape)};
   define_kv(plan.unit, shape);
+  define_softcap(plan.unit, shape.softcap);
   plan.unit.defines.emplace_back("BASELINE", which == Reference::baseline ? "1" : "0");
   Launch& launch = plan.launches.emplace_back();
   launch.entry = "prefill_attention_reference";

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/integers.h"
+#include "kernels/attention/call.h"
 
 namespace moetune {
 namespace {
@@ -54,6 +55,7 @@ PrefillShape::PrefillShape(const Problem& problem)
       seqlen_kv(problem["seqlen_kv"]),
       page(problem["page"]),
       window(problem["window"]),
+      softcap(problem["softcap"]),
       dtype(problem.is("dtype", "fp16") ? DType::f16 : DType::bf16),
       causal(problem["causal"] == 1),
       ragged(problem.is("lengths", "ragged")),
@@ -135,6 +137,7 @@ Assignment PrefillShape::specialization() const {
     compiled.set("kv_scale", named(head_scales ? "head" : "tensor"));
   }
   if (narrow_queries) compiled.set("q_dtype", named("e4m3"));
+  if (softcap > 0) compiled.set("softcap", Value::integer(softcap));
   return compiled;
 }
 
@@ -156,7 +159,7 @@ const ProblemSchema& prefill_attention_schema() {
       named_dimension("lengths",
                       "every sequence as long as the longest, or uniform below it with odd ones among them",
                       {"full", "ragged"}),
-      integer_dimension("page", "tokens a KV page: 16, 64 or 128; 0 for contiguous KV", 0, 0, 128),
+      integer_dimension("page", "tokens a KV page: 16, 32, 64, 128 or 256; 0 for contiguous KV", 0, 0, 256),
       named_dimension("layout", "KV with tokens before heads (in a page, or in all), or heads before tokens",
                       {"nhd", "hnd"}),
       named_dimension("dtype", "type of queries and output, and of keys and values where kv_dtype is same",
@@ -169,6 +172,7 @@ const ProblemSchema& prefill_attention_schema() {
                       {"tensor", "head"}),
       named_dimension("q_dtype", "type of queries: that of the output, or e4m3 with scales as keys have them",
                       {"same", "e4m3"}),
+      integer_dimension("softcap", kSoftcapDoc, 0, 0, kMostSoftcap),
   };
   return schema;
 }
@@ -214,7 +218,7 @@ void check_prefill_extents(const Extents& extents, std::int64_t group) {
 
 void check_prefill_attention(const Problem& problem) {
   require_one_of(problem, "head_dim", {64, 128, 256});
-  require_one_of(problem, "page", {0, 16, 64, 128});
+  require_one_of(problem, "page", {0, 16, 32, 64, 128, 256});
   if (problem["q_heads"] % problem["kv_heads"] != 0) {
     refuse_prefill("q_heads=" + std::to_string(problem["q_heads"]) +
                    " is not a multiple of kv_heads=" + std::to_string(problem["kv_heads"]));

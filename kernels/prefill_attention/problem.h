@@ -50,6 +50,7 @@ struct PrefillShape {
   Range visible(const PrefillSequence& sequence) const;
 
   std::int64_t batch, q_heads, kv_heads, head_dim, seqlen_q, seqlen_kv, page, window;
+  std::int64_t softcap;  // what scaled scores are bounded by; 0: nothing
   DType dtype;
   bool causal;
   bool ragged;

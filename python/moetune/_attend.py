@@ -7,6 +7,7 @@ from transformers.masking_utils import and_masks, causal_mask_function, sliding_
 
 import moetune
 import moetune.torch as operators
+from moetune._families import softcap_of
 from moetune._serving import is_capturing
 
 # What a layer gets in place of a mask, i32: [batch, 1, 1, 2], of which row its keys begin and end in a sequence; or
@@ -69,7 +70,7 @@ def _rows(tensor: torch.Tensor) -> Optional[int]:
 
 
 def _attend_spans(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor, scale: float,
-                  window: int, sinks: Optional[torch.Tensor]) -> torch.Tensor:
+                  window: int, sinks: Optional[torch.Tensor], softcap: int) -> torch.Tensor:
     """prefill_attention over keys as they lie in a cache, [batch, kv_heads, rows, dim].
 
     All rows of a head are one list, in which a sequence is a span. What lies between spans is a sequence without
@@ -89,7 +90,7 @@ def _attend_spans(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, m
     q_offsets = torch.arange(2 * batch + 1, dtype=torch.int32, device=query.device) // 2 * tokens
     out = operators.prefill_attention(query.transpose(1, 2).reshape(batch * tokens, heads, dim), k, v, q_offsets,
                                       kv_offsets, None, None, scale, "HND", max_q=tokens, max_kv=room, window=window,
-                                      sinks=sinks)
+                                      sinks=sinks, softcap=softcap)
     return out.view(batch, tokens, heads, dim)
 
 
@@ -107,20 +108,21 @@ _operator.register_fake(_like_output)
 def attention(module: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,
               attention_mask: Optional[torch.Tensor], dropout: float = 0.0, scaling: Optional[float] = None,
               sliding_window: Optional[int] = None, s_aux: Optional[torch.Tensor] = None,
-              is_causal: Optional[bool] = None, **others: Any) -> tuple[torch.Tensor, None]:
+              is_causal: Optional[bool] = None, softcap: Optional[float] = None, **others: Any) -> tuple[torch.Tensor, None]:
     """An attention function of transformers: [batch, heads, tokens, dim] to [batch, tokens, heads, dim]."""
     if attention_mask is None or attention_mask.dtype != torch.int32:
         raise moetune.Unsupported("attention takes the mask that transformers makes of a 2D attention_mask, or of "
                                   "none; it got another one. Call moetune.transformers.stop(model) to use it")
-    if dropout != 0 or is_causal is False or any(others.get(name) is not None for name in ("softcap", "position_bias")):
-        raise moetune.Unsupported("dropout, softcap, position_bias and is_causal=False are not served; call "
+    if dropout != 0 or is_causal is False or others.get("position_bias") is not None:
+        raise moetune.Unsupported("dropout, position_bias and is_causal=False are not served; call "
                                   "moetune.transformers.stop(model)")
+    cap = softcap_of(softcap)
     # A cache with the window's tokens alone needs no window.
     window = sliding_window if sliding_window is not None and key.shape[2] > sliding_window else 0
     sinks = None if s_aux is None else s_aux.detach().float()
     scale = float(query.shape[3] ** -0.5 if scaling is None else scaling)
     if attention_mask.shape[3] == 2:
-        return torch.ops.moetune.attend_spans(query, key, value, attention_mask, scale, window, sinks), None
+        return torch.ops.moetune.attend_spans(query, key, value, attention_mask, scale, window, sinks, cap), None
     out = operators.decode_attention(query[:, :, 0], key, value, None, attention_mask.view(-1), scale, "HND",
-                                     window=window, sinks=sinks)
+                                     window=window, sinks=sinks, softcap=cap)
     return out.unsqueeze(1), None

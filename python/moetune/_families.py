@@ -54,12 +54,21 @@ def dtype_of(model: Any) -> str:
     return _DTYPES[model.dtype]
 
 
+def softcap_of(value: Optional[float]) -> int:
+    """A model's bound of logits as the operators take it: 0 for none. Raises Unsupported for one that is compiled for
+    nobody."""
+    cap = value or 0
+    if cap != int(cap) or not 0 <= cap <= 1000:
+        raise moetune.Unsupported(f"a softcap of {cap} is not served: it must be a whole number from 0 to 1000")
+    return int(cap)
+
+
 def attention(q_heads: int, kv_heads: int, head_dim: int, page: int, dtype: str, window: int = 0,
-              sinks: bool = False, kv_dtype: Optional[str] = None) -> list[Wanted]:
+              sinks: bool = False, kv_dtype: Optional[str] = None, softcap: int = 0) -> list[Wanted]:
     """The families of attention layers: of steps, and of all else."""
     others = f"q_heads={q_heads},kv_heads={kv_heads}"
     facts = facts_of(group=q_heads // kv_heads, head_dim=head_dim, page=page, dtype=dtype, window=window or None,
-                     sinks="learned" if sinks else None, kv_dtype=kv_dtype)
+                     sinks="learned" if sinks else None, kv_dtype=kv_dtype, softcap=softcap or None)
     return [Wanted("decode_attention", facts, ("batch=1,context=4096", "batch=32,context=4096"),
                    "batch=1..128,context=512..32k", others),
             Wanted("prefill_attention", facts,
@@ -89,9 +98,8 @@ def _check_attention(model: Any, config: Any, layers: list[Any]) -> None:
     if getattr(config, "is_encoder_decoder", False) or not getattr(config, "is_causal", True) or any(
             not getattr(layer, "is_causal", True) for layer in layers):
         raise moetune.Unsupported("its attention is not causal")
-    for name in ("attn_logit_softcapping", "attention_chunk_size"):
-        if getattr(config, name, None) is not None:
-            raise moetune.Unsupported(f"{name} is not served")
+    if getattr(config, "attention_chunk_size", None) is not None:
+        raise moetune.Unsupported("attention_chunk_size is not served")
 
 
 def attention_of(model: Any) -> list[Wanted]:
@@ -99,12 +107,13 @@ def attention_of(model: Any) -> list[Wanted]:
     config, dtype = model.config.get_text_config(), dtype_of(model)
     layers = [layer for layer in model.modules() if hasattr(layer, "num_key_value_groups")]
     _check_attention(model, config, layers)
+    softcap = softcap_of(getattr(config, "attn_logit_softcapping", None))
     wanted = []
     for group, head_dim, window, sinks in sorted(
             {(layer.num_key_value_groups, layer.head_dim, window, hasattr(layer, "sinks")) for layer in layers
              for window in (0, getattr(layer, "sliding_window", getattr(config, "sliding_window", None)) or 0)}):
         heads = config.num_key_value_heads
-        wanted += attention(group * heads, heads, head_dim, 0, dtype, window, sinks)
+        wanted += attention(group * heads, heads, head_dim, 0, dtype, window, sinks, softcap=softcap)
     return wanted
 
 

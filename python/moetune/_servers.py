@@ -10,7 +10,7 @@ import torch
 import moetune.torch as operators
 from moetune import _families, _serving
 
-PAGES = (64, 128, 16)  # tokens that both attention kernels have pages of; the first that serves is taken
+PAGES = (64, 128, 16, 32, 256)  # tokens that both attention kernels have pages of; the first that serves is taken
 LOG = logging.getLogger("moetune")
 
 _DTYPES = {torch.bfloat16: "bf16", torch.float16: "fp16"}
@@ -26,10 +26,11 @@ class Heads(NamedTuple):
     window: int = 0  # tokens that a query sees, itself included; 0 for all
     sinks: bool = False
     narrow: bool = False  # keys and values in e4m3
+    softcap: int = 0  # 0: none
 
     def families(self, page: int) -> list[_families.Wanted]:
         return _families.attention(self.q_heads, self.kv_heads, self.head_dim, page, _DTYPES[self.dtype], self.window,
-                                   self.sinks, "e4m3" if self.narrow else None)
+                                   self.sinks, "e4m3" if self.narrow else None, self.softcap)
 
 
 @dataclass
@@ -56,7 +57,7 @@ def page_for(heads: Heads, pages: tuple[int, ...] = PAGES) -> tuple[int, Optiona
     """The page that serves, and None; or 0 and why none does. What is stored goes before what must be searched."""
     if heads.dtype not in _DTYPES:
         return 0, f"attention in {str(heads.dtype).removeprefix('torch.')}: bf16 and fp16 are served"
-    reason: Optional[str] = "pages of 16, 64 and 128 tokens are served"
+    reason: Optional[str] = "pages of 16, 32, 64, 128 and 256 tokens are served"
     for budget in (0, 1):
         for page in pages if budget == 0 else pages[:1]:
             reason = _why_not(heads.families(page), budget)
@@ -71,7 +72,7 @@ def warm(heads: Heads, page: int, layout: str) -> None:
     q = torch.zeros(1, heads.q_heads, heads.head_dim, dtype=heads.dtype, device=device)
     kv = q.new_zeros(1, *((heads.kv_heads, page) if layout == "HND" else (page, heads.kv_heads)), heads.head_dim)
     zero, one = (torch.full((1,), value, dtype=torch.int32, device=device) for value in (0, 1))
-    options: dict[str, Any] = {"window": heads.window}
+    options: dict[str, Any] = {"window": heads.window, "softcap": heads.softcap}
     if heads.narrow:
         kv = kv.to(torch.float8_e4m3fn)
         options |= dict.fromkeys(("k_scale", "v_scale"), one.float())

@@ -9,10 +9,11 @@ namespace {
 
 constexpr int64_t kMostRoom = int64_t{1} << 30;  // tokens of a sequence: kernels/attention/call.h
 constexpr double kLeastScale = 0x1p-100;         // likewise
+constexpr int64_t kMostSoftcap = 1000;           // likewise
 
 struct AttentionFacts {
-  int64_t group, head_dim, causal, page, window, q_len, dtype, q_dtype, kv_dtype, heads_first, lse, sinks,
-      head_scales;
+  int64_t group, head_dim, causal, page, window, softcap, q_len, dtype, q_dtype, kv_dtype, heads_first, lse,
+      sinks, head_scales;
 };
 
 std::string but_group(const AttentionFacts& facts) {
@@ -26,6 +27,7 @@ std::string but_group(const AttentionFacts& facts) {
   if (facts.sinks != 0) text += ",sinks=learned";
   if (facts.head_scales != 0) text += ",kv_scale=head";
   if (facts.q_dtype != facts.dtype) text += ",q_dtype=e4m3";
+  if (facts.softcap != 0) text += ",softcap=" + std::to_string(facts.softcap);
   return text;
 }
 
@@ -46,6 +48,7 @@ FamilyKey AttentionOperator::family_key(const Given& given, int64_t causal, int6
       .causal = causal,
       .page = is_paged(given) ? tokens_of_block(given) : 0,
       .window = given.integers[kWindow],
+      .softcap = given.integers[kSoftcap],
       .q_len = q_len,
       .dtype = number_of(output_type(given)),
       .q_dtype = number_of(q.dtype),
@@ -89,6 +92,9 @@ void AttentionOperator::check_attention(const Given& given, int64_t batch) const
   check_scales(given);
   if (is_paged(given)) check_pages(given, batch);
   check_outputs(given);
+  if (given.integers[kSoftcap] < 0 || given.integers[kSoftcap] > kMostSoftcap)
+    refuse("softcap is " + std::to_string(given.integers[kSoftcap]) + "; it must be from 0 (none) to " +
+           std::to_string(kMostSoftcap));
   if (!(given.scale >= kLeastScale && given.scale <= 1 / kLeastScale))
     refuse("scale is " + std::to_string(given.scale) + "; it must be positive, from 2^-100 to 2^100");
 }

@@ -6,9 +6,9 @@
 
 namespace moetune::python {
 
-enum DecodeInteger { kHeadsFirst, kWindow, kMaxContext, kMinContext, kTotalTokens, kKvSettled };
+enum DecodeInteger { kHeadsFirst, kWindow, kSoftcap, kMaxContext, kMinContext, kTotalTokens, kKvSettled };
 
-enum PrefillInteger { kPrefillCausal = kWindow + 1, kPrefillMaxQ, kPrefillMaxKv, kPrefillMinKv };
+enum PrefillInteger { kPrefillCausal = kSoftcap + 1, kPrefillMaxQ, kPrefillMaxKv, kPrefillMinKv };
 
 enum RouteInteger {
   kTopK,

@@ -53,7 +53,8 @@ Schemas decode_schemas() {
            {"sinks", kOptionalTensor, MOETUNE_DECODE_SINKS, "None"},
            {"k_scale", kOptionalTensor, MOETUNE_DECODE_K_SCALE, "None"},
            {"v_scale", kOptionalTensor, MOETUNE_DECODE_V_SCALE, "None"},
-           {"kv_settled", kFlag, kKvSettled, "False"}},
+           {"kv_settled", kFlag, kKvSettled, "False"},
+           {"softcap", kInteger, kSoftcap, "0"}},
           {{"lse", kTensor, MOETUNE_DECODE_LSE}}};
 }
 
@@ -78,7 +79,8 @@ Schemas prefill_schemas() {
            {"sinks", kOptionalTensor, MOETUNE_PREFILL_SINKS, "None"},
            {"k_scale", kOptionalTensor, MOETUNE_PREFILL_K_SCALE, "None"},
            {"v_scale", kOptionalTensor, MOETUNE_PREFILL_V_SCALE, "None"},
-           {"q_scale", kOptionalTensor, MOETUNE_PREFILL_Q_SCALE, "None"}},
+           {"q_scale", kOptionalTensor, MOETUNE_PREFILL_Q_SCALE, "None"},
+           {"softcap", kInteger, kSoftcap, "0"}},
           {{"lse", kTensor, MOETUNE_PREFILL_LSE}}};
 }
 

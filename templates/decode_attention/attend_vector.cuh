@@ -109,12 +109,13 @@ class Attention {
     }
   }
 
-  // Before softmax_tile, if the keys' scale is negative.
-  __device__ __forceinline__ void negate_scores() {
+  // S becomes change(S).
+  template <typename Change>
+  __device__ __forceinline__ void each_score(const Change& change) {
 #pragma unroll
     for (int token = 0; token < kLaneTokens; ++token) {
 #pragma unroll
-      for (int row = 0; row < kRows; ++row) scores_[token][row] = -scores_[token][row];
+      for (int row = 0; row < kRows; ++row) scores_[token][row] = change(scores_[token][row]);
     }
   }
 

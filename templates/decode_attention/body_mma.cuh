@@ -162,7 +162,6 @@ __device__ __forceinline__ int fill_ring(CpAsyncLoader& loader, int length, int 
 __device__ __forceinline__ void attend_tiles(Attention& attention, const CpAsyncLoader& loader, u8* shared,
                                              u32 ring, const Query& query, const LaneOffsets& lanes,
                                              const Work& work, int first, int length, float logit_factor) {
-  const float scale_log2 = fabsf(logit_factor);
   CpAsyncLoader::Pages next = loader.find_pages(kStages);
   int slot = 0;
   for (int i = 0; i < work.tiles; ++i) {
@@ -173,9 +172,7 @@ __device__ __forceinline__ void attend_tiles(Attention& attention, const CpAsync
     attention.score(CpAsyncLoader::k_slot(ring, slot), query, lanes);
     __syncwarp();
     loader.load_k(i + kStages, slot, next);
-    if constexpr (kNarrow) {
-      if (logit_factor < 0) attention.negate_scores();
-    }
+    const float scale_log2 = prepare_scores(attention, logit_factor);
     attention.softmax_tile(visible_range(work, token), work.first_row, scale_log2);
     cp_async_wait<2 * kStages - 1>();
     __syncwarp();

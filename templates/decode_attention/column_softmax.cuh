@@ -12,14 +12,15 @@
 template <int kTokenStride, int kDimStride, int kColumnTiles>
 class ColumnSoftmax {
  public:
-  // Before the softmax of a tile, if the keys' scale is negative.
-  __device__ __forceinline__ void negate_scores() {
+  // S becomes change(S).
+  template <typename Change>
+  __device__ __forceinline__ void each_score(const Change& change) {
 #pragma unroll
     for (int group = 0; group < kGroups; ++group) {
 #pragma unroll
       for (int tile = 0; tile < kColumnTiles; ++tile) {
 #pragma unroll
-        for (int i = 0; i < 4; ++i) scores_[group][tile][i] = -scores_[group][tile][i];
+        for (int i = 0; i < 4; ++i) scores_[group][tile][i] = change(scores_[group][tile][i]);
       }
     }
   }

@@ -4,6 +4,7 @@
 // stores them between steps, and writes the element type.
 #include "templates/common/convert.cuh"
 #include "templates/common/reduce.cuh"
+#include "templates/common/softcap.cuh"
 #include "templates/common/types.cuh"
 
 #if !defined(DTYPE) || !defined(KV_DTYPE) || !defined(KV_HEAD_SCALES) || !defined(HEAD_DIM) ||     \
@@ -37,6 +38,11 @@ using Output = float;
 __device__ __forceinline__ float rounded(float value) { return value; }
 __device__ __forceinline__ Output output(float value) { return value; }
 #endif
+
+// A score as it meets the softmax.
+__device__ __forceinline__ float softcapped(float score) {
+  return kSoftcap > 0 ? rounded(kSoftcap * tanhf(score / kSoftcap)) : score;
+}
 
 struct KvStrides {
   i64 block;
@@ -164,7 +170,7 @@ __device__ void attend(const Tensors& t, const Row& at) {
     float dot = 0;
 #pragma unroll
     for (int i = 0; i < kLaneDims; ++i) dot = fmaf(query.values[i], key.values[i], dot);
-    const float score = rounded(rounded(sum_across<kWarpSize>(dot)) * t.scale);
+    const float score = softcapped(rounded(rounded(sum_across<kWarpSize>(dot)) * t.scale));
     if (lane == 0) t.scores[token] = score;
     highest = fmaxf(highest, score);
   }

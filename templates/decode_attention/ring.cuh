@@ -122,7 +122,6 @@ struct Producer {
 __device__ __forceinline__ void attend_tiles(u8* shared, const Work& work, const Query& query,
                                              const LaneOffsets& lanes, Attention& attention,
                                              RingPlace<kStages>& state, float logit_factor) {
-  const float scale_log2 = fabsf(logit_factor);
   const u32 base = shared_address(shared);
   const Ring k_ring(base, 0), v_ring(base, 1);
   const int worker_token = threadIdx.x / kWorkerThreads * kWorkerTokens;
@@ -137,9 +136,7 @@ __device__ __forceinline__ void attend_tiles(u8* shared, const Work& work, const
     __syncwarp();
     if (leader) mbarrier_arrive(k_ring.empty(state.index));
     if (valid > 0) {
-      if constexpr (kNarrow) {
-        if (logit_factor < 0) attention.negate_scores();
-      }
+      const float scale_log2 = prepare_scores(attention, logit_factor);
       attention.softmax_tile(visible_range(work, token), work.first_row, scale_log2);
     }
     mbarrier_wait(v_ring.full(state.index), state.parity);

@@ -11,14 +11,15 @@
 template <int kTiles>
 class RowSoftmax {
  public:
-  // Before softmax_tile, if the keys' scale is negative.
-  __device__ __forceinline__ void negate_scores() {
+  // S becomes change(S).
+  template <typename Change>
+  __device__ __forceinline__ void each_score(const Change& change) {
 #pragma unroll
     for (int tile = 0; tile < kTiles; ++tile) {
 #pragma unroll
       for (int column = 0; column < 2 * kGroups; ++column) {
 #pragma unroll
-        for (int i = 0; i < 4; ++i) scores_[tile][column][i] = -scores_[tile][column][i];
+        for (int i = 0; i < 4; ++i) scores_[tile][column][i] = change(scores_[tile][column][i]);
       }
     }
   }

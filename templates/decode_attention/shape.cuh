@@ -88,7 +88,7 @@ static_assert(!kWgmma || (BODY_TMA && !kNarrow), "wgmma reads 16-bit tiles that 
 static_assert(kPage % 16 == 0 || (kPage == 1 && !BODY_TMA), "a page is one token or a multiple of 16");
 static_assert(!kNarrow || !BODY_TMA || kHeadDim >= 128,
               "64 narrow elements leave half of a 128-byte row empty");
-static_assert(kWindow >= 0 && kQueries >= 1 && kQueries <= 4, "window, queries");
+static_assert(kWindow >= 0 && kQueries >= 1 && kQueries <= 8, "window, queries");
 static_assert(kPage == 0 || kTile % kPage == 0 || kPage % kTile == 0, "tiles and pages nest");
 
 static_assert(!kPersistent || (BODY_TMA && kHeadBlocks == 1),

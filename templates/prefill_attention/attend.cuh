@@ -7,6 +7,7 @@
 #pragma once
 
 #include "templates/common/reduce.cuh"
+#include "templates/common/softcap.cuh"
 #include "templates/prefill_attention/work.cuh"
 
 #if BODY_WGMMA
@@ -31,8 +32,8 @@ class Attention {
 
   // `logit_factor` as KvScaling has it.
   __device__ __forceinline__ void begin(const Work& work, float logit_factor) {
-    scale_log2_ = fabsf(logit_factor);
-    negates_ = logit_factor < 0;
+    scale_log2_ = kSoftcap > 0 ? kSoftcap * kLog2E : fabsf(logit_factor);
+    logit_factor_ = logit_factor;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       maximum_[half] = lowest();
@@ -94,7 +95,12 @@ class Attention {
   // S becomes P, as fp32; what the rows do not see counts for nothing. O has to be rescaled after it.
   __device__ __forceinline__ void softmax(int tile) {
     const int first = tile * kTile;
-    if (kNarrow && negates_) negate_scores();
+    if constexpr (kSoftcap > 0) {
+      const float factor = logit_factor_ * (2.0f / kSoftcap);
+      each_score([&](float score) { return tanh_half_log2(score * factor); });
+    } else if (kNarrow && logit_factor_ < 0) {
+      each_score([](float score) { return -score; });
+    }
     if (first + kTile > all_end_ || (kWindow > 0 && first < all_begin_)) mask(first);
     float highest[2];
 #pragma unroll
@@ -186,11 +192,13 @@ class Attention {
   }
 
  private:
-  __device__ __forceinline__ void negate_scores() {
+  // S becomes change(S).
+  template <typename Change>
+  __device__ __forceinline__ void each_score(const Change& change) {
 #pragma unroll
     for (int j = 0; j < kTile / 8; ++j) {
 #pragma unroll
-      for (int i = 0; i < 4; ++i) scores_[j][i] = -scores_[j][i];
+      for (int i = 0; i < 4; ++i) scores_[j][i] = change(scores_[j][i]);
     }
   }
 
@@ -245,9 +253,9 @@ class Attention {
     }
   }
 
-  float scale_log2_;       // not negative
-  bool negates_;           // scores count with the opposite sign, as a negative scale of e4m3 keys makes them
-  int begin_[2], end_[2];  // what each row sees
+  float scale_log2_;         // of the softmax, not negative
+  float logit_factor_;       // negative as a negative scale of e4m3 keys makes it
+  int begin_[2], end_[2];    // what each row sees
   int all_begin_, all_end_;  // what all of the warpgroup's rows see
   bool raised_ = true;
   float factor_[2];

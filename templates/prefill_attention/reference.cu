@@ -4,6 +4,7 @@
 // outputs by the scales; `baseline` dequantizes keys and values to the element type.
 #include "templates/common/convert.cuh"
 #include "templates/common/shared_memory.cuh"
+#include "templates/common/softcap.cuh"
 #include "templates/common/types.cuh"
 
 #if !defined(DTYPE) || !defined(KV_DTYPE) || !defined(KV_HEAD_SCALES) || !defined(HEAD_DIM) ||      \
@@ -48,6 +49,11 @@ using Output = float;
 __device__ __forceinline__ float rounded(float value) { return value; }
 __device__ __forceinline__ Output output(float value) { return value; }
 #endif
+
+// A score as it meets the softmax.
+__device__ __forceinline__ float softcapped(float score) {
+  return kSoftcap > 0 ? rounded(kSoftcap * tanhf(score / kSoftcap)) : score;
+}
 
 struct Strides {
   i64 block;
@@ -159,7 +165,8 @@ __device__ __forceinline__ void softmax(Rows& rows, const float (&scores)[kMine]
 #pragma unroll
     for (int j = 0; j < kMine; ++j) {
       const int token = first_token + lane + kLanes * j;
-      values[j] = token >= begin && token < end ? rounded(rounded(scores[i][j]) * scale) : minus_infinity();
+      values[j] = token >= begin && token < end ? softcapped(rounded(rounded(scores[i][j]) * scale))
+                                                : minus_infinity();
       highest = fmaxf(highest, values[j]);
     }
     for (int distance = kLanes / 2; distance > 0; distance /= 2)

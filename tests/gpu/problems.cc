@@ -43,8 +43,8 @@ const std::map<std::string, std::vector<const char*>> kProblems = {
          "batch=6,q_heads=16,kv_heads=2,head_dim=64,context=700,window=128,sinks=learned,lengths=ragged",
          "batch=4,q_heads=32,kv_heads=4,head_dim=128,context=900,window=300,page=64,lengths=ragged",
          "batch=5,q_heads=8,kv_heads=2,head_dim=128,context=500,window=50,page=16,q_len=2,lengths=ragged",
-         "batch=4,q_heads=32,kv_heads=8,head_dim=128,context=700,q_len=4,lse=natural,lengths=ragged",
-         "batch=3,q_heads=16,kv_heads=1,head_dim=64,context=800,q_len=3,lse=natural,sinks=learned,page=128",
+         "batch=4,q_heads=32,kv_heads=8,head_dim=128,context=700,q_len=8,lse=natural,lengths=ragged,softcap=2",
+         "batch=3,q_heads=16,kv_heads=1,head_dim=64,context=800,q_len=3,lse=natural,sinks=learned,page=256,softcap=50",
          "batch=2,q_heads=24,kv_heads=2,head_dim=256,context=300,q_len=2,window=77,dtype=fp16,layout=nhd",
          "batch=5,q_heads=16,kv_heads=2,head_dim=128,context=600,page=1,lengths=ragged,lse=natural",
          "batch=4,q_heads=16,kv_heads=2,head_dim=64,context=600,page=1,lengths=ragged,window=90,q_len=4",
@@ -67,7 +67,7 @@ const std::map<std::string, std::vector<const char*>> kProblems = {
          "batch=3,q_heads=32,kv_heads=2,head_dim=128,context=900,q_len=4,window=300,page=64,lengths=ragged,"
          "lse=natural",
          "batch=2,q_heads=16,kv_heads=1,head_dim=256,context=500,q_len=4,dtype=fp16,sinks=learned",
-         "batch=3,q_heads=16,kv_heads=2,head_dim=64,context=700,q_len=4,page=16,lengths=ragged",
+         "batch=3,q_heads=16,kv_heads=2,head_dim=64,context=700,q_len=4,page=32,lengths=ragged",
          "batch=2,q_heads=96,kv_heads=1,head_dim=128,context=400,q_len=2,lengths=ragged",
          "batch=3,q_heads=16,kv_heads=2,head_dim=128,context=300,window=5000,page=64,lengths=ragged",
          "batch=256,q_heads=8,kv_heads=2,head_dim=64,context=300,lengths=ragged,lse=natural",
@@ -195,12 +195,13 @@ const std::map<std::string, std::vector<const char*>> kProblems = {
          "batch=7,q_heads=8,kv_heads=2,seqlen_q=200,seqlen_kv=500,lengths=ragged,lse=natural",
          "batch=9,q_heads=8,kv_heads=2,seqlen_q=150,seqlen_kv=400,lengths=ragged,page=16,sinks=learned,lse="
          "natural,dtype=fp16",
-         "batch=6,q_heads=16,kv_heads=2,seqlen_q=200,seqlen_kv=700,lengths=ragged,page=64,window=100,head_dim="
+         "batch=6,q_heads=16,kv_heads=2,seqlen_q=200,seqlen_kv=700,lengths=ragged,page=32,softcap=2,"
+         "window=100,head_dim="
          "64",
          "batch=3,q_heads=4,kv_heads=4,seqlen_q=257,seqlen_kv=513,causal=0,head_dim=64,layout=hnd",
          "batch=6,q_heads=4,kv_heads=2,seqlen_q=130,seqlen_kv=900,lengths=ragged,page=128,head_dim=256,lse="
          "natural",
-         "batch=8,q_heads=32,kv_heads=4,seqlen_q=16,seqlen_kv=600,lengths=ragged,page=16",
+         "batch=8,q_heads=32,kv_heads=4,seqlen_q=16,seqlen_kv=600,lengths=ragged,page=256,softcap=50",
          "batch=1,q_heads=1,kv_heads=1,seqlen_q=1,seqlen_kv=1",
          "batch=2,q_heads=8,kv_heads=8,seqlen_q=512,seqlen_kv=512,window=77,sinks=learned",
          "batch=33,q_heads=8,kv_heads=8,seqlen_q=70,seqlen_kv=200,lengths=ragged,layout=hnd,page=16,window=64",

@@ -139,7 +139,9 @@ class SglangTest(unittest.TestCase):
         cases = (("a latent", {"use_mla_backend": True}), ("speculative", {"spec_algorithm": other}),
                  ("--disable-hybrid-swa-memory", {"token_to_kv_pool": object()}),
                  ("float8_e4m3fn for a model", {"kv_cache_dtype": torch.float8_e4m3fn}),
-                 ("choose --page-size 64", {"page": 32}), ("softcap", {"model": model(logit_cap=30.0)}),
+                 ("choose --page-size 64", {"page": 48}),
+                 ("a softcap of 30.5", {"model": model(logit_cap=30.5)}),
+                 ("nothing is tuned for decode_attention .*softcap=30", {"model": model(logit_cap=30.0)}),
                  ("nothing is tuned for decode_attention group=4,head_dim=64,page=64", {"page": 64}))
         for sentence, changed in cases:
             with mock.patch("sglang.srt.arg_groups.model_override_base.get_default_attn_backend",

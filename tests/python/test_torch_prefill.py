@@ -72,7 +72,8 @@ class Sequences:
         self.q = self.q.to(torch.float8_e4m3fn)
         return {**scales, "q_scale": self.q_scale}
 
-    def right(self, causal: bool = True, window: int = 0, sinks: Optional[Any] = None) -> tuple[Any, Any]:
+    def right(self, causal: bool = True, window: int = 0, sinks: Optional[Any] = None,
+              softcap: int = 0) -> tuple[Any, Any]:
         """o and lse, in float64."""
         outputs, lses = [], []
         for sequence, (new, tokens) in enumerate(zip(self.NEW, self.tokens)):
@@ -82,6 +83,8 @@ class Sequences:
                 int(self.kv_offsets[sequence]):][:tokens].repeat_interleave(HEADS // KV_HEADS, 1)
                     for each, scale in zip((self.k, self.v), self.scales))
             scores = torch.einsum("qhd,khd->hqk", q, k) * SCALE
+            if softcap:
+                scores = softcap * torch.tanh(scores / softcap)
             last = torch.arange(new)[:, None] + tokens - new
             if causal:
                 scores = scores.masked_fill(torch.arange(tokens) > last, float("-inf"))
@@ -144,6 +147,11 @@ class PrefillTest(unittest.TestCase):
         right = inputs.right(window=30, sinks=sinks)[0]
         for heads_first in (False, True):
             self.close_to(ops.prefill_attention(*inputs.paged(heads_first), window=30, sinks=sinks, max_q=40), right)
+
+    @if_tuned
+    def test_softcap(self) -> None:
+        inputs = Sequences()
+        self.close_to(ops.prefill_attention(*inputs.arguments(), softcap=2), inputs.right(softcap=2)[0])
 
     @if_tuned
     def test_keys_and_values_in_e4m3(self) -> None:

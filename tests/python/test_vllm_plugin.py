@@ -139,8 +139,10 @@ class VllmTest(unittest.TestCase):
                                   ("keys and values in float16 for", {"kv_cache_dtype": "float16"}),
                                   ("kv_cache_dtype", {"kv_cache_dtype": "fp8_e5m2"})):
             self.assertRegex(str(self.reasons(**changed)), sentence)
-        self.config = model_config(softcap=30.0)
-        self.assertEqual(self.reasons(), ["attn_logit_softcapping is not served"])
+        for cap, sentence in ((30.0, "nothing is tuned for decode_attention .*softcap=30"),
+                              (30.5, "a softcap of 30.5 is not served")):
+            self.config = model_config(softcap=cap)
+            self.assertRegex(str(self.reasons()), sentence)
 
     def test_what_it_does_not_serve_is_vllms_own_choice(self) -> None:
         platform, chosen = cuda_platform(), AttentionBackendEnum["MOETUNE"]

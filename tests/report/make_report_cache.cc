@@ -30,7 +30,7 @@ WorkloadKey attention_key(int batch, int context, const std::string& hardware = 
               "batch=" + std::to_string(batch) +
               ",q_heads=64,kv_heads=8,head_dim=128,context=" + std::to_string(context) +
               ",dtype=bf16,page=0,lengths=full,layout=hnd,window=0,sinks=none,q_len=1,lse=none,kv_dtype=same,"
-              "kv_scale=tensor",
+              "kv_scale=tensor,softcap=0",
           .hardware = gpu(hardware),
           .source_digest = digest,
           .toolchain = "nvrtc 13.0.88"};

@@ -24,8 +24,8 @@ const std::vector<std::string> kPrefills = {
     "batch=1,q_heads=2,kv_heads=1,head_dim=64,seqlen_q=1,seqlen_kv=1",
     "batch=1,q_heads=1,kv_heads=1,head_dim=64,seqlen_q=70,seqlen_kv=70,lse=natural",
     "batch=2,q_heads=2,kv_heads=2,head_dim=64,seqlen_q=5,seqlen_kv=130,causal=0,dtype=fp16",
-    "batch=6,q_heads=2,kv_heads=1,head_dim=128,seqlen_q=67,seqlen_kv=90,lengths=ragged,lse=natural",
-    "batch=7,q_heads=2,kv_heads=1,head_dim=64,seqlen_q=20,seqlen_kv=90,lengths=ragged,page=16,sinks=learned,"
+    "batch=6,q_heads=2,kv_heads=1,head_dim=128,seqlen_q=67,seqlen_kv=90,lengths=ragged,lse=natural,softcap=2",
+    "batch=7,q_heads=2,kv_heads=1,head_dim=64,seqlen_q=20,seqlen_kv=90,lengths=ragged,page=32,sinks=learned,"
     "lse=natural",
     "batch=5,q_heads=4,kv_heads=2,head_dim=64,seqlen_q=66,seqlen_kv=200,lengths=ragged,page=64,window=17,"
     "layout=hnd,dtype=fp16",
@@ -34,7 +34,7 @@ const std::vector<std::string> kPrefills = {
     "batch=3,q_heads=2,kv_heads=1,head_dim=64,seqlen_q=9,seqlen_kv=300,window=1,page=128,sinks=learned,lse=natural",
     "batch=2,q_heads=4,kv_heads=2,head_dim=64,seqlen_q=70,seqlen_kv=130,lse=natural,kv_dtype=e4m3,kv_scale=head",
     "batch=6,q_heads=2,kv_heads=1,head_dim=128,seqlen_q=40,seqlen_kv=90,lengths=ragged,page=16,dtype=fp16,"
-    "kv_dtype=e4m3",
+    "kv_dtype=e4m3,softcap=3",
     "batch=5,q_heads=4,kv_heads=2,head_dim=256,seqlen_q=20,seqlen_kv=70,lengths=ragged,window=30,layout=hnd,"
     "lse=natural,kv_dtype=e4m3,kv_scale=head",
     "batch=5,q_heads=4,kv_heads=2,head_dim=64,seqlen_q=20,seqlen_kv=70,lengths=ragged,lse=natural,kv_dtype=e4m3,"

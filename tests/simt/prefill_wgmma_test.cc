@@ -40,16 +40,16 @@ void check_wgmma(const std::vector<WgmmaCase>& cases) {
 TEST_CASE("simt: the wgmma body of prefill_attention, on a grid and with tiles in every order") {
   check_wgmma(
       {{"batch=1,q_heads=2,kv_heads=1,head_dim=64,seqlen_q=1,seqlen_kv=1", {""}},
-       {"batch=2,q_heads=4,kv_heads=2,head_dim=64,seqlen_q=100,seqlen_kv=200,lengths=ragged,lse=natural",
+       {"batch=2,q_heads=4,kv_heads=2,head_dim=64,seqlen_q=100,seqlen_kv=200,lengths=ragged,lse=natural,softcap=2",
         {"overlap=0", "warpgroups=2,ping_pong=1,schedule=dynamic,query_stages=2",
          "schedule=static,query_stages=2,stages=3,section=1,lag=0,poly=2", "tile=128,trim=1,splits=2",
          "packed=1,splits=2"}},
        {"batch=2,q_heads=3,kv_heads=1,head_dim=128,seqlen_q=150,seqlen_kv=150,causal=0,dtype=fp16,sinks=learned",
         {"warpgroups=3,tile=80,ping_pong=1", "schedule=dynamic,tile=176,overlap=0,stages=1"}},
-       {"batch=3,q_heads=2,kv_heads=1,head_dim=64,seqlen_q=90,seqlen_kv=260,lengths=ragged,page=16,window=50,"
+       {"batch=3,q_heads=2,kv_heads=1,head_dim=64,seqlen_q=90,seqlen_kv=260,lengths=ragged,page=32,window=50,"
         "layout=hnd",
-        {"tile=112,schedule=static", "packed=1,warpgroups=2,tile=64,schedule=dynamic"}},
-       {"batch=1,q_heads=1,kv_heads=1,head_dim=256,seqlen_q=70,seqlen_kv=130,page=128",
+        {"tile=96,schedule=static", "packed=1,warpgroups=2,tile=64,schedule=dynamic"}},
+       {"batch=1,q_heads=1,kv_heads=1,head_dim=256,seqlen_q=70,seqlen_kv=130,page=256,softcap=1",
         {"stages=2,tile=64"}}});
 }
 
@@ -70,7 +70,7 @@ TEST_CASE("simt: the wgmma body of prefill_attention widens e4m3") {
         "kv_scale=head",
         {"warpgroups=2,ping_pong=1,schedule=dynamic,query_stages=2", "splits=2"}},
        {"batch=2,q_heads=2,kv_heads=1,head_dim=128,seqlen_q=30,seqlen_kv=350,lengths=ragged,page=16,dtype=fp16,"
-        "kv_dtype=e4m3,window=300",
+        "kv_dtype=e4m3,window=300,softcap=1",
         {"tile=96", "packed=1,schedule=static,overlap=0"}}});
 }
 
@@ -83,7 +83,7 @@ TEST_CASE("simt: the wgmma body of prefill_attention multiplies e4m3") {
        {"batch=2,q_heads=2,kv_heads=1,head_dim=128,seqlen_q=30,seqlen_kv=350,lengths=ragged,page=16,dtype=fp16,"
         "kv_dtype=e4m3,q_dtype=e4m3,window=300,sinks=learned",
         {"tile=160", "packed=1,schedule=static,overlap=0,stages=3", "tile=192,cluster=2,schedule=static"}},
-       {"batch=1,q_heads=1,kv_heads=1,head_dim=256,seqlen_q=70,seqlen_kv=130,kv_dtype=e4m3,q_dtype=e4m3",
+       {"batch=1,q_heads=1,kv_heads=1,head_dim=256,seqlen_q=70,seqlen_kv=130,kv_dtype=e4m3,q_dtype=e4m3,softcap=2",
         {"stages=2,tile=64"}}});
 }
 

@@ -10,7 +10,7 @@ from sglang.srt.mem_cache.layout.paged_view import paged_kv_view
 from sglang.srt.mem_cache.memory_pool import KVWriteLoc, MHATokenToKVPool
 
 import moetune.torch as operators
-from moetune import _servers
+from moetune import Unsupported, _families, _servers
 
 
 def create(runner: Any) -> Any:
@@ -29,7 +29,7 @@ def create(runner: Any) -> Any:
 def _heads(runner: Any, layers: list[Any]) -> set[_servers.Heads]:
     sinks = bool(runner.model_config.has_attention_sinks)
     return {_servers.Heads(layer.tp_q_head_num, layer.tp_k_head_num, layer.head_dim, runner.dtype,
-                           _window(layer), sinks) for layer in layers}
+                           _window(layer), sinks, softcap=_families.softcap_of(layer.logit_cap)) for layer in layers}
 
 
 def _window(layer: Any) -> int:
@@ -49,12 +49,15 @@ def _why_not(runner: Any, layers: list[Any]) -> Optional[str]:
     if runner.kv_cache_dtype != runner.dtype:
         return f"keys and values in {runner.kv_cache_dtype} for a model in {runner.dtype} are not served"
     if runner.page_size not in _servers.PAGES:
-        return f"pages of {runner.page_size} tokens; choose --page-size 64, or 16 or 128"
+        return f"pages of {runner.page_size} tokens; choose --page-size 64, or 16, 32, 128 or 256"
     for layer in layers:
-        if (layer.logit_cap or layer.is_cross_attention or layer.attn_type != AttentionType.DECODER or
+        if (layer.is_cross_attention or layer.attn_type != AttentionType.DECODER or
                 layer.v_head_dim != layer.qk_head_dim or layer.xai_temperature_len > 0):
-            return "softcap, attention that is not causal, and values of another size than keys are not served"
-    reasons = [_servers.page_for(heads, (runner.page_size,))[1] for heads in _heads(runner, layers)]
+            return "attention that is not causal, and values of another size than keys are not served"
+    try:
+        reasons = [_servers.page_for(heads, (runner.page_size,))[1] for heads in _heads(runner, layers)]
+    except Unsupported as unsupported:
+        return str(unsupported)
     return next(filter(None, reasons), None)
 
 
@@ -110,7 +113,7 @@ class Backend(AttentionBackend):  # type: ignore[misc]
         keys, values = (paged_kv_view(each, self._page, layer.tp_k_head_num, dim)
                         for each in (self._pool.get_key_buffer(layer.layer_id),
                                      self._pool.get_value_buffer(layer.layer_id)))
-        options: dict[str, Any] = {"window": _window(layer)}
+        options: dict[str, Any] = {"window": _window(layer), "softcap": _families.softcap_of(layer.logit_cap)}
         if kwargs.get("sinks") is not None:
             options["sinks"] = kwargs["sinks"].float()
         out = torch.empty_like(query)

@@ -12,7 +12,7 @@ from vllm.v1.attention.backends.utils import split_decodes_and_prefills
 from vllm.v1.attention.selector import AttentionSelectorConfig
 
 import moetune.torch as operators
-from moetune import Unsupported, _servers
+from moetune import Unsupported, _families, _servers
 from moetune.vllm import NAME
 
 _NARROW = ("fp8", "fp8_e4m3")  # of vLLM's types of KV caches
@@ -66,14 +66,16 @@ class Backend(AttentionBackend):  # type: ignore[misc]
         asked = inspect.signature(super().validate_configuration).bind(*given, **named).arguments
         model, parallel = config.model_config, config.parallel_config
         dtype, kv_dtype, block = asked["dtype"], asked["kv_cache_dtype"], asked["block_size"]
-        if getattr(model.hf_text_config, "attn_logit_softcapping", None):
-            return ["attn_logit_softcapping is not served"]
+        try:
+            softcap = _families.softcap_of(getattr(model.hf_text_config, "attn_logit_softcapping", None))
+        except Unsupported as unsupported:
+            return [str(unsupported)]
         if kv_dtype in ("float16", "bfloat16") and kv_dtype != str(dtype).removeprefix("torch."):
             return [f"keys and values in {kv_dtype} for a model in {str(dtype).removeprefix('torch.')}"]
         heads = _servers.Heads(model.get_num_attention_heads(parallel), model.get_num_kv_heads(parallel),
                                asked["head_size"], dtype,
                                int(model.get_sliding_window() or 0) if asked.get("has_sliding_window") else 0,
-                               asked["has_sink"], kv_dtype in _NARROW)
+                               asked["has_sink"], kv_dtype in _NARROW, softcap)
         pages = tuple(page for page in Backend.pages if block is None or block % page == 0)
         page, reason = _servers.page_for(heads, pages if block is None else (max(pages),))
         Backend.pages = Backend.pages if reason else (page,)
@@ -138,15 +140,15 @@ class Implementation(AttentionImpl[_servers.Batch]):  # type: ignore[misc]
                  kv_cache_dtype: str = "auto", logits_soft_cap: Optional[float] = None,
                  attn_type: str = AttentionType.DECODER, kv_sharing_target_layer_name: Optional[str] = None,
                  sinks: Optional[torch.Tensor] = None) -> None:
-        if alibi_slopes is not None or logits_soft_cap or attn_type != AttentionType.DECODER:
-            raise Unsupported("ALiBi, logits_soft_cap and attention of encoders are not served; leave out "
-                              f"--attention-backend {NAME}")
+        if alibi_slopes is not None or attn_type != AttentionType.DECODER:
+            raise Unsupported(f"ALiBi and attention of encoders are not served; leave out --attention-backend {NAME}")
         self.num_heads, self.head_size, self.scale = num_heads, head_size, float(scale)
         self.num_kv_heads, self.kv_cache_dtype = num_kv_heads or num_heads, kv_cache_dtype
         self.sinks = sinks
         self.heads = _servers.Heads(num_heads, self.num_kv_heads, head_size, torch.get_default_dtype(),
-                                    sliding_window or 0, sinks is not None, kv_cache_dtype in _NARROW)
-        self._options: dict[str, Any] = {"window": sliding_window or 0}
+                                    sliding_window or 0, sinks is not None, kv_cache_dtype in _NARROW,
+                                    _families.softcap_of(logits_soft_cap))
+        self._options: dict[str, Any] = {"window": self.heads.window, "softcap": self.heads.softcap}
 
     def process_weights_after_loading(self, act_dtype: torch.dtype) -> None:
         if self.sinks is not None:

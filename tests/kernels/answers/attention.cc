@@ -34,8 +34,10 @@ struct SequenceKv {
 struct AttentionQuery {
   const double* q;
   Range visible;
-  double key_scale, value_scale, sink;
+  double key_scale, value_scale, sink, softcap;
 };
+
+double softcapped(double score, double cap) { return cap > 0 ? cap * std::tanh(score / cap) : score; }
 
 // Writes the query's row of o, and returns the logarithm of its denominator.
 double attend(const SequenceKv& own, const AttentionQuery& query, double* o) {
@@ -47,7 +49,7 @@ double attend(const SequenceKv& own, const AttentionQuery& query, double* o) {
     const double* const key = own.row(false, query.visible.begin + i);
     double dot = 0;
     for (std::int64_t d = 0; d < dim; ++d) dot += query.q[d] * key[d];
-    scores.push_back(dot * query.key_scale);
+    scores.push_back(softcapped(dot * query.key_scale, query.softcap));
     highest = std::max(highest, scores.back());
   }
   if (std::isinf(highest)) return highest;  // neither a token nor a sink
@@ -72,8 +74,12 @@ AttentionQuery query_of(const Shape& shape, double scale, const HostTensors& inp
   if constexpr (requires { shape.narrow_queries; }) {
     if (shape.narrow_queries) scale *= factor("q_scale");
   }
-  return {q, visible, factor("k_scale") * scale, factor("v_scale"),
-          shape.sinks ? inputs.at("sinks")[static_cast<std::size_t>(head)] : kNothing};
+  return {q,
+          visible,
+          factor("k_scale") * scale,
+          factor("v_scale"),
+          shape.sinks ? inputs.at("sinks")[static_cast<std::size_t>(head)] : kNothing,
+          static_cast<double>(shape.softcap)};
 }
 
 // Sequence `index` of a batch: where its queries and its KV begin.

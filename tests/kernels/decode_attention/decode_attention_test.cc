@@ -80,18 +80,19 @@ TEST_CASE("a decode_attention problem that breaks a rule is refused with the rul
   CHECK_THROWS_WITH_AS(problem("q_heads=30,kv_heads=8"),
                        doctest::Contains("q_heads=30 is not a multiple of kv_heads=8"), BadInput);
   CHECK_THROWS_WITH_AS(problem("head_dim=96"), doctest::Contains("one of 64, 128, 256"), BadInput);
-  CHECK_THROWS_WITH_AS(problem("page=32"), doctest::Contains("one of 0, 1, 16, 64, 128"), BadInput);
+  CHECK_THROWS_WITH_AS(problem("page=48"), doctest::Contains("one of 0, 1, 16, 32, 64, 128, 256"), BadInput);
   CHECK_THROWS_WITH_AS(problem("batch=65535,context=4194304,kv_heads=1024,q_heads=1024,head_dim=256"),
                        doctest::Contains("GiB"), BadInput);
   CHECK_THROWS_WITH_AS(problem("batch=65,context=1048576,kv_heads=1,q_heads=1,head_dim=64,page=1"),
                        doctest::Contains("the page table would have 68157570 entries; at most 67108864"),
                        BadInput);
   CHECK_THROWS_AS(problem("context=0"), BadInput);
-  CHECK_THROWS_AS(problem("q_len=5"), BadInput);
+  CHECK_THROWS_AS(problem("q_len=9"), BadInput);
+  CHECK_THROWS_AS(problem("softcap=1001"), BadInput);
   CHECK_THROWS_WITH_AS(problem("kv_scale=head"), doctest::Contains("needs kv_dtype=e4m3"), BadInput);
   CHECK(problem("").text() ==
         "batch=64,q_heads=64,kv_heads=8,head_dim=128,context=8192,dtype=bf16,page=0,lengths=full,layout=hnd,"
-        "window=0,sinks=none,q_len=1,lse=none,kv_dtype=same,kv_scale=tensor");
+        "window=0,sinks=none,q_len=1,lse=none,kv_dtype=same,kv_scale=tensor,softcap=0");
 }
 
 TEST_CASE("every preset is a legal problem with its model's heads") {

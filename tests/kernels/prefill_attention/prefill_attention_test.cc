@@ -42,7 +42,8 @@ TEST_CASE("a prefill_attention problem that breaks a rule is refused with the ru
   };
   refused("q_heads=30,kv_heads=8", "q_heads=30 is not a multiple of kv_heads=8");
   refused("head_dim=96", "one of 64, 128, 256");
-  refused("page=32", "one of 0, 16, 64, 128");
+  refused("page=48", "one of 0, 16, 32, 64, 128, 256");
+  refused("softcap=1001", "softcap");
   refused("seqlen_q=8192", "seqlen_kv=4096 is less than seqlen_q=8192; it counts the new tokens, too");
   refused("causal=0,window=128", "window=128 needs causal=1");
   refused("causal=2", "causal");
@@ -59,7 +60,7 @@ TEST_CASE("a prefill_attention problem that breaks a rule is refused with the ru
   CHECK(
       problem("").text() ==
       "batch=1,q_heads=32,kv_heads=8,head_dim=128,seqlen_q=4096,seqlen_kv=4096,causal=1,window=0,sinks=none,"
-      "lengths=full,page=0,layout=nhd,dtype=bf16,lse=none,kv_dtype=same,kv_scale=tensor,q_dtype=same");
+      "lengths=full,page=0,layout=nhd,dtype=bf16,lse=none,kv_dtype=same,kv_scale=tensor,q_dtype=same,softcap=0");
 }
 
 TEST_CASE("presets of prefill_attention are models with their heads") {
