@@ -361,7 +361,7 @@ class WhatServesTest(unittest.TestCase):
         self.assertRegex(str(norms), "nothing is tuned for add_rmsnorm hidden=80; run: moetune search add_rmsnorm")
         attention, experts, *_ = self.reasons("Mixtral", hidden_act="gelu")
         self.assertEqual((attention, experts), (None, "their activation is not SiLU (GELUActivation)"))
-        self.assertRegex(str(self.reasons("Gemma2").attention), "nothing is tuned for decode_attention .*softcap=50")
+        self.assertRegex(str(self.reasons("Gemma2").attention), "nothing is tuned for decode_attention .*softcap=30")
         self.assertEqual(self.reasons("Gemma2").norms, "Gemma2RMSNorm is not x / sqrt(mean(x * x) + eps) * weight, or "
                          "hooked")
         self.assertEqual(self.reasons("DeepseekV3")[:2], ("attention over a latent is not served", None))
