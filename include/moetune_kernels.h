@@ -200,6 +200,21 @@ enum {
   MOETUNE_FEW_ROWS_LINEAR_OUT_ROW = 2
 };
 
+/* gate_route's slots (docs/router.md#gate_route). WEIGHT may be read early, as few_rows_linear's. */
+enum {
+  MOETUNE_GATE_ROUTE_X = 0,          /* bf16 or fp16 [tokens, hidden]; rows may lie apart, as WEIGHT's */
+  MOETUNE_GATE_ROUTE_WEIGHT = 1,     /* [experts, hidden] of X's type */
+  MOETUNE_GATE_ROUTE_BIAS = 2,       /* [experts] of X's type; if the family has gate_bias=yes */
+  MOETUNE_GATE_ROUTE_CORRECTION = 3, /* f32 [experts]; if the family has bias=correction */
+  MOETUNE_GATE_ROUTE_LOGITS = 4,     /* [tokens, experts] of the type that the family's `logits` says */
+  MOETUNE_GATE_ROUTE_IDS = 5,        /* i32 or i64 [tokens, top_k], best first */
+  MOETUNE_GATE_ROUTE_WEIGHTS = 6     /* f32 [tokens, top_k] */
+};
+
+/* gate_route's call: elements from a row to the next; a factor of all weights. */
+enum { MOETUNE_GATE_ROUTE_X_ROW = 0, MOETUNE_GATE_ROUTE_WEIGHT_ROW = 1 };
+enum { MOETUNE_GATE_ROUTE_SCALE = 0 };
+
 /* moe_experts' slots (docs/moe_experts.md). Values of a row lie side by side; rows of x, out and the weights may lie
  * apart. */
 enum {

@@ -35,9 +35,10 @@ struct Fill {
     permutation,  // the integers 0 .. elements - 1, each once
     columns,      // normal, rounded to the type, plus shifts[i % shifts.size()], rounded again
     arrays,       // contents[seed % contents.size()], in every stream
+    steps,        // odd multiples of `scale` from -15 to 15: sums of their products are exact in fp32
   };
   Kind kind = Kind::zeros;
-  float scale = 1;                     // standard deviation, half-width, constant or Zipf's exponent
+  float scale = 1;                     // standard deviation, half-width, constant, step or Zipf's exponent
   std::vector<std::int32_t> integers;  // every element, whatever the buffer's type
   std::vector<Range> poison;           // what a right kernel never reads: NaN, or the largest integer
   std::int64_t values = 0;

@@ -24,7 +24,8 @@ const Names<Fill::Kind> kFills = {{Fill::Kind::zeros, "zeros"},
                                   {Fill::Kind::zipf, "zipf"},
                                   {Fill::Kind::permutation, "permutation"},
                                   {Fill::Kind::columns, "columns"},
-                                  {Fill::Kind::arrays, "arrays"}};
+                                  {Fill::Kind::arrays, "arrays"},
+                                  {Fill::Kind::steps, "steps"}};
 const Names<Role> kRoles = {{Role::input, "input"}, {Role::output, "output"}, {Role::in_out, "in_out"}};
 const Names<OutputCheck::Kind> kChecks = {{OutputCheck::Kind::tolerance, "tolerance"},
                                           {OutputCheck::Kind::exact, "exact"},

@@ -35,6 +35,7 @@ static const std::vector<const Kernel*>& built_in_kernels() {
                                                      &decode_attention(),
                                                      &described("decode_kernel"),
                                                      &described("few_rows_linear"),
+                                                     &described("gate_route"),
                                                      &described("mla_decode"),
                                                      &moe_combine(),
                                                      &moe_dispatch(),

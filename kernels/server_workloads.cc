@@ -47,6 +47,7 @@ enum class Of {
   outputs,     // the product behind attention
   routers,
   choice,  // of experts by their logits
+  gates,   // both at once, of few tokens
   head
 };
 
@@ -116,11 +117,15 @@ constexpr auto kRows = std::to_array<ServerRow>({
     {"transformers", Of::choice, "router",
      "experts={experts},top_k={top_k},score={score},renormalize={renormalize},dtype={dtype},outputs=weights,ids=i64",
      kTokens},
+    {"transformers", Of::gates, "gate_route",
+     "hidden={hidden},experts={experts},top_k={top_k},score={score},renormalize={renormalize},dtype={element},"
+     "logits={element},gate_bias={router_bias},ids=i64",
+     "tokens={gated}"},
     {"transformers", Of::head, "few_rows_linear", "in={hidden},out={vocabulary},dtype={element}", kFewTokens},
 });
 
 constexpr std::int64_t kMostPrompts = 64, kMostChunk = 8192;  // of one call for all prompts of a step
-constexpr std::int64_t kMostFewRows = 16;
+constexpr std::int64_t kMostFewRows = 16, kMostGated = 64;
 
 using Texts = std::map<std::string_view, std::string>;
 
@@ -219,6 +224,7 @@ void ServerPlanner::set_ranges(std::int64_t longest) {
       {"chunk", {"", 1, chunk}},
       {"past", {"", std::min(shortest, chunk), chunk}},
       {"few", {"", serving_.batch_low, std::min(serving_.batch_high, kMostFewRows)}},
+      {"gated", {"", serving_.batch_low, std::min(serving_.batch_high, kMostGated)}},
       {"tokens", {"", serving_.batch_low, std::max(serving_.batch_high, shape_.most_tokens)}}};
 }
 
@@ -335,6 +341,7 @@ void ServerPlanner::add_small(bool attends) {
   add_rows(Of::norms, attention_facts({}), model_.layers);
   const std::int64_t routers = model_.experts.layers - model_.experts.unrouted_layers;
   if (routers > 0) add_rows(Of::choice, attention_facts({}), routers);
+  if (routers > 0 && serving_.batch_low <= kMostGated) add_rows(Of::gates, attention_facts({}), routers);
   if (plain && serving_.batch_low <= kMostFewRows) add_products(turns);
 }
 

@@ -60,8 +60,8 @@ void read_fill(const JsonPlace& place, Description& description, DescribedTensor
       {"zeros", Fill::Kind::zeros},      {"normal", Fill::Kind::normal},
       {"uniform", Fill::Kind::uniform},  {"constant", Fill::Kind::constant},
       {"integers", Fill::Kind::zipf},    {"permutation", Fill::Kind::permutation},
-      {"formula", Fill::Kind::integers}, {"offsets", Fill::Kind::integers},
-      {"files", Fill::Kind::arrays}};
+      {"steps", Fill::Kind::steps},      {"formula", Fill::Kind::integers},
+      {"offsets", Fill::Kind::integers}, {"files", Fill::Kind::arrays}};
   const auto [kind, value] = word_of_fill(*fill);
   const auto found = std::ranges::find(kinds, kind, &std::pair<std::string, Fill::Kind>::first);
   const bool may_have = kind == "normal" || kind == "uniform",
@@ -69,7 +69,7 @@ void read_fill(const JsonPlace& place, Description& description, DescribedTensor
   if (found == kinds.end() || (!value && !may_have && !has_none) || (value && has_none))
     fill->fail(
         "must be zeros, permutation, normal, uniform, or an object with normal, uniform, constant, integers, "
-        "formula, offsets or files" +
+        "steps, formula, offsets or files" +
         fill->shown());
   tensor.fill = found->second;
   if (const auto over = fill->value().is_object() ? fill->find("over") : std::nullopt) {

@@ -9,7 +9,7 @@ import moetune
 import moetune.torch as operators
 from moetune._families import NO_EXPERTS, Wanted, dtype_of, facts_of, is_changed
 
-_MOST_TOKENS = 1 << 20
+_MOST_TOKENS, _MOST_GATED = 1 << 20, 64  # of router, and of gate_route
 
 
 class _Kind(NamedTuple):
@@ -54,7 +54,13 @@ def _choose_at_once(layer: Any, in_fp32: bool, logits: torch.Tensor) -> tuple[to
 
 def route(layer: Any, multiply: Any, choose: Any, in_fp32: bool, hidden_states: torch.Tensor) -> Any:
     """The forward of such a router."""
-    logits = multiply(hidden_states.reshape(-1, layer.hidden_dim), layer.weight, getattr(layer, "bias", None))
+    rows, bias = hidden_states.reshape(-1, layer.hidden_dim), getattr(layer, "bias", None)
+    if choose is _choose_at_once and 0 < len(rows) <= _MOST_GATED and rows.dtype == layer.weight.dtype:
+        kind = _KINDS[type(layer).__name__]
+        logits, ids, weights = operators.gate_route(rows, layer.weight, layer.top_k, bias, score=kind.score,
+                                                    renormalize=kind.renormalizes(layer), ids_type="i64")
+        return logits, weights if kind.in_fp32 or in_fp32 else weights.to(logits.dtype), ids
+    logits = multiply(rows, layer.weight, bias)
     return (logits, *choose(layer, in_fp32, logits))
 
 
@@ -69,13 +75,19 @@ def families_of(model: Any) -> list[Wanted]:
         names = {type(layer).__name__ for layer in model.modules() if type(layer).__name__.lower().endswith("router")}
         raise moetune.Unsupported(f"what {min(names)} does is not known, or something hooks into it" if names
                                   else NO_EXPERTS)
-    shapes = {(layer.weight.shape[0], layer.top_k, kind.score, kind.renormalizes(layer))
+    shapes = {(*layer.weight.shape, layer.top_k, kind.score, kind.renormalizes(layer),
+               getattr(layer, "bias", None) is not None)
               for layer in layers for kind in [_KINDS[type(layer).__name__]]}
-    return [Wanted("router", facts_of(experts=experts, top_k=top_k, score=None if score == "softmax" else score,
-                                      renormalize=None if renormalizes else "no", dtype=dtype, outputs="weights",
-                                      ids="i64"),
-                   ("tokens=1", "tokens=64", "tokens=2048"), "tokens=1..8k", "")
-            for experts, top_k, score, renormalizes in sorted(shapes)]
+    of_type, wanted = None if dtype == "bf16" else "f16", []
+    for experts, hidden, top_k, score, renormalizes, has_bias in sorted(shapes):
+        facts: dict[str, Any] = {"experts": experts, "top_k": top_k, "score": None if score == "softmax" else score,
+                                 "renormalize": None if renormalizes else "no", "ids": "i64"}
+        wanted += [Wanted("router", facts_of(**facts, dtype=dtype, outputs="weights"),
+                          ("tokens=1", "tokens=64", "tokens=2048"), "tokens=1..8k", ""),
+                   Wanted("gate_route", facts_of(**facts, hidden=hidden, dtype=of_type, logits=of_type,
+                                                 gate_bias="yes" if has_bias else None),
+                          ("tokens=1", "tokens=8", "tokens=64"), "tokens=1..64", "")]
+    return wanted
 
 
 def serve(layers: list[Any], multiply: Any, at_once: bool, in_fp32: bool) -> None:

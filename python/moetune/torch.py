@@ -33,10 +33,10 @@ from moetune import _operators, _serving
 from moetune._mxfp4 import pack_mxfp4
 from moetune._serving import prepare, runtime, use
 
-__all__ = ["EndPlan", "EndRouting", "MaskedPlan", "MaskedRouting", "Plan", "RankRouting", "Routing", "RowPlan",
+__all__ = ["EndPlan", "EndRouting", "Gated", "MaskedPlan", "MaskedRouting", "Plan", "RankRouting", "Routing", "RowPlan",
            "RowRouting", "act_mul", "act_mul_e4m3", "add_rmsnorm", "add_rmsnorm_e4m3", "decode_attention",
-           "few_rows_linear", "launch", "mla_decode", "moe_combine", "moe_dispatch", "moe_dispatch_e4m3", "moe_experts",
-           "moe_experts_by_ids", "moe_experts_down", "moe_experts_up", "pack_mxfp4", "prefill_attention", "prepare",
+           "few_rows_linear", "gate_route", "launch", "mla_decode", "moe_combine", "moe_dispatch", "moe_dispatch_e4m3",
+           "moe_experts", "moe_experts_by_ids", "moe_experts_down", "moe_experts_up", "pack_mxfp4", "prefill_attention", "prepare",
            "qk_norm_rope", "qk_norm_rope_kv_write", "route", "route_ends", "route_masked", "route_plan",
            "route_plan_ends", "route_plan_masked", "route_plan_rows", "route_ranks", "route_rows", "route_weights",
            "runtime", "supports", "use"]
@@ -455,6 +455,34 @@ def few_rows_linear(x: torch.Tensor, weight: torch.Tensor, bias: Optional[torch.
     """
     made: torch.Tensor = _run("few_rows_linear", (x, weight, bias), {"out": out})
     return made
+
+
+class Gated(NamedTuple):
+    """What gate_route returns."""
+
+    logits: torch.Tensor
+    """[T, E], rounded to logits_type."""
+    ids: torch.Tensor
+    """i32 [T, k], or i64 with ids_type="i64": the experts, best first."""
+    weights: torch.Tensor
+    """f32 [T, k]."""
+
+
+def gate_route(x: torch.Tensor, weight: torch.Tensor, top_k: int, bias: Optional[torch.Tensor] = None, *,
+               score: str = "softmax", correction: Optional[torch.Tensor] = None, groups: int = 1, groups_kept: int = 1,
+               renormalize: bool = True, scale: float = 1.0, logits_type: Optional[str] = None, ids_type: str = "i32",
+               out: Optional[tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = None) -> Gated:
+    """few_rows_linear and route_weights in one kernel, for at most 64 tokens.
+
+    x bf16 or fp16 [T, hidden] and weight [E, hidden], whose rows may lie apart; bias [E]; correction f32 [E], added for
+    the selection alone. Logits are rounded to logits_type, "bf16", "f16" or "f32", before the selection; None: x's type.
+    The other options are route's. The weights of the gate must be constants, as few_rows_linear's.
+    """
+    of_x = "f16" if x.dtype == torch.float16 else "bf16"
+    written = dict(zip(Gated._fields, out if out is not None else (None, None, None)))
+    return Gated(*_run("gate_route", (x, weight, top_k, bias), written, score=score, correction=correction, groups=groups,
+                       groups_kept=groups_kept, renormalize=renormalize, scale=scale, logits_type=logits_type or of_x,
+                       ids_type=ids_type))
 
 
 def mla_decode(q: torch.Tensor, kv: torch.Tensor, page_table: torch.Tensor, lengths: torch.Tensor,

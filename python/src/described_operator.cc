@@ -68,7 +68,8 @@ class DescribedOperator : public Operator {
       if (parameter.fact == nullptr) continue;
       const int64_t value = given.integers[static_cast<size_t>(parameter.place)];
       if (parameter.kind == Parameter::kFlag) {
-        if (value != 0) add(parameter.fact);
+        const bool is_of_false = *parameter.fact == '!';
+        if ((value != 0) != is_of_false) add(parameter.fact + is_of_false);
       } else {
         add(std::string(parameter.fact) + "=" +
             (parameter.kind == Parameter::kChoice ? parameter.choices[static_cast<size_t>(value)]

@@ -24,6 +24,7 @@ enum RouteInteger {
 };
 inline constexpr const char* kScores[] = {"softmax", "topk_softmax", "sigmoid", "sqrt_softplus"};
 inline constexpr const char* kIdsTypes[] = {"i32", "i64"};
+inline constexpr const char* kLogitTypes[] = {"bf16", "f16", "f32"};
 
 enum RoutePlanInteger { kPlanExperts, kPlanAlign, kPlanSegment };
 

@@ -227,6 +227,40 @@ Schemas linear_schemas() {
           {}};
 }
 
+Schemas gate_schemas() {
+  const auto option = [](Parameter parameter, const char* initial) {
+    parameter.initial = initial;
+    return parameter;
+  };
+  return {described_operator("gate_route", "gate_route"),
+          {{"x", kTensor, MOETUNE_GATE_ROUTE_X},
+           {"weight", kTensor, MOETUNE_GATE_ROUTE_WEIGHT},
+           number("top_k", 0),
+           {"bias", kOptionalTensor, MOETUNE_GATE_ROUTE_BIAS, "None"}},
+          {{"logits", kTensor, MOETUNE_GATE_ROUTE_LOGITS},
+           {"ids", kTensor, MOETUNE_GATE_ROUTE_IDS},
+           {"weights", kTensor, MOETUNE_GATE_ROUTE_WEIGHTS}},
+          {},
+          {choice("score", 1, "'softmax'", kScores),
+           {"correction", kOptionalTensor, MOETUNE_GATE_ROUTE_CORRECTION, "None"},
+           option(number("groups", 2), "1"),
+           option(number("groups_kept", 3), "1"),
+           option(flag("renormalize", 4, "!renormalize=no"), "True"),
+           {"scale", kScale, 0, "1.0"},
+           {.name = "logits_type",
+            .kind = kChoice,
+            .place = 5,
+            .initial = "'bf16'",
+            .choices = kLogitTypes,
+            .fact = "logits"},
+           {.name = "ids_type",
+            .kind = kChoice,
+            .place = 6,
+            .initial = "'i32'",
+            .choices = kIdsTypes,
+            .fact = "ids"}}};
+}
+
 Schemas latent_schemas() {
   return {mla_decode_operator(),
           {{"q", kTensor, MOETUNE_MLA_DECODE_Q},
@@ -326,6 +360,7 @@ const std::vector<Overload>& overloads() {
     for (const Schemas& each : rope_schemas()) add(each);
     for (const Schemas& each : act_schemas()) add(each);
     add(linear_schemas());
+    add(gate_schemas());
     add(latent_schemas());
     for (const Overload& each : launch_overloads()) made.push_back(each);
     if (made.size() != kOverloads) std::abort();  // PyTorch would lack kernels of the last

@@ -125,7 +125,7 @@ extern "C" __global__ void __launch_bounds__(kBlock)
       store_integer(address, type, i, i64(permute(elements, base, i)));
     } else {
       const float fixed = kind == kConstant ? float(scale) : 0.0f;
-      const bool drawn = kind == kNormal || kind == kUniform;
+      const bool drawn = kind == kNormal || kind == kUniform || kind == kSteps;
       store(address, type, i, drawn ? generate(kind, factor, base, i) : fixed);
     }
   }

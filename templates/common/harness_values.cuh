@@ -11,7 +11,7 @@ typedef long long i64;
 namespace {
 
 enum Type { kF32, kF16, kBf16, kE4m3, kI32, kI64, kU8, kI8, kI16, kU16, kU32, kF64 };
-enum Kind { kZeros, kNormal, kUniform, kIntegers, kConstant, kZipf, kPermutation };
+enum Kind { kZeros, kNormal, kUniform, kIntegers, kConstant, kZipf, kPermutation, kColumns, kArrays, kSteps };
 
 constexpr u32 kBlock = 256;
 
@@ -40,10 +40,12 @@ __device__ float generate(u64 kind, float factor, u64 base, u64 index) {
         int(word & 0xFFFF) + int((word >> 16) & 0xFFFF) + int((word >> 32) & 0xFFFF) + int(word >> 48);
     return multiply(float(sum - 2 * 65535), factor);
   }
+  if (kind == kSteps) return multiply(float(2 * int(word >> 60) - 15), factor);
   return multiply(float(2 * int(word >> 40) + 1 - (1 << 24)), factor);
 }
 
 __device__ float factor_of(u64 kind, float scale) {
+  if (kind == kSteps) return scale;
   return multiply(scale, kind == kNormal ? 0x1.bb67aep-16f : 0x1p-24f);
 }
 

@@ -1,6 +1,6 @@
 // The plain version of few_rows_linear: a warp adds up one output of one token.
 //
-// Macros: IN, OUT, BIAS, Element; EXACT (1: sums in double, outputs in f32; 0: sums in float, outputs rounded).
+// Macros: IN, OUT, HAS_BIAS, Element; EXACT (1: sums in double, outputs in f32; 0: sums in float, outputs rounded).
 #include "templates/common/convert.cuh"
 #include "templates/common/types.cuh"
 
@@ -31,7 +31,7 @@ extern "C" __global__ void few_rows_linear_reference(const Element* x, const Ele
   if (lane != 0 || output >= OUT) return;
   Sum sum = 0;
   for (int i = 0; i < kWarpSize; ++i) sum += sums[threadIdx.x + i];
-  if (BIAS) sum += Element::to_float(bias[output]);
+  if (HAS_BIAS) sum += Element::to_float(bias[output]);
 #if EXACT
   out[token * out_row + output] = float(sum);
 #else

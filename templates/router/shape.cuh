@@ -11,6 +11,7 @@ struct Fp32 {
   float value;
 
   static __device__ __forceinline__ float to_float(Fp32 element) { return element.value; }
+  static __device__ __forceinline__ Fp32 from_float(float value) { return {value}; }
 };
 
 using Logit = LOGITS;

@@ -107,6 +107,15 @@ const std::map<std::string, std::vector<const char*>> kProblems = {
          "tokens=2,in=16392,out=130",
          "tokens=1,in=8,out=1",
      }},
+    {"gate_route",
+     {
+         "tokens=1,hidden=2048,experts=128,top_k=8",
+         "tokens=8,hidden=2880,experts=32,top_k=4,score=topk_softmax,gate_bias=yes",
+         "tokens=64,hidden=4096,experts=8,top_k=2,logits=f32,ids=i64",
+         "tokens=13,hidden=7168,experts=256,top_k=8,score=sigmoid,bias=correction,groups=8,groups_kept=4,logits=f32",
+         "tokens=3,hidden=136,experts=1000,top_k=32,dtype=f16,logits=f16,renormalize=no",
+         "tokens=17,hidden=8,experts=8,top_k=1,score=sqrt_softplus",
+     }},
     {"mla_decode",
      {
          "batch=1,heads=16,context=1",

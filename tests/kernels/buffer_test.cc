@@ -100,6 +100,8 @@ TEST_CASE("the generator is the documented one") {
   CHECK(normal == static_cast<float>(lanes - 131070) * 0x1.bb67aep-16f);
   const float uniform = generate_element(Fill::Kind::uniform, 1.0f, 11, 5, 42);
   CHECK(uniform == static_cast<float>(2 * static_cast<int>(word >> 40) + 1 - (1 << 24)) * 0x1p-24f);
+  const float step = generate_element(Fill::Kind::steps, 0.25f, 11, 5, 42);
+  CHECK(step == static_cast<float>(2 * static_cast<int>(word >> 60) - 15) * 0.25f);
   double squares = 0;  // of a deviation of 1
   constexpr int kDrawn = 100'000;
   for (int i = 0; i < kDrawn; ++i) {

@@ -206,6 +206,24 @@ class LinearTest(SmallTest):
                                      fullgraph=True)
             self.assertTrue(torch.equal(compiled(x), operators.few_rows_linear(x * 2, weight) + 1))
 
+    @if_tuned
+    def test_gate_and_routing(self) -> None:
+        x, weight = (drawn(*shape, dtype="float16") for shape in ((9, 200), (12, 200)))
+        correction = torch.linspace(-0.2, 0.2, 12, device=DEVICE)
+        options = {"score": "sigmoid", "correction": correction, "renormalize": False, "scale": 2.5}
+        logits, ids, weights = operators.gate_route(x, weight, 3, logits_type="f32", **options)
+        self.assert_near(logits, self.right(x, weight), 2 ** -9)
+        scores = logits.double().sigmoid()
+        best = (scores + correction).topk(3).indices
+        self.assertTrue(torch.equal(ids.long(), best))
+        self.assert_near(weights, 2.5 * scores.gather(1, best), 1e-5)
+        out = tuple(map(torch.empty_like, (logits, ids, weights)))
+        for made, right in zip(operators.gate_route(x, weight, 3, logits_type="f32", out=out, **options),
+                               (logits, ids, weights)):
+            self.assertTrue(torch.equal(made, right))
+        given = (x, weight, 3)
+        torch.library.opcheck(ops.gate_route.default, given, {"logits_type": "f32", **options})
+
     def test_no_rows(self) -> None:
         self.assertEqual(operators.few_rows_linear(drawn(0, 256), drawn(768, 256)).shape, (0, 768))
 

@@ -120,6 +120,54 @@ TEST_CASE("simt: few_rows_linear configurations multiply as float64 does, under 
   }
 }
 
+namespace {
+
+const std::vector<std::string> kGateProblems = {
+    "tokens=1,hidden=264,experts=16,top_k=2",
+    "tokens=3,hidden=520,experts=64,top_k=4,score=topk_softmax,gate_bias=yes,ids=i64",
+    "tokens=19,hidden=72,experts=24,top_k=8,dtype=f16,logits=f16,renormalize=no",
+    "tokens=9,hidden=136,experts=64,top_k=6,score=sigmoid,bias=correction,groups=8,groups_kept=4,logits=f32",
+    "tokens=2,hidden=8,experts=8,top_k=1,score=sqrt_softplus",
+};
+
+// Ids and logits exactly; weights by a few units in their last place.
+IsRight routed() {
+  return [](const std::string& name, double got, double right) {
+    return got == right || (name == "weights" && std::abs(got - right) <= 2e-5 * std::abs(right) + 1e-6);
+  };
+}
+
+}  // namespace
+
+TEST_CASE("simt: gate_route's exact reference agrees with float64") {
+  for (const std::string& text : kGateProblems) {
+    CAPTURE(text);
+    const SimtProblem one("gate_route", text, 1);
+    check_outputs(one.reference(Reference::exact), one.on_cpu(), routed());
+  }
+}
+
+TEST_CASE("simt: gate_route configurations choose as float64 does, under several schedules") {
+  std::uint64_t schedule = 0;
+  for (const std::string& text : kGateProblems) {
+    CAPTURE(text);
+    SimtProblem one("gate_route", text, 2);
+    for (const std::int64_t apart : {0, 24}) {  // elements between rows
+      for (std::int64_t& row : one.call.integers) row += apart;
+      const HostTensors right = one.on_cpu();
+      for (const bool by_mma : {false, true}) {
+        const auto wanted = [&](const Config& config) {
+          return (config.at("PRODUCT_LANES").number == 4) == by_mma;
+        };
+        for (const Config& config : one.sample(simt_sample(2), Rules::must, wanted)) {
+          CAPTURE(config.text());
+          check_outputs(one.run(config, ++schedule, 2), right, routed());
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("simt: add_rmsnorm's exact reference agrees with float64") {
   for (const std::string& text : kNormProblems) {
     CAPTURE(text);

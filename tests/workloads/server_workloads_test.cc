@@ -106,7 +106,8 @@ TEST_CASE("transformers opens contiguous caches, windows with and without, norms
                  "qk_norm_rope q_heads=64 kv_heads=8 head_dim=64 rotary_dim=64 tables=bf16 norm=no",
                  "few_rows_linear in=2880 bias=yes", "few_rows_linear in=4096 out=2880 bias=yes",
                  "few_rows_linear in=2880 out=32 bias=yes",
-                 "router experts=32 top_k=4 score=topk_softmax dtype=bf16 outputs=weights ids=i64"});
+                 "router experts=32 top_k=4 score=topk_softmax dtype=bf16 outputs=weights ids=i64",
+                 "gate_route hidden=2880 experts=32 top_k=4 score=topk_softmax gate_bias=yes ids=i64"});
   const ServerList headed = of_text(kGptOss + R"(, "vocab_size": 201088, "attention_bias": false})",
                                     {.server = "transformers", .serving = {.batch_low = 3}});
   for (const char* family : {"few_rows_linear in=2880", "few_rows_linear in=4096 out=2880",
@@ -115,6 +116,9 @@ TEST_CASE("transformers opens contiguous caches, windows with and without, norms
   const auto few = std::ranges::find(headed.plan.workloads, "few_rows_linear", &ModelWorkload::kernel);
   REQUIRE(few != headed.plan.workloads.end());
   CHECK(few->ranges == std::vector<DimensionRange>{{"tokens", 3, 16}});
+  const auto gated = std::ranges::find(headed.plan.workloads, "gate_route", &ModelWorkload::kernel);
+  REQUIRE(gated != headed.plan.workloads.end());
+  CHECK(gated->ranges == std::vector<DimensionRange>{{"tokens", 3, 64}});
   const ServerList many = of_text(kGptOss + "}", {.server = "transformers", .serving = {.batch_low = 17}});
   CHECK(std::ranges::find(many.plan.workloads, "few_rows_linear", &ModelWorkload::kernel) ==
         many.plan.workloads.end());

@@ -34,6 +34,7 @@ HostTensors route_on_cpu_as(const RouterShape& shape, std::int64_t logits_row, d
 HostTensors act_mul_on_cpu(const Problem& problem, const Call& call, const HostTensors& inputs);
 HostTensors add_rmsnorm_on_cpu(const Problem& problem, const Call& call, const HostTensors& inputs);
 HostTensors few_rows_linear_on_cpu(const Problem& problem, const Call& call, const HostTensors& inputs);
+HostTensors gate_route_on_cpu(const Problem& problem, const Call& call, const HostTensors& inputs);
 HostTensors qk_norm_rope_on_cpu(const Problem& problem, const Call& call, const HostTensors& inputs);
 
 // From ids that may be any integers.

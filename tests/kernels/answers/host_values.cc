@@ -47,6 +47,7 @@ class Values {
                             static_cast<std::int64_t>(index));
       case Fill::Kind::normal:
       case Fill::Kind::uniform:
+      case Fill::Kind::steps:
         break;
     }
     return generate_element(fill_.kind, fill_.scale, seed_, stream_, index);
@@ -81,6 +82,8 @@ float generate_element(Fill::Kind kind, float scale, std::uint64_t seed, std::ui
     const std::int32_t odd = 2 * static_cast<std::int32_t>(word >> 40) + 1 - (1 << 24);  // exact in a float
     return static_cast<float>(odd) * (scale * 0x1p-24f);
   }
+  if (kind == Fill::Kind::steps)
+    return static_cast<float>(2 * static_cast<std::int32_t>(word >> 60) - 15) * scale;
   return 0;
 }
 

@@ -15,7 +15,8 @@ namespace moetune {
 // word = mix(mix(mix(seed) + stream) + index);
 // - normal (Irwin-Hall), and `columns` before its shift: the sum of the word's four 16-bit lanes less 2 * 65535, times
 //   (scale * 0x1.bb67aep-16f);
-// - uniform: 2 * (word >> 40) + 1 - 2^24, times (scale * 2^-24): never an end point, symmetric around 0.
+// - uniform: 2 * (word >> 40) + 1 - 2^24, times (scale * 2^-24): never an end point, symmetric around 0;
+// - steps: 2 * (word >> 60) - 15, times scale.
 // The integers are exact in a float and each product rounds once (no fused multiply-add), so that the
 // device's copy in templates/common/harness.cu agrees bit for bit.
 float generate_element(Fill::Kind kind, float scale, std::uint64_t seed, std::uint64_t stream,

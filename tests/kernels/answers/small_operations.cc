@@ -125,6 +125,34 @@ HostTensors few_rows_linear_on_cpu(const Problem& problem, const Call& call, con
   return {{"out", std::move(out.values)}};
 }
 
+HostTensors gate_route_on_cpu(const Problem& problem, const Call& call, const HostTensors& inputs) {
+  const std::int64_t tokens = problem["tokens"], hidden = problem["hidden"], experts = problem["experts"],
+                     x_row = field(problem, call, "x_row"), weight_row = field(problem, call, "weight_row");
+  std::vector<double> logits;
+  for (std::int64_t token = 0; token < tokens; ++token) {
+    for (std::int64_t expert = 0; expert < experts; ++expert) {
+      double sum = problem.is("gate_bias", "yes") ? inputs.at("bias")[static_cast<std::size_t>(expert)] : 0;
+      for (std::int64_t c = 0; c < hidden; ++c)
+        sum += inputs.at("x")[static_cast<std::size_t>(token * x_row + c)] *
+               inputs.at("weight")[static_cast<std::size_t>(expert * weight_row + c)];
+      logits.push_back(round_to(dtype_from_name(problem.dims.at("logits").text()), sum));
+    }
+  }
+  std::string text = "outputs=weights,dtype=fp32";
+  for (const char* const name :
+       {"tokens", "experts", "top_k", "score", "bias", "groups", "groups_kept", "renormalize", "ids"})
+    text += std::string(",") + name + "=" + problem.dims.at(name).text();
+  const Kernel& router = find_kernel("router");
+  const Problem routing = router.parse(text);
+  Call routed = router.default_call(routing);
+  routed.reals[0] = call.reals[0];
+  HostTensors logits_and_bias = {{"logits", logits}};
+  if (problem.is("bias", "correction")) logits_and_bias["bias"] = inputs.at("correction");
+  HostTensors outputs = route_on_cpu(routing, routed, logits_and_bias);
+  outputs["logits"] = std::move(logits);
+  return outputs;
+}
+
 namespace {
 
 // Heads that lie at strides of the call; where nothing is written is kUnwritten.

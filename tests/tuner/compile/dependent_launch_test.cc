@@ -259,6 +259,8 @@ const std::vector<Wanted>& wanted() {
       {"few_rows_linear", "tokens=1", {{"AHEAD", "0"}, {"PREFETCH", "16"}, {"LATE", "1"}}},
       {"few_rows_linear", kFewRows, {{"AHEAD", "0"}, {"LANES", "4"}}},
       {"few_rows_linear", kFewRows, {{"AHEAD", "1"}, {"LANES", "4"}}},
+      {"gate_route", "tokens=1", {{"AHEAD", "0"}, {"LATE", "1"}}},
+      {"gate_route", "tokens=8", {{"AHEAD", "1"}, {"PRODUCT_LANES", "4"}}},
       {"mla_decode", kLatent, {{"PAIR", "1"}, {"PARTS", "1"}, {"splits", "4"}}},
       {"mla_decode", kLatent, {{"PAIR", "2"}, {"PARTS", "2"}, {"splits", "2"}}},
       {"mla_decode",
