@@ -11,7 +11,7 @@ moetune cache sign signed/service.pack --key signed/fleet
 moetune serve --cache service.db --device replay:decode_attention_h200_b8_c4096 --packs signed --no-publish \
   --listen 127.0.0.1:$PORT --token-file token --tls-cert tuner.pem --tls-key tuner.key >serve.log 2>&1 &
 server=$!
-until grep -q http serve.log || ! kill -0 $server 2>/dev/null; do sleep 0.05; done
+until grep -qs http serve.log || ! kill -0 $server 2>/dev/null; do sleep 0.05; done
 cat >"$FOLDER/var/misses.json" <<'END'
 {"moetune_misses": 1, "hardware": "NVIDIA H200", "misses": [
   {"kernel": "decode_attention", "problem": "batch=8,q_heads=32,context=4096", "count": 412},
