@@ -2,9 +2,8 @@
 // passes over scores kept in fp32. Narrow keys and values are dequantized as they are read. As `exact` it writes
 // fp32; as `baseline` it rounds scores and probabilities to the element type, like an implementation that
 // stores them between steps, and writes the element type.
-#include "templates/common/convert.cuh"
+#include "templates/common/attention_reference.cuh"
 #include "templates/common/reduce.cuh"
-#include "templates/common/softcap.cuh"
 #include "templates/common/types.cuh"
 
 #if !defined(DTYPE) || !defined(KV_DTYPE) || !defined(KV_HEAD_SCALES) || !defined(HEAD_DIM) ||     \
@@ -13,7 +12,6 @@
 #error the reference is compiled through a plan, which defines every macro tested here
 #endif
 
-using Element = DTYPE;
 using KvElement = KV_DTYPE;
 
 constexpr int kHeadDim = HEAD_DIM;
@@ -28,21 +26,6 @@ constexpr bool kHeadScales = KV_HEAD_SCALES;
 constexpr int kWarps = 16;
 constexpr int kLaneDims = kHeadDim / kWarpSize;
 constexpr int kUnroll = 4;  // tokens a warp has under way
-
-#if BASELINE
-using Output = Element;
-__device__ __forceinline__ float rounded(float value) { return round_through<Element>(value); }
-__device__ __forceinline__ Output output(float value) { return Element::from_float(value); }
-#else
-using Output = float;
-__device__ __forceinline__ float rounded(float value) { return value; }
-__device__ __forceinline__ Output output(float value) { return value; }
-#endif
-
-// A score as it meets the softmax.
-__device__ __forceinline__ float softcapped(float score) {
-  return kSoftcap > 0 ? rounded(kSoftcap * tanhf(score / kSoftcap)) : score;
-}
 
 struct KvStrides {
   i64 block;

@@ -2,9 +2,8 @@
 // memory, with a running maximum. As `exact` it writes fp32; as `baseline` it rounds scores and probabilities to the
 // element type, as a plain implementation in that type does, and writes it. Of e4m3, `exact` multiplies scores and
 // outputs by the scales; `baseline` dequantizes keys and values to the element type.
-#include "templates/common/convert.cuh"
+#include "templates/common/attention_reference.cuh"
 #include "templates/common/shared_memory.cuh"
-#include "templates/common/softcap.cuh"
 #include "templates/common/types.cuh"
 
 #if !defined(DTYPE) || !defined(KV_DTYPE) || !defined(KV_HEAD_SCALES) || !defined(HEAD_DIM) ||      \
@@ -13,7 +12,6 @@
 #error the reference is compiled through a plan, which defines every macro tested here
 #endif
 
-using Element = DTYPE;
 using KvElement = KV_DTYPE;  // Element, or E4m3
 #ifdef Q_DTYPE
 using QueryElement = Q_DTYPE;  // E4m3
@@ -39,21 +37,6 @@ constexpr int kWords = kHeadDim / 2;         // of a row, each of two elements
 constexpr int kRowWords = kWords + 1;        // odd, so that 16 rows lie in 16 banks
 constexpr int kMineWords = kWords / kLanes;  // of an output row
 constexpr int kWeightRow = kTokens + 1;
-
-#if BASELINE
-using Output = Element;
-__device__ __forceinline__ float rounded(float value) { return round_through<Element>(value); }
-__device__ __forceinline__ Output output(float value) { return Element::from_float(value); }
-#else
-using Output = float;
-__device__ __forceinline__ float rounded(float value) { return value; }
-__device__ __forceinline__ Output output(float value) { return value; }
-#endif
-
-// A score as it meets the softmax.
-__device__ __forceinline__ float softcapped(float score) {
-  return kSoftcap > 0 ? rounded(kSoftcap * tanhf(score / kSoftcap)) : score;
-}
 
 struct Strides {
   i64 block;
