@@ -24,7 +24,7 @@ namespace {
 void use_gpu_busy(int first, int last) {
   setenv("MOETUNE_LIBCUDA", paths::fake_libcuda(), 1);
   setenv("MOETUNE_NVRTC", paths::fake_nvrtc(), 1);
-  const std::string script = "memory=67108864,busy=" + std::to_string(first) + "-" + std::to_string(last);
+  const std::string script = "memory=8388608,busy=" + std::to_string(first) + "-" + std::to_string(last);
   setenv("MOETUNE_FAKE_CUDA", script.c_str(), 1);
 }
 

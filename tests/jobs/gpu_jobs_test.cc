@@ -17,9 +17,9 @@ using namespace moetune;
 namespace {
 
 void use_two_gpus() {
-  unsetenv("MOETUNE_NVRTC");
+  setenv("MOETUNE_NVRTC", paths::fake_nvrtc(), 1);
   setenv("MOETUNE_LIBCUDA", paths::fake_libcuda(), 1);
-  setenv("MOETUNE_FAKE_CUDA", "devices=2,memory=67108864", 1);
+  setenv("MOETUNE_FAKE_CUDA", "devices=2,memory=8388608", 1);
 }
 
 JobTarget target(const std::string& device, const std::string& cache) {
@@ -59,7 +59,6 @@ TEST_CASE("two searches at once on two GPUs each measure on their own, and verif
 
 TEST_CASE("a search on auto takes the GPU that nobody else uses") {
   use_two_gpus();
-  setenv("MOETUNE_NVRTC", paths::fake_nvrtc(), 1);
   const TemporaryFolder folder;
   setenv("MOETUNE_LIBNVML", paths::fake_libnvml(), 1);
   for (const char* busy : {"busy0=1", "busy1=1"}) {

@@ -7,8 +7,10 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/digest.h"
 #include "kernels/kernel_space.h"
@@ -40,14 +42,20 @@ inline double made_up_time(const Config& config, const std::vector<Parameter>& p
 // would be most of a test's time.
 inline LegalSpace thin_out(const Space& space, const Assignment& environment) {
   const LegalSpace all = space.enumerate(environment);
-  const std::string usual = space.default_config(environment).value().text();
+  const std::optional<ConfigId> usual = all.find(space.default_config(environment).value());
+  std::map<std::vector<Position>, bool> is_kept;  // by what is compiled: texts take longer
   std::vector<Position> rows;
   for (ConfigId id = 0; id < all.size(); ++id) {
-    const Config config = all.config(id);
-    const std::string compiled = split_config(config, space.parameters()).compiled.text();
-    if (made_up_unit("kept " + compiled) >= 0.25 && config.text() != usual) continue;
     const auto row = all.point(id);
-    rows.insert(rows.end(), row.begin(), row.end());
+    std::vector<Position> compiled;
+    for (std::size_t i = 0; i < row.size(); ++i)
+      if (!all.parameters()[i].at_launch) compiled.push_back(row[i]);
+    const auto [kept, is_new] = is_kept.try_emplace(std::move(compiled));
+    if (is_new) {
+      const std::string text = split_config(all.config(id), space.parameters()).compiled.text();
+      kept->second = made_up_unit("kept " + text) < 0.25;
+    }
+    if (kept->second || id == usual) rows.insert(rows.end(), row.begin(), row.end());
   }
   return {all.parameters(), std::move(rows)};
 }

@@ -16,7 +16,6 @@ using namespace moetune;
 namespace {
 
 const std::string kFirst = "replay:decode_attention_h200_b8_c4096";
-const std::string kSecond = "replay:decode_attention_h200_b16_c4096";
 
 SearchRequest request_for(const std::string& device, const std::string& cache = "") {
   SearchRequest request;
@@ -26,6 +25,13 @@ SearchRequest request_for(const std::string& device, const std::string& cache = 
   request.settings.budget = 60;
   request.no_compile = true;
   return request;
+}
+
+// The device of a made-up recording of so many tokens, which is read quicker than a shipped one.
+std::string made_up_device(const TemporaryFolder& folder, std::int64_t tokens) {
+  const std::string file = folder.file("router_" + std::to_string(tokens) + ".json.zst");
+  write_recording(testing::made_up_recording(tokens), file);
+  return "replay:" + file;
 }
 
 // What was measured, in order, with its outcome and time.
@@ -71,9 +77,10 @@ struct Seen {
 }  // namespace
 
 TEST_CASE("a search reports its device, phases, trials and end, in order, with the job's id") {
+  const TemporaryFolder folder;
   Seen seen;
   const SearchResult result =
-      search(request_for(kFirst),
+      search(request_for(made_up_device(folder, 256)),
              {.events = {.job = 7, .listener = [&](const Event& event) { seen.handle(7, event); }}});
   CHECK_FALSE(seen.other_job);
   CHECK(seen.order == std::vector<std::string>{"device", "started", "trials", "search ended", "finished"});
@@ -93,8 +100,9 @@ TEST_CASE("a listener's stop request ends the search after the trial, and the re
     if (std::holds_alternative<TrialEnded>(event.what) && ++ended == 5) stop.request_stop();
     if (const auto* finished = std::get_if<Finished>(&event.what)) interrupted = finished->interrupted;
   };
-  const SearchResult result =
-      search(request_for(kFirst), {.events = {.listener = listener}, .stop = stop.get_token()});
+  const TemporaryFolder folder;
+  const SearchResult result = search(request_for(made_up_device(folder, 256)),
+                                     {.events = {.listener = listener}, .stop = stop.get_token()});
   CHECK(result.tune.interrupted);
   CHECK(interrupted);
   CHECK(ended == 5);
@@ -102,12 +110,12 @@ TEST_CASE("a listener's stop request ends the search after the trial, and the re
 }
 
 TEST_CASE("two searches at once on two devices and one cache go the way that each goes alone") {
-  const std::vector<std::string> devices = {kFirst, kSecond};
+  const TemporaryFolder folder;
+  const std::vector<std::string> devices = {made_up_device(folder, 4), made_up_device(folder, 1024)};
   std::vector<std::vector<std::string>> alone(2), together(2);
   for (std::size_t i = 0; i < 2; ++i) alone[i] = trajectory(search(request_for(devices[i]), {}));
   CHECK(alone[0] != alone[1]);
 
-  const TemporaryFolder folder;
   std::mutex mutex;
   std::map<JobId, std::size_t> ended;
   const EventListener shared = [&](const Event& event) {

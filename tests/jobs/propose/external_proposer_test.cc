@@ -282,9 +282,9 @@ TEST_CASE("a proposer that never answers is waited for so long, or as long as it
   CHECK(silent.why_left_out().starts_with("did not answer for 0.2"));
 
   Proposing thinking;
-  thinking.answer = std::chrono::milliseconds(2000);
+  thinking.answer = std::chrono::milliseconds(500);
   thinking.start(
-      on_ask("echo '{\"wait\": 100}'; sleep 3; echo '{\"configs\": [{\"x\":1,\"loader\":\"tma\"}]}'"));
+      on_ask("echo '{\"wait\": 100}'; sleep 1; echo '{\"configs\": [{\"x\":1,\"loader\":\"tma\"}]}'"));
   CHECK(thinking.ask() == Texts{"x=1,loader=tma"});
 
   Proposing waits_no_longer;

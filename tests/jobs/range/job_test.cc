@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <utility>
 
 #include "base/error.h"
 #include "base/regular_file.h"
@@ -16,7 +15,6 @@
 #include "jobs/range/solution.h"
 #include "jobs/range/state.h"
 #include "tests/jobs/made_up_search.h"
-#include "tests/sanitized.h"
 
 using namespace moetune;
 using namespace moetune::testing;
@@ -24,20 +22,10 @@ using namespace moetune::testing;
 TEST_CASE(
     "a range of recordings gives a table that keeps its bound, never loses to the default, and is certified") {
   const TemporaryFolder folder;
-  write_made_up_range(folder.file("recordings"));
+  const auto& [result, stages, planned, measured, bytes] = write_searched_range(folder);
   const RangeRequest request = range_request(folder);
-  std::vector<std::string> stages;
-  std::size_t cells = 0;
-  const RangeResult result = search_range(request, {.events = {.listener = [&](const Event& event) {
-                                                      const auto* advanced =
-                                                          std::get_if<RangeAdvanced>(&event.what);
-                                                      if (advanced == nullptr) return;
-                                                      if (stages.empty() || stages.back() != advanced->stage)
-                                                        stages.emplace_back(advanced->stage);
-                                                      cells = std::max(cells, advanced->planned);
-                                                    }}});
   CHECK((stages == std::vector<std::string>{"search", "fill", "certificate"}));
-  CHECK(cells >= 7);
+  CHECK(planned >= 7);
   CHECK(result.table.cells.size() == result.planned);
   // A point of the finer grid alone, which is measured without a search.
   const auto is_between = [](const RangeCell& cell) {
@@ -71,27 +59,20 @@ TEST_CASE(
   CHECK(check_cache(cache).empty());
 }
 
-TEST_CASE("equal searches give equal tables, and a search that is done does nothing again") {
+TEST_CASE("a search that is done does nothing again") {
   const TemporaryFolder folder;
-  write_made_up_range(folder.file("recordings"));
-  const RangeRequest one = range_request(folder, "one.db"), two = range_request(folder, "two.db");
-  const std::string first = text_without_time(one, search_range(one, {}));
-  CHECK((text_without_time(two, search_range(two, {})) == first));
+  const SearchedRange& searched = write_searched_range(folder);
+  const RangeRequest request = range_request(folder);
   std::size_t trials = 0;
-  const RangeResult again = search_range(one, {.events = {.listener = [&](const Event& event) {
-                                                 const auto* ended = std::get_if<TrialEnded>(&event.what);
-                                                 trials += ended != nullptr && !ended->trial.resumed;
-                                               }}});
-  CHECK((text_without_time(one, again) == first));
+  const RangeResult again = search_range(request, counting_trials(trials));
+  CHECK((text_without_time(request, again) == text_without_time(request, searched.result)));
   CHECK(trials == 0);
 }
 
 TEST_CASE("a search that was stopped anywhere leaves a sound table, and goes on to the same end") {
   const TemporaryFolder folder;
-  write_made_up_range(folder.file("recordings"));
-  const RangeRequest straight = range_request(folder, "straight.db"),
-                     stopped = range_request(folder, "stopped.db");
-  const std::string expected = text_without_time(straight, search_range(straight, {}));
+  const SearchedRange& straight = write_searched_range(folder);
+  const RangeRequest stopped = range_request(folder, "stopped.db");
   for (const std::size_t after : {5, 50, 80, 120}) {
     std::stop_source stop;
     std::size_t ended = 0;
@@ -104,7 +85,8 @@ TEST_CASE("a search that was stopped anywhere leaves a sound table, and goes on 
     for (const RangeCell& cell : part.table.cells) CHECK(cell.time_us <= cell.default_us);
     CHECK(check_cache(Cache::open(stopped.target.cache.path, Cache::Mode::read_only)).empty());
   }
-  CHECK((text_without_time(stopped, search_range(stopped, {})) == expected));
+  CHECK(
+      (text_without_time(stopped, search_range(stopped, {})) == text_without_time(stopped, straight.result)));
 }
 
 TEST_CASE("time that is up ends a search with a table of what was measured") {
@@ -126,9 +108,8 @@ TEST_CASE("time that is up ends a search with a table of what was measured") {
 
 TEST_CASE("fewer cubins than the bound needs give the best table that they can, and it says so") {
   const TemporaryFolder folder;
-  write_made_up_range(folder.file("recordings"));
+  const RangeResult& many = write_searched_range(folder).result;
   RangeRequest request = range_request(folder);
-  const RangeResult many = search_range(request, {});
   request.variants = 1;
   const RangeResult one = search_range(request, {});  // from what the first measured
   CHECK(many.cubins.size() > 1);
@@ -139,10 +120,8 @@ TEST_CASE("fewer cubins than the bound needs give the best table that they can, 
 
 TEST_CASE("an unseen shape's own search has as many trials as are asked for") {
   const TemporaryFolder folder;
-  write_made_up_range(folder.file("recordings"));
-  RangeRequest request = range_request(folder);
-  request.shape_budget = 3;
-  const RangeResult result = search_range(request, {});
+  const RangeResult& result = write_searched_range(folder).result;
+  const RangeRequest request = range_request(folder);
   REQUIRE_FALSE(result.unseen.empty());
   const Cache cache = Cache::open(request.target.cache.path, Cache::Mode::read_only);
   std::size_t seen = 0;
@@ -151,14 +130,15 @@ TEST_CASE("an unseen shape's own search has as many trials as are asked for") {
         std::ranges::find(result.unseen, workload.key.problem, &UnseenShape::problem) != result.unseen.end();
     if (!is_unseen) continue;
     ++seen;
-    CHECK(cache.trials.of(workload.id).size() == 3);
+    CHECK(cache.trials.of(workload.id).size() == request.shape_budget);
   }
   CHECK(seen == result.unseen.size());
 }
 
 TEST_CASE("what is wrong with a range is said by the field's name") {
   const TemporaryFolder folder;
-  write_made_up_range(folder.file("recordings"));
+  std::filesystem::create_directories(folder.file("recordings"));
+  write_recording(made_up_recording(64), folder.file("recordings") + "/one.json.zst");
   const auto field = [](const RangeRequest& request) -> std::string {
     try {
       search_range(request, {});
@@ -183,10 +163,9 @@ TEST_CASE("what is wrong with a range is said by the field's name") {
 
 TEST_CASE("progress that is damaged is left out with a warning, and the range is measured anew") {
   const TemporaryFolder folder;
-  write_made_up_range(folder.file("recordings"));
+  const RangeResult& first = write_searched_range(folder).result;
   const RangeRequest request = range_request(folder);
   const std::string& file = request.target.cache.path;
-  const RangeResult first = search_range(request, {});
   const auto search_again = [&](const std::string& said) {
     std::vector<std::string> warnings;
     const RangeResult result =
@@ -218,26 +197,15 @@ TEST_CASE("progress that is damaged is left out with a warning, and the range is
 
 TEST_CASE("a fresh search has its whole budget again, and is as good as the first") {
   const TemporaryFolder folder;
-  write_made_up_range(folder.file("recordings"));
-  for (const char* strategy : {"local", "auto"}) {
-    if (kSanitized && strategy == std::string("auto")) continue;  // whose model computes
-    CAPTURE(strategy);
-    RangeRequest request = range_request(folder, std::string(strategy) + ".db");
-    request.settings.strategy = strategy;
-    std::size_t measured = 0;
-    const JobContext counting{.events = {.listener = [&](const Event& event) {
-                                const auto* ended = std::get_if<TrialEnded>(&event.what);
-                                measured += ended != nullptr && !ended->trial.resumed;
-                              }}};
-    const RangeResult first = search_range(request, counting);
-    const std::size_t at_first = std::exchange(measured, 0);
-    request.settings.fresh = true;
-    const RangeResult again = search_range(request, counting);
-    CHECK(measured >= at_first * 3 / 4);  // not always as many cells are refined
-    CHECK(again.table.kept);
-    CHECK(again.table.cells.size() >= again.planned);
-    CHECK(again.table.certificate.shapes > 0);
-    // Other shapes may be left for it.
-    CHECK(again.table.certificate.worst <= first.table.certificate.worst + 2 * request.regret);
-  }
+  const SearchedRange& first = write_searched_range(folder);
+  RangeRequest request = range_request(folder);
+  request.settings.fresh = true;
+  std::size_t measured = 0;
+  const RangeResult again = search_range(request, counting_trials(measured));
+  CHECK(measured >= first.measured * 3 / 4);  // not always as many cells are refined
+  CHECK(again.table.kept);
+  CHECK(again.table.cells.size() >= again.planned);
+  CHECK(again.table.certificate.shapes > 0);
+  // Other shapes may be left for it.
+  CHECK(again.table.certificate.worst <= first.result.table.certificate.worst + 2 * request.regret);
 }
