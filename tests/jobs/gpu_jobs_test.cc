@@ -6,9 +6,12 @@
 
 #include "jobs/bench_job.h"
 #include "jobs/calibrate_job.h"
+#include "jobs/record_job.h"
 #include "jobs/search_job.h"
+#include "jobs/session/device_choice.h"
 #include "jobs/stored/stored_candidate.h"
 #include "jobs/verify_job.h"
+#include "replay/recording.h"
 #include "tests/paths.h"
 #include "tests/temporary_folder.h"
 
@@ -50,10 +53,32 @@ TEST_CASE("two searches at once on two GPUs each measure on their own, and verif
     const std::string id = "cuda:" + std::to_string(i);
     CHECK(results[i].subject.device.id == id);
     REQUIRE(results[i].tune.best);
-    const VerifyResult verified = verify({.target = target(id, folder.file("both.db")), .seeds = 1}, {});
+    const VerifyResult verified = verify({.target = target(id, folder.file("both.db")), .seeds = 2}, {});
     CHECK(verified.right());
+    REQUIRE(verified.checks.size() == 2);
+    CHECK(verified.checks[0].seed != verified.checks[1].seed);
     CHECK(verified.cubin == "stored");
     CHECK(verified.config == results[i].tune.best->config.text());
+  }
+  CHECK_FALSE(VerifyResult().right());  // nothing was checked
+}
+
+TEST_CASE("a sample has whole cubins, and no more configurations than were asked for") {
+  use_two_gpus();
+  const TemporaryFolder folder;
+  {
+    Cache cache = Cache::open(folder.file("c.db"), Cache::Mode::create);
+    cache.trials.put_calibration(find_gpu("cuda:0", "record").key, "read_tb_s", 1);
+  }
+  for (const std::size_t sample : {2, 5}) {
+    const std::string file = folder.file(std::to_string(sample) + ".json");
+    const RecordResult result = record(
+        {.target = target("cuda:0", folder.file("c.db")), .output = file, .threads = 1, .sample = sample},
+        {});
+    CHECK(result.file == file);
+    const Recording recording = read_recording(file);
+    CHECK(recording.space.size() > 0);
+    CHECK(recording.space.size() <= sample);
   }
 }
 

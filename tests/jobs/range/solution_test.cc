@@ -45,6 +45,14 @@ TEST_CASE("what is slower than the default is not picked, though the bound would
   CHECK(solve(state, 0.02, 4).table.cells[1] == RangeCell{"two", "a1", 12.01, 0, 12.01, ""});
 }
 
+TEST_CASE("a default that was withdrawn serves no cell") {
+  RangeState state{.ranges = "batch=1..4", .cubins = {"a"}, .withdrawn = {"d0"}};
+  state.cells = {cell_with("one", "a1", 10, 12), cell_with("two", "a1", 13, 12)};
+  const RangeSolution solution = solve(state, 0.02, 4);
+  REQUIRE(solution.table.cells.size() == 2);
+  CHECK(solution.table.cells[1] == RangeCell{"two", "a1", 13, 0, 13, ""});
+}
+
 TEST_CASE("a contended cell is left out, unless there is no other") {
   RangeState state{.ranges = "batch=1..4", .cubins = {"a"}};
   state.cells = {cell_with("one", "a1", 10, 12), cell_with("two", "a2", 10, 12)};

@@ -147,6 +147,34 @@ TEST_CASE(
   CHECK(replaces(10.04));  // noise
 }
 
+TEST_CASE("a contended table need not be beaten, and replaces none that has to be") {
+  StoreCase at;
+  RangeTable contended = table_of(5, kRange, 9);
+  contended.contended = true;
+  RangeStore first = at.store(kRange);
+  first.put({.ranges = kRange}, contended, {one_variant(), "{}"}, kComplete);
+  RangeStore second = at.store(kRange, {.fresh = true, .guard = true});
+  CHECK_FALSE(second.is_guarded());
+  at.put(second, 5, kRange, kComplete);
+  RangeStore third = at.store(kRange, {.fresh = true, .guard = true});
+  CHECK(third.is_guarded());
+  third.put({.ranges = kRange}, contended, {one_variant(), "{}"}, kComplete);
+  REQUIRE(third.comparison());
+  CHECK_FALSE(third.comparison()->replaced);
+  CHECK_FALSE(at.table().contended);
+}
+
+TEST_CASE("a table of another timing need not be beaten") {
+  StoreCase at;
+  RangeStore first = at.store(kRange);
+  at.put(first, 5, kRange, kComplete);
+  RangeKey alone = stored_key();
+  alone.timing = Timing::alone;
+  const RangeStore other(at.cache, alone, parse_ranges(kRange), problem_of(1, kContext),
+                         {.fresh = true, .guard = true});
+  CHECK_FALSE(other.is_guarded());
+}
+
 TEST_CASE("tables are compared where they met the same default, and clocks have no say") {
   RangeTable old = table_of(4, kRange), fresh = table_of(4, kRange, 20);
   for (RangeCell& cell : fresh.cells) cell.default_us = 24;
