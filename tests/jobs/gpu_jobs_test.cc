@@ -1,15 +1,18 @@
 // Jobs on the scripted GPUs of tests/fake_cuda: two workers at once, and how jobs without a winner end.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <thread>
 
 #include "jobs/bench_job.h"
 #include "jobs/calibrate_job.h"
+#include "jobs/range/job.h"
 #include "jobs/record_job.h"
 #include "jobs/search_job.h"
 #include "jobs/session/device_choice.h"
 #include "jobs/stored/stored_candidate.h"
+#include "jobs/stored/stored_results.h"
 #include "jobs/verify_job.h"
 #include "replay/recording.h"
 #include "tests/paths.h"
@@ -80,6 +83,30 @@ TEST_CASE("a sample has whole cubins, and no more configurations than were asked
     CHECK(recording.space.size() > 0);
     CHECK(recording.space.size() <= sample);
   }
+}
+
+TEST_CASE("a search that must beat a table leaves the winners that serve beside it") {
+  use_two_gpus();
+  const TemporaryFolder folder;
+  RangeRequest request{.target = target("cuda:0", folder.file("c.db")), .over = "elements=1024..2048"};
+  request.target.workload.problem = "";
+  request.settings.strategy = "random";
+  request.settings.budget = request.warm_budget = 2;
+  request.certificate_shapes = 0;
+  request.threads = 1;
+  const auto winners_of = [&](int seed) {
+    const Cache cache = Cache::open(folder.file("c.db"), Cache::Mode::read_only);
+    return std::ranges::count_if(cache.workloads.all(), [&](const Workload& workload) {
+      const std::optional<WinnerRecord> winner = cache.winners.find(workload.id);
+      return winner && parse_stored(winner->provenance)["seed"] == seed;
+    });
+  };
+  search_range(request, {});
+  CHECK(winners_of(1) > 0);
+  request.guard = request.settings.fresh = true;
+  request.settings.seed = 2;
+  CHECK(search_range(request, {}).comparison);
+  CHECK(winners_of(2) == 0);
 }
 
 TEST_CASE("a search on auto takes the GPU that nobody else uses") {
