@@ -294,6 +294,22 @@ TEST_CASE("another driver makes a winner stale, and 13.10 comes after 13.9") {
   const Report report = report_of(made);
   CHECK(mentions(report.workloads[0].stale, "others with nvrtc 13.10.0"));
   CHECK(mentions(report.workloads[1].stale, "tuned with driver 580.1, the last seen is 590.2"));
+
+  Ledger ledger(made.path() + "-retune-GPU-1234.json");
+  LedgerEntry night{.made_with = TodaysMakings().of(decode_key()), .verdict = "kept"};
+  night.made_with.driver = "570.1";
+  night.at = seconds_of_date("2026-11-21T03:00:00Z");  // before the winners
+  ledger.put(decode_key("4096"), night);
+  CHECK(mentions(report_of(made).workloads[1].stale, "the last seen is 590.2"));
+}
+
+TEST_CASE("of two winners that were stored at once neither is the earlier one") {
+  ReportedCache made;
+  WorkloadKey key = decode_key();
+  made.winner(made.add(key), decode_config("6"), 100);
+  key.source_digest = "of yesterday";
+  made.winner(made.add(key), decode_config("4"), 80);
+  for (const WorkloadReport& one : report_of(made).workloads) CHECK_FALSE(one.before.has_value());
 }
 
 TEST_CASE("a kernel that nobody has is reported, and an unknown name is bad input") {
