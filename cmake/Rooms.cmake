@@ -37,9 +37,20 @@ function(build_in_batches target size)
 endfunction()
 
 # compile_as(TARGET KIND): in batches, with the options ${options_KIND} and the headers that most files include, which
-# are parsed once for all targets of the kind. With batches of 1 and CMAKE_DISABLE_PRECOMPILE_HEADERS=ON
-# the compiler finds what a file forgot to include.
+# are parsed once for all targets of the kind; `fast` has too few batches for that. With batches of 1 and
+# CMAKE_DISABLE_PRECOMPILE_HEADERS=ON the compiler finds what a file forgot to include.
 function(compile_as target kind)
+  target_compile_options(${target} PRIVATE ${options_${kind}})
+  if(kind STREQUAL "tests")
+    set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)  # programs, and no libraries
+    set(size ${MOETUNE_TEST_BATCH})
+  else()
+    set(size ${MOETUNE_BATCH})
+  endif()
+  build_in_batches(${target} ${size})
+  if(kind STREQUAL "fast" AND size GREATER 1)
+    return()
+  endif()
   set(headers headers_of_${kind})
   if(NOT TARGET ${headers})
     file(WRITE ${PROJECT_BINARY_DIR}/${headers}.cc "")
@@ -48,20 +59,12 @@ function(compile_as target kind)
     target_precompile_headers(${headers} PRIVATE <algorithm> <chrono> <filesystem> <fstream> <functional> <map> <memory>
       <optional> <set> <span> <sstream> <string> <string_view> <variant> <vector>
       ${PROJECT_SOURCE_DIR}/base/json_instances.h)
-    if(kind STREQUAL "tests")  # which are programs, and no libraries
+    if(kind STREQUAL "tests")
       target_precompile_headers(${headers} PRIVATE <doctest/doctest.h>)
       set_target_properties(${headers} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
     endif()
   endif()
-  get_target_property(position ${headers} POSITION_INDEPENDENT_CODE)
-  set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ${position})
-  target_compile_options(${target} PRIVATE ${options_${kind}})
   target_precompile_headers(${target} REUSE_FROM ${headers})
-  if(kind STREQUAL "tests")
-    build_in_batches(${target} ${MOETUNE_TEST_BATCH})
-  else()
-    build_in_batches(${target} ${MOETUNE_BATCH})
-  endif()
 endfunction()
 
 # inner_room(ROOM/NAME DEPENDS ...), in front of the room around it: a folder whose sources are of that room's library.
