@@ -23,16 +23,22 @@ class DevicesCommand : public Command {
   std::string_view details() const override {
     return "--calibrate measures each GPU and keeps the figures in the cache: streams that only read, copy, and\n"
            "read and write 8 to 1 and 1 to 8 (of 8 GiB, less on small GPUs), reads from L2, the tensor cores,\n"
-           "and the least launch. They are the ceilings that floors and roofline fractions come from.\n";
+           "and the least launch. They are the ceilings that floors and roofline fractions come from. Of the\n"
+           "machine it measures copies from and to the host's memory, pinned and pageable, on the GPU's NUMA\n"
+           "node and on others, copies to another GPU, and what a launch costs.\n"
+           "--topology shows each GPU's NUMA node and what lies between each two: NV18 is 18 NVLinks, PIX one PCIe\n"
+           "switch, PXB several, PHB the CPU's PCIe host bridge, NODE several of these on one NUMA node, SYS the\n"
+           "link between NUMA nodes, board a common board. What NVML and /sys do not say is '?'.\n";
   }
   void declare(OptionTable& table) override {
-    table.flag("calibrate", calibrate_, "measure the ceilings and keep them");
+    table.flag("calibrate", calibrate_, "measure the ceilings, copies and launches, and keep them");
+    table.flag("topology", topology_, "show where GPUs and NUMA nodes are, and nothing else");
     declare_cache(table, cache_);
   }
   int run(Output& output, std::stop_token stop) override;
 
  private:
-  bool calibrate_ = false;
+  bool calibrate_ = false, topology_ = false;
   CacheChoice cache_;
 };
 
@@ -40,6 +46,18 @@ std::string load_text(const std::optional<GpuLoad>& load) {
   if (!load) return "unknown: NVML does not say";
   return format("%d other processes, ", load->foreign_processes) +
          bytes_text(static_cast<double>(load->free_bytes)) + " free";
+}
+
+// Unknown figures of the machine are many where it has one node or one GPU, so they take no rows of their own.
+void add_ceilings(Table& table, const Ceilings& ceilings) {
+  bool knows_machine = false;
+  for (const CeilingFigure& figure : kCeilingFigures) {
+    const std::optional<double>& value = ceilings.*figure.value;
+    knows_machine = knows_machine || (figure.of_machine && value);
+    if (value || !figure.of_machine)
+      table.add({figure.title, value ? ceiling_text(figure, *value) : "not measured: --calibrate"});
+  }
+  if (!knows_machine) table.add({"copies, launches", "not measured: --calibrate"});
 }
 
 void print_gpu(const DeviceInfo& info, const Ceilings& ceilings, const Output& output) {
@@ -59,10 +77,7 @@ void print_gpu(const DeviceInfo& info, const Ceilings& ceilings, const Output& o
   table.add({"UUID", info.uuid});
   table.add({"in use", load_text(info.load)});
   table.add({"driver", key.driver});
-  for (const CeilingFigure& figure : kCeilingFigures) {
-    const std::optional<double>& value = ceilings.*figure.value;
-    table.add({figure.title, value ? ceiling_text(figure, *value) : "not measured: --calibrate"});
-  }
+  add_ceilings(table, ceilings);
   table.add({"key", key.text()});
   output.result() << info.id << "  " << key.name << "\n" << table.text("  ", output.columns());
 }
@@ -136,7 +151,72 @@ FoundCompiler find_compiler(const std::vector<DeviceInfo>& gpus) {
 
 Document text_or_null(const std::string& text) { return text.empty() ? Document(nullptr) : Document(text); }
 
+// "NV18, no P2P"; "?" for what is unknown.
+std::string path_text(const Topology& topology, std::size_t a, std::size_t b) {
+  for (const Topology::Pair& pair : topology.pairs) {
+    if (pair.from != std::min(a, b) || pair.to != std::max(a, b)) continue;
+    return (pair.path.empty() ? "?" : pair.path) + (pair.peer_access ? "" : ", no P2P");
+  }
+  return "-";
+}
+
+std::string number_text(const std::optional<int>& number) { return number ? std::to_string(*number) : "?"; }
+Document number_document(const std::optional<int>& number) {
+  return number ? Document(*number) : Document(nullptr);
+}
+
+void print_topology(const CudaTopology& found, const Output& output) {
+  const auto& [list, topology] = found;
+  std::vector<std::string> header = {"GPU", "PCI id", "NUMA node", "NVLinks"};
+  for (const DeviceInfo& info : list.devices) header.push_back(info.id);
+  Table table(header);
+  for (std::size_t i = 0; i < list.devices.size(); ++i) {
+    const Topology::Place& place = topology.places.at(i);
+    std::vector<std::string> row = {list.devices[i].id, list.devices[i].pci_bus_id,
+                                    number_text(place.numa_node), number_text(place.nvlinks)};
+    for (std::size_t j = 0; j < list.devices.size(); ++j) row.push_back(path_text(topology, i, j));
+    table.add(row);
+  }
+  output.result() << table.text("", output.columns());
+  for (const NumaNode& node : topology.nodes)
+    output.result() << "NUMA node " << node.number << ": CPUs " << node.cpus << "\n";
+  if (topology.nodes.empty()) output.result() << "The NUMA nodes of this machine are unknown.\n";
+}
+
+Document topology_document(const CudaTopology& found) {
+  const auto& [list, topology] = found;
+  Document gpus = Document::array(), pairs = Document::array(), nodes = Document::array();
+  for (std::size_t i = 0; i < list.devices.size(); ++i) {
+    Document gpu = device_document(list.devices[i]);
+    gpu["numa_node"] = number_document(topology.places.at(i).numa_node);
+    gpu["nvlinks"] = number_document(topology.places.at(i).nvlinks);
+    gpus.push_back(std::move(gpu));
+  }
+  for (const Topology::Pair& pair : topology.pairs)
+    pairs.push_back({{"from", list.devices.at(pair.from).id},
+                     {"to", list.devices.at(pair.to).id},
+                     {"path", text_or_null(pair.path)},
+                     {"nvlinks", number_document(pair.nvlinks)},
+                     {"peer_access", pair.peer_access}});
+  for (const NumaNode& node : topology.nodes) nodes.push_back({{"number", node.number}, {"cpus", node.cpus}});
+  return {
+      {"gpus", gpus}, {"why_none", text_or_null(list.why_empty)}, {"pairs", pairs}, {"numa_nodes", nodes}};
+}
+
+int show_topology(Output& output) {
+  const CudaTopology found = read_cuda_topology();
+  if (found.list.devices.empty()) {
+    output.result() << paragraph("No GPU here: " + found.list.why_empty, output.columns());
+  } else {
+    print_topology(found, output);
+  }
+  output.document(topology_document(found));
+  return kDone;
+}
+
 int DevicesCommand::run(Output& output, std::stop_token stop) {
+  if (topology_ && calibrate_) throw BadInput("--topology measures nothing; leave out --calibrate");
+  if (topology_) return show_topology(output);
   const CudaDeviceList gpus = list_cuda_devices();
   if (gpus.devices.empty() && calibrate_) {
     throw BrokenEnvironment("--calibrate needs a GPU, and there is none here: " + gpus.why_empty);

@@ -144,6 +144,14 @@ void ReportPrinter::section(const HardwareSection& section, bool details) {
   if (!section.hardware.driver.empty()) add("driver " + section.hardware.driver);
   out_ << "\n";
   line(title + (facts.empty() ? "" : ": " + facts), Paint::heading);
+  std::string machine;
+  for (const CeilingFigure& figure : kCeilingFigures) {
+    const std::optional<double>& value = section.ceilings.*figure.value;
+    if (figure.of_machine && value)
+      machine +=
+          (machine.empty() ? "" : "; ") + std::string(figure.title) + " " + ceiling_text(figure, *value);
+  }
+  if (details && !machine.empty()) out_ << paragraph(machine, columns_);
   for (const KernelSection& kernel : section.kernels) this->kernel(kernel, details);
 }
 

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "jobs/session/session.h"
+#include "tuner/quiet_watch.h"
 
 namespace moetune {
 namespace {
@@ -161,6 +162,43 @@ std::optional<double> measure_ceiling(const DeviceInfo& device, const Target& ta
   return value;
 }
 
+void warn_unknown(const std::string& what, const std::string& why, const JobContext& context) {
+  const std::string text = what + " stays unknown: " + why;
+  context.events.emit(Warning{WarningKind::no_ceilings, text});
+}
+
+// Measures the machine around the GPU, on the device of the least launch's problem. False after a stop request.
+bool measure_machine(const CalibrateRequest& request, const JobContext& context, CalibrateResult& result) {
+  const WorkloadSpec workload{.kernel = "decode_kernel", .problem = "elements=1,write=none"};
+  context.events.emit(PhaseChanged{Phase::calibrating});
+  try {
+    Session session(choose_device(result.device.id, workload, {.gpu_job = "calibrate"}),
+                    {.cache = request.cache, .stop = context.stop}, {context.events.job, {}});
+    Device& device = session.device();
+    device.set_stop(context.stop);
+    device.open(*session.kernel(), session.problem(), 1);
+    QuietWatch watch(device, context.events, request.quiet_wait_s, context.stop);
+    MachineFigures found;
+    if (!watch.measure_quietly([&] { found = device.measure_machine(); }))
+      throw BrokenEnvironment("somebody else is using " + result.device.key.name);
+    Ceilings reached;
+    for (const CeilingFigure& figure : kCeilingFigures) {
+      if (const auto failure = found.failures.find(figure.name); failure != found.failures.end())
+        warn_unknown(std::string("The figure '") + figure.title + "'", failure->second, context);
+      const auto value = found.values.find(figure.name);
+      if (value == found.values.end() || !figure.of_machine) continue;
+      result.ceilings.*figure.value = reached.*figure.value = value->second;
+      context.events.emit(CeilingMeasured{result.device, figure, value->second});
+    }
+    if (session.cache() != nullptr) store_ceilings(*session.cache(), session.info().key, reached);
+  } catch (const Stopped&) {
+    return false;
+  } catch (const BrokenEnvironment& error) {
+    warn_unknown("What copies and launches cost", error.what(), context);
+  }
+  return true;
+}
+
 }  // namespace
 
 Ceilings measure_ceilings(const DeviceInfo& device, const CacheChoice& cache, const JobContext& context,
@@ -176,9 +214,7 @@ Ceilings measure_ceilings(const DeviceInfo& device, const CacheChoice& cache, co
       context.events.emit(CeilingMeasured{device, figure_of(target), *value});
     } catch (const BrokenEnvironment& error) {
       if (!reached.read_tb_s) throw;  // nothing works here
-      const std::string text =
-          std::string("The ceiling '") + figure_of(target).title + "' stays unknown: " + error.what();
-      context.events.emit(Warning{WarningKind::no_ceilings, text});
+      warn_unknown(std::string("The ceiling '") + figure_of(target).title + "'", error.what(), context);
     }
   }
   if (complete != nullptr) *complete = true;
@@ -189,7 +225,7 @@ CalibrateResult calibrate(const CalibrateRequest& request, const JobContext& con
   CalibrateResult result{.device = find_gpu(request.device, "calibrate")};
   bool complete = false;
   result.ceilings = measure_ceilings(result.device, request.cache, context, request.quiet_wait_s, &complete);
-  result.interrupted = !complete;
+  result.interrupted = !complete || !measure_machine(request, context, result);
   context.events.emit(Finished{result.interrupted});
   return result;
 }

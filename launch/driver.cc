@@ -15,6 +15,7 @@ CUstream raw(StreamRef stream) { return static_cast<CUstream>(stream.raw); }
 // Destruction ignores errors: after a sticky one, every call fails and the process is about to end.
 void MemoryTraits::destroy(Raw raw) { cu.cuMemFree(raw); }
 void HostMemoryTraits::destroy(Raw raw) { cu.cuMemFreeHost(raw); }
+void PinnedTraits::destroy(Raw raw) { cu.cuMemHostUnregister(raw); }
 void StreamTraits::destroy(Raw raw) { cu.cuStreamDestroy(static_cast<CUstream>(raw)); }
 void EventTraits::destroy(Raw raw) { cu.cuEventDestroy(static_cast<CUevent>(raw)); }
 void ModuleTraits::destroy(Raw raw) { cu.cuModuleUnload(static_cast<CUmodule>(raw)); }
@@ -76,6 +77,17 @@ CurrentContext::~CurrentContext() {
   cu.cuThreadExchangeStreamCaptureMode(&mode);
 }
 
+bool can_access(int from, int to) {
+  int can = 0;
+  check(cu.cuDeviceCanAccessPeer(&can, from, to), "cuDeviceCanAccessPeer");
+  return can != 0;
+}
+
+void open_access_to(const Context& peer) {
+  const CUresult result = cu.cuCtxEnablePeerAccess(static_cast<CUcontext>(peer.handle()), 0);
+  if (result != CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED) check(result, "cuCtxEnablePeerAccess");
+}
+
 std::optional<int> current_device() {
   CUcontext context = nullptr;
   CUdevice device = 0;
@@ -112,6 +124,12 @@ Address device_address(const HostMemory& memory) {
   return address;
 }
 
+Pinned pin(std::span<std::uint8_t> memory) {
+  check(cu.cuMemHostRegister(memory.data(), memory.size(), 0),
+        "cuMemHostRegister of " + std::to_string(memory.size()) + " bytes");
+  return Pinned(memory.data());
+}
+
 void set_bytes(Address address, std::uint8_t value, std::int64_t bytes, StreamRef stream) {
   if (bytes > 0)
     check(cu.cuMemsetD8Async(address, value, static_cast<std::size_t>(bytes), raw(stream)),
@@ -129,6 +147,10 @@ void copy_to_device(Address to, std::span<const std::uint8_t> bytes, const Strea
 void copy_on_device(Address to, Address from, std::int64_t bytes, StreamRef stream) {
   if (bytes > 0)
     check(cu.cuMemcpyDtoDAsync(to, from, static_cast<std::size_t>(bytes), raw(stream)), "cuMemcpyDtoDAsync");
+}
+
+void copy(Address to, Address from, std::int64_t bytes, StreamRef stream) {
+  check(cu.cuMemcpyAsync(to, from, static_cast<std::size_t>(bytes), raw(stream)), "cuMemcpyAsync");
 }
 
 void copy_to_host(std::span<std::uint8_t> to, Address from, const Stream& stream) {

@@ -56,6 +56,9 @@ std::string driver_version();  // "CUDA 13.0"
 // Everything that can be told without a context; `key.driver` is driver_version().
 DeviceInfo describe_device(int ordinal);
 
+// Whether `from` can read and write what is on `to`. Needs no context.
+bool can_access(int from, int to);
+
 class StreamRef;
 
 // The device's primary context, retained while it lives.
@@ -69,6 +72,7 @@ class Context {
   Context& operator=(const Context&) = delete;
 
   int ordinal() const { return device_; }
+  void* handle() const { return context_; }
   // Makes it current on the calling thread, too.
   void make_current() const;
   bool is_current() const;
@@ -97,6 +101,9 @@ class CurrentContext {
   void* before_ = nullptr;
   int capture_mode_;  // that was: a CUstreamCaptureMode
 };
+
+// The current context may read and write what is on the peer from now on.
+void open_access_to(const Context& peer);
 
 // The ordinal of the calling thread's current context; nullopt if it has none.
 std::optional<int> current_device();
@@ -131,6 +138,10 @@ struct HostMemoryTraits {
   using Raw = void*;
   static void destroy(Raw raw);
 };
+struct PinnedTraits {
+  using Raw = void*;
+  static void destroy(Raw raw);
+};
 struct StreamTraits {
   using Raw = void*;
   static void destroy(Raw raw);
@@ -150,6 +161,7 @@ struct GraphTraits {
 
 using Memory = Handle<MemoryTraits>;
 using HostMemory = Handle<HostMemoryTraits>;  // page-locked, and mapped for kernels
+using Pinned = Handle<PinnedTraits>;          // somebody else's memory, page-locked while this lives
 using Stream = Handle<StreamTraits>;
 using Event = Handle<EventTraits>;
 using Module = Handle<ModuleTraits>;
@@ -168,8 +180,11 @@ class StreamRef {
 Memory allocate(std::int64_t bytes);
 HostMemory allocate_on_host(std::int64_t bytes);
 Address device_address(const HostMemory& memory);
+Pinned pin(std::span<std::uint8_t> memory);
 void set_bytes(Address address, std::uint8_t value, std::int64_t bytes, StreamRef stream);
 void copy_on_device(Address to, Address from, std::int64_t bytes, StreamRef stream);
+// From anywhere to anywhere: host memory, this device's, or a peer's that open_access_to() opened.
+void copy(Address to, Address from, std::int64_t bytes, StreamRef stream);
 // Both wait for what the stream holds first.
 void copy_to_device(Address to, std::span<const std::uint8_t> bytes, const Stream& stream);
 void copy_to_host(std::span<std::uint8_t> to, Address from, const Stream& stream);

@@ -26,7 +26,8 @@ struct Functions {
   X(cuEventDestroy) X(cuEventRecord) X(cuEventElapsedTime) X(cuModuleLoadData) X(cuModuleUnload)  \
   X(cuModuleGetFunction) X(cuFuncSetAttribute) X(cuLaunchKernelEx) X(cuGraphInstantiateWithFlags) \
   X(cuGraphDestroy) X(cuGraphUpload) X(cuGraphLaunch) X(cuGraphExecDestroy)                       \
-  X(cuTensorMapEncodeTiled) X(cuModuleGetGlobal)
+  X(cuTensorMapEncodeTiled) X(cuModuleGetGlobal) X(cuDeviceCanAccessPeer)                           \
+  X(cuCtxEnablePeerAccess) X(cuMemcpyAsync) X(cuMemHostRegister) X(cuMemHostUnregister)
 // clang-format on
 #define X(name) decltype(&::name) name = nullptr;
   MOETUNE_CUDA_FUNCTIONS(X)

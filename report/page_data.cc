@@ -87,7 +87,7 @@ Document PageWriter::hardware_list() const {
       const char* const unit = figure.unit == Unit::us     ? "us"
                                : figure.unit == Unit::tb_s ? "tb_s"
                                                            : "tflop_s";
-      if (value) ceilings.push_back({figure.title, rounded(*value), unit});
+      if (value && !figure.of_machine) ceilings.push_back({figure.title, rounded(*value), unit});
     }
     list.push_back({{"title", named(hardware_title(section.hardware))}, {"ceilings", std::move(ceilings)}});
   }

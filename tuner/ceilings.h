@@ -27,6 +27,13 @@ struct Ceilings {
   std::optional<double> bf16_tflop_s, fp16_tflop_s, e4m3_tflop_s;  // tensor cores: dense, fp32 accumulators
   std::optional<double> launch_us;  // a kernel that reads one element, launches one after the other
   std::int64_t l2_bytes = 0;        // what L2 holds; not measured
+  // Around the GPU. Host memory is on the GPU's own NUMA node, or on another one, the best of these.
+  std::optional<double> h2d_pinned_tb_s, d2h_pinned_tb_s, h2d_pageable_tb_s, d2h_pageable_tb_s;
+  std::optional<double> h2d_pinned_remote_tb_s, d2h_pinned_remote_tb_s, h2d_pageable_remote_tb_s,
+      d2h_pageable_remote_tb_s;
+  std::optional<double> peer_tb_s;       // to another GPU, by its copy engine
+  std::optional<double> host_launch_us;  // of the host's time, for a kernel that does nothing
+  std::optional<double> graph_node_us;   // of the GPU's, for such a kernel in a graph
 };
 
 // Every measured figure, in the order in which people read them.
@@ -36,6 +43,7 @@ struct CeilingFigure {
   const char* title;  // "read bandwidth"
   std::optional<double> Ceilings::*value;
   Unit unit;
+  bool of_machine = false;  // around the GPU: no bound of what a kernel does
 };
 inline constexpr CeilingFigure kCeilingFigures[] = {
     {"read_tb_s", "read bandwidth", &Ceilings::read_tb_s, Unit::tb_s},
@@ -47,6 +55,21 @@ inline constexpr CeilingFigure kCeilingFigures[] = {
     {"fp16_tflop_s", "tensor cores (fp16)", &Ceilings::fp16_tflop_s, Unit::tflop_s},
     {"e4m3_tflop_s", "tensor cores (e4m3)", &Ceilings::e4m3_tflop_s, Unit::tflop_s},
     {"launch_us", "least launch", &Ceilings::launch_us, Unit::us},
+    {"h2d_pinned_tb_s", "host to device, pinned", &Ceilings::h2d_pinned_tb_s, Unit::tb_s, true},
+    {"d2h_pinned_tb_s", "device to host, pinned", &Ceilings::d2h_pinned_tb_s, Unit::tb_s, true},
+    {"h2d_pageable_tb_s", "host to device, pageable", &Ceilings::h2d_pageable_tb_s, Unit::tb_s, true},
+    {"d2h_pageable_tb_s", "device to host, pageable", &Ceilings::d2h_pageable_tb_s, Unit::tb_s, true},
+    {"h2d_pinned_remote_tb_s", "other node to device, pinned", &Ceilings::h2d_pinned_remote_tb_s, Unit::tb_s,
+     true},
+    {"d2h_pinned_remote_tb_s", "device to other node, pinned", &Ceilings::d2h_pinned_remote_tb_s, Unit::tb_s,
+     true},
+    {"h2d_pageable_remote_tb_s", "other node to device, pageable", &Ceilings::h2d_pageable_remote_tb_s,
+     Unit::tb_s, true},
+    {"d2h_pageable_remote_tb_s", "device to other node, pageable", &Ceilings::d2h_pageable_remote_tb_s,
+     Unit::tb_s, true},
+    {"peer_tb_s", "copy to another GPU", &Ceilings::peer_tb_s, Unit::tb_s, true},
+    {"host_launch_us", "launch, on the host", &Ceilings::host_launch_us, Unit::us, true},
+    {"graph_node_us", "node of a graph", &Ceilings::graph_node_us, Unit::us, true},
 };
 
 struct Rate {

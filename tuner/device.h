@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <exception>
 #include <limits>
+#include <map>
 #include <optional>
 #include <stop_token>
 #include <string>
@@ -91,6 +92,13 @@ struct CanaryReading {
   bool is_disturbed() const { return lost_us > 0.05 * elapsed_us || slow_share > 0.2; }
 };
 
+// Rates and costs of the machine around a GPU, by the names of kCeilingFigures (tuner/ceilings.h), and why others of
+// them are unknown.
+struct MachineFigures {
+  std::map<std::string, double> values;
+  std::map<std::string, std::string> failures;
+};
+
 // A stop request ended what a device was doing; the candidate that was running has no result.
 class Stopped : public std::exception {
  public:
@@ -122,6 +130,10 @@ class Device {
   // Looks whether somebody else uses the device, for some 5 ms. nullopt if that cannot be known, and for a
   // recording, which nobody disturbs. Throws BrokenEnvironment if the device itself fails. After open().
   virtual std::optional<CanaryReading> canary() { return std::nullopt; }
+
+  // Measures the machine around a GPU, for some seconds; nothing of a recording. Throws BrokenEnvironment if the device
+  // itself fails. After open().
+  virtual MachineFigures measure_machine() { return {}; }
 
   // Validates on inputs from another seed; timed_out past the limit.
   virtual TrialResult verify(const Candidate& candidate, std::uint64_t seed, double time_limit_s) = 0;

@@ -190,7 +190,7 @@ std::vector<std::string> openers_of_files(const std::vector<Source>& sources) {
       "cli/cache_extract.cc",      "cli/compile_command.cc",  // in a folder, or of a name, that is new
       "retune/memory.cc",          "retune/night_lock.cc",
       "serve/run/memory_watch.cc", "tuner/compile/compile_child.cc",
-      "tuner/process/guard.cc"};  // /proc
+      "tuner/process/guard.cc",    "tuner/worker/numa.cc"};  // /proc
   static const std::regex opens("std::[io]?fstream[ (]|fopen\\(");
   std::vector<std::string> wrong;
   for (const Source& source : sources) {

@@ -28,6 +28,54 @@ TEST_CASE("devices lists every GPU with its limits, without a ceiling before it 
   CHECK(contains(tool.run({"devices"}).out, "not measured: --calibrate"));
 }
 
+TEST_CASE("devices --topology shows what lies between GPUs, and '?' for what nobody knows") {
+  auto environment = driver("devices=3");
+  environment["MOETUNE_LIBNVML"] = paths::fake_libnvml();
+  environment["MOETUNE_FAKE_NVML"] = "links0=18,links1=18,ancestor0=50,ancestor1=20";
+  Tool tool(environment);
+  tool.write("online", "0-1\n");
+  namespace fs = std::filesystem;
+  const fs::path sys = tool.path("sys"), nodes = sys / "devices/system/node";
+  for (const int node : {0, 1}) fs::create_directories(nodes / ("node" + std::to_string(node)));
+  fs::rename(tool.path("online"), nodes / "online");
+  std::ofstream(nodes / "node0/cpulist") << "0-31\n";
+  std::ofstream(nodes / "node1/cpulist") << "32-63\n";
+  fs::create_directories(sys / "bus/pci/devices/0000:02:00.0");
+  std::ofstream(sys / "bus/pci/devices/0000:02:00.0/numa_node") << "1\n";
+  tool.set_environment("MOETUNE_SYSFS", sys.string());
+
+  const Json found = document(tool.run({"devices", "--topology", "--json"}));
+  CHECK(found["gpus"][0]["numa_node"].is_null());
+  CHECK(found["gpus"][2]["numa_node"] == 1);
+  CHECK(found["gpus"][0]["nvlinks"] == 18);
+  CHECK(found["gpus"][2]["nvlinks"] == 0);
+  CHECK(found["numa_nodes"][1]["cpus"] == "32-63");
+  REQUIRE(found["pairs"].size() == 3);
+  CHECK(found["pairs"][0] ==
+        Json{{"from", "cuda:0"}, {"to", "cuda:1"}, {"path", "NV18"}, {"nvlinks", 18}, {"peer_access", true}});
+  CHECK(found["pairs"][1]["path"] == "SYS");
+  CHECK(found["pairs"][2]["path"] == "PXB");
+
+  const Ended table = tool.run({"devices", "--topology"});
+  CHECK(contains(table.out, "cuda:0  0000:00:00.0  ?          18       -       NV18    SYS\n"));
+  CHECK(contains(table.out, "NUMA node 1: CPUs 32-63\n"));
+
+  tool.set_environment("MOETUNE_FAKE_NVML", "links0=4,links1=4,direct0=1,down0=2,nolinks2=1,ancestor1=35");
+  tool.set_environment("MOETUNE_FAKE_CUDA", "devices=3,strangers");
+  const Ended other = tool.run({"devices", "--topology"});
+  CHECK(contains(other.out,
+                 "cuda:0  0000:00:00.0  ?          4        -            NV4, no P2P  PHB, no P2P\n"));
+  CHECK(contains(other.out, "cuda:2  0000:02:00.0  1          ?        PHB, no P2P  ?, no P2P    -\n"));
+
+  tool.set_environment("MOETUNE_LIBNVML", "/nowhere/libnvidia-ml.so.1");
+  tool.set_environment("MOETUNE_SYSFS", "/nowhere");
+  const Ended nothing = tool.run({"devices", "--topology"});
+  CHECK(nothing.code == 0);
+  CHECK(contains(nothing.out, "cuda:2  0000:02:00.0  ?          ?        ?, no P2P"));
+  CHECK(contains(nothing.out, "The NUMA nodes of this machine are unknown.\n"));
+  CHECK(tool.run({"devices", "--topology", "--calibrate"}).code == 2);
+}
+
 TEST_CASE("a driver without a GPU says why, and devices is still done") {
   Tool tool(driver("init=100"));
   const Ended ended = tool.run({"devices", "--json"});

@@ -15,7 +15,7 @@ Ended run_on_workload(ScriptedGpu& gpu, const char* verb, const std::vector<std:
 }  // namespace
 
 TEST_CASE("devices --calibrate measures what it can, keeps it, and names what stays unknown") {
-  ScriptedGpu gpu;
+  ScriptedGpu gpu(",links=40");
   const Json before = document(gpu.tool.run({"devices", "--json"}))["gpus"][0];
   CHECK(before["read_tb_s"].is_null());
 
@@ -36,8 +36,30 @@ TEST_CASE("devices --calibrate measures what it can, keeps it, and names what st
   CHECK(found["bf16_tflop_s"].is_null());
   CHECK(contains(calibrated.err, "The ceiling 'tensor cores (bf16)' stays unknown"));
 
+  // Copies: 40 GB/s. Of one NUMA node and one GPU, nothing is known of others.
+  CHECK(found["h2d_pinned_tb_s"].get<double>() == doctest::Approx(0.04));
+  CHECK(found["d2h_pinned_tb_s"].get<double>() == doctest::Approx(0.04));
+  CHECK(found["h2d_pageable_tb_s"].get<double>() == doctest::Approx(0.01));
+  CHECK(found["d2h_pageable_tb_s"].get<double>() == doctest::Approx(0.01));
+  CHECK(found["h2d_pinned_remote_tb_s"].is_null());
+  CHECK(found["peer_tb_s"].is_null());
+  CHECK(found["graph_node_us"].get<double>() == doctest::Approx(1));
+  CHECK(found["host_launch_us"].get<double>() > 0);
+  CHECK_FALSE(contains(calibrated.err, "The figure"));
+
   const Json kept = document(gpu.tool.run({"devices", "--json"}))["gpus"][0];
   CHECK(kept == found);
+}
+
+TEST_CASE("copies between GPUs are measured, and what cannot be measured of the machine is named") {
+  ScriptedGpu gpu(",links=40,devices=2,same,unpinned");
+  const Ended calibrated = gpu.tool.run({"devices", "--calibrate", "--json"});
+  REQUIRE(calibrated.code == 0);
+  const Json found = document(calibrated)["gpus"][0];
+  CHECK(found["peer_tb_s"].get<double>() == doctest::Approx(0.08));
+  CHECK(found["h2d_pageable_tb_s"].get<double>() == doctest::Approx(0.01));
+  CHECK(found["h2d_pinned_tb_s"].is_null());
+  CHECK(contains(calibrated.err, "The figure 'host to device, pinned' stays unknown: cuMemHostRegister of"));
 }
 
 TEST_CASE("a GPU on which every launch fails after a while costs the candidates and not the command") {

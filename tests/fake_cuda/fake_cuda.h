@@ -63,6 +63,7 @@ struct Machine {
   std::map<std::string, std::int64_t> launches;  // by kernel
   int settled_launches = 0;                      // of decode_attention, whose callers say that KV is settled
   std::map<std::uint64_t, std::size_t> allocations;  // bytes by address
+  std::set<std::uint64_t> pinned;                    // host memory that is registered
 
   std::size_t memory_bytes() const { return static_cast<std::size_t>(script.number("memory", 16 << 20)); }
   void run(const Kernel& kernel, const Parameters& parameters, const Grid& grid);

@@ -10,7 +10,9 @@
 
 namespace {
 
-constexpr int kSuccess = 0, kNotSupported = 3, kNotFound = 6, kInsufficientSize = 7;
+constexpr int kSuccess = 0, kNotSupported = 3, kNotFound = 6, kInsufficientSize = 7, kInvalidArgument = 2,
+              kUnknown = 999;
+constexpr unsigned long long kNobody = 200;  // a bus where no GPU is
 
 struct Memory {
   unsigned long long total, free, used;
@@ -19,6 +21,12 @@ struct Process {
   unsigned pid;
   unsigned long long used_bytes;
   unsigned gpu_instance, compute_instance;
+};
+
+struct PciInfo {
+  char legacy_id[16];
+  unsigned domain, bus, device, device_id, subsystem_id;
+  char id[32];
 };
 
 // "busy1=2,free0=4096" in MOETUNE_FAKE_NVML.
@@ -114,4 +122,44 @@ FAKE nvmlDeviceGetMigMode(void* device, unsigned* now, unsigned* after_reset) {
 FAKE nvmlDeviceGetEccMode(void* device, unsigned* now, unsigned* after_reset) {
   *now = *after_reset = static_cast<unsigned>(scripted("ecc", ordinal_of(device), 1));
   return *now == 9 ? kNotSupported : kSuccess;
+}
+
+// "links0=18": NVLinks of GPU 0 that are up, to switches, or with "direct" as name of a GPU (direct0=1) to that one;
+// "down0=1": one more is there and not up. "ancestor0=50": what is between GPU 0 and others; "nolinks0=1": this NVML
+// does not know.
+FAKE nvmlDeviceGetNvLinkState(void* device, unsigned link, unsigned* up) {
+  if (scripted("nolinks", ordinal_of(device), 0) != 0) return kUnknown;
+  const auto links = scripted("links", ordinal_of(device), 0);
+  *up = link < links;
+  if (links == 0) return kNotSupported;
+  return link < links + scripted("down", ordinal_of(device), 0) ? kSuccess : kInvalidArgument;
+}
+
+FAKE nvmlDeviceGetNvLinkRemoteDeviceType(void* device, unsigned, unsigned* type) {
+  *type = scripted("direct", ordinal_of(device), kNobody) == kNobody ? 2 : 0;
+  return kSuccess;
+}
+
+FAKE nvmlDeviceGetPciInfo_v3(void* device, PciInfo* info) {
+  *info = {};
+  info->bus = static_cast<unsigned>(ordinal_of(device));
+  return kSuccess;
+}
+
+FAKE nvmlDeviceGetNvLinkRemotePciInfo_v2(void* device, unsigned, PciInfo* info) {
+  *info = {};
+  info->bus = static_cast<unsigned>(scripted("direct", ordinal_of(device), kNobody));
+  return kSuccess;
+}
+
+FAKE nvmlDeviceGetP2PStatus(void* device, void* other, unsigned over, unsigned* status) {
+  const bool both =
+      scripted("links", ordinal_of(device), 0) > 0 && scripted("links", ordinal_of(other), 0) > 0;
+  *status = over == 2 && both ? 0 : 5;
+  return kSuccess;
+}
+
+FAKE nvmlDeviceGetTopologyCommonAncestor(void* device, void*, unsigned* level) {
+  *level = static_cast<unsigned>(scripted("ancestor", ordinal_of(device), 30));
+  return scripted("nolinks", ordinal_of(device), 0) != 0 ? kUnknown : kSuccess;
 }

@@ -25,6 +25,7 @@ using std::chrono::milliseconds;
 constexpr milliseconds kGrace{2'000};
 constexpr milliseconds kFetchLimit{60'000};
 constexpr milliseconds kCanaryLimit{10'000};
+constexpr milliseconds kMachineLimit{120'000};
 constexpr double kDuelSeconds = 30;
 
 std::string seconds_text(double seconds) {
@@ -108,9 +109,10 @@ struct CudaDevice::Programs {
   std::vector<BuildPtr> builds;  // harness, exact, baseline
 };
 
-CudaDeviceList list_cuda_devices(const std::string& slice) {
+namespace {
+
+CudaDeviceList list_from(ChildProcess& worker, const std::string& slice) {
   CudaDeviceList list;
-  ChildProcess worker(worker_role());
   try {
     list.devices = hello(worker, slice, WorkerWaits{}.start_limit);
   } catch (const cuda::NoGpu& error) {
@@ -120,6 +122,22 @@ CudaDeviceList list_cuda_devices(const std::string& slice) {
     list.broken = true;
   }
   return list;
+}
+
+}  // namespace
+
+CudaDeviceList list_cuda_devices(const std::string& slice) {
+  ChildProcess worker(worker_role());
+  return list_from(worker, slice);
+}
+
+CudaTopology read_cuda_topology() {
+  ChildProcess worker(worker_role());
+  CudaTopology found{.list = list_from(worker, "")};
+  if (found.list.devices.empty()) return found;
+  const Message request{R"({"op":"topology"})", {}};
+  found.topology = ask(worker, request, WorkerWaits{}.start_limit, "reading the topology").get<Topology>();
+  return found;
 }
 
 CudaDevice::CudaDevice(Options options) : options_(std::move(options)) {
@@ -393,6 +411,17 @@ void CudaDevice::require_sound(const std::string& error) {
   throw BrokenEnvironment(error +
                           "; the GPU itself fails: a known-good kernel does not end in a new process; "
                           "see nvidia-smi and dmesg");
+}
+
+MachineFigures CudaDevice::measure_machine() {
+  ensure_open(opened_.value_or(wanted_));
+  const std::string what = "measuring copies and launches";
+  const Json reply = ask(*worker_, {R"({"op":"machine"})", {}}, kMachineLimit, what, nullptr, stop_,
+                         notice(what, kMachineLimit));
+  MachineFigures found;
+  reply.at("values").get_to(found.values);
+  reply.at("failures").get_to(found.failures);
+  return found;
 }
 
 Bytes CudaDevice::fetch(const std::string& name, Tensor which, int copy) {

@@ -17,6 +17,7 @@
 #include "tuner/device.h"
 #include "tuner/process/child_process.h"
 #include "tuner/process/protocol.h"
+#include "tuner/worker/topology.h"
 #include "tuner/worker/worker_messages.h"
 
 namespace moetune {
@@ -34,9 +35,15 @@ struct CudaDeviceList {
   bool broken = false;    // a driver is there, or half of one, and does not work: no mere lack of a GPU
 };
 
-// Asks a worker that lives for this call. Throws BrokenEnvironment only where no process can be started.
+struct CudaTopology {
+  CudaDeviceList list;
+  Topology topology;  // of these devices
+};
+
+// Ask a worker that lives for this call. Throw BrokenEnvironment only where no process can be started.
 // `slice`: as CudaDevice::Options.
 CudaDeviceList list_cuda_devices(const std::string& slice = "");
+CudaTopology read_cuda_topology();
 
 // Compiles units, several at once where it can; the results are in order.
 using BuildSource = std::function<std::vector<BuildPtr>(const std::vector<CompileUnit>&)>;
@@ -69,6 +76,7 @@ class CudaDevice final : public Device {
   std::vector<TrialResult> duel(const std::vector<Candidate>& finalists, const DuelPolicy& policy) override;
   TrialResult verify(const Candidate& candidate, std::uint64_t seed, double time_limit_s) override;
   std::optional<CanaryReading> canary() override;
+  MachineFigures measure_machine() override;
 
   // A tensor's bytes on the device: an input's copy, an output as the last run left it, or the exact
   // reference output in its exact_dtype.

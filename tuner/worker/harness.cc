@@ -165,6 +165,9 @@ void Harness::shift_columns(cuda::Address address, const Buffer& buffer) {
   cuda::synchronize(stream_);
 }
 
+// Poisons no ranges: a kernel of its own would change every verdict's digest.
+void Harness::nothing() { run(poison_, "moetune_poison", 1, 32, {0, 0, 0, 0}); }
+
 void Harness::poison(cuda::Address address, DType type, const std::vector<Range>& ranges) {
   if (ranges.empty()) return;
   static_assert(sizeof(Range) == 2 * sizeof(std::int64_t));

@@ -84,6 +84,9 @@ class Harness {
   // The SM clock between two ticks that are over, in MHz; 0 if it cannot be told.
   double clock_mhz(int begin, int end) const;
 
+  // A kernel that does nothing.
+  void nothing();
+
   // Overwrites the shared memory of every SM: nothing that a kernel left there survives.
   void wipe_shared();
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <tuple>
 #include <vector>
 
 #include "base/environment.h"
@@ -42,6 +43,26 @@ struct ProcessInfo {
   Slice slice;
 };
 
+// nvmlPciInfo_t of the third version.
+struct PciInfo {
+  char legacy_id[16] = {};
+  unsigned domain = 0, bus = 0, device = 0, device_id = 0, subsystem_id = 0;
+  char id[32] = {};
+  auto place() const { return std::tuple(domain, bus, device); }
+};
+
+constexpr unsigned kMostLinks = 36;                     // that are asked for; Hopper has 18
+constexpr unsigned kNvlinkSwitch = 2, kOverNvlink = 2;  // a link's other end; what P2P goes over
+constexpr int kNotSupported = 3;
+
+// Between GPUs without NVLink, as nvidia-smi names it.
+struct Ancestor {
+  unsigned level;
+  const char* name;
+};
+constexpr Ancestor kAncestors[] = {{0, "board"}, {10, "PIX"},  {20, "PXB"},
+                                   {30, "PHB"},  {40, "NODE"}, {50, "SYS"}};
+
 // "" if what was named cannot be opened without waiting.
 std::string library_name() {
   const char* const named = environment_variable("MOETUNE_LIBNVML");
@@ -69,6 +90,12 @@ struct Nvml::Library {
   int (*power_limit)(void*, unsigned*) = nullptr;          // milliwatts
   int (*mig_mode)(void*, unsigned*, unsigned*) = nullptr;  // now, and after a reset
   int (*ecc_mode)(void*, unsigned*, unsigned*) = nullptr;  // the same
+  int (*link_state)(void*, unsigned, unsigned*) = nullptr;
+  int (*link_end)(void*, unsigned, unsigned*) = nullptr;
+  int (*link_end_pci)(void*, unsigned, PciInfo*) = nullptr;
+  int (*pci)(void*, PciInfo*) = nullptr;
+  int (*peer_status)(void*, void*, unsigned, unsigned*) = nullptr;
+  int (*common_ancestor)(void*, void*, unsigned*) = nullptr;
 
   template <typename Function>
   void resolve(const char* name, Function& function) {
@@ -97,6 +124,12 @@ struct Nvml::Library {
     resolve("nvmlDeviceGetEnforcedPowerLimit", power_limit);
     resolve("nvmlDeviceGetMigMode", mig_mode);
     resolve("nvmlDeviceGetEccMode", ecc_mode);
+    resolve("nvmlDeviceGetNvLinkState", link_state);
+    resolve("nvmlDeviceGetNvLinkRemoteDeviceType", link_end);
+    resolve("nvmlDeviceGetNvLinkRemotePciInfo_v2", link_end_pci);
+    resolve("nvmlDeviceGetPciInfo_v3", pci);
+    resolve("nvmlDeviceGetP2PStatus", peer_status);
+    resolve("nvmlDeviceGetTopologyCommonAncestor", common_ancestor);
     return true;
   }
 
@@ -111,6 +144,43 @@ struct Nvml::Library {
     if (result != kSuccess) return std::nullopt;
     list.resize(std::min<std::size_t>(count, list.size()));
     return list;
+  }
+
+  // The links that are up; nullopt if that is unknown.
+  std::optional<std::vector<unsigned>> links_up(void* device) const {
+    if (device == nullptr || link_state == nullptr) return std::nullopt;
+    std::vector<unsigned> up;
+    bool known = false;
+    for (unsigned link = 0; link < kMostLinks; ++link) {
+      unsigned is_up = 0;
+      const int result = link_state(device, link, &is_up);
+      known = known || result == kSuccess || result == kNotSupported;
+      if (result == kSuccess && is_up != 0) up.push_back(link);
+    }
+    return known ? std::optional(up) : std::nullopt;
+  }
+
+  int links_to_switches(void* device) const {
+    int count = 0;
+    for (const unsigned link : links_up(device).value_or(std::vector<unsigned>())) {
+      unsigned end = 0;
+      count += link_end != nullptr && link_end(device, link, &end) == kSuccess && end == kNvlinkSwitch;
+    }
+    return count;
+  }
+
+  // Directly, or as many as both have to switches; nullopt if unknown.
+  std::optional<int> links_between(void* device, void* other) const {
+    PciInfo wanted;
+    int count = 0;
+    if (pci != nullptr && link_end_pci != nullptr && pci(other, &wanted) == kSuccess) {
+      for (const unsigned link : links_up(device).value_or(std::vector<unsigned>())) {
+        PciInfo end;
+        count += link_end_pci(device, link, &end) == kSuccess && end.place() == wanted.place();
+      }
+    }
+    if (count == 0) count = std::min(links_to_switches(device), links_to_switches(other));
+    return count > 0 ? std::optional(count) : std::nullopt;
   }
 
   // The processes of a list that share a slice with this one; nullopt if the slice is not known.
@@ -208,6 +278,29 @@ std::optional<int> Nvml::other_processes() const {
   if (device_ == nullptr || library_->processes == nullptr) return std::nullopt;
   const std::optional<Others> others = this->others();
   return others && others->lists_this_one ? std::optional(others->foreign) : std::nullopt;
+}
+
+std::optional<int> Nvml::nvlinks() const {
+  if (device_ == nullptr) return std::nullopt;
+  const std::optional<std::vector<unsigned>> up = library_->links_up(device_);
+  return up ? std::optional(static_cast<int>(up->size())) : std::nullopt;
+}
+
+Nvml::Path Nvml::path_to(const Nvml& other) const {
+  if (device_ == nullptr || other.device_ == nullptr) return {};
+  unsigned status = 1, level = 0;
+  if (library_->peer_status != nullptr &&
+      library_->peer_status(device_, other.device_, kOverNvlink, &status) == kSuccess && status == 0) {
+    const std::optional<int> links = library_->links_between(device_, other.device_);
+    return {"NV" + (links ? std::to_string(*links) : ""), links};
+  }
+  if (library_->common_ancestor == nullptr ||
+      library_->common_ancestor(device_, other.device_, &level) != kSuccess)
+    return {};
+  for (const Ancestor& ancestor : kAncestors) {
+    if (ancestor.level == level) return {ancestor.name, 0};
+  }
+  return {};
 }
 
 std::string Nvml::driver_version() const {

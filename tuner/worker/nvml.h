@@ -42,6 +42,17 @@ class Nvml {
   // container NVML may give the host's process ids.
   std::optional<int> other_processes() const;
 
+  // The GPU's NVLinks that are up. nullopt if unknown.
+  std::optional<int> nvlinks() const;
+
+  // The way from this GPU to another one.
+  struct Path {
+    std::string
+        name;  // "NV18", "PIX", "PXB", "PHB", "NODE", "SYS" as nvidia-smi has them, "board"; "": unknown
+    std::optional<int> nvlinks;  // nullopt if unknown
+  };
+  Path path_to(const Nvml& other) const;
+
   std::string driver_version() const;  // "580.159.04"; empty where unknown
 
  private:

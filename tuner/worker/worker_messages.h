@@ -1,8 +1,7 @@
 // The values that tuner and worker exchange, as JSON. Values survive the round trip, infinities included.
 //
-// Requests are objects with an "op": hello, open, run, duel, canary,
-// fetch; worker_session.cc answers each. Replies
-// hold what was asked for, or {"error": {"kind", "message"}} where the environment ("environment", or
+// Requests are objects with an "op": hello, topology, open, run, duel, canary, machine, fetch; worker_session.cc answers
+// each. Replies hold what was asked for, or {"error": {"kind", "message"}} where the environment ("environment", or
 // "no_gpu") or the request ("request") is to blame. A candidate's failure is never an error: it is its
 // result's outcome. Pure functions; thread-safe. Reading throws nlohmann::json::exception where the shape is
 // wrong.

@@ -9,9 +9,11 @@
 #include "base/json.h"
 #include "kernels/buffer_json.h"
 #include "tuner/worker/benchmark.h"
+#include "tuner/worker/links.h"
 #include "tuner/worker/nvml.h"
 #include "tuner/worker/proof.h"
 #include "tuner/worker/tensors.h"
+#include "tuner/worker/topology.h"
 #include "tuner/worker/worker_messages.h"
 
 namespace moetune {
@@ -119,6 +121,8 @@ Message WorkerSession::dispatch(const Message& request) {
   if (op == "run") return run(request);
   if (op == "duel") return duel(request);
   if (op == "canary") return canary();
+  if (op == "machine") return measure_machine();
+  if (op == "topology") return reply_of(read_topology());
   if (op == "fetch") return fetch(request);
   throw BadInput("the worker knows no request '" + op + "'");
 }
@@ -332,6 +336,13 @@ Message WorkerSession::canary() {
     reply.failure = error.what();
   }
   return reply_of(reply);
+}
+
+Message WorkerSession::measure_machine() {
+  OpenProblem& problem = opened();
+  const MachineFigures found =
+      moetune::measure_machine(gpu_->context, gpu_->info, problem.harness, gpu_->stream);
+  return reply_of({{"values", found.values}, {"failures", found.failures}});
 }
 
 Message WorkerSession::fetch(const Message& request) {

@@ -33,6 +33,7 @@ class WorkerSession {
   bool judge_measured(Run& run);
   Message duel(const Message& request);
   Message canary();
+  Message measure_machine();
   Message fetch(const Message& request);
   OpenProblem& opened();
 
