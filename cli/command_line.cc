@@ -42,6 +42,7 @@ constexpr Described kVariables[] = {
     {"SSL_CERT_FILE, SSL_CERT_DIR", "certificates to trust for https instead of the system's"},
     {"MOETUNE_LIBCUDA, MOETUNE_LIBNVML", "other driver libraries, for tests"},
     {"MOETUNE_REPLAY_PACE_MS", "what a trial of a recording takes, for simulations"},
+    {"NVTX_INJECTION64_PATH", "the profiler that hears moetune's ranges: docs/profiling.md"},
     {"MOETUNE_SYSFS", "read in place of /sys, for NUMA nodes"},
     {"MOETUNE_NIGHT_MEMBER", "set by retune for the processes that it starts, one a GPU"},
     {"MOETUNE_RUNTIME, MOETUNE_PIN", "for the runtime library: docs/runtime.md"},

@@ -12,6 +12,7 @@
 #include "jobs/stored/stored_results.h"
 #include "kernels/registry.h"
 #include "replay/shipped.h"
+#include "report/ncu_csv.h"
 #include "report/page.h"
 #include "report/report_document.h"
 #include "report/served_shapes.h"
@@ -40,6 +41,8 @@ class ReportCommand : public Command {
     table.text("html", "FILE", html_, "one page with charts and tables, which needs no network");
     table.text("csv", "FILE", csv_,
                "a line for each workload, for spreadsheets; cells of range tables in FILE-ranges");
+    table.text("ncu", "FILE", ncu_,
+               "of one shape: what Nsight Compute found of it, its CSV as `bench --ncu` has it written");
     table.text("t4", "FOLDER", t4_,
                "the trials, a T4 file for each workload (Kernel Tuner, autotuning_methodology)");
   }
@@ -55,11 +58,13 @@ class ReportCommand : public Command {
   int show_shape(const Cache* cache, const std::string& path, Output& output) const;
 
   WorkloadSpec workload_;
-  std::optional<std::string> html_, csv_, t4_;
+  std::optional<std::string> html_, csv_, t4_, ncu_;
   bool details_ = false;
   Selection selection_;
   CacheChoice cache_;
 };
+
+constexpr std::size_t kMostStalls = 3;  // that a row of text names
 
 bool has_recording(const std::string& kernel) {
   const std::vector<ShippedRecording> all = list_shipped_recordings();
@@ -125,6 +130,43 @@ void ReportCommand::write_files(const Report& report, const Cache* cache, Output
   if (t4_) written("t4", *t4_, counted_text(static_cast<std::int64_t>(write_t4(report, cache)), "T4 file"));
 }
 
+std::string share_text(const std::optional<double>& percent) {
+  return percent ? format("%.1f%%", *percent) : "-";
+}
+
+// Shows what Nsight Compute found, beside what the cache has.
+Document show_ncu(const std::string& file, Output& output) {
+  Table table(
+      {"launch", "time", "occupancy", "at most", "SM", "memory", "DRAM", "L2", "L1", "warps wait for"},
+      {1, 2, 3, 4, 5, 6, 7, 8});
+  Document launches = Document::array();
+  for (const NcuLaunch& one : read_ncu_csv(file)) {
+    std::string stalls;
+    Document all = Document::object();
+    for (std::size_t i = 0; i < one.stalls.size(); ++i) {
+      const auto& [reason, warps] = one.stalls[i];
+      all[reason] = warps;
+      if (i < kMostStalls) stalls += (i == 0 ? "" : ", ") + reason + format(" %.2f", warps);
+    }
+    const NcuLaunch& n = one;
+    table.add({n.kernel, time_text(n.time_us.value_or(0)), share_text(n.occupancy),
+               share_text(n.most_occupancy), share_text(n.sm), share_text(n.memory), share_text(n.dram),
+               share_text(n.l2), share_text(n.l1), stalls});
+    launches.push_back({{"kernel", n.kernel},
+                        {"time_us", number_or_null(n.time_us)},
+                        {"occupancy_percent", number_or_null(n.occupancy)},
+                        {"most_occupancy_percent", number_or_null(n.most_occupancy)},
+                        {"sm_percent", number_or_null(n.sm)},
+                        {"memory_percent", number_or_null(n.memory)},
+                        {"dram_percent", number_or_null(n.dram)},
+                        {"l2_percent", number_or_null(n.l2)},
+                        {"l1_percent", number_or_null(n.l1)},
+                        {"stalled_warps", std::move(all)}});
+  }
+  output.result() << "Nsight Compute, " << file << ":\n" << table.text("  ", output.columns());
+  return launches;
+}
+
 // Shows the cache's choice for one shape, on each hardware that it knows.
 int ReportCommand::show_shape(const Cache* cache, const std::string& path, Output& output) const {
   if (selection_.kernel.empty())
@@ -153,6 +195,7 @@ int ReportCommand::show_shape(const Cache* cache, const std::string& path, Outpu
     table.give_way({"from"}, "  ", output.columns());
     output.result() << table.text("  ", output.columns());
   }
+  if (ncu_) document["ncu"] = show_ncu(*ncu_, output);
   output.document(document);
   return kDone;
 }
@@ -169,12 +212,15 @@ int ReportCommand::run(Output& output, std::stop_token stop) {
   require_path(html_, "html");
   require_path(csv_, "csv");
   require_path(t4_, "t4");
+  require_path(ncu_, "ncu");
   if (workload_.kernel && !selection_.kernel.empty() && *workload_.kernel != selection_.kernel)
     throw BadInput("KERNEL and --kernel name two kernels; give one of them");
   if (workload_.kernel) selection_.kernel = *workload_.kernel;
   if (workload_.kernel && workload_.kernel->empty()) find_kernel("");  // says which there are
   const std::unique_ptr<Cache> cache = open_named_cache(cache_);
   const std::string path = cache != nullptr ? cache->path().string() : cache_.file().string();
+  if (ncu_ && !workload_.names_problem())
+    throw BadInput("--ncu is of one shape; name it by KERNEL and --problem, --preset or dimensions");
   if (workload_.names_problem()) return show_shape(cache.get(), path, output);
   Report report = read(cache.get(), !writes_files() && !output.json(), stop);
   if (stop.stop_requested()) return kDone;  // the command line knows the signal's exit code

@@ -1,5 +1,7 @@
 #include "jobs/bench_job.h"
 
+#include <algorithm>
+
 #include "jobs/session/gpu_session.h"
 #include "jobs/stored/stored_candidate.h"
 #include "tuner/quiet_watch.h"
@@ -126,9 +128,10 @@ void measure(Session& session, const std::vector<Contestant>& all, const BenchRe
   std::vector<BenchRow> rows;
   for (const Contestant& contestant : all) {
     rows.push_back(row_of(contestant));
-    rows.back().floor = contestant.timing == Timing::alone
-                            ? session.floor(Launches::separate)
-                            : session.floor(launches_of(contestant.attempt.candidate.plan));
+    rows.back().launches = contestant.timing == Timing::alone
+                               ? Launches::separate
+                               : launches_of(contestant.attempt.candidate.plan);
+    rows.back().floor = session.floor(rows.back().launches);
   }
   const auto duel = [&](const std::vector<Candidate>& candidates, Timing timing) {
     std::vector<TrialResult> results;
@@ -192,8 +195,32 @@ BenchResult bench(const BenchRequest& request, const JobContext& context) {
   }
   result.programs_compiled = session.programs_compiled();
   result.interrupted = result.rows.empty();
+  if (!result.interrupted)
+    result.floors = floors_of(session.cost(), session.ceilings(), result.rows.front().launches);
   context.events.emit(Finished{result.interrupted});
   return result;
+}
+
+ProfileTarget profile_target(const BenchRequest& request, const JobContext& context) {
+  Session session = gpu_session(request.target, request.config, "bench", context, request.timing);
+  ProfileTarget target{.subject = session.subject(), .what = "config"};
+  Candidate candidate;
+  if (request.config) {
+    candidate = session.compile(session.parse_config(*request.config));
+  } else {
+    StoredCandidate served = stored_candidates(session, context.events).front();
+    target.what = served.what();
+    candidate = std::move(served.candidate);
+  }
+  target.config = candidate.config.text();
+  target.cubin = cubin_source(candidate, !request.config);
+  target.launches = candidate.plan.launches.size();
+  for (const Launch& launch : candidate.plan.launches) {
+    const std::string entry(launch.entry.text());
+    if (std::ranges::find(target.entries, entry) == target.entries.end()) target.entries.push_back(entry);
+  }
+  context.events.emit(Finished{false});
+  return target;
 }
 
 Document bench_document(const BenchResult& result) {
@@ -201,6 +228,9 @@ Document bench_document(const BenchResult& result) {
   document["programs_compiled"] = result.programs_compiled;
   document["rows"] = Document::array();
   for (const BenchRow& row : result.rows) document["rows"].push_back(row_document(result.subject, row));
+  document["floors"] = Document::array();
+  for (const Floor& floor : result.floors)
+    document["floors"].push_back({{"ceiling", floor.bound}, {"us", floor.us}, {"amount", floor.work.amount}});
   document["winner_contended"] = result.winner_contended;
   document["contended"] = result.contended;
   document["contention"] = contention_document(result.contention);

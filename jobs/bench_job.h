@@ -33,6 +33,7 @@ struct BenchRow {
   std::string cubin;      // cubin_source(); empty if it did not compile
   Timing timing = Timing::overlapped;
   TrialResult result;
+  Launches launches = Launches::separate;
   std::optional<Floor> floor;  // for launches that overlap as this row's do; nullopt before a calibration
 };
 
@@ -40,6 +41,7 @@ struct BenchResult {
   Subject subject;
   std::size_t programs_compiled = 0;
   std::vector<BenchRow> rows;     // what serves first, if anything does; empty if interrupted
+  std::vector<Floor> floors;      // of the first row, a ceiling each (floors_of)
   bool winner_contended = false;  // as it is stored
   bool contended = false;         // somebody else used the GPU during this bench
   Contention contention;
@@ -51,5 +53,18 @@ struct BenchResult {
 BenchResult bench(const BenchRequest& request, const JobContext& context);
 
 Document bench_document(const BenchResult& result);
+
+// The subject of a profiler: the first that serves, or the configuration that was named. Nothing is measured.
+struct ProfileTarget {
+  Subject subject;
+  std::string what;  // "table", "winner" or "config"
+  std::string config;
+  std::string cubin;                 // cubin_source()
+  std::vector<std::string> entries;  // of its launches, in order; each once
+  std::size_t launches = 0;
+};
+
+// Errors and threads as bench(); throws BrokenEnvironment too if the configuration does not compile.
+ProfileTarget profile_target(const BenchRequest& request, const JobContext& context);
 
 }  // namespace moetune

@@ -8,6 +8,7 @@
 
 #include "base/environment.h"
 #include "base/error.h"
+#include "base/profiler_range.h"
 #include "kernels/registry.h"
 #include "runtime/family_builder.h"
 #include "runtime/range_choice.h"
@@ -346,6 +347,7 @@ void Family::launch_anew(LaunchCache::Held& place, const FamilyEntry& chosen, co
 
 void Family::launch(const Choice& choice, const Call& call, LaunchTensors tensors, void* workspace,
                     std::size_t workspace_bytes, cuda::StreamRef stream) {
+  const ProfilerRange range([this] { return kernel_.name(); });
   const FamilyEntry& chosen = entry(choice);
   // Made in place, so that nothing is zeroed first.
   const LaunchKey key{choice.entry, bits(workspace), padded(chosen.launcher->plan_extents(choice.extents)),

@@ -15,6 +15,7 @@ const char* arrows();
 // The stand-ins of tests/fake_cuda and tests/fake_nvrtc.
 const char* fake_libcuda();
 const char* fake_libnvml();
+const char* fake_nvtx();
 const char* fake_nvrtc();
 // The library of tests/cli/no_locks.cc.
 const char* no_locks();

@@ -62,6 +62,15 @@ Floor memory_floor(const Cost& cost, const Ceilings& ceilings) {
   return {cost.bytes() * us_per_byte(ceilings, share), memory_bound(share), {cost.bytes(), Unit::tb_s}};
 }
 
+// The part of warm inputs that exceeds L2.
+Cost beyond_l2(Cost cost, const Ceilings& ceilings) {
+  if (!(cost.bytes() > 0)) return cost;
+  const double excess = std::max(0.0, 1 - static_cast<double>(ceilings.l2_bytes) / cost.bytes());
+  cost.read_bytes *= excess;
+  cost.written_bytes *= excess;
+  return cost;
+}
+
 // nullopt if a ceiling that it needs is unknown.
 std::optional<Floor> bytes_floor(const Cost& cost, const Ceilings& ceilings) {
   if (!(cost.bytes() > 0)) return Floor{};
@@ -70,11 +79,7 @@ std::optional<Floor> bytes_floor(const Cost& cost, const Ceilings& ceilings) {
   if (!known(ceilings.l2_tb_s)) return std::nullopt;
   const Floor through_l2{
       time_us(cost.bytes(), *ceilings.l2_tb_s), "L2 bandwidth", {cost.bytes(), Unit::tb_s}};
-  Cost beyond = cost;
-  const double excess = std::max(0.0, 1 - static_cast<double>(ceilings.l2_bytes) / cost.bytes());
-  beyond.read_bytes *= excess;
-  beyond.written_bytes *= excess;
-  const Floor from_memory = memory_floor(beyond, ceilings);
+  const Floor from_memory = memory_floor(beyond_l2(cost, ceilings), ceilings);
   return from_memory.us > through_l2.us ? from_memory : through_l2;
 }
 
@@ -117,6 +122,27 @@ std::optional<Floor> floor_of(const Cost& cost, const Ceilings& ceilings, Launch
   if (!(floor.us > 0)) return std::nullopt;
   if (launches == Launches::separate) floor.us += ceilings.launch_us.value_or(0);
   return floor;
+}
+
+std::vector<Floor> floors_of(const Cost& cost, const Ceilings& ceilings, Launches launches) {
+  std::vector<Floor> floors;
+  const bool warm = cost.inputs != Inputs::cold;
+  Cost cold = cost;
+  if (warm) {
+    if (cost.bytes() > 0 && known(ceilings.l2_tb_s))
+      floors.push_back(
+          {time_us(cost.bytes(), *ceilings.l2_tb_s), "L2 bandwidth", {cost.bytes(), Unit::tb_s}});
+    cold = beyond_l2(cost, ceilings);
+  }
+  if (cold.bytes() > 0 && known(ceilings.read_tb_s)) floors.push_back(memory_floor(cold, ceilings));
+  for (const FlopsType& type : kFlopsTypes) {
+    const double count = cost.flops.*type.count;
+    if (count > 0 && type.ceiling && known(ceilings.*type.ceiling))
+      floors.push_back({time_us(count, *(ceilings.*type.ceiling)), type.name, {count, Unit::tflop_s}});
+  }
+  if (launches == Launches::separate && known(ceilings.launch_us))
+    floors.push_back({*ceilings.launch_us, "least launch", {}});
+  return floors;
 }
 
 Work work_of(const Cost& cost, const std::optional<Floor>& floor) {

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "cache/cache.h"
 #include "kernels/cost.h"
@@ -108,6 +109,10 @@ Launches launches_of(const Plan& plan);
 // ceiling) was not measured, or there are so many FLOPs of a type without a ceiling that they might bind. A
 // type whose FLOPs are too few to bind on any GPU needs none.
 std::optional<Floor> floor_of(const Cost& cost, const Ceilings& ceilings, Launches launches);
+
+// Every ceiling's own bound, the least time by it alone, in the order above; those that are unknown are left out. The
+// binding one is the floor, to which separate launches add their least launch.
+std::vector<Floor> floors_of(const Cost& cost, const Ceilings& ceilings, Launches launches);
 
 // The work by which the speed of `cost` is told: the floor's; without a floor its bytes, unless its FLOPs are so
 // many that they might bind.

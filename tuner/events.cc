@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include "base/profiler_range.h"
+
 namespace moetune {
 
 std::string_view phase_name(Phase phase) {
@@ -9,6 +11,9 @@ std::string_view phase_name(Phase phase) {
       "preparing", "searching", "duel", "verifying", "storing", "calibrating", "benchmarking"};
   return kNames.at(static_cast<std::size_t>(phase));
 }
+
+void show_to_profiler(const PhaseChanged& change) { name_phase(phase_name(change.phase).data()); }
+void show_to_profiler(const Finished&) { name_phase(nullptr); }
 
 std::string_view warning_name(WarningKind kind) {
   static constexpr std::array<std::string_view, 12> kNames = {"cache",

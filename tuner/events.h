@@ -62,6 +62,9 @@ struct PhaseChanged {
   Phase phase;
 };
 
+// Shows the phases of a job to a profiler (base/profiler_range.h).
+void show_to_profiler(const PhaseChanged& change);
+
 // A search has its space, and its device is ready. A job may run several, one after the other.
 struct SearchStarted {
   std::size_t legal;
@@ -129,6 +132,10 @@ struct Finished {
   bool interrupted;
 };
 
+void show_to_profiler(const Finished&);
+template <typename Other>
+void show_to_profiler(const Other&) {}
+
 struct Event {
   JobId job;
   std::variant<DeviceChosen, PhaseChanged, SearchStarted, TrialBegun, TrialEnded, GpuDisturbed, GpuQuiet,
@@ -145,6 +152,7 @@ struct Events {
 
   template <typename What>
   void emit(const What& what) const {
+    show_to_profiler(what);
     if (listener) listener(Event{job, what});
   }
 };

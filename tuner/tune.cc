@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/profiler_range.h"
 #include "tuner/circuit_breaker.h"
 #include "tuner/compile/launchable.h"
 #include "tuner/compile_ahead.h"
@@ -393,6 +394,7 @@ void TuneLoop::finish_next() {
     start_build(*pending);
   }
   tools_.events.emit(TrialBegun{pending->id, pending->config});
+  const ProfilerRange range([&] { return "trial " + pending->config.text(); });
   BuildPtr build;
   const std::optional<TrialResult> result = pending->known ? pending->known : evaluate(*pending, &build);
   if (!result) return;

@@ -53,6 +53,7 @@ TEST_CASE("every file that a user names is opened by kind: no pipe is waited for
       {"search", "--from-misses", pipe, "--cache", db},
       {"search", "decode_attention", "--cache", pipe},
       {"report", "--cache", pipe},
+      {"report", "router", "--tokens", "64", "--ncu", pipe},
       {"cache", "check", pipe},
       {"cache", "sign", pipe, "--key", pipe},
       with(serve, {"--tls-cert", pipe, "--tls-key", pipe}),

@@ -2,6 +2,13 @@
 // fails.
 #include "tests/cli/scripted_gpu.h"
 
+#include <fstream>
+
+#include "base/format.h"
+#include "cache/cache.h"
+#include "tests/texts.h"
+
+using namespace moetune;
 using namespace moetune::testing;
 
 namespace {
@@ -60,6 +67,100 @@ TEST_CASE("copies between GPUs are measured, and what cannot be measured of the 
   CHECK(found["h2d_pageable_tb_s"].get<double>() == doctest::Approx(0.01));
   CHECK(found["h2d_pinned_tb_s"].is_null());
   CHECK(contains(calibrated.err, "The figure 'host to device, pinned' stays unknown: cuMemHostRegister of"));
+}
+
+TEST_CASE("a profiler hears the phases of a search, its trials and what the worker does") {
+  ScriptedGpu gpu;
+  const std::string heard = gpu.tool.path("heard").string();
+  gpu.tool.set_environment("NVTX_INJECTION64_PATH", paths::fake_nvtx());
+  gpu.tool.set_environment("MOETUNE_FAKE_NVTX", heard);
+  REQUIRE(run_on_workload(gpu, "search", {"--budget", "2"}).code == 0);
+  const std::string text = read_text(heard);
+  for (const char* line :
+       {"start preparing\n", "start searching\n", "start storing\n", "end 7\n", "push hello\n", "push open\n",
+        "push run\n", "push validate\n", "push measure\n", "push duel\n"})
+    CHECK_MESSAGE(contains(text, line), line);
+  CHECK(contains(text, "push trial loader="));
+  const auto count = [&](const std::string& line) {
+    std::size_t found = 0;
+    for (std::size_t at = 0; (at = text.find(line, at)) != std::string::npos; ++at) ++found;
+    return found;
+  };
+  CHECK(count("push ") == count("pop\n"));
+  CHECK(count("start ") == count("end 7\n"));
+
+  // One that does not load listens to nothing, and nothing waits for a pipe.
+  gpu.tool.set_environment("NVTX_INJECTION64_PATH", "/dev/null");
+  CHECK(run_on_workload(gpu, "verify", {}).code == 0);
+}
+
+TEST_CASE(
+    "bench --ncu and --nsys write a script that launches what serves, and report reads what ncu found") {
+  ScriptedGpu gpu;
+  REQUIRE(run_on_workload(gpu, "search", {"--budget", "2"}).code == 0);
+  const std::string script = gpu.tool.path("look here").string();
+  const Json ncu = document(run_on_workload(gpu, "bench", {"--ncu", script, "--json"}));
+  const std::string command = ncu["command"];
+  CHECK(ncu["what"] == "winner");
+  CHECK(contains(command,
+                 "ncu --target-processes all --kernel-name 'regex:^(decode_kernel)$' --launch-skip 1"));
+  CHECK(contains(command,
+                 "--log-file '" + script + ".csv' " + gpu.tool.binary() + " verify decode_kernel --problem"));
+  CHECK(contains(command, "--device cuda:0 --cache "));
+  CHECK(read_text(script) == "#!/bin/sh\nexec " + command + "\n");
+
+  // What the script runs is right here, where a stand-in for ncu runs its last words.
+  const std::string stand_in = gpu.tool.path("ncu").string();
+  std::ofstream(stand_in)
+      << "#!/bin/sh\nwhile [ \"$1\" != --log-file ]; do shift; done; shift 2; exec \"$@\"\n";
+  std::filesystem::permissions(stand_in, std::filesystem::perms::owner_all);
+  gpu.tool.set_environment("PATH", gpu.tool.path("").string() + ":/usr/bin:/bin");
+  const Ended ran = gpu.tool.start_program({script})->wait();
+  CHECK(ran.code == 0);
+  CHECK(contains(ran.out, "right\n"));
+
+  const Json nsys = document(
+      run_on_workload(gpu, "bench", {"--config", ncu["config"], "--nsys", script, "--no-cache", "--json"}));
+  CHECK(nsys["what"] == "config");
+  CHECK(contains(nsys["command"], "nsys profile --trace cuda,nvtx"));
+  CHECK(contains(nsys["command"], "--no-cache --seed 1 --rounds 5"));
+  CHECK(run_on_workload(gpu, "bench", {"--ncu", script, "--nsys", script}).code == 2);
+  CHECK(run_on_workload(gpu, "bench", {"--ncu", ""}).code == 2);
+
+  gpu.tool.write(
+      "found.csv",
+      "==PROF== Connected\n"
+      "\"ID\",\"Kernel Name\",\"gpu__time_duration.sum\",\"sm__warps_active.avg.pct_of_peak_sustained_active\"\n"
+      "\"\",\"\",\"usecond\",\"%\"\n\"0\",\"decode_kernel\",\"1,234.5\",\"47.25\"\n");
+  const std::string found = gpu.tool.path("found.csv").string();
+  const Ended report = run_on_workload(gpu, "report", {"--ncu", found});
+  CHECK(report.code == 0);
+  CHECK(contains(report.out, "winner 1"));
+  CHECK(contains(report.out, "47.2%"));
+  const Json launches = document(run_on_workload(gpu, "report", {"--ncu", found, "--json"}))["ncu"];
+  CHECK(launches[0]["time_us"] == 1234.5);
+  CHECK(launches[0]["dram_percent"].is_null());
+  CHECK(gpu.tool.run({"report", "--ncu", found}).code == 2);
+}
+
+TEST_CASE("bench --profile shows what bounds the first row") {
+  ScriptedGpu gpu;
+  REQUIRE(run_on_workload(gpu, "search", {"--budget", "2"}).code == 0);
+  CHECK(contains(run_on_workload(gpu, "bench", {"--rounds", "2", "--profile", "roofline"}).out,
+                 "no ceiling is known"));
+  {
+    const std::string file = document(gpu.tool.run({"cache", "ls", "--json"}))["cache"];
+    auto cache = Cache::open(file, Cache::Mode::read_write);
+    const HardwareKey hardware = cache.workloads.all()[0].key.hardware;
+    cache.trials.put_calibration(hardware, "read_tb_s", 0.02);
+    cache.trials.put_calibration(hardware, "launch_us", 1.0);
+  }
+  const Json bench = document(run_on_workload(gpu, "bench", {"--rounds", "2", "--json"}));
+  REQUIRE(bench["floors"].size() >= 1);
+  const double least = bench["floors"][0]["us"], time = bench["rows"][0]["time_us"];
+  const Ended all = run_on_workload(gpu, "bench", {"--rounds", "2", "--profile", "roofline"});
+  CHECK(contains(all.out, format("%.1f%%", 100 * least / time)));
+  CHECK(run_on_workload(gpu, "bench", {"--profile", "deep"}).code == 2);
 }
 
 TEST_CASE("a GPU on which every launch fails after a while costs the candidates and not the command") {

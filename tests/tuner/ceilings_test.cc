@@ -34,6 +34,24 @@ bool is_unknown(const Cost& cost, const Ceilings& ceilings) {
 
 }  // namespace
 
+TEST_CASE("each ceiling has its own bound, the binding one of which is the floor") {
+  const Cost cost{.read_bytes = 4e6, .flops = {.bf16 = 7e9, .fp32 = 1e6}};
+  const std::vector<Floor> overlapped = floors_of(cost, kGpu, Launches::overlapping);
+  REQUIRE(overlapped.size() == 2);
+  CHECK(overlapped[0].bound == "read bandwidth");
+  CHECK(overlapped[0].us == doctest::Approx(1));
+  CHECK(overlapped[1].us == doctest::Approx(10));
+  CHECK(overlapped[1].us == overlapping(cost).us);
+  CHECK(floors_of(cost, kGpu, Launches::separate).back().us == 1.5);
+
+  const Cost warm{.read_bytes = 8e7, .inputs = Inputs::warm};
+  const std::vector<Floor> both = floors_of(warm, kGpu, Launches::overlapping);
+  REQUIRE(both.size() == 2);
+  CHECK(both[0].us == doctest::Approx(10));         // all through L2
+  CHECK(both[1].us == doctest::Approx(3e7 / 4e6));  // what exceeds it from memory
+  CHECK(floors_of(cost, {}, Launches::separate).empty());
+}
+
 TEST_CASE(
     "the floor of a read is its bytes at the read ceiling, and the least launch if launches are separate") {
   const Cost read{.read_bytes = 4e6};

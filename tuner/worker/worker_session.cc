@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/profiler_range.h"
 #include "kernels/buffer_json.h"
 #include "tuner/worker/benchmark.h"
 #include "tuner/worker/links.h"
@@ -115,6 +116,7 @@ Message WorkerSession::handle(const Message& request) {
 Message WorkerSession::dispatch(const Message& request) {
   const Json json = parse_json(request.header, "a request");
   const auto op = json.at("op").get<std::string>();
+  const ProfilerRange range(op.c_str());
   if (op == "hello") return hello(json.value("visible", ""));
   if (op == "open") return open(request);
   if (op == "answer_others") return answer_others();
@@ -205,6 +207,7 @@ struct WorkerSession::Run {
 
 // True if the candidate may go on.
 bool WorkerSession::validate(Run& run, bool after_previous_run) {
+  const ProfilerRange range("validate");
   const auto begin = Clock::now();
   const Validation validation = run.problem.tensors.validate(*run.plan, after_previous_run);
   TrialResult& result = run.reply.result;
@@ -221,6 +224,7 @@ bool WorkerSession::validate(Run& run, bool after_previous_run) {
 }
 
 void WorkerSession::measure(Run& run) {
+  const ProfilerRange range("measure");
   const auto begin = Clock::now();
   run.problem.tensors.poison_outputs();
   Benchmark::Timed timing = run.problem.benchmark.measure(*run.plan, run.problem.tensors.turns(), run.run_us,
