@@ -8,14 +8,17 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <memory>
 #include <new>
 #include <vector>
 
+#include "tests/paths.h"
 #include "tests/runtime/decode_tensors.h"
 #include "tests/runtime/driver_calls.h"
 #include "tests/runtime/fake_cache.h"
 #include "tests/runtime/opened.h"
+#include "tests/texts.h"
 
 using namespace moetune;
 using namespace moetune::testing;
@@ -123,6 +126,24 @@ TEST_CASE("from the first on, picks and launches allocate nothing") {
     CHECK(made == 0);
     CHECK(before > 0);  // they are counted
   }
+}
+
+// In a process of its own: a profiler is looked for once.
+TEST_CASE("a profiler hears each launch by its kernel's name") {
+  if (std::getenv("MOETUNE_FAKE_NVTX") != nullptr) {
+    Server server(kConfigs[0]);
+    CHECK(server.step(1));
+    CHECK(server.step(2));
+    return;
+  }
+  const Folder folder;
+  const std::string heard = (folder / "heard").string();
+  const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
+  const std::string command = std::string("NVTX_INJECTION64_PATH='") + paths::fake_nvtx() +
+                              "' MOETUNE_FAKE_NVTX='" + heard + "' '" + self +
+                              "' -tc='a profiler hears each launch*' >/dev/null";
+  REQUIRE(std::system(command.c_str()) == 0);
+  CHECK(read_text(heard) == "push decode_attention\npop\npush decode_attention\npop\n");
 }
 
 TEST_CASE("picking and launching make no system call, of files or others") {
