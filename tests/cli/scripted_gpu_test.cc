@@ -154,7 +154,12 @@ TEST_CASE("bench --profile shows what bounds the first row") {
     const HardwareKey hardware = cache.workloads.all()[0].key.hardware;
     cache.trials.put_calibration(hardware, "read_tb_s", 0.02);
     cache.trials.put_calibration(hardware, "launch_us", 1.0);
+    cache.trials.put_calibration(hardware, "h2d_pinned_tb_s", 0.04);
+    cache.trials.put_calibration(hardware, "host_launch_us", 4.0);
   }
+  const Ended report = gpu.tool.run({"report", "--details"});
+  CHECK(contains(report.out, "host to device, pinned 40.0 GB/s; launch, on the host 4.00 µs\n"));
+  CHECK(document(gpu.tool.run({"report", "--json"}))["hardware"][0]["ceilings"]["host_launch_us"] == 4.0);
   const Json bench = document(run_on_workload(gpu, "bench", {"--rounds", "2", "--json"}));
   REQUIRE(bench["floors"].size() >= 1);
   const double least = bench["floors"][0]["us"], time = bench["rows"][0]["time_us"];
