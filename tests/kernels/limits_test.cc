@@ -29,7 +29,7 @@ TEST_CASE("every known architecture has limits under its own name") {
     CHECK(limits.l2_bytes > limits.shared_per_sm);
     CHECK(limits.memory_bytes > limits.l2_bytes);
   }
-  for (const char* needed : {"sm_80", "sm_89", "sm_90a", "sm_100a", "sm_120a"}) {
+  for (const char* needed : {"sm_80", "sm_89", "sm_90a", "sm_100a", "sm_103a", "sm_120a"}) {
     CHECK_NOTHROW(limits_of_architecture(needed));
   }
 }

@@ -27,7 +27,7 @@
 namespace moetune::space_compile_test {
 namespace {
 
-constexpr const char* kArchitectures[] = {"sm_80", "sm_89", "sm_90a", "sm_100a", "sm_120a"};
+constexpr const char* kArchitectures[] = {"sm_80", "sm_89", "sm_90a", "sm_100a", "sm_120a", "sm_103a"};
 constexpr int kDraws = 64;  // of which the configuration with the most values that none had yet is compiled
 
 struct Submitted {
