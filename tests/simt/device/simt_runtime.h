@@ -16,6 +16,13 @@ struct PendingCopy {
   PendingCopy* next;
 };
 
+// A store by the bulk engine that has not been made yet.
+struct PendingStore {
+  void* destination;
+  unsigned bytes, source, group;
+  PendingStore* next;
+};
+
 // A copy by the bulk engine into shared memory, counted by an mbarrier.
 struct BulkCopy {
   unsigned destination, barrier;  // shared addresses, in each of the blocks
@@ -59,6 +66,8 @@ struct Thread {
   mutable unsigned cluster_phases;  // barriers of the cluster that this thread has waited for
   mutable PendingCopy *oldest_copy, *newest_copy;
   mutable unsigned copy_group;  // of the next copy
+  mutable PendingStore *oldest_store, *newest_store;
+  mutable unsigned store_group;  // of the next store
 };
 
 // The blocks that share a cluster with the running thread's.
