@@ -184,6 +184,30 @@ enum {
 };
 enum { MOETUNE_MLA_DECODE_SCALE = 0 };
 
+/* kv_transfer's slots (docs/kv_transfer.md). Values of a row lie side by side. SOURCE and TARGET do not overlap. Their
+ * addresses may be of this GPU, of pinned memory that it maps, or of a GPU to which the context has access. An end
+ * without a list has PAGES pages at least, which nothing checks, nor that listed pages are the pool's. */
+enum {
+  MOETUNE_KV_TRANSFER_SOURCE = 0, /* bf16, fp16 or e4m3 [pages, planes, outer, inner, width] */
+  MOETUNE_KV_TRANSFER_SOURCE_PAGES =
+      1, /* i32 [pages], negative for none; unless the family has move=scatter */
+  MOETUNE_KV_TRANSFER_TARGET_PAGES = 2, /* likewise; unless it has move=gather, the default */
+  MOETUNE_KV_TRANSFER_SCALES = 3,       /* f32 [planes, outer, inner or 1]; of a family with scale */
+  MOETUNE_KV_TRANSFER_TARGET = 4        /* [pages, planes, outer, inner, width] of SOURCE's type or another */
+};
+
+/* kv_transfer's call: elements from one to the next. */
+enum {
+  MOETUNE_KV_TRANSFER_SOURCE_PAGE = 0,
+  MOETUNE_KV_TRANSFER_SOURCE_PLANE = 1,
+  MOETUNE_KV_TRANSFER_SOURCE_OUTER = 2,
+  MOETUNE_KV_TRANSFER_SOURCE_INNER = 3,
+  MOETUNE_KV_TRANSFER_TARGET_PAGE = 4,
+  MOETUNE_KV_TRANSFER_TARGET_PLANE = 5,
+  MOETUNE_KV_TRANSFER_TARGET_OUTER = 6,
+  MOETUNE_KV_TRANSFER_TARGET_INNER = 7
+};
+
 /* few_rows_linear's slots (docs/small_operations.md). Values of a row lie side by side; rows may lie apart. WEIGHT may
  * be read before the kernel in front has ended, so it must not be written by one that lets the next begin early. */
 enum {

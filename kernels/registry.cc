@@ -36,6 +36,7 @@ static const std::vector<const Kernel*>& built_in_kernels() {
                                                      &described("decode_kernel"),
                                                      &described("few_rows_linear"),
                                                      &described("gate_route"),
+                                                     &described("kv_transfer"),
                                                      &described("mla_decode"),
                                                      &moe_combine(),
                                                      &moe_dispatch(),

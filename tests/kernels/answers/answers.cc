@@ -352,6 +352,7 @@ HostTensors answer_on_cpu(const Problem& problem, const Call& call, const HostTe
                                                         {"decode_kernel", decode_kernel_on_cpu},
                                                         {"few_rows_linear", few_rows_linear_on_cpu},
                                                         {"gate_route", gate_route_on_cpu},
+                                                        {"kv_transfer", kv_transfer_on_cpu},
                                                         {"mla_decode", mla_decode_on_cpu},
                                                         {"moe_combine", combine_on_cpu},
                                                         {"moe_dispatch", dispatch_on_cpu},

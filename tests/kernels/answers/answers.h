@@ -36,6 +36,7 @@ HostTensors add_rmsnorm_on_cpu(const Problem& problem, const Call& call, const H
 HostTensors few_rows_linear_on_cpu(const Problem& problem, const Call& call, const HostTensors& inputs);
 HostTensors gate_route_on_cpu(const Problem& problem, const Call& call, const HostTensors& inputs);
 HostTensors qk_norm_rope_on_cpu(const Problem& problem, const Call& call, const HostTensors& inputs);
+HostTensors kv_transfer_on_cpu(const Problem& problem, const Call& call, const HostTensors& inputs);
 
 // From ids that may be any integers.
 HostTensors route_plan_on_cpu(const Problem& problem, const Call& call, const HostTensors& inputs);

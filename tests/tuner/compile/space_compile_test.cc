@@ -241,6 +241,7 @@ constexpr Typical kTypical[] = {
     {"moe_combine", "deepseek-v3", "tokens=4096", 3},
     {"moe_experts", "qwen3-30b-a3b", "tokens=4096", 4},
     {"few_rows_linear", "qwen3-30b-a3b", "tokens=8", 5},
+    {"kv_transfer", "qwen3-30b-a3b", "pages=1024", 4},
 };
 
 // Two legal configurations that differ in one parameter and are launched alike, so that only their code can differ.
