@@ -30,16 +30,17 @@ except ModuleNotFoundError as missing:
 
 import moetune
 from moetune import _operators, _serving
+from moetune._mapped import mapped
 from moetune._mxfp4 import pack_mxfp4
 from moetune._serving import prepare, runtime, use
 
 __all__ = ["EndPlan", "EndRouting", "Gated", "MaskedPlan", "MaskedRouting", "Plan", "RankRouting", "Routing", "RowPlan",
            "RowRouting", "act_mul", "act_mul_e4m3", "add_rmsnorm", "add_rmsnorm_e4m3", "decode_attention",
-           "few_rows_linear", "gate_route", "launch", "mla_decode", "moe_combine", "moe_dispatch", "moe_dispatch_e4m3",
-           "moe_experts", "moe_experts_by_ids", "moe_experts_down", "moe_experts_up", "pack_mxfp4", "prefill_attention", "prepare",
-           "qk_norm_rope", "qk_norm_rope_kv_write", "route", "route_ends", "route_masked", "route_plan",
-           "route_plan_ends", "route_plan_masked", "route_plan_rows", "route_ranks", "route_rows", "route_weights",
-           "runtime", "supports", "use"]
+           "few_rows_linear", "gate_route", "kv_transfer", "launch", "mapped", "mla_decode", "moe_combine", "moe_dispatch",
+           "moe_dispatch_e4m3", "moe_experts", "moe_experts_by_ids", "moe_experts_down", "moe_experts_up", "pack_mxfp4",
+           "prefill_attention", "prepare", "qk_norm_rope", "qk_norm_rope_kv_write", "route", "route_ends",
+           "route_masked", "route_plan", "route_plan_ends", "route_plan_masked", "route_plan_rows", "route_ranks",
+           "route_rows", "route_weights", "runtime", "supports", "use"]
 
 
 class Routing(NamedTuple):
@@ -483,6 +484,22 @@ def gate_route(x: torch.Tensor, weight: torch.Tensor, top_k: int, bias: Optional
     return Gated(*_run("gate_route", (x, weight, top_k, bias), written, score=score, correction=correction, groups=groups,
                        groups_kept=groups_kept, renormalize=renormalize, scale=scale, logits_type=logits_type or of_x,
                        ids_type=ids_type))
+
+
+def kv_transfer(source: torch.Tensor, source_pages: Optional[torch.Tensor] = None,
+                target_pages: Optional[torch.Tensor] = None, *, scales: Optional[torch.Tensor] = None,
+                layout: str = "NHD", sms: int = 0, target: Optional[torch.Tensor] = None) -> torch.Tensor:
+    """target: pages of a KV cache moved out of a pool, into it or between pools.
+
+    source and target [pages, planes, slots, heads, dim] (NHD) or [pages, planes, heads, slots, dim] (HND), of which all
+    but values of a row may lie apart; planes are keys, values and layers that have the same pages. An end with a list,
+    int32 [pages], is a pool; the other has as many pages as the list. A negative page is left out. Without target and
+    target_pages the result is new. Types are the same, or one is float8_e4m3fn: value = e4m3 * scale, scales fp32
+    [planes, 1] or [planes, heads]. `sms`: blocks at most, each on an SM of its own; 0: as many as the GPU takes.
+    """
+    made: torch.Tensor = _run("kv_transfer", (source, source_pages, target_pages), {"target": target}, scales=scales,
+                              layout=layout, sms=sms)
+    return made
 
 
 def mla_decode(q: torch.Tensor, kv: torch.Tensor, page_table: torch.Tensor, lengths: torch.Tensor,

@@ -120,6 +120,44 @@ class LatentOperator final : public DescribedOperator {
   static constexpr OtherName kOtherNames[] = {{"o", "out"}};
 };
 
+// Scales tell whether they are of heads by their number; the layout, which index heads have.
+class TransferOperator final : public DescribedOperator {
+ public:
+  TransferOperator() : DescribedOperator("kv_transfer", "kv_transfer", "") {}
+
+ protected:
+  std::string facts_of(const Overload& overload, const Given& given) const override {
+    const DLTensor* const source = given.tensors[MOETUNE_KV_TRANSFER_SOURCE];
+    const DLTensor* const target = given.tensors[MOETUNE_KV_TRANSFER_TARGET];
+    const DLTensor* const from = given.tensors[MOETUNE_KV_TRANSFER_SOURCE_PAGES];
+    const DLTensor* const to = given.tensors[MOETUNE_KV_TRANSFER_TARGET_PAGES];
+    if (from == nullptr && to == nullptr) refuse("neither 'source_pages' nor 'target_pages' is given");
+    if (to != nullptr && overload.makes_outputs)
+      refuse("'target_pages' are pages of a pool: give it as 'target'");
+    if (to != nullptr && from == nullptr) require_pages("source", source, "target_pages", *to);
+    if (from != nullptr && to == nullptr) require_pages("target", target, "source_pages", *from);
+    const int64_t sms = given.integers[kTransferSms];
+    require_at_least(0, "sms", sms);
+    const DLTensor* const scales = given.tensors[MOETUNE_KV_TRANSFER_SCALES];
+    const bool each = scales != nullptr && scales->ndim == 2 && scales->shape[1] != 1;
+    return std::string("scale=") +
+           (scales == nullptr                          ? "none"
+            : !each                                    ? "tensor"
+            : given.integers[kTransferHeadsFirst] != 0 ? "outer"
+                                                       : "inner") +
+           (sms == 0 ? "" : ",sms=" + std::to_string(sms));
+  }
+
+ private:
+  // The kernel would read or write behind an end without a list that has fewer.
+  void require_pages(const char* name, const DLTensor* end, const char* list_name,
+                     const DLTensor& list) const {
+    if (end == nullptr || end->ndim == 0 || list.ndim == 0 || end->shape[0] == list.shape[0]) return;
+    refuse("'" + std::string(name) + "' has " + std::to_string(end->shape[0]) + " pages; '" + list_name +
+           "' lists " + std::to_string(list.shape[0]));
+  }
+};
+
 // One kernel's calls by launch.
 class LaunchedKernel final : public DescribedOperator {
  public:
@@ -208,6 +246,11 @@ const Operator& described_operator(const char* name, const char* kernel, const c
 
 const Operator& mla_decode_operator() {
   static const LatentOperator made;
+  return made;
+}
+
+const Operator& kv_transfer_operator() {
+  static const TransferOperator made;
   return made;
 }
 

@@ -33,6 +33,7 @@ inline constexpr const char* kScalesOf[] = {"group", "token"};
 inline constexpr const char* kScaleLayouts[] = {"row", "column"};
 inline constexpr const char* kPaddings[] = {"zeros", "none"};
 enum LatentInteger { kLatentContext };
+enum TransferInteger { kTransferSms, kTransferHeadsFirst };
 enum ExpertsInteger { kActivation, kExpertsTopK };
 inline constexpr const char* kActivations[] = {"silu", "swigluoai"};
 
@@ -57,6 +58,7 @@ const Operator& experts_operator();
 // A described kernel's; `facts` hold for all its calls. Called once for each operator.
 const Operator& described_operator(const char* name, const char* kernel, const char* facts = "");
 const Operator& mla_decode_operator();
+const Operator& kv_transfer_operator();
 const Operator& launch_operator();  // of any such kernel
 
 }  // namespace moetune::python

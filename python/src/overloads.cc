@@ -261,6 +261,18 @@ Schemas gate_schemas() {
             .fact = "ids"}}};
 }
 
+Schemas transfer_schemas() {
+  return {kv_transfer_operator(),
+          {{"source", kTensor, MOETUNE_KV_TRANSFER_SOURCE},
+           {"source_pages", kOptionalTensor, MOETUNE_KV_TRANSFER_SOURCE_PAGES, "None"},
+           {"target_pages", kOptionalTensor, MOETUNE_KV_TRANSFER_TARGET_PAGES, "None"}},
+          {{"target", kTensor, MOETUNE_KV_TRANSFER_TARGET}},
+          {},
+          {{"scales", kOptionalTensor, MOETUNE_KV_TRANSFER_SCALES, "None"},
+           {"layout", kChoice, kTransferHeadsFirst, "'NHD'", kLayouts},
+           {"sms", kInteger, kTransferSms, "0"}}};
+}
+
 Schemas latent_schemas() {
   return {mla_decode_operator(),
           {{"q", kTensor, MOETUNE_MLA_DECODE_Q},
@@ -362,6 +374,7 @@ const std::vector<Overload>& overloads() {
     add(linear_schemas());
     add(gate_schemas());
     add(latent_schemas());
+    add(transfer_schemas());
     for (const Overload& each : launch_overloads()) made.push_back(each);
     if (made.size() != kOverloads) std::abort();  // PyTorch would lack kernels of the last
     return made;

@@ -107,6 +107,10 @@ void attend_new_tokens(const Kernel& kernel, const Parameters& parameters);
 std::size_t latent_parameters();
 void attend_latent(const Kernel& kernel, const Parameters& parameters, const Grid& grid);
 
+// kv_transfer's one launch.
+std::size_t transfer_parameters();
+void transfer_pages(const Kernel& kernel, const Parameters& parameters);
+
 // router, route_plan, moe_dispatch and moe_combine: their CPU references. Other launches of theirs do nothing.
 bool has_reference(const std::string& name);
 std::size_t reference_parameters(const std::string& name);

@@ -88,6 +88,7 @@ Kernel Kernel::named(const std::string& entry) {
   if (known != kParameters.end()) kernel.parameters = known->second;
   if (kernel.base == "prefill_attention") kernel.parameters = prefill_parameters("");
   if (kernel.base == "mla_decode") kernel.parameters = latent_parameters();
+  if (kernel.base == "kv_transfer") kernel.parameters = transfer_parameters();
   if (has_reference(kernel.base)) kernel.parameters = reference_parameters(kernel.base);
   if (const std::size_t count = experts_parameters(kernel.base); count > 0) kernel.parameters = count;
   return kernel;
@@ -142,6 +143,8 @@ void Machine::run(const Kernel& kernel, const Parameters& parameters, const Grid
     attend_new_tokens(kernel, parameters);
   } else if (kernel.base == "mla_decode") {
     attend_latent(kernel, parameters, grid);
+  } else if (kernel.base == "kv_transfer") {
+    transfer_pages(kernel, parameters);
   } else if (has_reference(kernel.base)) {
     run_reference(kernel, parameters);
   } else if (experts_parameters(kernel.base) > 0) {

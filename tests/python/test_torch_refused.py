@@ -486,6 +486,7 @@ class GradientTest(unittest.TestCase):
             **{name: ((rows.x,), {}) for name in ("act_mul", "act_mul_e4m3")},
             "few_rows_linear": ((rows.x[:2], rows.x[:7].clone()), {}),
             "gate_route": ((rows.x[:2], rows.x[:8].clone(), 2), {}),
+            "kv_transfer": ((pages["k_cache"][:, None], torch.arange(3, device=DEVICE, dtype=torch.int32)), {}),
             "mla_decode": (latent, {}),
             "qk_norm_rope": ((rows.x, tables, tables, 2, 1), {}),
             "qk_norm_rope_kv_write": ((rows.x, tables, tables, torch.arange(len(rows.x), device=DEVICE), 2, 1), pages),
