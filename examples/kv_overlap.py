@@ -18,11 +18,15 @@ import moetune
 import moetune.torch
 
 HIDDEN, HEADS, KV_HEADS, DIM, PAGE, ROUNDS = 2048, 32, 4, 128, 64, 20
-SCALE = DIM**-0.5
+GPU = torch.device("cuda", 0)
 
 
 def normal(*shape, scale=1.0):
-    return torch.randn(*shape, device="cuda", dtype=torch.bfloat16) * scale
+    return torch.randn(*shape, device=GPU, dtype=torch.bfloat16) * scale
+
+
+def on_host(rows):
+    return rows.cpu().pin_memory()
 
 
 class Layers:
@@ -31,12 +35,12 @@ class Layers:
     def __init__(self, options):
         self.options, self.count, columns = options, options.layers, -(-options.context // PAGE)
         batch = options.batch
-        self.table = torch.randperm(batch * columns, device="cuda").int().view(batch, columns)
-        self.lengths = torch.full((batch,), options.context, dtype=torch.int32, device="cuda")
+        self.table = torch.randperm(batch * columns, device=GPU).int().view(batch, columns)
+        self.lengths = torch.full((batch,), options.context, dtype=torch.int32, device=GPU)
         self.moved = self.table.flatten()[:: max(1, batch * columns // options.pages)][: options.pages].contiguous()
         self.pools = [normal(batch * columns, 2, PAGE, KV_HEADS, DIM) for _ in range(self.count)]
-        self.host = [pool[self.moved.long()].cpu().pin_memory() for pool in self.pools]
-        self.mapped = [moetune.torch.mapped(rows) for rows in self.host]
+        self.host = [on_host(pool[self.moved.long()]) for pool in self.pools]
+        self.mapped = [moetune.torch.mapped(rows, GPU) for rows in self.host]
         self.weights = [(normal(HIDDEN, HEADS * DIM, scale=HIDDEN**-0.5), normal(HEADS * DIM, HIDDEN, scale=HIDDEN**-0.5))
                         for _ in range(self.count)]
         self.x = normal(batch, HIDDEN)
@@ -52,7 +56,7 @@ class Layers:
         into, back = self.weights[layer]
         pool = self.pools[layer]
         out = torch.ops.moetune.decode_attention((x @ into).view(len(x), HEADS, DIM), pool[:, 0], pool[:, 1], self.table,
-                                                 self.lengths, SCALE, max_context=self.options.context)
+                                                 self.lengths, DIM**-0.5, max_context=self.options.context)
         return x + out.flatten(1) @ back
 
     def in_turn(self, moves=True, decodes=True):
