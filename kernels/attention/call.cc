@@ -1,7 +1,6 @@
 #include "kernels/attention/call.h"
 
 #include <algorithm>
-#include <cmath>
 #include <numbers>
 
 #include "base/error.h"
@@ -134,10 +133,6 @@ std::string element_type(DType type) {
 
 void define_softcap(CompileUnit& unit, std::int64_t softcap) {
   if (softcap > 0) unit.defines.emplace_back("SOFTCAP", std::to_string(softcap));
-}
-
-double usual_scale(std::int64_t head_dim, std::int64_t softcap) {
-  return std::max(1.0, static_cast<double>(softcap) / 8) / std::sqrt(static_cast<double>(head_dim));
 }
 
 float scale_log2(double scale) { return static_cast<float>(std::numbers::log2e * scale); }

@@ -68,7 +68,7 @@ class CallRules {
 };
 
 // The dimension `softcap` of both kernels.
-inline constexpr std::int64_t kMostSoftcap = 1000;
+inline constexpr std::int64_t kMostSoftcap = 100;  // e4m3 holds a search's queries up to it
 inline constexpr const char* kSoftcapDoc =
     "bound of scaled scores, which become softcap * tanh(score / softcap); 0 for none";
 
@@ -80,9 +80,6 @@ inline constexpr std::int64_t kMaximumBlocks = (std::int64_t{1} << 31) - 1;
 std::string element_type(DType type);
 // Defines SOFTCAP if there is one: other cubins are named as before there was any.
 void define_softcap(CompileUnit& unit, std::int64_t softcap);
-// The scale of a call that states none. With a softcap it is large enough for the bound to make a difference that a
-// comparison of outputs sees.
-double usual_scale(std::int64_t head_dim, std::int64_t softcap);
 // Softmax runs on powers of two: 2^(score * scale * log2(e)).
 float scale_log2(double scale);
 // The buffer's address; a null pointer if it is not `present`.

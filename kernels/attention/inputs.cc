@@ -109,6 +109,8 @@ std::vector<Range> Runs::complement(std::int64_t elements) {
   return gaps;
 }
 
+float query_scale(float usual, std::int64_t softcap) { return std::max(usual, static_cast<float>(softcap)); }
+
 Buffer normal_buffer(std::string name, DType type, std::int64_t elements, float scale) {
   Buffer buffer{std::move(name), type, elements, Role::input, false, {}};
   buffer.fill.kind = Fill::Kind::normal;

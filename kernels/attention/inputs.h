@@ -25,6 +25,9 @@ inline constexpr float kSinkScale = 3;
 // Values in e4m3 lie inside its normal range, and scales bring them near 1; scales differ from head to head, and
 // between keys and values.
 inline constexpr float kNarrowScale = 0.5f;
+// Either of these for queries, or more: with a softcap, scores deviate by it, so that the best ones meet at the bound.
+// Smaller, most of what it does would be less than is allowed; the order of scores it does not change.
+float query_scale(float usual, std::int64_t softcap);
 
 // The pages that ranges of tokens touch.
 std::int64_t pages_touched(const std::vector<Range>& visible, std::int64_t page);

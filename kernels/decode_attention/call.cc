@@ -35,7 +35,7 @@ DecodeCall::DecodeCall(const DecodeShape& shape)
     : blocks(shape.default_blocks()),
       capacity(shape.paged() ? shape.default_pages() * shape.page : shape.context),
       page_table_stride(shape.default_pages()),
-      scale(usual_scale(shape.head_dim, shape.softcap)) {
+      scale(1 / std::sqrt(static_cast<double>(shape.head_dim))) {
   q = o = {shape.q_len * shape.q_heads * shape.head_dim, shape.q_heads * shape.head_dim, shape.head_dim};
   const std::int64_t tokens = tokens_per_block(shape), block = shape.kv_heads * tokens * shape.head_dim;
   k = shape.heads_first ? KvStrides{block, tokens * shape.head_dim, shape.head_dim}

@@ -41,7 +41,7 @@ std::vector<Buffer> decode_attention_buffers(const DecodeShape& shape, const Dec
 
   const std::int64_t q_elements = call.row_elements(call.q, shape);
   std::vector<Buffer> buffers;
-  buffers.push_back(normal_buffer("q", shape.dtype, q_elements, kQueryScale));
+  buffers.push_back(normal_buffer("q", shape.dtype, q_elements, query_scale(kQueryScale, shape.softcap)));
   buffers.back().fresh = true;
   buffers.back().fill.poison = between_rows(shape, call.q, q_elements);
   for (Buffer& kv : kv_buffers(call.kv(shape), pool.used, shape.narrow ? kNarrowScale : 1))

@@ -38,7 +38,7 @@ PrefillCall::PrefillCall(const Call& call) : scale(call.reals[0]) {
 }
 
 PrefillCall::PrefillCall(const PrefillShape& shape)
-    : blocks(1), scale(usual_scale(shape.head_dim, shape.softcap)) {
+    : blocks(1), scale(1 / std::sqrt(static_cast<double>(shape.head_dim))) {
   const PrefillTotals totals(shape);
   q = o = {shape.q_heads * shape.head_dim, shape.head_dim};
   q_tokens = totals.new_tokens + (shape.ragged ? 3 : 0);

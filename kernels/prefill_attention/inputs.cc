@@ -87,8 +87,9 @@ std::vector<Buffer> prefill_attention_buffers(const PrefillShape& shape, const P
                                       : place_one_after_another(shape, call, sequences);
 
   std::vector<Buffer> buffers;
-  buffers.push_back(normal_buffer("q", shape.q_dtype(), call.row_elements(call.q, shape),
-                                  shape.narrow_queries ? kNarrowScale : kQueryScale));
+  buffers.push_back(
+      normal_buffer("q", shape.q_dtype(), call.row_elements(call.q, shape),
+                    query_scale(shape.narrow_queries ? kNarrowScale : kQueryScale, shape.softcap)));
   buffers.back().fresh = true;
   buffers.back().fill.poison = outside_of_rows(shape, call, q_offsets.back());
   for (Buffer& buffer : kv_buffers(call.kv(shape), placement.used, shape.narrow ? kNarrowScale : 1)) {

@@ -58,8 +58,8 @@ def softcap_of(value: Optional[float]) -> int:
     """A model's bound of logits as the operators take it: 0 for none. Raises Unsupported for one that is compiled for
     nobody."""
     cap = value or 0
-    if cap != int(cap) or not 0 <= cap <= 1000:
-        raise moetune.Unsupported(f"a softcap of {cap} is not served: it must be a whole number from 0 to 1000")
+    if cap != int(cap) or not 0 <= cap <= 100:
+        raise moetune.Unsupported(f"a softcap of {cap} is not served: it must be a whole number from 0 to 100")
     return int(cap)
 
 

@@ -9,7 +9,7 @@ namespace {
 
 constexpr int64_t kMostRoom = int64_t{1} << 30;  // tokens of a sequence: kernels/attention/call.h
 constexpr double kLeastScale = 0x1p-100;         // likewise
-constexpr int64_t kMostSoftcap = 1000;           // likewise
+constexpr int64_t kMostSoftcap = 100;            // likewise
 
 struct AttentionFacts {
   int64_t group, head_dim, causal, page, window, softcap, q_len, dtype, q_dtype, kv_dtype, heads_first, lse,

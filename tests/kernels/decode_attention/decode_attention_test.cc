@@ -88,7 +88,7 @@ TEST_CASE("a decode_attention problem that breaks a rule is refused with the rul
                        BadInput);
   CHECK_THROWS_AS(problem("context=0"), BadInput);
   CHECK_THROWS_AS(problem("q_len=9"), BadInput);
-  CHECK_THROWS_AS(problem("softcap=1001"), BadInput);
+  CHECK_THROWS_AS(problem("softcap=101"), BadInput);
   CHECK_THROWS_WITH_AS(problem("kv_scale=head"), doctest::Contains("needs kv_dtype=e4m3"), BadInput);
   CHECK(problem("").text() ==
         "batch=64,q_heads=64,kv_heads=8,head_dim=128,context=8192,dtype=bf16,page=0,lengths=full,layout=hnd,"

@@ -43,7 +43,7 @@ TEST_CASE("a prefill_attention problem that breaks a rule is refused with the ru
   refused("q_heads=30,kv_heads=8", "q_heads=30 is not a multiple of kv_heads=8");
   refused("head_dim=96", "one of 64, 128, 256");
   refused("page=48", "one of 0, 16, 32, 64, 128, 256");
-  refused("softcap=1001", "softcap");
+  refused("softcap=101", "softcap");
   refused("seqlen_q=8192", "seqlen_kv=4096 is less than seqlen_q=8192; it counts the new tokens, too");
   refused("causal=0,window=128", "window=128 needs causal=1");
   refused("causal=2", "causal");
