@@ -70,7 +70,7 @@ def _rows(tensor: torch.Tensor) -> Optional[int]:
 
 
 def _attend_spans(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor, scale: float,
-                  window: int, sinks: Optional[torch.Tensor], softcap: int) -> torch.Tensor:
+                  window: int, sinks: Optional[torch.Tensor], softcap: int = 0) -> torch.Tensor:
     """prefill_attention over keys as they lie in a cache, [batch, kv_heads, rows, dim].
 
     All rows of a head are one list, in which a sequence is a span. What lies between spans is a sequence without

@@ -442,6 +442,18 @@ class MaskTest(unittest.TestCase):
         made, right = (torch.ops.moetune.attend_spans(q, k, whole, spans, 0.125, 0, None) for k in (odd, whole))
         self.assertTrue(torch.equal(made, right))
 
+    def test_softcap_reaches_attention(self) -> None:
+        """What Gemma 2's layers call with: the fourth of 4 tokens sees all, the first itself."""
+        torch.manual_seed(1)
+        q = 2 * torch.randn(1, 8, 4, 64, device=DEVICE).bfloat16()
+        k, v = (torch.randn(1, 2, 4, 64, device=DEVICE).bfloat16() for _ in range(2))
+        made, _ = _attend.attention(None, q, k, v, _attend.spans(1, 4, 4, device=DEVICE), scaling=0.125, softcap=2.0)
+        keys, values = (each.double().repeat_interleave(4, 1) for each in (k, v))
+        scores = 2 * torch.tanh(q.double() @ keys.transpose(2, 3) * 0.125 / 2)
+        scores = scores.masked_fill(torch.ones(4, 4, device=DEVICE).triu(1).bool(), float("-inf"))
+        right = (scores.softmax(-1) @ values).transpose(1, 2)
+        self.assertLess(float((made.double() - right).abs().max()), 0.02)
+
 
 if __name__ == "__main__":
     unittest.main()
