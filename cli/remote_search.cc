@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/as_field.h"
 #include "base/error.h"
 #include "serve/api/token_file.h"
 

@@ -13,6 +13,7 @@
 #include "base/regular_file.h"
 #include "base/replace_file.h"
 #include "cache/pack.h"
+#include "kernels/described/folders.h"
 
 namespace moetune {
 namespace {
