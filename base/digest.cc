@@ -27,9 +27,7 @@ std::string text_of(XXH128_hash_t hash) {
 
 }  // namespace
 
-std::string digest(std::span<const std::uint8_t> bytes) {
-  return text_of(XXH3_128bits(bytes.data(), bytes.size()));
-}
+std::string digest(std::span<const std::uint8_t> bytes) { return text_of(XXH3_128bits(bytes.data(), bytes.size())); }
 
 std::string digest(std::string_view text) {
   return digest(std::span(reinterpret_cast<const std::uint8_t*>(text.data()), text.size()));

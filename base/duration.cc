@@ -41,8 +41,7 @@ double parse_duration(const std::string& text, bool may_be_zero) {
   const double seconds = seconds_of(text);
   if (seconds < 0 || (seconds == 0 && !may_be_zero) || seconds > kLongestSpan)
     throw BadInput("takes a span of time, such as " + std::string(kSpanRule) +
-                   (may_be_zero ? ", at most a year" : ", above 0 and at most a year") + ", not '" + text +
-                   "'");
+                   (may_be_zero ? ", at most a year" : ", above 0 and at most a year") + ", not '" + text + "'");
   return seconds;
 }
 

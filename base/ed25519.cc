@@ -10,9 +10,7 @@ namespace {
 static_assert(crypto_sign_ed25519_PUBLICKEYBYTES == 32 && crypto_sign_ed25519_SEEDBYTES == 32);
 static_assert(crypto_sign_ed25519_BYTES == 64 && crypto_hash_sha512_BYTES == 64);
 
-const unsigned char* data_of(std::string_view text) {
-  return reinterpret_cast<const unsigned char*>(text.data());
-}
+const unsigned char* data_of(std::string_view text) { return reinterpret_cast<const unsigned char*>(text.data()); }
 
 // libsodium's form of a secret key: the seed and the public key.
 struct ExpandedKey {
@@ -51,8 +49,7 @@ Signature sign(const SecretKey& key, std::string_view message) {
 }
 
 bool is_signed(const PublicKey& key, std::string_view message, const Signature& signature) {
-  return crypto_sign_ed25519_verify_detached(signature.data(), data_of(message), message.size(),
-                                             key.bytes.data()) == 0;
+  return crypto_sign_ed25519_verify_detached(signature.data(), data_of(message), message.size(), key.bytes.data()) == 0;
 }
 
 std::array<std::uint8_t, 64> sha512(std::string_view bytes) {

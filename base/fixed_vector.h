@@ -54,9 +54,7 @@ class FixedVector {
   const T* begin() const { return data(); }
   const T* end() const { return data() + size_; }
 
-  bool operator==(const FixedVector& other) const {
-    return std::equal(begin(), end(), other.begin(), other.end());
-  }
+  bool operator==(const FixedVector& other) const { return std::equal(begin(), end(), other.begin(), other.end()); }
   auto operator<=>(const FixedVector& other) const {
     return std::lexicographical_compare_three_way(begin(), end(), other.begin(), other.end());
   }

@@ -215,10 +215,8 @@ std::string at_line(std::string_view text, std::size_t at) {
 void check_json_bounds(std::string_view text, std::string_view what, std::size_t most_values) {
   const Extent extent = extent_of(text);
   const auto refuse = [&](const std::string& why) { throw BadInput(std::string(what) + ": " + why); };
-  if (extent.depth > kMaxJsonDepth)
-    refuse("its JSON is nested more than " + std::to_string(kMaxJsonDepth) + " deep");
-  if (extent.values > most_values)
-    refuse("its JSON holds more than " + std::to_string(most_values) + " values");
+  if (extent.depth > kMaxJsonDepth) refuse("its JSON is nested more than " + std::to_string(kMaxJsonDepth) + " deep");
+  if (extent.values > most_values) refuse("its JSON holds more than " + std::to_string(most_values) + " values");
 }
 
 json parse_json(std::string_view text, std::string_view what, RepeatedKeys repeated) {

@@ -20,8 +20,7 @@ enum class RepeatedKeys { allowed, refused };
 
 // Throws BadInput for what is not JSON (with line and column), for more than kMaxJsonDepth levels or
 // kMaxJsonValues values, and for a key that an object has twice (with its line) if that is refused.
-nlohmann::json parse_json(std::string_view text, std::string_view what,
-                          RepeatedKeys repeated = RepeatedKeys::allowed);
+nlohmann::json parse_json(std::string_view text, std::string_view what, RepeatedKeys repeated = RepeatedKeys::allowed);
 
 // As above, but a discarded document instead of an exception.
 nlohmann::json parse_json_or_discard(std::string_view text);
@@ -30,8 +29,7 @@ nlohmann::json parse_json_or_discard(std::string_view text);
 bool is_json_object(std::string_view text);
 
 // Throws what parse_json() would throw before it parses, for a reader that keeps no document.
-void check_json_bounds(std::string_view text, std::string_view what,
-                       std::size_t most_values = kMaxReadValues);
+void check_json_bounds(std::string_view text, std::string_view what, std::size_t most_values = kMaxReadValues);
 
 // The library's message without its own prefix: "parse error at line 3, column 5: ...".
 std::string json_error_text(const std::exception& error);

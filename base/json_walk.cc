@@ -25,8 +25,7 @@ std::string key_of(std::string_view quoted) {
 
 }  // namespace
 
-void walk_json(std::string_view text,
-               const std::function<bool(const JsonPath& path, const JsonToken& token)>& visit) {
+void walk_json(std::string_view text, const std::function<bool(const JsonPath& path, const JsonToken& token)>& visit) {
   JsonPath path;
   for (std::size_t at = text.starts_with("\xEF\xBB\xBF") ? 3 : 0; at < text.size();) {
     const char c = text[at];

@@ -27,7 +27,6 @@ struct JsonToken {
 };
 
 // Visits keys and values in order until `visit` returns false.
-void walk_json(std::string_view text,
-               const std::function<bool(const JsonPath& path, const JsonToken& token)>& visit);
+void walk_json(std::string_view text, const std::function<bool(const JsonPath& path, const JsonToken& token)>& visit);
 
 }  // namespace moetune

@@ -44,9 +44,7 @@ std::optional<std::int64_t> whole_number(const nlohmann::json& value) {
 }  // namespace
 
 LocatedJson::LocatedJson(std::string text, std::string file)
-    : text_(std::move(text)),
-      file_(std::move(file)),
-      document_(parse_json(text_, file_, RepeatedKeys::refused)) {}
+    : text_(std::move(text)), file_(std::move(file)), document_(parse_json(text_, file_, RepeatedKeys::refused)) {}
 
 LocatedJson LocatedJson::read(const std::filesystem::path& file, std::size_t most_bytes) {
   return LocatedJson(read_regular_file(file, most_bytes), file.string());
@@ -118,8 +116,7 @@ std::vector<std::pair<std::string, JsonPlace>> JsonPlace::members(std::size_t mo
   if (!value_->is_object()) fail("must be an object" + shown());
   if (value_->size() > most) fail("has more than " + std::to_string(most) + " members");
   std::vector<std::pair<std::string, JsonPlace>> all;
-  for (const auto& [key, member] : value_->items())
-    all.emplace_back(key, JsonPlace(*file_, member, pointer_ / key));
+  for (const auto& [key, member] : value_->items()) all.emplace_back(key, JsonPlace(*file_, member, pointer_ / key));
   return all;
 }
 

@@ -18,10 +18,10 @@ namespace {
 
 using Place = void (*)();
 
-constexpr int kCore = 1, kModules = 7;  // NVTX_CB_MODULE_CORE, _SIZE
+constexpr int kCore = 1, kModules = 7;                                                 // NVTX_CB_MODULE_CORE, _SIZE
 constexpr std::size_t kRangeStart = 5, kRangeEnd = 7, kRangePush = 9, kRangePop = 11;  // NVTX_CBID_CORE_...A
-constexpr std::size_t kPlaces = 32;                    // of each module; none has more
-constexpr std::uint32_t kCallbacks = 1, kVersion = 3;  // NVTX_ETID_...
+constexpr std::size_t kPlaces = 32;                                                    // of each module; none has more
+constexpr std::uint32_t kCallbacks = 1, kVersion = 3;                                  // NVTX_ETID_...
 
 std::array<std::array<Place, kPlaces>, kModules> places{};
 std::array<std::array<Place*, kPlaces>, kModules> tables{};
@@ -81,8 +81,7 @@ int ProfilerRange::push_first(const char* name) {
   static std::once_flag once;
   std::call_once(once, [] {
     find_listener();
-    const bool is_whole =
-        function_at<Place>(kRangePush) != nullptr && function_at<Place>(kRangePop) != nullptr;
+    const bool is_whole = function_at<Place>(kRangePush) != nullptr && function_at<Place>(kRangePop) != nullptr;
     push.store(is_whole ? function_at<Push>(kRangePush) : nullptr);
   });
   const Push found = push.load();

@@ -41,8 +41,7 @@ void check_kind(const std::filesystem::path& path, const struct stat& facts) {
 void check_readable(const std::filesystem::path& path, const struct stat& facts, std::size_t most) {
   check_kind(path, facts);
   if (static_cast<std::uintmax_t>(facts.st_size) > most) {
-    throw BadInput(path.string() + " is larger than " + std::to_string(most >> 20) +
-                   " MiB, the most that is read");
+    throw BadInput(path.string() + " is larger than " + std::to_string(most >> 20) + " MiB, the most that is read");
   }
 }
 

@@ -27,8 +27,7 @@ class TemporaryFile {
  public:
   explicit TemporaryFile(const std::filesystem::path& path)
       : name_(path.string() + "." + std::string(kRandomDigits, 'X') + std::string(kTemporaryEnding)) {
-    file_ =
-        ::mkostemps(name_.data(), static_cast<int>(kTemporaryEnding.size()), O_CLOEXEC);  // O_EXCL, mode 0600
+    file_ = ::mkostemps(name_.data(), static_cast<int>(kTemporaryEnding.size()), O_CLOEXEC);  // O_EXCL, mode 0600
     if (file_ < 0) fail(path);
   }
   TemporaryFile(const TemporaryFile&) = delete;
@@ -93,8 +92,7 @@ void replace_file(const std::filesystem::path& path, std::string_view bytes, Dur
   require_replaceable(path);
   TemporaryFile temporary(path);
   temporary.make_readable();
-  if (!temporary.write(bytes) || (durable == Durable::yes && !temporary.flush()) ||
-      !temporary.rename_to(path))
+  if (!temporary.write(bytes) || (durable == Durable::yes && !temporary.flush()) || !temporary.rename_to(path))
     TemporaryFile::fail(path);
   if (durable == Durable::yes) flush_folder_of(path);
 }
@@ -121,8 +119,7 @@ void remove_left_overs(const std::filesystem::path& path) {
     std::error_code gone;
     const auto written = fs::last_write_time(it->path(), gone);
     const bool is_old = !gone && fs::file_time_type::clock::now() - written > kAge;
-    if (is_old && replaced_by(it->path().filename().string()) == path.filename().string())
-      left.push_back(it->path());
+    if (is_old && replaced_by(it->path().filename().string()) == path.filename().string()) left.push_back(it->path());
   }
   for (const fs::path& file : left) fs::remove(file, failure);
 }

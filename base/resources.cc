@@ -142,14 +142,11 @@ std::vector<std::string> list_resources(std::string_view prefix) {
   std::vector<std::string> paths;
   if (const char* dir = data_dir()) {
     std::error_code ignored;
-    for (std::filesystem::recursive_directory_iterator it(dir, ignored), end; it != end;
-         it.increment(ignored)) {
-      if (it->is_regular_file(ignored))
-        paths.push_back(std::filesystem::relative(it->path(), dir, ignored).string());
+    for (std::filesystem::recursive_directory_iterator it(dir, ignored), end; it != end; it.increment(ignored)) {
+      if (it->is_regular_file(ignored)) paths.push_back(std::filesystem::relative(it->path(), dir, ignored).string());
     }
   } else {
-    for (std::uint64_t i = 0; i < moetune_resource_count; ++i)
-      paths.emplace_back(moetune_resource_table[i].path);
+    for (std::uint64_t i = 0; i < moetune_resource_count; ++i) paths.emplace_back(moetune_resource_table[i].path);
   }
   list_added(paths);
   std::erase_if(paths, [&](const std::string& path) { return !path.starts_with(prefix); });

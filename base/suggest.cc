@@ -43,8 +43,7 @@ std::vector<std::string> nearest_names(std::string_view wanted, const std::vecto
   return nearest;
 }
 
-std::string unknown_name(std::string_view kind, std::string_view wanted,
-                         const std::vector<std::string>& names) {
+std::string unknown_name(std::string_view kind, std::string_view wanted, const std::vector<std::string>& names) {
   const std::vector<std::string> nearest = nearest_names(wanted, names);
   std::string sentence = "unknown " + std::string(kind) + " '" + shortened(wanted, kLongestQuote) + "'; ";
   const std::vector<std::string>& listed = nearest.empty() ? names : nearest;

@@ -12,7 +12,6 @@ std::vector<std::string> nearest_names(std::string_view wanted, const std::vecto
 
 // The one sentence every unknown name gets: `unknown KIND 'WANTED'; did you mean 'a' or 'b'?`, or
 // `...; known: a, b, c` where nothing is near.
-std::string unknown_name(std::string_view kind, std::string_view wanted,
-                         const std::vector<std::string>& names);
+std::string unknown_name(std::string_view kind, std::string_view wanted, const std::vector<std::string>& names);
 
 }  // namespace moetune

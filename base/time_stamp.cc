@@ -28,10 +28,9 @@ std::string utc_text(UtcSeconds time) {
   const auto days = floor<std::chrono::days>(time);
   const year_month_day date(days);
   const hh_mm_ss<seconds> clock(time - days);
-  return format("%04d-%02u-%02uT%02ld:%02ld:%02ldZ", static_cast<int>(date.year()),
-                static_cast<unsigned>(date.month()), static_cast<unsigned>(date.day()),
-                static_cast<long>(clock.hours().count()), static_cast<long>(clock.minutes().count()),
-                static_cast<long>(clock.seconds().count()));
+  return format("%04d-%02u-%02uT%02ld:%02ld:%02ldZ", static_cast<int>(date.year()), static_cast<unsigned>(date.month()),
+                static_cast<unsigned>(date.day()), static_cast<long>(clock.hours().count()),
+                static_cast<long>(clock.minutes().count()), static_cast<long>(clock.seconds().count()));
 }
 
 std::string age_text(const std::string& stored_at, UtcSeconds now) {

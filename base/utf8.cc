@@ -113,9 +113,7 @@ std::string escaped(std::string_view text, LineEnds line_ends, bool is_json) {
 
 }  // namespace
 
-std::string escape_controls(std::string_view text, LineEnds line_ends) {
-  return escaped(text, line_ends, false);
-}
+std::string escape_controls(std::string_view text, LineEnds line_ends) { return escaped(text, line_ends, false); }
 
 std::string escape_json_controls(std::string_view json) { return escaped(json, LineEnds::kept, true); }
 

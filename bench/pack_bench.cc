@@ -77,8 +77,7 @@ class Served {
   moetune_family* open_family(const std::string& specialization) {
     const auto [found, is_new] = families_.emplace(specialization, nullptr);
     if (!is_new) return found->second;
-    const moetune_status status =
-        moetune_family_open(runtime_, kKernel, specialization.c_str(), &found->second);
+    const moetune_status status = moetune_family_open(runtime_, kKernel, specialization.c_str(), &found->second);
     if (status != MOETUNE_NOT_TUNED) check(status);
     return found->second;
   }
@@ -108,8 +107,7 @@ Candidate stored(const Session& session, const Kernel& kernel, const Served::Cho
 std::string check_outputs(Session& session, const Candidate& candidate) {
   session.device().open(*session.kernel(), session.problem(), 1);
   const TrialResult checked = session.device().verify(candidate, 2, 60);
-  return checked.outcome == Outcome::ok ? ""
-                                        : std::string(outcome_name(checked.outcome)) + ": " + checked.message;
+  return checked.outcome == Outcome::ok ? "" : std::string(outcome_name(checked.outcome)) + ": " + checked.message;
 }
 
 Figures measure(Served& served, const DecodeTraffic& traffic, const std::string& folder, Timing timing) {
@@ -129,8 +127,7 @@ Figures measure(Served& served, const DecodeTraffic& traffic, const std::string&
   const std::vector<TrialResult> duel = session.device().duel({chosen, default_candidate}, {kRounds, timing});
   for (const TrialResult& one : duel) {
     if (one.outcome == Outcome::ok) continue;
-    throw std::runtime_error(traffic.problem + ": " + std::string(outcome_name(one.outcome)) + ": " +
-                             one.message);
+    throw std::runtime_error(traffic.problem + ": " + std::string(outcome_name(one.outcome)) + ": " + one.message);
   }
   figures.chosen_us = duel[0].measurement.median_us;
   figures.default_us = duel[1].measurement.median_us;
@@ -160,10 +157,9 @@ void run(int argc, char** argv) {
                 figures.kind.c_str(), figures.chosen_us, figures.gain(), figures.wrong.c_str());
     std::fflush(stdout);
   }
-  std::printf(
-      "%zu problems, %s: %.3fx the default's speed (geometric mean), worst %.3fx, all checked, %zu wrong\n",
-      count, std::string(timing_name(timing)).c_str(), std::exp(logs / static_cast<double>(count)), worst,
-      wrong);
+  std::printf("%zu problems, %s: %.3fx the default's speed (geometric mean), worst %.3fx, all checked, %zu wrong\n",
+              count, std::string(timing_name(timing)).c_str(), std::exp(logs / static_cast<double>(count)), worst,
+              wrong);
   if (wrong > 0) throw std::runtime_error("an output is wrong");
 }
 

@@ -30,8 +30,7 @@ double kv_bytes(const Problem& problem) {
 
 }  // namespace
 
-std::vector<DecodeTraffic> random_decode_traffic(std::size_t count, std::uint64_t seed,
-                                                 double most_kv_bytes) {
+std::vector<DecodeTraffic> random_decode_traffic(std::size_t count, std::uint64_t seed, double most_kv_bytes) {
   const Kernel& kernel = find_kernel("decode_attention");
   const std::vector<Preset>& presets = kernel.presets();
   Draw draw(seed);

@@ -87,8 +87,8 @@ const RangeCell* nearest(const std::vector<HeldOut>& cells, const HeldOut& to, d
     if (one.cell->time_us * (1 + margin) > one.cell->default_us) continue;
     double sum = 0, most = 0;
     for (std::size_t axis = 0; axis < to.point.position.size(); ++axis) {
-      const double apart = std::abs(std::log2(static_cast<double>(one.point.position[axis]) /
-                                              static_cast<double>(to.point.position[axis])));
+      const double apart = std::abs(
+          std::log2(static_cast<double>(one.point.position[axis]) / static_cast<double>(to.point.position[axis])));
       most = std::max(most, apart);
       sum += apart * apart;
     }

@@ -37,8 +37,7 @@ using nlohmann::json;
 // A table and how a server finds its cells.
 class Served {
  public:
-  Served(const std::string& file, const Kernel& kernel, const DeviceLimits& limits, const RangeKey& key,
-         bool inherit)
+  Served(const std::string& file, const Kernel& kernel, const DeviceLimits& limits, const RangeKey& key, bool inherit)
       : table_(table_in(file, key, inherit)), picks_(kernel, limits, table_) {}
 
   const RangeTable& table() const { return table_; }
@@ -57,9 +56,7 @@ class Served {
     std::vector<FamilyRange> found = cache.ranges.of_family(key.kernel, key.family);
     std::erase_if(found, [](const FamilyRange& range) { return range.table.empty(); });
     if (found.empty()) throw BadInput(file + " has no " + what);
-    const auto is_of_this = [&](const FamilyRange& range) {
-      return range.key.hardware.text() == key.hardware.text();
-    };
+    const auto is_of_this = [&](const FamilyRange& range) { return range.key.hardware.text() == key.hardware.text(); };
     const bool inherits = inherit && std::ranges::none_of(found, is_of_this);
     std::erase_if(found, [&](const FamilyRange& range) {
       const bool is_alike = range.key.hardware.compute_capability == key.hardware.compute_capability;
@@ -73,8 +70,7 @@ class Served {
       });
     }
     if (found.size() != 1)
-      throw BadInput(file + " has several tables for " + where +
-                     ", not one of them of these sources: " + what);
+      throw BadInput(file + " has several tables for " + where + ", not one of them of these sources: " + what);
     return RangeTable::parse(found.front().table, file);
   }
 
@@ -132,8 +128,7 @@ class Shapes {
                        own.hardware,  own.source_digest,
                        own.toolchain, own.timing};
     for (const std::string& file : request.at("tables").get<std::vector<std::string>>())
-      tables_.emplace_back(file, *session_.kernel(), session_.info().limits, key,
-                           request.value("inherit", false));
+      tables_.emplace_back(file, *session_.kernel(), session_.info().limits, key, request.value("inherit", false));
     if (session_.recording() == nullptr) plan_.fill();
     for (const Served& served : tables_) {
       for (const RangeCell& cell : served.table().cells) plan_.restore(cell.problem);
@@ -143,8 +138,7 @@ class Shapes {
   json list(std::size_t count) const {
     json problems = json::array();
     for (const Problem& problem : plan_.unseen(count, settings_.seed)) problems.push_back(problem.text());
-    return {
-        {"device", session_.info().key.name}, {"recorded", session_.info().recorded}, {"shapes", problems}};
+    return {{"device", session_.info().key.name}, {"recorded", session_.info().recorded}, {"shapes", problems}};
   }
 
   json measure(const std::string& text) {

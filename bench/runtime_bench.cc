@@ -45,8 +45,7 @@ void pick_many(moetune_family* family, const Extents& most, int picks) {
 
 double pick_ns(moetune_family* family, const Extents& extents) {
   std::vector<double> turns;
-  for (int i = 0; i < kTurns; ++i)
-    turns.push_back(seconds([&] { pick_many(family, extents, kPicks); }) / kPicks * 1e9);
+  for (int i = 0; i < kTurns; ++i) turns.push_back(seconds([&] { pick_many(family, extents, kPicks); }) / kPicks * 1e9);
   return median(turns);
 }
 
@@ -128,8 +127,7 @@ void run(int argc, char** argv) {
     return bench::print_openings(argv[1], family);
   }
   const bench::Opened opened(argv[1], family.text);
-  std::printf("pick, warm                   %9.0f ns   (bar 150)\n",
-              pick_ns(opened.family(), family.extents));
+  std::printf("pick, warm                   %9.0f ns   (bar 150)\n", pick_ns(opened.family(), family.extents));
   print_scaling(opened.family(), family.extents);
   bench::LaunchPair pair(argv[1], family);
   print_launches(pair);

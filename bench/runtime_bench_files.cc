@@ -33,8 +33,7 @@ Opened::Opened(const fs::path& file, const std::string& specialization) {
   const char* const paths[] = {path.c_str()};
   const moetune_open_options options{sizeof options, paths, 1, 0, 0};
   check(moetune_open(&options, &runtime_));
-  const moetune_status status =
-      moetune_family_open(runtime_, "decode_attention", specialization.c_str(), &family_);
+  const moetune_status status = moetune_family_open(runtime_, "decode_attention", specialization.c_str(), &family_);
   if (status == MOETUNE_OK) return;
   const std::runtime_error failure(moetune_last_error());
   moetune_close(runtime_);
@@ -75,8 +74,7 @@ ManyWinners::~ManyWinners() {
 
 fs::path ManyWinners::new_folder(const fs::path& parent) {
   std::string name = (parent / "runtime_bench.XXXXXX").string();
-  if (::mkdtemp(name.data()) == nullptr)
-    throw std::runtime_error("cannot make a folder below " + parent.string());
+  if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("cannot make a folder below " + parent.string());
   return folders_.emplace_back(name);
 }
 

@@ -11,8 +11,7 @@ namespace moetune::bench {
 
 LaunchPair::LaunchPair(const std::filesystem::path& cache, const Family& family)
     : opened_(cache, family.text), context_(0), stream_(cuda::make_stream()) {
-  check(moetune_family_workspace(opened_.family(), family.extents.begin(), family.extents.size(),
-                                 &workspace_bytes_));
+  check(moetune_family_workspace(opened_.family(), family.extents.begin(), family.extents.size(), &workspace_bytes_));
   workspace_ = allocate(static_cast<std::int64_t>(workspace_bytes_));
   make_tensors(family);
   check(moetune_pick(opened_.family(), family.extents.begin(), family.extents.size(), 0, &choice_));
@@ -35,12 +34,11 @@ void LaunchPair::make_tensors(const Family& family) {
   const std::int64_t blocks = page > 0 ? batch * pages : batch, block = page > 0 ? page : p["context"];
   const std::int64_t bytes = 2;  // of an element: bf16
   const std::int64_t row = heads * dim, whole = kv_heads * block * dim;
-  arguments_ = {
-      {allocate(batch * row * bytes), allocate(blocks * whole * bytes), allocate(blocks * whole * bytes),
-       page > 0 ? allocate(batch * pages * 4) : nullptr, allocate(batch * 4), allocate(batch * row * bytes)},
-      {row, row, dim, row, row, dim, whole, block * dim, dim, whole, block * dim, dim, 0, blocks,
-       page > 0 ? pages * page : block, pages},
-      {0.1}};
+  arguments_ = {{allocate(batch * row * bytes), allocate(blocks * whole * bytes), allocate(blocks * whole * bytes),
+                 page > 0 ? allocate(batch * pages * 4) : nullptr, allocate(batch * 4), allocate(batch * row * bytes)},
+                {row, row, dim, row, row, dim, whole, block * dim, dim, whole, block * dim, dim, 0, blocks,
+                 page > 0 ? pages * page : block, pages},
+                {0.1}};
 }
 
 void LaunchPair::bind_bare(const std::filesystem::path& cache, const Family& family) {
@@ -54,14 +52,12 @@ void LaunchPair::bind_bare(const std::filesystem::path& cache, const Family& fam
   std::copy(std::begin(arguments_.reals), std::end(arguments_.reals), call.reals.begin());
   LaunchPlan plan;
   launcher->plan(family.extents, call, plan);
-  cubin_ =
-      std::make_unique<LoadedCubin>(plan, stored_cubin(Cache::open(cache, Cache::Mode::read_only),
-                                                       family.kernel.name(), family.text, choice["cubin"]));
+  cubin_ = std::make_unique<LoadedCubin>(plan, stored_cubin(Cache::open(cache, Cache::Mode::read_only),
+                                                            family.kernel.name(), family.text, choice["cubin"]));
   const std::unique_ptr<const FamilyInterface> interface = family.kernel.family_interface(family.problem);
   bare_ = BoundPlan(plan, cubin_->functions(), [&](std::string_view name) -> cuda::Address {
     for (std::size_t i = 0; i < interface->tensors().size(); ++i) {
-      if (interface->tensors()[i].name.view() == name)
-        return reinterpret_cast<cuda::Address>(arguments_.tensors[i]);
+      if (interface->tensors()[i].name.view() == name) return reinterpret_cast<cuda::Address>(arguments_.tensors[i]);
     }
     for (const auto& one : plan.scratch) {
       if (one.name.view() == name) return reinterpret_cast<cuda::Address>(allocate(one.bytes));
@@ -73,8 +69,7 @@ void LaunchPair::bind_bare(const std::filesystem::path& cache, const Family& fam
 
 void LaunchPair::launch(int times) const {
   for (int i = 0; i < times; ++i)
-    check(
-        moetune_launch(opened_.family(), &choice_, &arguments_, workspace_, workspace_bytes_, stream_.get()));
+    check(moetune_launch(opened_.family(), &choice_, &arguments_, workspace_, workspace_bytes_, stream_.get()));
 }
 
 void LaunchPair::launch_bare(int times) const {

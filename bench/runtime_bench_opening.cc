@@ -44,9 +44,7 @@ void time_turn(const fs::path& file, const ManyWinners& many, const Family& fami
   const long faults = page_faults();
   times.open.push_back(1e3 * seconds([&] { check(moetune_open(&options, &runtime)); }));
   times.family.push_back(
-      1e3 * seconds([&] {
-        check(moetune_family_open(runtime, "decode_attention", family.text.c_str(), &opened));
-      }));
+      1e3 * seconds([&] { check(moetune_family_open(runtime, "decode_attention", family.text.c_str(), &opened)); }));
   times.faults.push_back(static_cast<double>(page_faults() - faults));
   moetune_close(runtime);
   times.modules.push_back(1e3 * seconds([&] { many.load_modules(); }));
@@ -78,15 +76,13 @@ void print_opening(const char* where, const fs::path& file, const ManyWinners& m
   for (int i = 1; i < kTurns; ++i) time_turn(file, many, family, times);
   const double open = median(times.open), whole = median(times.family), modules = median(times.modules);
   const double read = median(times.file), rows = median(times.rows), cubins = median(times.cubins);
-  std::printf(
-      "open + family of 10,000      %9.2f ms %s, with %.0f page faults; the first time %.2f and %.0f\n",
-      open + whole, where, median(times.faults), first, times.faults[0]);
+  std::printf("open + family of 10,000      %9.2f ms %s, with %.0f page faults; the first time %.2f and %.0f\n",
+              open + whole, where, median(times.faults), first, times.faults[0]);
   std::printf("cuModuleLoadData             %9.2f ms for its %zu cubins\n", modules, many.cubins());
   std::printf("  beyond loading             %9.2f ms; at best %.2f   (bar 5)\n", open + whole - modules,
               least_beyond_loading(times));
-  std::printf(
-      "  of it: moetune_open %.2f; family: file %.2f, rows %.2f, cubins %.2f, table and choices %.2f\n", open,
-      read, rows, cubins, whole - modules - read - rows - cubins);
+  std::printf("  of it: moetune_open %.2f; family: file %.2f, rows %.2f, cubins %.2f, table and choices %.2f\n", open,
+              read, rows, cubins, whole - modules - read - rows - cubins);
 }
 
 }  // namespace

@@ -75,8 +75,7 @@ void set_mode(Options& options, Mode mode) {
 
 void check_modes(const Options& options) {
   if (options.samples && options.mode != Mode::confidence) throw BadInput("--samples goes with --confidence");
-  if (options.other_hardware && options.mode != Mode::warm)
-    throw BadInput("--other-hardware goes with --warm");
+  if (options.other_hardware && options.mode != Mode::warm) throw BadInput("--other-hardware goes with --warm");
 }
 
 Options parse(int argc, char** argv) {

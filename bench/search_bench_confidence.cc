@@ -18,8 +18,7 @@ struct Band {
   double from, to;
 };
 // The last is the one that "about 80%" means, across two others.
-constexpr std::array<Band, 6> kBands = {Band{0, 0.2}, {0.2, 0.4}, {0.4, 0.6},
-                                        {0.6, 0.8},   {0.8, 1},   {0.7, 0.9}};
+constexpr std::array<Band, 6> kBands = {Band{0, 0.2}, {0.2, 0.4}, {0.4, 0.6}, {0.6, 0.8}, {0.8, 1}, {0.7, 0.9}};
 
 struct Sample {
   std::size_t space = 0;
@@ -40,8 +39,8 @@ std::vector<Sample> assess_run(const RecordedSpace& space, std::size_t index, st
     if (trials + kMoreTrials > told.size()) break;
     const double best = run.best_us[trials - 1];
     const Confidence confidence = assess(space.space, std::span(told).first(trials), space.floor_us);
-    samples.push_back({index, trials, confidence, confidence.within_5_percent,
-                       best <= 1.05 * space.optimum_us, 1 - run.best_us[trials + kMoreTrials - 1] / best});
+    samples.push_back({index, trials, confidence, confidence.within_5_percent, best <= 1.05 * space.optimum_us,
+                       1 - run.best_us[trials + kMoreTrials - 1] / best});
   }
   return samples;
 }
@@ -64,8 +63,8 @@ std::vector<Sample> of_space(std::vector<Sample> samples, std::size_t space) {
 }
 
 nlohmann::json print_bands(const std::string& what, const std::vector<Sample>& samples) {
-  std::printf("%s\n%-10s %8s %8s %8s %12s %12s\n", what.c_str(), "stated", "runs", "mean", "within",
-              "stated gain", "real gain");
+  std::printf("%s\n%-10s %8s %8s %8s %12s %12s\n", what.c_str(), "stated", "runs", "mean", "within", "stated gain",
+              "real gain");
   nlohmann::json rows = nlohmann::json::array();
   for (const Band& band : kBands) {
     double count = 0, mean = 0, within = 0, stated_gain = 0, gain = 0;
@@ -78,9 +77,8 @@ nlohmann::json print_bands(const std::string& what, const std::vector<Sample>& s
       gain += sample.gain;
     }
     if (count == 0) continue;
-    std::printf("%3.0f-%3.0f%%   %8.0f %7.1f%% %7.1f%% %11.2f%% %11.2f%%\n", 100 * band.from, 100 * band.to,
-                count, 100 * mean / count, 100 * within / count, 100 * stated_gain / count,
-                100 * gain / count);
+    std::printf("%3.0f-%3.0f%%   %8.0f %7.1f%% %7.1f%% %11.2f%% %11.2f%%\n", 100 * band.from, 100 * band.to, count,
+                100 * mean / count, 100 * within / count, 100 * stated_gain / count, 100 * gain / count);
     rows.push_back({{"from", band.from},
                     {"to", band.to},
                     {"assessments", count},
@@ -104,13 +102,12 @@ nlohmann::json print_all_bands(const std::vector<Sample>& samples, const std::ve
 
 }  // namespace
 
-nlohmann::json print_confidence(const Plan& plan, const std::vector<RecordedSpace>& spaces,
-                                bool print_samples) {
+nlohmann::json print_confidence(const Plan& plan, const std::vector<RecordedSpace>& spaces, bool print_samples) {
   const std::vector<Sample> samples = assess_all(plan, spaces);
   if (print_samples) {
     for (const Sample& sample : samples)
-      std::printf("%s %zu %.4f %d %.4f %.4f\n", spaces[sample.space].name.c_str(), sample.trials,
-                  sample.stated, sample.within ? 1 : 0, sample.confidence.expected_gain, sample.gain);
+      std::printf("%s %zu %.4f %d %.4f %.4f\n", spaces[sample.space].name.c_str(), sample.trials, sample.stated,
+                  sample.within ? 1 : 0, sample.confidence.expected_gain, sample.gain);
   }
   return print_all_bands(samples, spaces);
 }

@@ -75,8 +75,7 @@ void print_tables(const Plan& plan, const std::vector<RecordedSpace>& spaces, co
   std::printf(
       "%zu spaces, %zu seeds from %llu, %zu in flight, %zu trials. Best time over optimum: median by trials, "
       "90th percentile at the last; share of runs within 5%% by trials; score over random; engine cost.\n",
-      spaces.size(), plan.seeds, static_cast<unsigned long long>(plan.first_seed), plan.in_flight,
-      plan.budget);
+      spaces.size(), plan.seeds, static_cast<unsigned long long>(plan.first_seed), plan.in_flight, plan.budget);
   for (const std::string& strategy : plan.strategies) {
     const std::vector<const Runs*> runs = of_strategy(all, strategy);
     const std::vector<Score> scores = scores_of(runs, spaces);
@@ -101,8 +100,7 @@ void print_tables(const Plan& plan, const std::vector<RecordedSpace>& spaces, co
   }
 }
 
-nlohmann::json to_json(const Plan& plan, const std::vector<RecordedSpace>& spaces,
-                       const std::vector<Runs>& all) {
+nlohmann::json to_json(const Plan& plan, const std::vector<RecordedSpace>& spaces, const std::vector<Runs>& all) {
   nlohmann::json out = {{"seeds", plan.seeds},
                         {"first_seed", plan.first_seed},
                         {"budget", plan.budget},

@@ -9,7 +9,6 @@
 namespace moetune::bench {
 
 void print_tables(const Plan& plan, const std::vector<RecordedSpace>& spaces, const std::vector<Runs>& all);
-nlohmann::json to_json(const Plan& plan, const std::vector<RecordedSpace>& spaces,
-                       const std::vector<Runs>& all);
+nlohmann::json to_json(const Plan& plan, const std::vector<RecordedSpace>& spaces, const std::vector<Runs>& all);
 
 }  // namespace moetune::bench

@@ -70,8 +70,8 @@ std::vector<std::filesystem::path> files_of(const std::filesystem::path& path) {
   return files;
 }
 
-SimulatedRun run_once(const Plan& plan, const std::string& strategy, const RecordedSpace& space,
-                      std::uint64_t seed, double* seconds) {
+SimulatedRun run_once(const Plan& plan, const std::string& strategy, const RecordedSpace& space, std::uint64_t seed,
+                      double* seconds) {
   const double begin = thread_seconds();
   const auto searcher = make_searcher(strategy, space.space, seed);
   SimulatedRun run = simulate(*searcher, space.outcomes, plan.budget, plan.in_flight);

@@ -33,9 +33,7 @@ double expected_best(const std::vector<double>& sorted, std::size_t rows, std::s
   return expected + none_yet * sorted.back();
 }
 
-double best_at(const std::vector<double>& curve, std::size_t trial) {
-  return curve[std::min(trial, curve.size()) - 1];
-}
+double best_at(const std::vector<double>& curve, std::size_t trial) { return curve[std::min(trial, curve.size()) - 1]; }
 
 double performance_over_time(const Runs& runs, const RecordedSpace& space) {
   const std::vector<double> sorted = sorted_times(space);
@@ -99,8 +97,7 @@ Score score(const Runs& runs, const RecordedSpace& space) {
     for (const std::vector<double>& curve : runs.best_us)
       regrets.push_back(best_at(curve, kBudgets[b]) / space.optimum_us);
     result.median[b] = quantile(regrets, 0.5);
-    result.mean[b] =
-        std::accumulate(regrets.begin(), regrets.end(), 0.0) / static_cast<double>(regrets.size());
+    result.mean[b] = std::accumulate(regrets.begin(), regrets.end(), 0.0) / static_cast<double>(regrets.size());
     const auto near = std::count_if(regrets.begin(), regrets.end(), [](double r) { return r <= 1.05; });
     result.within_5[b] = static_cast<double>(near) / static_cast<double>(regrets.size());
     result.p90 = quantile(regrets, 0.9);

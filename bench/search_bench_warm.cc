@@ -74,8 +74,7 @@ class WarmStarts {
     return told;
   }
 
-  SimulatedRun search(const RecordedSpace& space, std::uint64_t seed,
-                      const std::vector<History>& histories) const {
+  SimulatedRun search(const RecordedSpace& space, std::uint64_t seed, const std::vector<History>& histories) const {
     const auto searcher = make_searcher("auto", space.space, seed);
     searcher->warm(histories);
     return simulate(*searcher, space.outcomes, plan_.budget, plan_.in_flight);
@@ -85,8 +84,7 @@ class WarmStarts {
   std::vector<std::size_t> neighbours(std::size_t here) const {
     std::vector<std::pair<double, std::size_t>> found;
     for (std::size_t s = 0; s < spaces_.size(); ++s) {
-      const bool allowed =
-          !other_hardware_ || spaces_[s].key.hardware.text() != spaces_[here].key.hardware.text();
+      const bool allowed = !other_hardware_ || spaces_[s].key.hardware.text() != spaces_[here].key.hardware.text();
       if (s != here && allowed && spaces_[s].key.kernel == spaces_[here].key.kernel)
         found.emplace_back(workload_distance(spaces_[here].key, spaces_[s].key), s);
     }
@@ -159,8 +157,7 @@ double median_trials(const std::vector<std::vector<double>>& curves) {
   return quantile(trials, 0.5);
 }
 
-nlohmann::json print_regrets(const char* name, const std::vector<std::vector<double>>& curves,
-                             double optimum_us) {
+nlohmann::json print_regrets(const char* name, const std::vector<std::vector<double>>& curves, double optimum_us) {
   std::printf("    %-8s", name);
   nlohmann::json out = {{"trials_to_2_percent", median_trials(curves)}, {"median", nlohmann::json::array()}};
   for (const std::size_t budget : kBudgets) {
@@ -179,15 +176,15 @@ nlohmann::json print_regrets(const char* name, const std::vector<std::vector<dou
 
 nlohmann::json print_space(const RecordedSpace& space, std::size_t histories, const Curves& curves) {
   const double cold = median_trials(curves.cold), warm = median_trials(curves.warm);
-  std::printf("%s, %zu histories: cold %.1f trials, warm %.1f, %.2f of them\n", space.name.c_str(), histories,
-              cold, warm, warm / cold);
+  std::printf("%s, %zu histories: cold %.1f trials, warm %.1f, %.2f of them\n", space.name.c_str(), histories, cold,
+              warm, warm / cold);
   std::vector<double> legal = curves.winner_regret;
   std::erase(legal, 0.0);
   nlohmann::json out = {{"space", space.name}, {"histories", histories}, {"ratio", warm / cold}};
   if (!legal.empty()) {
     out["winner_from_elsewhere"] = {{"median", quantile(legal, 0.5)}, {"worst", quantile(legal, 1)}};
-    std::printf("    the nearest history's winner, here: %.4f, at worst %.4f of the optimum\n",
-                quantile(legal, 0.5), quantile(legal, 1));
+    std::printf("    the nearest history's winner, here: %.4f, at worst %.4f of the optimum\n", quantile(legal, 0.5),
+                quantile(legal, 1));
   }
   out["cold"] = print_regrets("cold", curves.cold, space.optimum_us);
   out["warm"] = print_regrets("warm", curves.warm, space.optimum_us);

@@ -38,9 +38,7 @@ constexpr int kSamples = 40, kSteps = 20;
 constexpr int kLooksPerRequest = 6;
 constexpr auto kPause = std::chrono::milliseconds(500);  // from one look for a new pack to the next
 
-double seconds_since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
+double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
 double median_of(std::vector<double> values) {
   if (values.empty()) return 0;
@@ -82,20 +80,17 @@ class DecodeStep {
  public:
   DecodeStep(const abi1::Family& family, const cuda::Stream& stream, const Problem& p)
       : family_(family), stream_(stream) {
-    const std::int64_t batch = p["batch"], heads = p["q_heads"], kv_heads = p["kv_heads"],
-                       dim = p["head_dim"];
-    const std::int64_t page = p["page"], context = p["context"],
-                       pages = page > 0 ? ceil_div(context, page) : 0;
+    const std::int64_t batch = p["batch"], heads = p["q_heads"], kv_heads = p["kv_heads"], dim = p["head_dim"];
+    const std::int64_t page = p["page"], context = p["context"], pages = page > 0 ? ceil_div(context, page) : 0;
     const std::int64_t blocks = page > 0 ? batch * pages : batch, block = page > 0 ? page : context;
     const std::int64_t row = heads * dim, whole = kv_heads * block * dim, bytes = 2;  // of an element: bf16
     std::vector<std::int32_t> table(static_cast<std::size_t>(batch * pages)), lengths(batch, context);
     for (std::size_t i = 0; i < table.size(); ++i) table[i] = static_cast<std::int32_t>(i);
-    arguments_ = {
-        {allocate(batch * row * bytes), allocate(blocks * whole * bytes), allocate(blocks * whole * bytes),
-         page > 0 ? copied(table) : nullptr, copied(lengths), allocate(batch * row * bytes)},
-        {row, row, dim, row, row, dim, whole, block * dim, dim, whole, block * dim, dim, 0, blocks,
-         page > 0 ? pages * page : block, pages},
-        {0.1}};
+    arguments_ = {{allocate(batch * row * bytes), allocate(blocks * whole * bytes), allocate(blocks * whole * bytes),
+                   page > 0 ? copied(table) : nullptr, copied(lengths), allocate(batch * row * bytes)},
+                  {row, row, dim, row, row, dim, whole, block * dim, dim, whole, block * dim, dim, 0, blocks,
+                   page > 0 ? pages * page : block, pages},
+                  {0.1}};
     cuda::synchronize(stream_);
   }
 
@@ -122,9 +117,9 @@ class DecodeStep {
   void* copied(const std::vector<std::int32_t>& values) {
     const auto bytes = static_cast<std::int64_t>(values.size() * sizeof(std::int32_t));
     void* const address = allocate(bytes);
-    cuda::copy_to_device(
-        memory_.back().get(),
-        {reinterpret_cast<const std::uint8_t*>(values.data()), static_cast<std::size_t>(bytes)}, stream_);
+    cuda::copy_to_device(memory_.back().get(),
+                         {reinterpret_cast<const std::uint8_t*>(values.data()), static_cast<std::size_t>(bytes)},
+                         stream_);
     cuda::synchronize(stream_);  // the values live no longer than that
     return address;
   }
@@ -213,8 +208,7 @@ bool serve(const std::string& folder, const std::string& kernel_name, const std:
     const moetune_choice choice = family.pick(shape, total);
     const nlohmann::json explained = parse_json(family.explain(choice), "moetune_explain");
     const bool is_exact = choice.kind == MOETUNE_CHOICE_EXACT;
-    if (const std::string now = explained.at("config").get<std::string>() + (is_exact ? "!" : "");
-        now != config) {
+    if (const std::string now = explained.at("config").get<std::string>() + (is_exact ? "!" : ""); now != config) {
       config = now;
       nlohmann::ordered_json line = {{"seconds", seconds_since(begin)}};
       const nlohmann::ordered_json chosen = choice_document(explained, traffic.serve_awake(choice));

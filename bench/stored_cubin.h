@@ -13,8 +13,7 @@ namespace moetune::bench {
 inline Blob stored_cubin(const Cache& file, const std::string& kernel, const std::string& family,
                          const std::string& digest) {
   for (const FamilyWinner& winner : file.winners.of_family(kernel, family).sound) {
-    if (winner.cubin_digest == digest || winner.default_cubin_digest == digest)
-      return file.winners.cubin(digest);
+    if (winner.cubin_digest == digest || winner.default_cubin_digest == digest) return file.winners.cubin(digest);
   }
   for (const FamilyRange& range : file.ranges.of_family(kernel, family)) {
     for (const FamilyRange::Variant& variant : range.variants) {

@@ -56,8 +56,7 @@ class YearCache {
       if (workload.key.kernel != kernel_.name()) continue;
       const Problem problem = stored_problem(kernel_, workload.key);
       const auto family = std::pair(kernel_.specialization(problem).text(), kernel_.extents_of(problem)[1]);
-      if (families.insert(family).second)
-        seeds_.push_back({workload, pack.winners.find(workload.id).value()});
+      if (families.insert(family).second) seeds_.push_back({workload, pack.winners.find(workload.id).value()});
     }
     if (seeds_.empty()) throw BadInput("the pack has no winner of " + kernel_.name());
     const LegalSpace space = shared_space(kernel_.name()).enumerate(environment(problem_at(0)));
@@ -68,8 +67,7 @@ class YearCache {
     const Problem own = stored_problem(kernel_, seeds_[number % seeds()].workload.key);
     const Extents extents = kernel_.extents_of(own);
     const std::int64_t place = number / seeds();
-    return kernel_.problem_of(kernel_.specialization(own),
-                              {1 + place % 16, extents[1], 64 * (1 + place / 16)});
+    return kernel_.problem_of(kernel_.specialization(own), {1 + place % 16, extents[1], 64 * (1 + place / 16)});
   }
 
   void make(const fs::path& file, std::int64_t first, const Sizes& sizes) const {
@@ -107,23 +105,21 @@ class YearCache {
     const Problem problem = problem_at(number);
     const Space& space = shared_space(kernel_.name());
     WinnerRecord winner;
-    static_cast<StoredLaunch&>(winner) =
-        launch(space.parse_config(seed.winner.config), problem, seed.winner.cubin);
+    static_cast<StoredLaunch&>(winner) = launch(space.parse_config(seed.winner.config), problem, seed.winner.cubin);
     winner.time_us = time_of(problem);
     winner.interval_low_us = 0.99 * winner.time_us;
     winner.interval_high_us = 1.01 * winner.time_us;
     winner.default_time_us = 1.3 * winner.time_us;
     if (!seed.winner.default_launch.config.empty())
-      winner.default_launch = launch(space.parse_config(seed.winner.default_launch.config), problem,
-                                     seed.winner.default_launch.cubin);
+      winner.default_launch =
+          launch(space.parse_config(seed.winner.default_launch.config), problem, seed.winner.default_launch.cubin);
     const std::string judged = Judgement(kernel_, problem, limits_, source_digests_).of_problem();
-    winner.provenance =
-        Json{{"moetune", version()},  {"strategy", "auto"},  {"seed", number}, {"trials", 50},
-             {"driver", gpu_.driver}, {"device", gpu_.name}, {"budget", 200},  {"judged", judged}}
-            .dump();
-    winner.stored_at = format("2026-%02d-%02dT%02d:%02d:%02dZ", static_cast<int>(1 + number % 11),
-                              static_cast<int>(1 + number % 28), static_cast<int>(number % 24),
-                              static_cast<int>(number % 60), static_cast<int>(number / 60 % 60));
+    winner.provenance = Json{{"moetune", version()},  {"strategy", "auto"},  {"seed", number}, {"trials", 50},
+                             {"driver", gpu_.driver}, {"device", gpu_.name}, {"budget", 200},  {"judged", judged}}
+                            .dump();
+    winner.stored_at =
+        format("2026-%02d-%02dT%02d:%02d:%02dZ", static_cast<int>(1 + number % 11), static_cast<int>(1 + number % 28),
+               static_cast<int>(number % 24), static_cast<int>(number % 60), static_cast<int>(number / 60 % 60));
     winner.timings = seed.winner.timings;
     WorkloadKey key = seed.workload.key;
     key.problem = problem.text();
@@ -140,10 +136,9 @@ class YearCache {
                             : place % 10 == 7 ? Outcome::too_slow
                                               : Outcome::ok;
     const double time_us = has_time(outcome) ? 100 + static_cast<double>((number + 13 * place) % 977) : 0;
-    Json facts = {
-        {"validate_s", 0.02},    {"measure_s", 0.11}, {"max_error", 0.0009},
-        {"dissimilarity", 1e-6}, {"registers", 96},   {"spill_bytes", 0},
-        {"static_shared", 1024}, {"compile_s", 0.41}, {"build", "0123456789abcdef0123456789abcdef"}};
+    Json facts = {{"validate_s", 0.02},    {"measure_s", 0.11}, {"max_error", 0.0009},
+                  {"dissimilarity", 1e-6}, {"registers", 96},   {"spill_bytes", 0},
+                  {"static_shared", 1024}, {"compile_s", 0.41}, {"build", "0123456789abcdef0123456789abcdef"}};
     if (has_time(outcome)) facts["samples_us"] = std::vector<double>(7, time_us);
     return {.config = config,
             .outcome = std::string(outcome_name(outcome)),
@@ -153,8 +148,7 @@ class YearCache {
             .interval_high_us = 1.01 * time_us,
             .samples = has_time(outcome) ? 7 : 0,
             .facts = facts.dump(),
-            .provenance =
-                R"({"device":"NVIDIA H200","driver":"580.159.04","seed":1,"sm_mhz":1980,"strategy":"auto"})",
+            .provenance = R"({"device":"NVIDIA H200","driver":"580.159.04","seed":1,"sm_mhz":1980,"strategy":"auto"})",
             .contended = false};
   }
 
@@ -208,8 +202,7 @@ void write_list(const YearCache& year, const fs::path& file, std::int64_t winner
 }
 
 void run(int count, char** arguments) {
-  if (count < 2 || count > 6)
-    throw BadInput("usage: year_cache FOLDER [MOETUNE [WINNERS [TRIALS [TABLES]]]]");
+  if (count < 2 || count > 6) throw BadInput("usage: year_cache FOLDER [MOETUNE [WINNERS [TRIALS [TABLES]]]]");
   const fs::path folder = arguments[1];
   const std::string tool = count > 2 ? arguments[2] : "build/dev/moetune";
   Sizes sizes;

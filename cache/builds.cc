@@ -26,13 +26,7 @@ void drop_unused_builds(const Database& database, std::int64_t limit) {
 }
 
 std::string build_digest(const std::string& name, const BuildRecord& build) {
-  return DigestBuilder()
-      .add(name)
-      .add(build.outcome)
-      .add(build.facts)
-      .add(build.log)
-      .add(digest(build.cubin))
-      .finish();
+  return DigestBuilder().add(name).add(build.outcome).add(build.facts).add(build.log).add(digest(build.cubin)).finish();
 }
 
 void Builds::put(const std::string& name, const BuildRecord& build) {

@@ -20,8 +20,7 @@ void make_folder(const fs::path& folder) {
   std::error_code failure;
   fs::create_directories(folder, failure);
   if (failure) {
-    throw BrokenEnvironment("cannot make the folder " + folder.string() +
-                            " for the cache: " + failure.message());
+    throw BrokenEnvironment("cannot make the folder " + folder.string() + " for the cache: " + failure.message());
   }
 }
 
@@ -62,8 +61,7 @@ void refuse_pack(const Database& database) {
   if (database.integer_pragma("user_version") == 0) return;  // a new file
   require_readable(database);
   if (read_manifest(database))
-    throw BrokenEnvironment(database.path().string() +
-                            " is a pack, which is only read; name a cache to write to");
+    throw BrokenEnvironment(database.path().string() + " is a pack, which is only read; name a cache to write to");
 }
 
 }  // namespace
@@ -102,8 +100,8 @@ Cache Cache::open(const fs::path& given, Mode mode, const CacheOptions& options)
 
 Cache Cache::in_memory() {
   const fs::path nowhere = ":memory:";
-  auto file = std::make_unique<CacheFile>(
-      Database(nowhere, Database::Access::create, std::chrono::milliseconds(0)), false);
+  auto file =
+      std::make_unique<CacheFile>(Database(nowhere, Database::Access::create, std::chrono::milliseconds(0)), false);
   make_schema(file->database);
   keep_tallies(file->database);
   return Cache(std::move(file));
@@ -126,10 +124,9 @@ std::optional<Cache> Cache::open_settled(const fs::path& given, std::chrono::mil
   const std::optional<FileState> state = FileState::of_settled(path, age, network_file_system(path));
   if (!state) return std::nullopt;
   try {
-    auto file = std::make_unique<CacheFile>(
-        Database(path, Database::Access::immutable, std::chrono::milliseconds(0)), true);
-    file->database.execute(
-        "PRAGMA cache_size = 48");  // each page of rows is read once, into memory that is warm
+    auto file =
+        std::make_unique<CacheFile>(Database(path, Database::Access::immutable, std::chrono::milliseconds(0)), true);
+    file->database.execute("PRAGMA cache_size = 48");  // each page of rows is read once, into memory that is warm
     require_readable(file->database);
     file->pack = read_manifest(file->database);
     file->settled = state;
@@ -148,10 +145,8 @@ std::optional<fs::path> Cache::find_default_path() {
     return fs::path(value == nullptr ? "" : value);
   };
   // The XDG base directory specification: a relative path is invalid and ignored.
-  if (const fs::path base = variable("XDG_CACHE_HOME"); base.is_absolute())
-    return base / "moetune" / "moetune.db";
-  if (const fs::path home = variable("HOME"); home.is_absolute())
-    return home / ".cache" / "moetune" / "moetune.db";
+  if (const fs::path base = variable("XDG_CACHE_HOME"); base.is_absolute()) return base / "moetune" / "moetune.db";
+  if (const fs::path home = variable("HOME"); home.is_absolute()) return home / ".cache" / "moetune" / "moetune.db";
   return std::nullopt;
 }
 
@@ -161,9 +156,7 @@ fs::path Cache::default_path() {
       "neither XDG_CACHE_HOME nor HOME names a folder for the cache; set one, or name a cache file");
 }
 
-std::shared_ptr<const void> Cache::snapshot() const {
-  return std::make_shared<ReadTransaction>(file_->database);
-}
+std::shared_ptr<const void> Cache::snapshot() const { return std::make_shared<ReadTransaction>(file_->database); }
 
 const fs::path& Cache::path() const { return file_->database.path(); }
 

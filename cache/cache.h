@@ -26,9 +26,8 @@
 namespace moetune {
 
 struct CacheOptions {
-  std::int64_t max_build_bytes = std::int64_t{512}
-                                 << 20;            // compressed builds kept; least-recently-used go first
-  std::chrono::milliseconds busy_timeout{30'000};  // how long to wait for another process's lock
+  std::int64_t max_build_bytes = std::int64_t{512} << 20;  // compressed builds kept; least-recently-used go first
+  std::chrono::milliseconds busy_timeout{30'000};          // how long to wait for another process's lock
 };
 
 class Cache {

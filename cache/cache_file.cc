@@ -65,8 +65,8 @@ std::int64_t put_hardware(const Database& database, const HardwareKey& key) {
       "INSERT INTO hardware (key, name, compute_capability, sm_count, l2_bytes, memory_bytes, sm_clock_khz,"
       " memory_clock_khz, origin, driver) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
       " ON CONFLICT (key) DO UPDATE SET driver = excluded.driver WHERE driver <> excluded.driver",
-      key.text(), key.name, key.compute_capability, key.sm_count, key.l2_bytes, key.memory_bytes,
-      key.sm_clock_khz, key.memory_clock_khz, key.origin, key.driver);
+      key.text(), key.name, key.compute_capability, key.sm_count, key.l2_bytes, key.memory_bytes, key.sm_clock_khz,
+      key.memory_clock_khz, key.origin, key.driver);
   // Marks a new row, and one whose driver changed. A damaged row stays damaged.
   if (database.changes() > 0)
     database.run("UPDATE hardware AS h SET digest = " MOETUNE_HARDWARE_DIGEST " WHERE key = ?", key.text());

@@ -60,9 +60,7 @@ std::optional<std::int64_t> find_hardware(const Database& database, const Hardwa
 HardwareKey hardware_of(const Query& row, int first);
 
 // A timing of a later moetune counts as the least that a server wants.
-inline Timing stored_timing(const std::string& name) {
-  return timing_from_name(name).value_or(Timing::alone);
-}
+inline Timing stored_timing(const std::string& name) { return timing_from_name(name).value_or(Timing::alone); }
 
 // Whether a file may claim such a measurement of a device, in its own unit: tera-somethings a second, microseconds.
 inline bool is_calibration(double value) { return value >= 1e-9 && value <= 1e9; }

@@ -28,8 +28,7 @@ void check_pages(const Database& database, Problems& problems) {
 }
 
 void check_schema(const Database& database, Problems& problems) {
-  for (std::string& difference : schema_differences(database))
-    problems.push_back({"schema", std::move(difference)});
+  for (std::string& difference : schema_differences(database)) problems.push_back({"schema", std::move(difference)});
 }
 
 void check_references(const Database& database, Problems& problems) {
@@ -71,9 +70,8 @@ void check_hardware(const Database& database, Problems& problems) {
 }
 
 void check_calibrations(const Database& database, Problems& problems) {
-  Query row =
-      database.query("SELECT c.hardware, c.name, c.value, c.digest = " MOETUNE_CALIBRATION_DIGEST
-                     " FROM calibrations c JOIN hardware h ON h.id = c.hardware ORDER BY c.hardware, c.name");
+  Query row = database.query("SELECT c.hardware, c.name, c.value, c.digest = " MOETUNE_CALIBRATION_DIGEST
+                             " FROM calibrations c JOIN hardware h ON h.id = c.hardware ORDER BY c.hardware, c.name");
   while (row.step()) {
     const std::string where = "calibration " + to_utf8(row.text(1)) + " of hardware " + row.text(0);
     if (!check_texts(row, where, problems)) continue;
@@ -128,18 +126,15 @@ Tally check_trials(const Database& database, const Keys& keys, const RecordRules
   Tally tally;
   std::map<std::int64_t, std::map<std::string, std::int64_t>> counts;
   Query row = database.query("WITH identities AS MATERIALIZED (SELECT i.id, " MOETUNE_IDENTITY_OF(
-      "i",
-      "j") " AS identity FROM workloads i"
-           " JOIN hardware j ON j.id = i.hardware) SELECT t.id, t.workload, t.digest = " MOETUNE_TRIAL_DIGEST_OF(
-               "n.identity") ", " MOETUNE_TRIAL_COLUMNS
-                             ", t.digest FROM trials t LEFT JOIN identities n ON n.id = t.workload ORDER BY t.id");
+      "i", "j") " AS identity FROM workloads i"
+                " JOIN hardware j ON j.id = i.hardware) SELECT t.id, t.workload, t.digest = " MOETUNE_TRIAL_DIGEST_OF(
+                    "n.identity") ", " MOETUNE_TRIAL_COLUMNS
+                                  ", t.digest FROM trials t LEFT JOIN identities n ON n.id = t.workload ORDER BY t.id");
   while (row.step()) {
     const std::int64_t workload = row.integer(1);
     tally.add(row.view(13));
     const WorkloadKey& key = key_of(keys, workload);
-    const auto where = [&] {
-      return place("trial " + row.text(0) + " of workload", std::to_string(workload), key);
-    };
+    const auto where = [&] { return place("trial " + row.text(0) + " of workload", std::to_string(workload), key); };
     if (const std::string column = row.broken_text(); !column.empty()) {
       problems.push_back({where(), "its " + column + " is not UTF-8 text"});
       continue;
@@ -161,8 +156,7 @@ Tally check_trials(const Database& database, const Keys& keys, const RecordRules
   }
   for (const auto& [workload, left] : counts) {
     for (std::size_t i = 0; i < left.size(); ++i)
-      problems.push_back(
-          {"trial counts of workload " + std::to_string(workload), "are not those of its trials"});
+      problems.push_back({"trial counts of workload " + std::to_string(workload), "are not those of its trials"});
   }
   return tally;
 }
@@ -196,9 +190,7 @@ void check_winners(const Winners& winners, const Database& database, const Keys&
 // Checks the times of records that the rules do not see.
 std::string wrong_times(double time_us, double low_us, double high_us) {
   const bool can_be = is_stored_time(time_us) && is_stored_time(low_us) && is_stored_time(high_us);
-  return can_be && low_us <= high_us
-             ? ""
-             : format("its time is %g µs, within %g to %g µs", time_us, low_us, high_us);
+  return can_be && low_us <= high_us ? "" : format("its time is %g µs, within %g to %g µs", time_us, low_us, high_us);
 }
 
 void check_history(const Database& database, const Keys& keys, Problems& problems) {
@@ -210,8 +202,7 @@ void check_history(const Database& database, const Keys& keys, Problems& problem
     const std::string where =
         place("generation " + row.text(1) + " of workload", row.text(0), key_of(keys, row.integer(0)));
     if (!check_texts(row, where, problems)) continue;
-    const std::string wrong =
-        row.integer(13) == 0 ? kMismatch : wrong_times(row.real(14), row.real(15), row.real(16));
+    const std::string wrong = row.integer(13) == 0 ? kMismatch : wrong_times(row.real(14), row.real(15), row.real(16));
     if (!wrong.empty()) problems.push_back({where, wrong});
   }
 }
@@ -223,8 +214,7 @@ void check_ranges(const Database& database, const std::vector<FamilyRange>& tabl
       "SELECT id, kernel, family, source_digest, toolchain, timing, plan, progress, stored_at,"
       " provenance, digest = " MOETUNE_RANGE_DIGEST " FROM ranges g ORDER BY id");
   while (row.step()) {
-    const std::string where =
-        "range table " + row.text(0) + " (" + to_utf8(row.text(1) + " " + row.text(2)) + ")";
+    const std::string where = "range table " + row.text(0) + " (" + to_utf8(row.text(1) + " " + row.text(2)) + ")";
     const std::size_t before = problems.size();
     if (check_texts(row, where, problems)) {
       if (row.integer(10) == 0)
@@ -262,14 +252,12 @@ void check_cubins(const Database& database, Problems& problems) {
 }
 
 void check_builds(const Database& database, Problems& problems) {
-  Query row =
-      database.query("SELECT name, outcome, facts, log, cubin, cubin_bytes, digest FROM builds ORDER BY id");
+  Query row = database.query("SELECT name, outcome, facts, log, cubin, cubin_bytes, digest FROM builds ORDER BY id");
   while (row.step()) {
     const std::string where = "build " + to_utf8(row.text(0));
     if (!check_texts(row, where, problems)) continue;
     const std::optional<Blob> cubin = decompress(row.bytes(4), row.integer(5));
-    if (cubin && build_digest(row.text(0), {row.text(1), row.text(2), row.text(3), *cubin}) == row.text(6))
-      continue;
+    if (cubin && build_digest(row.text(0), {row.text(1), row.text(2), row.text(3), *cubin}) == row.text(6)) continue;
     problems.push_back({where, kMismatch});
   }
 }

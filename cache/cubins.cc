@@ -9,8 +9,7 @@ namespace {
 // The cubin of that digest, if it is stored and sound, which is looked at once; else 0.
 std::int64_t find_cubin(CacheFile& file, const std::string& name) {
   std::int64_t& known = file.sound_cubins[name];
-  if (known != 0 &&
-      file.database.query("SELECT 1 FROM cubins WHERE id = ? AND digest = ?", known, name).step())
+  if (known != 0 && file.database.query("SELECT 1 FROM cubins WHERE id = ? AND digest = ?", known, name).step())
     return known;
   Query row = file.database.query("SELECT id, frame, bytes, digest FROM cubins WHERE digest = ?", name);
   return known = row.step() && unpacked(row, 1) ? row.integer(0) : 0;

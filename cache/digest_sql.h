@@ -4,8 +4,7 @@
 
 // WORKLOAD is an expression for the workload's id.
 // MADE_BY leaves out the overlapped timing, so that digests from before there were other timings still match.
-#define MOETUNE_MADE_BY(ROW) \
-  ROW ".toolchain || iif(" ROW ".timing = 'overlapped', '', char(10) || " ROW ".timing)"
+#define MOETUNE_MADE_BY(ROW) ROW ".toolchain || iif(" ROW ".timing = 'overlapped', '', char(10) || " ROW ".timing)"
 #define MOETUNE_STORED(ROW) \
   "iif(" ROW ".timings = '', " ROW ".stored_at, moetune_digest(" ROW ".stored_at, " ROW ".timings))"
 #define MOETUNE_IDENTITY_OF(WORKLOAD_ROW, HARDWARE_ROW)                             \

@@ -43,9 +43,8 @@ std::int64_t used_bytes(const Database& database) {
 }
 
 // Statements are literals (cache/file/database.h).
-#define MOETUNE_OLD_GENERATIONS(TABLE, OWNER)                                                    \
-  " FROM " TABLE " AS y WHERE generation <= (SELECT max(generation) FROM " TABLE " WHERE " OWNER \
-  " = y." OWNER ") - ?"
+#define MOETUNE_OLD_GENERATIONS(TABLE, OWNER) \
+  " FROM " TABLE " AS y WHERE generation <= (SELECT max(generation) FROM " TABLE " WHERE " OWNER " = y." OWNER ") - ?"
 
 struct Generations {
   const char *count, *drop;
@@ -57,8 +56,7 @@ constexpr Generations kOfRanges = {"SELECT count(*)" MOETUNE_OLD_GENERATIONS("ra
                                    "DELETE" MOETUNE_OLD_GENERATIONS("range_history", "range")};
 
 // The latest stays even if none is to be kept: its number is the one that the next counts from.
-std::int64_t drop_generations(const Database& database, const Generations& old, std::int64_t keep,
-                              bool dry_run) {
+std::int64_t drop_generations(const Database& database, const Generations& old, std::int64_t keep, bool dry_run) {
   keep = std::max<std::int64_t>(keep, 1);
   std::int64_t count = 0;
   {
@@ -120,8 +118,8 @@ GcResult collect_garbage(Cache& cache, const GcRequest& request) {
   };
   const auto measure = [&] {
     if (!request.dry_run) compact(database);
-    result.file_bytes_after = request.dry_run ? used_bytes(database) - result.build_bytes - result.trial_bytes
-                                              : summary_of(cache).file_bytes;
+    result.file_bytes_after =
+        request.dry_run ? used_bytes(database) - result.build_bytes - result.trial_bytes : summary_of(cache).file_bytes;
     return request.max_file_bytes ? result.file_bytes_after - *request.max_file_bytes : 0;
   };
 

@@ -31,8 +31,7 @@ void require_mergeable(const merge_fs::path& into, const merge_fs::path& file) {
     throw BadInput(file.string() + " is the file to merge into; name another");
   const std::uintmax_t bytes = merge_fs::file_size(file, unknown);
   if (!unknown && bytes > kLargestFile)
-    throw BadInput(file.string() +
-                   " is larger than the 16 GiB that a merge reads; make it smaller with cache gc");
+    throw BadInput(file.string() + " is larger than the 16 GiB that a merge reads; make it smaller with cache gc");
 }
 
 void require_sound(const Cache& cache, const RecordRules& rules) {
@@ -56,15 +55,14 @@ constexpr const char* kTakeTrial = MOETUNE_TAKE_TRIAL " OR t.digest <> " MOETUNE
 constexpr const char* kTakeBesideSound = MOETUNE_TAKE_TRIAL;
 
 // `workloads`: the ids at the destination by those of the source; `take`: the statement.
-std::int64_t take_trials(const Database& from,
-                         const std::unordered_map<std::int64_t, std::int64_t>& workloads,
+std::int64_t take_trials(const Database& from, const std::unordered_map<std::int64_t, std::int64_t>& workloads,
                          const Database& into, const char* take, TrialCounter& counter) {
   std::int64_t taken = 0;
   Query row = from.query("SELECT " MOETUNE_TRIAL_COLUMNS ", digest, workload FROM trials ORDER BY id");
   while (row.step()) {
     const std::int64_t workload = workloads.at(row.integer(11));
-    if (into.insert(take, workload, row.view(0), row.view(1), row.view(2), row.real(3), row.real(4),
-                    row.real(5), row.integer(6), row.view(7), row.view(8), row.integer(9), row.view(10)))
+    if (into.insert(take, workload, row.view(0), row.view(1), row.view(2), row.real(3), row.real(4), row.real(5),
+                    row.integer(6), row.view(7), row.view(8), row.integer(9), row.view(10)))
       counter.inserted(workload, row.view(1), row.view(10));
     taken += into.changes();
   }
@@ -114,8 +112,7 @@ struct Merge {
 
 // The winner that stays of those that the cache and the files have for one key. One that was copied counts as the
 // file's.
-void take_winner(const Merge& merge, std::int64_t workload, const std::vector<Held>& candidates,
-                 MergeResult& result) {
+void take_winner(const Merge& merge, std::int64_t workload, const std::vector<Held>& candidates, MergeResult& result) {
   Cache& cache = merge.cache;
   std::optional<WinnerTimes> ours;
   if (merge.copied == nullptr) ours = cache.winners.times(workload);
@@ -140,8 +137,7 @@ void take_winner(const Merge& merge, std::int64_t workload, const std::vector<He
       ++result.winners_equal;
     } else {
       if (whose[i]->from != merge.copied) {
-        if (merge.copied != nullptr)
-          cache.file().database.run("DELETE FROM winners WHERE workload = ?", workload);
+        if (merge.copied != nullptr) cache.file().database.run("DELETE FROM winners WHERE workload = ?", workload);
         cache.winners.put(workload, whose[i]->from->winners.find(whose[i]->workload).value(), kReplacedMerge);
       }
       ++(ours ? result.winners_replaced : result.winners_added);
@@ -167,8 +163,7 @@ RangeRank rank_of(const FamilyRange& range, const RecordRules& rules) {
   builder.add(range.table).add(range.stored_at).add(range.provenance);
   for (const FamilyRange::Variant& variant : range.variants)
     builder.add(variant.config).add(variant.interface).add(variant.cubin_digest);
-  return {rules.range_merit ? rules.range_merit(range.table) : RangeMerit{}, range.stored_at,
-          builder.finish()};
+  return {rules.range_merit ? rules.range_merit(range.table) : RangeMerit{}, range.stored_at, builder.finish()};
 }
 
 std::int64_t take_ranges(Cache& cache, const Cache& from, const RecordRules& rules, MergeOrder order) {
@@ -195,8 +190,7 @@ std::map<std::int64_t, std::vector<Held>> take_workloads(const Merge& merge, Mer
     const bool is_copied = &source == merge.copied;
     std::unordered_map<std::int64_t, std::int64_t> ids;
     for (const Workload& workload : source.workloads.all()) {
-      const std::int64_t id =
-          is_copied ? workload.id : merge.cache.workloads.id(workload.key, workload.family);
+      const std::int64_t id = is_copied ? workload.id : merge.cache.workloads.id(workload.key, workload.family);
       ids.emplace(workload.id, id);
       candidates[id].push_back({&source, workload.id});
     }
@@ -245,8 +239,7 @@ bool is_worth_copying(const Cache& cache) {
 // A database beside the file that it will become, gone with the object unless it has become that.
 class NewFile {
  public:
-  explicit NewFile(const merge_fs::path& becomes)
-      : path_(becomes.string() + ".XXXXXX.tmp"), becomes_(becomes) {
+  explicit NewFile(const merge_fs::path& becomes) : path_(becomes.string() + ".XXXXXX.tmp"), becomes_(becomes) {
     const int file = ::mkostemps(path_.data(), 4, O_CLOEXEC);
     if (file < 0)
       path_.clear();
@@ -276,8 +269,7 @@ class NewFile {
 // A merge into a file that is not there yet: it begins as a copy of the first of the files, which is checked, and
 // needs no log, since nobody knows it. nullopt if there is no such copy, or another process made the file meanwhile.
 std::optional<MergeResult> merge_into_new(const merge_fs::path& into, const std::vector<Cache>& sources,
-                                          const RecordRules& rules, MergeOrder order,
-                                          const CacheOptions& options) {
+                                          const RecordRules& rules, MergeOrder order, const CacheOptions& options) {
   const auto is_there = [&](const char* part) {
     return merge_fs::exists(merge_fs::symlink_status(into.string() + part));
   };

@@ -30,7 +30,7 @@ namespace moetune {
 // The order by which a merge chooses between two equally sound records of one key.
 enum class MergeOrder {
   faster,  // by the time, for files whose searches knew nothing of each other
-  later,  // by the date, for a file that began with the records of the other and has settled some of them anew
+  later,   // by the date, for a file that began with the records of the other and has settled some of them anew
 };
 
 struct MergeResult {

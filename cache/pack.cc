@@ -68,15 +68,13 @@ void copy_ranges(const Cache& source, const PackFilter& filter, Cache& pack, Pac
     contents.damaged_ranges += takes(filter, one.range.key.kernel, one.range.key.hardware);
 }
 
-std::map<std::string, std::string> descriptions(const Cache& source, const PackFilter& filter,
-                                                const Cache& pack) {
+std::map<std::string, std::string> descriptions(const Cache& source, const PackFilter& filter, const Cache& pack) {
   std::map<std::string, std::string> all;
   for (const PackFamily& family : families_of(pack.file().database)) {
     if (all.contains(family.kernel)) continue;
     std::string text = filter.description ? filter.description(family.kernel) : "";
     if (const PackManifest* const known = source.manifest(); text.empty() && known != nullptr)
-      if (const auto found = known->kernels.find(family.kernel); found != known->kernels.end())
-        text = found->second;
+      if (const auto found = known->kernels.find(family.kernel); found != known->kernels.end()) text = found->second;
     if (!text.empty()) all.emplace(family.kernel, std::move(text));
   }
   return all;
@@ -109,14 +107,12 @@ void seal(Cache& cache, const std::string& made_by, std::map<std::string, std::s
     database.run("UPDATE ranges AS g SET digest = " MOETUNE_RANGE_DIGEST);
     database.run(kDropUnusedCubins);
     PackManifest manifest{made_by, families_of(database), std::move(kernels)};
-    database.run("INSERT INTO pack (id, manifest, digest) VALUES (1, ?1, moetune_digest(?1))",
-                 manifest.text());
+    database.run("INSERT INTO pack (id, manifest, digest) VALUES (1, ?1, moetune_digest(?1))", manifest.text());
     transaction.commit();
     cache.file().pack = std::move(manifest);
   }
   if (cache.path() != ":memory:" && !database.set_journal("delete"))
-    throw BrokenEnvironment("cannot finish the pack " + cache.path().string() +
-                            ": somebody else has it open");
+    throw BrokenEnvironment("cannot finish the pack " + cache.path().string() + ": somebody else has it open");
   database.execute("VACUUM");
 }
 

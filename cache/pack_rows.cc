@@ -28,8 +28,8 @@ PackFamily family_of(const Database& database, const std::string& kernel, const 
     builder.add(row.text(0));
     ++found.winners;
   }
-  Query range = database.query("SELECT digest FROM ranges WHERE kernel = ? AND family = ? ORDER BY digest",
-                               kernel, family);
+  Query range =
+      database.query("SELECT digest FROM ranges WHERE kernel = ? AND family = ? ORDER BY digest", kernel, family);
   while (range.step()) {
     builder.add("range").add(range.text(0));
     ++found.ranges;
@@ -54,15 +54,13 @@ void require_manifest(const Database& database, const PackManifest& manifest, co
                       const std::string& family, const SoundRows& sound) {
   const PackFamily held = family_of(database, kernel, family);
   const PackFamily* named = manifest.find(kernel, family);
-  const bool as_named =
-      named == nullptr ? held.winners == 0 && held.ranges == 0 : held.digest == named->digest;
+  const bool as_named = named == nullptr ? held.winners == 0 && held.ranges == 0 : held.digest == named->digest;
   const auto are_all = [](std::int64_t rows, const std::optional<std::size_t>& found) {
     return !found || rows == static_cast<std::int64_t>(*found);
   };
   if (as_named && are_all(held.winners, sound.winners) && are_all(held.ranges, sound.ranges)) return;
-  throw BrokenEnvironment("the pack " + database.path().string() + " does not hold the results of " + kernel +
-                          " " + family +
-                          " that its manifest names; it was altered: take it from its maker again");
+  throw BrokenEnvironment("the pack " + database.path().string() + " does not hold the results of " + kernel + " " +
+                          family + " that its manifest names; it was altered: take it from its maker again");
 }
 
 }  // namespace moetune

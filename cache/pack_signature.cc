@@ -33,8 +33,7 @@ std::string signed_message(std::string_view pack) {
 template <std::size_t Size>
 void parse_key(std::string_view text, std::string_view head, const fs::path& file,
                std::array<std::uint8_t, Size>& key) {
-  const bool framed =
-      text.size() == head.size() + 2 * Size + 1 && text.starts_with(head) && text.back() == '\n';
+  const bool framed = text.size() == head.size() + 2 * Size + 1 && text.starts_with(head) && text.back() == '\n';
   if (!framed || !read_hex(text.substr(head.size(), 2 * Size), key.data(), Size))
     throw BadInput(file.string() + " is no " + std::string(head.substr(8, 10)) +
                    " as `moetune cache new-key` writes it");
@@ -93,8 +92,7 @@ PackSignature sign_pack(const SecretKey& key, std::string_view pack) {
 PublicKey make_key_files(const fs::path& file) {
   const SecretKey key = make_secret_key();
   const PublicKey own = public_key_of(key);
-  const std::string public_text =
-      std::string(kPublicHead) + hex_text(own.bytes.data(), own.bytes.size()) + "\n";
+  const std::string public_text = std::string(kPublicHead) + hex_text(own.bytes.data(), own.bytes.size()) + "\n";
   write_new_file(file, std::string(kSecretHead) + hex_text(key.seed.data(), key.seed.size()) + "\n", 0600);
   try {
     write_new_file(file.string() + ".pub", public_text, 0644);
@@ -125,10 +123,8 @@ bool is_pack_name(std::string_view name) {
   const auto is_word = [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
   };
-  return name.size() <= kLongest && name.size() > kEnding && name.ends_with(".pack") &&
-         is_word(name.front()) && std::all_of(name.begin(), name.end(), [&](char c) {
-           return is_word(c) || c == '.' || c == '_' || c == '-';
-         });
+  return name.size() <= kLongest && name.size() > kEnding && name.ends_with(".pack") && is_word(name.front()) &&
+         std::all_of(name.begin(), name.end(), [&](char c) { return is_word(c) || c == '.' || c == '_' || c == '-'; });
 }
 
 fs::path signature_path(const fs::path& pack) { return pack.string() + ".sig"; }
@@ -141,8 +137,7 @@ TrustedKeys::TrustedKeys(const std::vector<std::string>& keys) {
   }
 }
 
-std::string TrustedKeys::why_refused(std::string_view pack,
-                                     const std::vector<PackSignature>& signatures) const {
+std::string TrustedKeys::why_refused(std::string_view pack, const std::vector<PackSignature>& signatures) const {
   if (signatures.empty()) return "is not signed";
   const std::string message = signed_message(pack);
   bool known = false;
@@ -163,8 +158,7 @@ std::string TrustedKeys::read(const fs::path& pack) const {
     std::optional<std::string> before;
     for (int look = 1;; ++look) {
       const std::optional<std::string> text = find_regular_file(signature, kMostSignatureBytes);
-      if (!text)
-        throw BrokenEnvironment(pack.string() + " is not signed (there is no " + signature.string() + ")");
+      if (!text) throw BrokenEnvironment(pack.string() + " is not signed (there is no " + signature.string() + ")");
       std::string bytes = read_regular_file(pack, kMostPackBytes);
       const std::string why = why_refused(bytes, parse_signatures(*text, signature.string()));
       if (why.empty()) return bytes;

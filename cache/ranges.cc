@@ -17,8 +17,7 @@ std::int64_t find_range(const Database& database, const RangeKey& key, std::int6
   Query row = database.query(
       "SELECT id FROM ranges WHERE kernel = ? AND family = ? AND hardware = ? AND source_digest = ?"
       " AND toolchain = ? AND timing = ?",
-      key.kernel, key.family, hardware, key.source_digest, key.toolchain,
-      std::string(timing_name(key.timing)));
+      key.kernel, key.family, hardware, key.source_digest, key.toolchain, std::string(timing_name(key.timing)));
   return row.step() ? row.integer(0) : 0;
 }
 
@@ -61,8 +60,7 @@ std::vector<FamilyRange::Variant> variants_of(const Database& database, std::int
 #define LATEST_RANGE_FIRST " ORDER BY g.stored_at DESC, g.id DESC"
 
 FamilyRange range_of(const Database& database, const Query& row) {
-  return {.key = {row.text(1), row.text(2), hardware_of(row, 9), row.text(3), row.text(4),
-                  stored_timing(row.text(5))},
+  return {.key = {row.text(1), row.text(2), hardware_of(row, 9), row.text(3), row.text(4), stored_timing(row.text(5))},
           .table = row.text(6),
           .variants = variants_of(database, row.integer(0)),
           .stored_at = row.text(7),
@@ -88,17 +86,15 @@ void keep_range(const Database& database, std::int64_t range, const std::string&
       " SELECT range, (SELECT max(generation) FROM range_history WHERE range = ?1), number, config, interface, cubin"
       " FROM range_cubins WHERE range = ?1",
       range);
-  database.run(
-      "UPDATE range_history AS y SET digest = " MOETUNE_RANGE_HISTORY_DIGEST
-      " WHERE range = ?1 AND generation = (SELECT max(generation) FROM range_history WHERE range = ?1)",
-      range);
+  database.run("UPDATE range_history AS y SET digest = " MOETUNE_RANGE_HISTORY_DIGEST
+               " WHERE range = ?1 AND generation = (SELECT max(generation) FROM range_history WHERE range = ?1)",
+               range);
 }
 
 }  // namespace
 
 std::string place_of(const FamilyRange& range) {
-  return "range table " + std::to_string(range.id) + " (" +
-         to_utf8(range.key.kernel + " " + range.key.family) + ")";
+  return "range table " + std::to_string(range.id) + " (" + to_utf8(range.key.kernel + " " + range.key.family) + ")";
 }
 
 void Ranges::put(const RangeKey& key, const RangeRecord& record, const char* reason) {
@@ -107,24 +103,23 @@ void Ranges::put(const RangeKey& key, const RangeRecord& record, const char* rea
   const std::int64_t on = put_hardware(database, key.hardware);
   const std::int64_t known = find_range(database, key, on);
   const std::string before = table_of(database, known);
-  if (!before.empty() && before != record.table && own_tables_[known] != before)
-    keep_range(database, known, reason);
+  if (!before.empty() && before != record.table && own_tables_[known] != before) keep_range(database, known, reason);
   database.run(
       "INSERT INTO ranges (kernel, family, hardware, source_digest, toolchain, timing, plan, progress, stored_at,"
       " provenance, digest) VALUES (?1, ?2, ?3, ?4, ?5, ?9, ?6, ?7, coalesce(nullif(?8, ''),"
       " strftime('%Y-%m-%dT%H:%M:%SZ', 'now')), ?10, '')"
       " ON CONFLICT (kernel, family, hardware, source_digest, toolchain, timing) DO UPDATE SET plan = excluded.plan,"
       " progress = excluded.progress, stored_at = excluded.stored_at, provenance = excluded.provenance",
-      key.kernel, key.family, on, key.source_digest, key.toolchain, record.table, record.progress,
-      record.stored_at, std::string(timing_name(key.timing)), record.provenance);
+      key.kernel, key.family, on, key.source_digest, key.toolchain, record.table, record.progress, record.stored_at,
+      std::string(timing_name(key.timing)), record.provenance);
   const std::int64_t range = find_range(database, key, on);
   if (before != record.table) own_tables_[range] = record.table;
   const std::vector<std::int64_t> cubins = range_cubins_of(database, range);
   database.run("DELETE FROM range_cubins WHERE range = ?", range);
   std::int64_t number = 0;
   for (const StoredLaunch& variant : record.variants) {
-    database.run("INSERT INTO range_cubins (range, number, config, interface, cubin) VALUES (?, ?, ?, ?, ?)",
-                 range, number++, variant.config, variant.interface, store_cubin(*file_, variant));
+    database.run("INSERT INTO range_cubins (range, number, config, interface, cubin) VALUES (?, ?, ?, ?, ?)", range,
+                 number++, variant.config, variant.interface, store_cubin(*file_, variant));
   }
   database.run("UPDATE ranges AS g SET digest = " MOETUNE_RANGE_DIGEST " WHERE id = ?", range);
   drop_unused(database, cubins);
@@ -134,9 +129,8 @@ void Ranges::put(const RangeKey& key, const RangeRecord& record, const char* rea
 std::string Ranges::progress(const RangeKey& key) const {
   const std::optional<std::int64_t> hardware = find_hardware(file_->database, key.hardware);
   if (!hardware) return "";
-  Query row =
-      file_->database.query("SELECT progress FROM ranges g WHERE id = ? AND digest = " MOETUNE_RANGE_DIGEST,
-                            find_range(file_->database, key, *hardware));
+  Query row = file_->database.query("SELECT progress FROM ranges g WHERE id = ? AND digest = " MOETUNE_RANGE_DIGEST,
+                                    find_range(file_->database, key, *hardware));
   return row.step() ? row.text(0) : "";
 }
 
@@ -150,14 +144,12 @@ bool Ranges::is_damaged(const RangeKey& key) const {
 
 std::vector<FamilyRange> Ranges::of_family(const std::string& kernel, const std::string& family) const {
   std::vector<FamilyRange> all;
-  Query row = file_->database.query(SELECT_RANGES
-                                    "WHERE g.kernel = ? AND g.family = ? AND " SOUND_RANGE LATEST_RANGE_FIRST,
-                                    kernel, family);
+  Query row = file_->database.query(
+      SELECT_RANGES "WHERE g.kernel = ? AND g.family = ? AND " SOUND_RANGE LATEST_RANGE_FIRST, kernel, family);
   while (row.step()) all.push_back(range_of(file_->database, row));
   if (file_->pack) require_manifest(file_->database, *file_->pack, kernel, family, {{}, all.size()});
-  std::erase_if(all, [&](const FamilyRange& range) {
-    return range.table.empty() || !why_unsound(range, file_->rules).empty();
-  });
+  std::erase_if(
+      all, [&](const FamilyRange& range) { return range.table.empty() || !why_unsound(range, file_->rules).empty(); });
   return all;
 }
 
@@ -166,8 +158,7 @@ std::vector<FamilyRange> Ranges::read() const {
   Query row = file_->database.query(SELECT_RANGES "WHERE g.plan <> '' AND " SOUND_RANGE);
   while (row.step()) all.push_back(range_of(file_->database, row));
   // Not by SQLite, which would sort whole tables in a file of its own.
-  std::ranges::sort(all, std::greater(),
-                    [](const FamilyRange& one) { return std::tie(one.stored_at, one.id); });
+  std::ranges::sort(all, std::greater(), [](const FamilyRange& one) { return std::tie(one.stored_at, one.id); });
   return all;
 }
 
@@ -175,8 +166,7 @@ std::vector<FamilyRange> Ranges::all() const { return judged().sound; }
 
 std::vector<DamagedRange> Ranges::mismatched() const {
   std::vector<DamagedRange> damaged;
-  Query row =
-      file_->database.query(SELECT_RANGES "WHERE g.plan <> '' AND NOT (" SOUND_RANGE ")" LATEST_RANGE_FIRST);
+  Query row = file_->database.query(SELECT_RANGES "WHERE g.plan <> '' AND NOT (" SOUND_RANGE ")" LATEST_RANGE_FIRST);
   while (row.step()) damaged.push_back({range_of(file_->database, row), "it does not match its digest"});
   return damaged;
 }
@@ -211,8 +201,7 @@ std::vector<RangeGeneration> Ranges::history(std::int64_t range) const {
       "SELECT generation, reason, replaced_at, plan, provenance, stored_at FROM range_history y WHERE range = ?"
       " AND digest = " MOETUNE_RANGE_HISTORY_DIGEST " ORDER BY generation DESC",
       range);
-  while (row.step())
-    all.push_back({row.integer(0), row.text(1), row.text(2), row.text(3), row.text(4), row.text(5)});
+  while (row.step()) all.push_back({row.integer(0), row.text(1), row.text(2), row.text(3), row.text(4), row.text(5)});
   return all;
 }
 
@@ -221,13 +210,12 @@ RangeGeneration Ranges::roll_back(std::int64_t range, std::optional<std::int64_t
   WriteTransaction transaction(database);
   const std::string place = "range table " + std::to_string(range) + " in " + database.path().string();
   const std::string present = table_of(database, range);
-  RangeGeneration chosen =
-      chosen_generation(history(range), number, place, "table",
-                        [&](const RangeGeneration& one) { return one.table != present; });
+  RangeGeneration chosen = chosen_generation(history(range), number, place, "table",
+                                             [&](const RangeGeneration& one) { return one.table != present; });
   if (!has_range_cubins(database, range, chosen.number)) refuse_damaged_generation(chosen.number, place);
   keep_range(database, range, kReplacedRollback);
-  database.run("UPDATE ranges SET plan = ?2, provenance = ?3, stored_at = ?4 WHERE id = ?1", range,
-               chosen.table, chosen.provenance, chosen.stored_at);
+  database.run("UPDATE ranges SET plan = ?2, provenance = ?3, stored_at = ?4 WHERE id = ?1", range, chosen.table,
+               chosen.provenance, chosen.stored_at);
   const std::vector<std::int64_t> cubins = range_cubins_of(database, range);
   database.run("DELETE FROM range_cubins WHERE range = ?", range);
   database.run(

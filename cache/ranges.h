@@ -87,11 +87,10 @@ class Ranges {
   bool is_damaged(const RangeKey& key) const;
   // The undamaged tables of a family, latest first. Throws as Winners::of_family does.
   std::vector<FamilyRange> of_family(const std::string& kernel, const std::string& family) const;
-  std::vector<FamilyRange> all() const;   // the same of all families
-  std::vector<FamilyRange> read() const;  // the same whatever the rules say
-  std::vector<DamagedRange> mismatched()
-      const;                    // those that read() leaves out: they do not match their digests
-  JudgedRanges judged() const;  // what all() has, and what it leaves out
+  std::vector<FamilyRange> all() const;          // the same of all families
+  std::vector<FamilyRange> read() const;         // the same whatever the rules say
+  std::vector<DamagedRange> mismatched() const;  // those that read() leaves out: they do not match their digests
+  JudgedRanges judged() const;                   // what all() has, and what it leaves out
   // With its cubins, without its progress. Throws BrokenEnvironment for a damaged cubin.
   RangeRecord record(const FamilyRange& range) const;
 

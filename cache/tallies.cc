@@ -16,19 +16,17 @@ std::string rows_text(std::int64_t rows) { return std::to_string(rows) + (rows =
 // "" if they agree.
 std::string difference(const Tally& stored, const Tally& found) {
   if (found.rows < stored.rows)
-    return "lacks " + rows_text(stored.rows - found.rows) +
-           " that moetune stored: another program deleted them";
-  if (found.rows > stored.rows)
-    return "has " + rows_text(found.rows - stored.rows) + " that moetune did not store";
+    return "lacks " + rows_text(stored.rows - found.rows) + " that moetune stored: another program deleted them";
+  if (found.rows > stored.rows) return "has " + rows_text(found.rows - stored.rows) + " that moetune did not store";
   return found.digest == stored.digest ? "" : "does not hold the rows that moetune stored";
 }
 
 // The statement that makes one of a table's triggers.
-std::string trigger_of(const std::string& table, const std::string& change, const std::string& event,
-                       const char* more, const char* added, const char* removed) {
+std::string trigger_of(const std::string& table, const std::string& change, const std::string& event, const char* more,
+                       const char* added, const char* removed) {
   return "CREATE TEMP TRIGGER tally_" + table + "_" + change + " AFTER " + event + " ON main." + table +
-         " BEGIN UPDATE tallies SET rows = rows + " + more + ", digest = moetune_tallied(digest, " + added +
-         ", " + removed + ") WHERE name = '" + table + "'; END;";
+         " BEGIN UPDATE tallies SET rows = rows + " + more + ", digest = moetune_tallied(digest, " + added + ", " +
+         removed + ") WHERE name = '" + table + "'; END;";
 }
 
 std::string trigger_of_insertions(const std::string& table) {
@@ -106,8 +104,7 @@ std::vector<TallyDifference> tally_differences(const Database& database, const T
     }
     Query row = database.query("SELECT rows, digest FROM tallies WHERE name = ?", table);
     const std::string what =
-        row.step() ? difference({row.integer(0), static_cast<std::uint64_t>(row.integer(1))}, found)
-                   : "is not counted";
+        row.step() ? difference({row.integer(0), static_cast<std::uint64_t>(row.integer(1))}, found) : "is not counted";
     if (!what.empty()) differences.push_back({table, what});
   }
   return differences;

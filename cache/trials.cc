@@ -22,8 +22,7 @@ TrialRecord trial_of(const Query& row, int first) {
 void Trials::put(std::int64_t workload, const TrialRecord& trial) {
   // One statement outside a transaction is a transaction: committed when run() returns.
   file_->database.run(
-      MOETUNE_PUT_TRIAL(
-          "moetune_digest(" MOETUNE_IDENTITY("?1") ", ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)"),
+      MOETUNE_PUT_TRIAL("moetune_digest(" MOETUNE_IDENTITY("?1") ", ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)"),
       workload, trial.config, trial.outcome, trial.message, trial.time_us, trial.interval_low_us,
       trial.interval_high_us, trial.samples, trial.facts, trial.provenance, int{trial.contended});
 }

@@ -37,8 +37,7 @@ class Trials {
   // In the order they were first stored; one that does not match its digest, or whose workload or hardware does not,
   // counts as absent.
   std::vector<TrialRecord> of(std::int64_t workload) const;
-  std::vector<std::string> configs(
-      std::int64_t workload) const;  // of all of them, the damaged ones with the others
+  std::vector<std::string> configs(std::int64_t workload) const;  // of all of them, the damaged ones with the others
   // How many there are of each outcome, the damaged ones with the others.
   std::map<std::string, std::size_t> counts(std::int64_t workload) const;
   // Throws BrokenEnvironment, and forgets nothing, while another search works on the workload.

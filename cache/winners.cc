@@ -33,8 +33,7 @@ std::vector<std::int64_t> cubins_of(const Database& database, std::int64_t workl
 
 bool holds_sound_winner(const Database& database, std::int64_t workload) {
   Query row = database.query(
-      "SELECT 1 FROM winners v WHERE workload = ? AND contended = 0 AND digest = " MOETUNE_WINNER_DIGEST,
-      workload);
+      "SELECT 1 FROM winners v WHERE workload = ? AND contended = 0 AND digest = " MOETUNE_WINNER_DIGEST, workload);
   return row.step();
 }
 
@@ -66,8 +65,7 @@ bool is_present_winner(const Database& database, std::int64_t workload, std::int
 // Whether the present winner is this configuration with this cubin.
 bool launches_same(const Database& database, std::int64_t workload, const WinnerRecord& winner) {
   Query row = database.query(
-      "SELECT v.config, c.digest FROM winners v JOIN cubins c ON c.id = v.cubin WHERE v.workload = ?",
-      workload);
+      "SELECT v.config, c.digest FROM winners v JOIN cubins c ON c.id = v.cubin WHERE v.workload = ?", workload);
   return row.step() && row.text(0) == winner.config && row.text(1) == digest(winner.cubin);
 }
 
@@ -102,15 +100,13 @@ void keep_winner(const Database& database, std::int64_t workload, const std::str
                " FROM winners v WHERE workload = ?1 AND digest = " MOETUNE_WINNER_DIGEST,
                workload, reason);
   if (database.changes() > 0)
-    database.run(
-        "UPDATE history AS y SET digest = " MOETUNE_HISTORY_DIGEST
-        " WHERE workload = ?1 AND generation = (SELECT max(generation) FROM history WHERE workload = ?1)",
-        workload);
+    database.run("UPDATE history AS y SET digest = " MOETUNE_HISTORY_DIGEST
+                 " WHERE workload = ?1 AND generation = (SELECT max(generation) FROM history WHERE workload = ?1)",
+                 workload);
 }
 
 // The rules' objection to it; "" without rules.
-std::string why_untrue(CacheFile& file, std::int64_t workload, const WinnerRecord& winner,
-                       WinnerParts parts) {
+std::string why_untrue(CacheFile& file, std::int64_t workload, const WinnerRecord& winner, WinnerParts parts) {
   if (!file.rules.winner) return "";
   const std::optional<Workload> known = Workloads(file).find(workload);
   return known ? file.rules.winner(*known, winner, parts) : "";
@@ -126,8 +122,8 @@ void store_winner(CacheFile& file, std::int64_t workload, const WinnerRecord& wi
                " coalesce(nullif(?, ''), strftime('%Y-%m-%dT%H:%M:%SZ', 'now')), ?, '')",
                workload, winner.config, winner.time_us, winner.interval_low_us, winner.interval_high_us,
                winner.default_time_us, winner.roofline, winner.plan, winner.interface, cubin,
-               winner.default_launch.config, winner.default_launch.plan, winner.default_launch.interface,
-               default_cubin, int{winner.contended}, winner.provenance, winner.stored_at, winner.timings);
+               winner.default_launch.config, winner.default_launch.plan, winner.default_launch.interface, default_cubin,
+               int{winner.contended}, winner.provenance, winner.stored_at, winner.timings);
   database.run("UPDATE winners AS v SET digest = " MOETUNE_WINNER_DIGEST " WHERE workload = ?", workload);
 }
 
@@ -183,9 +179,8 @@ std::optional<WinnerRecord> Winners::find(std::int64_t workload, WinnerParts par
   std::optional<WinnerRecord> winner = read(workload, parts);
   const std::string wrong = winner ? why_untrue(*file_, workload, *winner, parts) : "";
   if (wrong.empty()) return winner;
-  throw DamagedWinner("the winner of workload " + std::to_string(workload) + " in " +
-                      file_->database.path().string() + " cannot be true (" + wrong +
-                      "); search again to replace it");
+  throw DamagedWinner("the winner of workload " + std::to_string(workload) + " in " + file_->database.path().string() +
+                      " cannot be true (" + wrong + "); search again to replace it");
 }
 
 std::optional<WinnerRecord> Winners::read(std::int64_t workload, WinnerParts parts) const {
@@ -229,8 +224,7 @@ std::optional<WinnerRecord> Winners::read(std::int64_t workload, WinnerParts par
     if (!winner.default_launch.config.empty()) load(16, winner.default_launch.cubin);
   }
   if (sound) return winner;
-  throw DamagedWinner("the winner of workload " + std::to_string(workload) + " in " +
-                      file_->database.path().string() +
+  throw DamagedWinner("the winner of workload " + std::to_string(workload) + " in " + file_->database.path().string() +
                       " is damaged (it does not match its digest); search again to replace it");
 }
 
@@ -252,24 +246,24 @@ FamilyWinners Winners::of_family(const std::string& kernel, const std::string& f
       ++all.damaged;
       continue;
     }
-    all.sound.push_back({.workload = {row.integer(1),
-                                      {kernel, row.text(2), device->second, row.text(4), row.text(5),
-                                       stored_timing(row.text(6))},
-                                      family},
-                         .config = row.text(7),
-                         .interface = row.text(8),
-                         .default_config = row.text(9),
-                         .default_interface = row.text(10),
-                         .cubin_digest = row.text(11),
-                         .default_cubin_digest = row.text(12),
-                         .time_us = row.real(13),
-                         .default_time_us = row.real(14),
-                         .interval_low_us = row.real(15),
-                         .interval_high_us = row.real(16),
-                         .roofline = row.real(17),
-                         .stored_at = row.text(18),
-                         .contended = row.integer(19) != 0,
-                         .provisional = is_provisional(row.view(20))});
+    all.sound.push_back(
+        {.workload = {row.integer(1),
+                      {kernel, row.text(2), device->second, row.text(4), row.text(5), stored_timing(row.text(6))},
+                      family},
+         .config = row.text(7),
+         .interface = row.text(8),
+         .default_config = row.text(9),
+         .default_interface = row.text(10),
+         .cubin_digest = row.text(11),
+         .default_cubin_digest = row.text(12),
+         .time_us = row.real(13),
+         .default_time_us = row.real(14),
+         .interval_low_us = row.real(15),
+         .interval_high_us = row.real(16),
+         .roofline = row.real(17),
+         .stored_at = row.text(18),
+         .contended = row.integer(19) != 0,
+         .provisional = is_provisional(row.view(20))});
   }
   sort_latest_first(all.sound);
   if (file_->pack) require_manifest(file_->database, *file_->pack, kernel, family, {all.sound.size(), {}});
@@ -286,8 +280,8 @@ std::vector<Generation> Winners::history(std::int64_t workload) const {
       " ORDER BY generation DESC",
       workload);
   while (row.step()) {
-    all.push_back({row.integer(0), row.text(1), row.text(2), row.text(3), row.real(4), row.real(5),
-                   row.real(6), row.real(7), row.integer(8) != 0, row.text(9), row.text(10)});
+    all.push_back({row.integer(0), row.text(1), row.text(2), row.text(3), row.real(4), row.real(5), row.real(6),
+                   row.real(7), row.integer(8) != 0, row.text(9), row.text(10)});
   }
   return all;
 }
@@ -296,14 +290,14 @@ Generation Winners::roll_back(std::int64_t workload, std::optional<std::int64_t>
   const Database& database = file_->database;
   WriteTransaction transaction(database);
   const std::string place = "workload " + std::to_string(workload) + " in " + database.path().string();
-  Generation chosen = chosen_generation(
-      history(workload), number, place, "winner",
-      [&](const Generation& one) { return !is_present_winner(database, workload, one.number); });
+  Generation chosen = chosen_generation(history(workload), number, place, "winner", [&](const Generation& one) {
+    return !is_present_winner(database, workload, one.number);
+  });
   if (!has_cubins(database, workload, chosen.number)) refuse_damaged_generation(chosen.number, place);
   keep_winner(database, workload, kReplacedRollback);
   const std::vector<std::int64_t> before = cubins_of(database, workload);
-  database.run("INSERT OR REPLACE INTO winners (digest, " MOETUNE_WINNER_COLUMNS
-               ") SELECT '', " MOETUNE_WINNER_COLUMNS " FROM history WHERE workload = ? AND generation = ?",
+  database.run("INSERT OR REPLACE INTO winners (digest, " MOETUNE_WINNER_COLUMNS ") SELECT '', " MOETUNE_WINNER_COLUMNS
+               " FROM history WHERE workload = ? AND generation = ?",
                workload, chosen.number);
   database.run("UPDATE winners AS v SET digest = " MOETUNE_WINNER_DIGEST " WHERE workload = ?", workload);
   drop_unused(database, before);

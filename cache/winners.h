@@ -31,8 +31,8 @@ struct WinnerRecord : StoredLaunch {
   StoredLaunch default_launch;  // the space's default, if it was built and right; may be the winner itself
   std::string provenance;       // JSON: strategy, seed, trials, driver, date, moetune version
   std::string stored_at;        // UTC, ISO 8601, of its search; "": when it is stored
-  std::string timings;     // JSON: its times by how launches follow each other; "" if only its own is known
-  bool contended = false;  // measured while somebody else used the GPU: not for serving
+  std::string timings;          // JSON: its times by how launches follow each other; "" if only its own is known
+  bool contended = false;       // measured while somebody else used the GPU: not for serving
 };
 
 // The parts of a winner to read and to believe. `figures` are for lists: every text is there and matches the record's

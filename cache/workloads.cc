@@ -12,10 +12,9 @@ namespace {
   " FROM workloads w JOIN hardware h ON h.id = w.hardware "
 
 Workload workload_of(const Query& row) {
-  return {
-      row.integer(0),
-      {row.text(1), row.text(2), hardware_of(row, 7), row.text(3), row.text(4), stored_timing(row.text(5))},
-      row.text(6)};
+  return {row.integer(0),
+          {row.text(1), row.text(2), hardware_of(row, 7), row.text(3), row.text(4), stored_timing(row.text(5))},
+          row.text(6)};
 }
 
 }  // namespace
@@ -53,8 +52,7 @@ std::optional<Workload> Workloads::find(std::int64_t id) const {
 std::vector<Workload> Workloads::of(const std::string& kernel, const std::string& problem,
                                     const HardwareKey& hardware) const {
   std::vector<Workload> all;
-  Query row = file_->database.query(SELECT_WORKLOADS
-                                    "WHERE w.kernel = ? AND w.problem = ? AND h.key = ? ORDER BY w.id",
+  Query row = file_->database.query(SELECT_WORKLOADS "WHERE w.kernel = ? AND w.problem = ? AND h.key = ? ORDER BY w.id",
                                     kernel, problem, hardware.text());
   while (row.step()) all.push_back(workload_of(row));
   return all;

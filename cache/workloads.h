@@ -30,8 +30,7 @@ class Workloads {
   std::optional<std::int64_t> find(const WorkloadKey& key) const;
   std::optional<Workload> find(std::int64_t id) const;
   // Those of one problem on one device, whatever they were made with.
-  std::vector<Workload> of(const std::string& kernel, const std::string& problem,
-                           const HardwareKey& hardware) const;
+  std::vector<Workload> of(const std::string& kernel, const std::string& problem, const HardwareKey& hardware) const;
   std::vector<Workload> all() const;
 
   // Removes the workload with its trials and its winner. Throws BrokenEnvironment while a search works on it.

@@ -48,9 +48,8 @@ std::string to_ascii(std::string_view text) {
       ascii += text[at++];
       continue;
     }
-    const auto like = std::find_if(std::begin(kLikenesses), std::end(kLikenesses), [&](const Likeness& one) {
-      return text.substr(at).starts_with(one.character);
-    });
+    const auto like = std::find_if(std::begin(kLikenesses), std::end(kLikenesses),
+                                   [&](const Likeness& one) { return text.substr(at).starts_with(one.character); });
     const bool known = like != std::end(kLikenesses);
     ascii += known ? like->ascii : "?";
     at += known ? like->character.size() : 1;

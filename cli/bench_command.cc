@@ -53,9 +53,8 @@ void BenchCommand::declare(OptionTable& table) {
   declare_cache(table, request_.target.cache);
   table.span("quiet-wait", request_.quiet_wait_s, kQuietWaitDoc);
   table.whole("rounds", request_.rounds, 1, 100'000, "samples of each");
-  table.word(
-      "profile", "WHAT", profile_, {"minimal", "roofline"},
-      "what bounds the first row: the ceiling that binds (minimal), or each one with its share of the time");
+  table.word("profile", "WHAT", profile_, {"minimal", "roofline"},
+             "what bounds the first row: the ceiling that binds (minimal), or each one with its share of the time");
   table.text("ncu", "FILE", ncu_, "write a script for Nsight Compute instead");
   table.text("nsys", "FILE", nsys_, "write a script for Nsight Systems instead");
 }
@@ -89,12 +88,10 @@ void print(const BenchResult& result, std::ostream& out) {
       << served_line(first.table, first.cell) << table.text("  ")
       << (subject.floor ? "  roofline: " + std::string(subject.floor->bound) + "\n" : "")
       << programs_text(result.programs_compiled)
-      << (result.winner_contended
-              ? "the stored winner is contended: somebody else used the GPU during its search\n"
-              : "")
-      << (result.contended
-              ? "contended: somebody else used the GPU during this bench, so its times are not reliable\n"
-              : "");
+      << (result.winner_contended ? "the stored winner is contended: somebody else used the GPU during its search\n"
+                                  : "")
+      << (result.contended ? "contended: somebody else used the GPU during this bench, so its times are not reliable\n"
+                           : "");
 }
 
 // The time that each ceiling allows at least, and its share of what the first row took.
@@ -106,10 +103,9 @@ std::string profile_text(const BenchResult& result, bool all) {
   if (!all) floors.resize(1);
   Table table({"ceiling", "least time", "share", "work"}, {1, 2});
   for (const Floor& floor : floors) {
-    const std::string work = floor.work.amount <= 0 ? ""
-                             : floor.work.unit == Unit::tflop_s
-                                 ? format("%.3g GFLOP", floor.work.amount * 1e-9)
-                                 : bytes_text(floor.work.amount);
+    const std::string work = floor.work.amount <= 0             ? ""
+                             : floor.work.unit == Unit::tflop_s ? format("%.3g GFLOP", floor.work.amount * 1e-9)
+                                                                : bytes_text(floor.work.amount);
     table.add({std::string(floor.bound), time_text(floor.us), percent_text(floor.us / time_us), work});
   }
   return table.text("  ");
@@ -120,10 +116,8 @@ int BenchCommand::write_script(Output& output, std::stop_token stop) {
   if (request_.assume) throw BadInput("--assume is of no launch that a script makes; leave it out");
   const std::string& script = ncu_ ? *ncu_ : *nsys_;
   if (script.empty()) throw BadField(ncu_ ? "ncu" : "nsys", "takes no empty value; name a file");
-  const ProfileTarget target =
-      profile_target(request_, {.events = {.listener = note_listener(output)}, .stop = stop});
-  const std::string command =
-      write_profile_script(ncu_ ? Profiler::ncu : Profiler::nsys, target, request_, script);
+  const ProfileTarget target = profile_target(request_, {.events = {.listener = note_listener(output)}, .stop = stop});
+  const std::string command = write_profile_script(ncu_ ? Profiler::ncu : Profiler::nsys, target, request_, script);
   output.result() << script << " has this command, for the " << target.what << " " << target.config << ":\n"
                   << command << "\n";
   Document document = subject_document(target.subject);

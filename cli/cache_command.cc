@@ -43,8 +43,7 @@ constexpr CacheAction kActions[] = {
      "today's have a winner; winners stay; --dry-run only counts"},
     {"history", "KEY", "", 0, 0, Cache::Mode::read_only, show_history, nullptr, "KEY",
      "the winners (of table:N the tables) that others replaced, with the reason; gc keeps the last eight"},
-    {"rollback", "KEY", "GENERATION", 0, 1, Cache::Mode::read_write, roll_back_cache, nullptr,
-     "KEY [GENERATION]",
+    {"rollback", "KEY", "GENERATION", 0, 1, Cache::Mode::read_write, roll_back_cache, nullptr, "KEY [GENERATION]",
      "makes that one, else the last, the winner again; a second rollback undoes the first"},
     {"merge", "INTO", "FILE", 1, kAnyNumber, Cache::Mode::create, nullptr, merge_caches, "INTO FILE...",
      "takes the winners and trials of other caches and packs into the cache INTO, which is made if it is new; of two "
@@ -81,9 +80,8 @@ class CacheCommand : public Command {
   }
   void declare(OptionTable& table) override {
     table.positional("ACTION", action_, true, "what to do, as below");
-    table.positional(
-        "OPERAND", arguments_.operand, false,
-        "a workload's key, as ls prints it; for check, export, import, merge, sign and new-key: a path");
+    table.positional("OPERAND", arguments_.operand, false,
+                     "a workload's key, as ls prints it; for check, export, import, merge, sign and new-key: a path");
     table.words("WORD", arguments_.words,
                 "for extract: the folder to make; for import and merge: files; for rollback: a generation");
     declare_cache_path(table, arguments_.cache);
@@ -95,8 +93,7 @@ class CacheCommand : public Command {
     table.flag("later", arguments_.later,
                "merge: of two sound records the later one stays, and not the faster: for a night's results");
     table.flag("dry-run", arguments_.dry_run, "gc: say what would be removed, and change nothing");
-    table.whole("keep-builds", arguments_.keep_builds, 0, 1 << 20,
-                "gc: MiB of builds to keep, the last used");
+    table.whole("keep-builds", arguments_.keep_builds, 0, 1 << 20, "gc: MiB of builds to keep, the last used");
     table.positive("max-size", "MIB", "number of MiB", arguments_.max_size,
                    "gc: remove more builds until the file is no larger");
     table.only_after({"ls", "export"}, {"kernel", "hardware"});

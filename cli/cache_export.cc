@@ -40,9 +40,8 @@ int export_cache(const CacheArguments& arguments, Cache& cache, Output& output) 
       return is_selected(selection, kernel, hardware);
     };
   }
-  const PackContents made =
-      export_pack(cache, arguments.operand,
-                  {.takes = takes, .recorded = arguments.recorded, .description = own_description});
+  const PackContents made = export_pack(
+      cache, arguments.operand, {.takes = takes, .recorded = arguments.recorded, .description = own_description});
   const std::pair<std::int64_t, const char*> left_out[] = {
       {made.recorded, "measured on a recording"},
       {made.contended, "measured while somebody else used the GPU"},
@@ -50,14 +49,12 @@ int export_cache(const CacheArguments& arguments, Cache& cache, Output& output) 
       {made.damaged, "damaged; cache check names them"},
       {made.without_family, "stored by an older moetune; search again to export them"}};
   for (const auto& [count, why] : left_out) {
-    if (count > 0)
-      output.warn(std::to_string(count) + (count == 1 ? " winner" : " winners") + " left out: " + why);
+    if (count > 0) output.warn(std::to_string(count) + (count == 1 ? " winner" : " winners") + " left out: " + why);
   }
   if (made.damaged_ranges > 0)
-    output.note(counted_text(made.damaged_ranges, "range table") +
-                " left out: damaged; cache check names them");
-  output.result() << arguments.operand << ": " << made.winners << (made.winners == 1 ? " winner" : " winners")
-                  << " of " << made.families << (made.families == 1 ? " family, " : " families, ")
+    output.note(counted_text(made.damaged_ranges, "range table") + " left out: damaged; cache check names them");
+  output.result() << arguments.operand << ": " << made.winners << (made.winners == 1 ? " winner" : " winners") << " of "
+                  << made.families << (made.families == 1 ? " family, " : " families, ")
                   << bytes_text(static_cast<double>(made.bytes)) << "\n";
   output.document({{"pack", arguments.operand},
                    {"winners", made.winners},

@@ -19,8 +19,7 @@ namespace fs = std::filesystem;
 void make_folder(const fs::path& folder) {
   std::error_code error;
   if (fs::create_directories(folder, error)) return;
-  throw BadInput(folder.string() + ": " +
-                 (error ? error.message() : "it is there already; name a new folder"));
+  throw BadInput(folder.string() + ": " + (error ? error.message() : "it is there already; name a new folder"));
 }
 
 void write_whole(const fs::path& file, std::string_view bytes) {
@@ -42,19 +41,16 @@ int extract_from_cache(const CacheArguments& arguments, Cache& cache, Output& ou
     throw BadInput("workload " + arguments.operand +
                    " has no compiled winner: its search did not end, or compiled nothing");
   }
-  if (winner->contended)
-    output.warn("This winner was measured while somebody else used the GPU; search again.");
+  if (winner->contended) output.warn("This winner was measured while somebody else used the GPU; search again.");
   const fs::path folder = arguments.words.front();
   make_folder(folder);
-  write_whole(folder / "winner.cubin",
-              {reinterpret_cast<const char*>(winner->cubin.data()), winner->cubin.size()});
+  write_whole(folder / "winner.cubin", {reinterpret_cast<const char*>(winner->cubin.data()), winner->cubin.size()});
   write_whole(folder / "plan.json", parse_stored(winner->plan).dump(2) + "\n");
   Document key = result_document(result);
   key["provenance"] = parse_stored(winner->provenance);
   write_whole(folder / "key.json", key.dump(2) + "\n");
-  output.result() << folder.string() << ": winner.cubin ("
-                  << bytes_text(static_cast<double>(winner->cubin.size())) << "), plan.json and key.json of "
-                  << result.workload.key.kernel << "\n";
+  output.result() << folder.string() << ": winner.cubin (" << bytes_text(static_cast<double>(winner->cubin.size()))
+                  << "), plan.json and key.json of " << result.workload.key.kernel << "\n";
   output.document({{"folder", folder.string()}, {"cubin_bytes", winner->cubin.size()}, {"key", key}});
   return kDone;
 }
@@ -65,8 +61,7 @@ int remove_from_cache(const CacheArguments& arguments, Cache& cache, Output& out
   cache.workloads.forget(result.workload.id);
   const WorkloadKey& key = result.workload.key;
   output.result() << "Removed " << key.kernel << (key.problem.empty() ? "" : " " + key.problem) << " on "
-                  << key.hardware.name << ": "
-                  << counted_text(static_cast<std::int64_t>(result.trials), "trial")
+                  << key.hardware.name << ": " << counted_text(static_cast<std::int64_t>(result.trials), "trial")
                   << (result.winner ? " and the winner" : "") << ".\n";
   output.document({{"removed", result_document(result)}});
   return kDone;

@@ -23,16 +23,15 @@ int shrink_cache(const CacheArguments& arguments, Cache& cache, Output& output) 
   request.dry_run = arguments.dry_run;
   const GcResult done = collect_garbage(cache, request);
 
-  output.result() << (arguments.dry_run ? "would remove  " : "removed  ") << counted(done.builds, "build")
-                  << " (" << bytes_text(static_cast<double>(done.build_bytes)) << "), "
-                  << counted(done.trials, "trial") << " of " << counted(done.trials_from, "workload") << ", "
+  output.result() << (arguments.dry_run ? "would remove  " : "removed  ") << counted(done.builds, "build") << " ("
+                  << bytes_text(static_cast<double>(done.build_bytes)) << "), " << counted(done.trials, "trial")
+                  << " of " << counted(done.trials_from, "workload") << ", "
                   << counted(done.generations, "earlier winner") << "\n"
-                  << cache.path().string() << "  " << bytes_text(static_cast<double>(done.file_bytes_before))
-                  << " -> " << (arguments.dry_run ? "about " : "")
-                  << bytes_text(static_cast<double>(done.file_bytes_after)) << "\n";
+                  << cache.path().string() << "  " << bytes_text(static_cast<double>(done.file_bytes_before)) << " -> "
+                  << (arguments.dry_run ? "about " : "") << bytes_text(static_cast<double>(done.file_bytes_after))
+                  << "\n";
   if (done.busy > 0)
-    output.warn(counted(done.busy, "workload") +
-                " left alone: a search is running; try again when it has ended");
+    output.warn(counted(done.busy, "workload") + " left alone: a search is running; try again when it has ended");
   if (request.max_file_bytes && done.file_bytes_after > *request.max_file_bytes)
     output.warn("--max-size: winners and the trials that searches need take more than that; they stay");
   output.document({{"cache", cache.path().string()},

@@ -14,12 +14,11 @@ namespace moetune {
 namespace {
 
 std::string reason_text(const std::string& stored) {
-  constexpr std::pair<const char*, const char*> kReasons[] = {
-      {kReplacedFaster, "a search found a faster one"},
-      {kReplacedSearch, "a search chose again"},
-      {kReplacedContended, "it was contended"},
-      {kReplacedMerge, "a merge brought a better one"},
-      {kReplacedRollback, "rolled back"}};
+  constexpr std::pair<const char*, const char*> kReasons[] = {{kReplacedFaster, "a search found a faster one"},
+                                                              {kReplacedSearch, "a search chose again"},
+                                                              {kReplacedContended, "it was contended"},
+                                                              {kReplacedMerge, "a merge brought a better one"},
+                                                              {kReplacedRollback, "rolled back"}};
   for (const auto& [name, text] : kReasons) {
     if (stored == name) return text;
   }
@@ -107,14 +106,12 @@ int show_history(const CacheArguments& arguments, Cache& cache, Output& output) 
   if (const std::optional<FamilyRange> range = find_range_table(cache, arguments.operand))
     return show_range_history(*range, cache, output);
   const Workload workload = find_workload(cache, arguments.operand);
-  Table table({"generation", "time", "interval", "stored", "replaced", "because", "driver", "configuration"},
-              {0, 1});
+  Table table({"generation", "time", "interval", "stored", "replaced", "because", "driver", "configuration"}, {0, 1});
   Document list = Document::array();
   for (const Generation& one : cache.winners.history(workload.id)) {
     table.add({std::to_string(one.number), time_text(one.time_us) + (one.contended ? " (contended)" : ""),
                time_text(one.interval_low_us) + " to " + time_text(one.interval_high_us), one.stored_at,
-               one.replaced_at, reason_text(one.reason), known(parse_stored(one.provenance), "driver"),
-               one.config});
+               one.replaced_at, reason_text(one.reason), known(parse_stored(one.provenance), "driver"), one.config});
     list.push_back(generation_document(one));
   }
   if (list.empty()) {
@@ -135,9 +132,8 @@ int roll_back_cache(const CacheArguments& arguments, Cache& cache, Output& outpu
   if (!arguments.words.empty()) number = parse_generation(arguments.words.front());
   if (const std::optional<FamilyRange> range = find_range_table(cache, arguments.operand)) {
     const RangeGeneration restored = cache.ranges.roll_back(range->id, number);
-    output.result() << "The table is generation " << restored.number
-                    << " again: " << table_words(restored.table) << ", stored " << restored.stored_at
-                    << ".\n";
+    output.result() << "The table is generation " << restored.number << " again: " << table_words(restored.table)
+                    << ", stored " << restored.stored_at << ".\n";
     output.document({{"key", arguments.operand}, {"restored", range_generation_document(restored)}});
     return kDone;
   }

@@ -14,11 +14,10 @@ int merge_files(const std::filesystem::path& into, const std::vector<std::string
   const std::vector<std::filesystem::path> files(words.begin(), words.end());
   const MergeResult done = merge_caches(into, files, record_rules(), order);
   output.result() << into.string() << ": " << counted_text(done.winners_added, "winner") << " added, "
-                  << done.winners_replaced << " replaced by "
-                  << (order == MergeOrder::later ? "later" : "better") << " ones, " << done.winners_kept
-                  << " kept, " << done.winners_equal << " the same; "
-                  << counted_text(done.trials_taken, "trial") << " taken from "
-                  << counted_text(done.files, "file") << "\n";
+                  << done.winners_replaced << " replaced by " << (order == MergeOrder::later ? "later" : "better")
+                  << " ones, " << done.winners_kept << " kept, " << done.winners_equal << " the same; "
+                  << counted_text(done.trials_taken, "trial") << " taken from " << counted_text(done.files, "file")
+                  << "\n";
   output.document({{"cache", into.string()},
                    {"files", words},
                    {"winners_added", done.winners_added},
@@ -34,8 +33,8 @@ int merge_files(const std::filesystem::path& into, const std::vector<std::string
 int merge_caches(const CacheArguments& arguments, Output& output) {
   if (!arguments.cache.path.empty())
     throw BadInput("--cache: merge names its cache as the first word; import takes --cache");
-  return merge_files(arguments.operand, arguments.words,
-                     arguments.later ? MergeOrder::later : MergeOrder::faster, output);
+  return merge_files(arguments.operand, arguments.words, arguments.later ? MergeOrder::later : MergeOrder::faster,
+                     output);
 }
 
 int import_into_cache(const CacheArguments& arguments, Output& output) {

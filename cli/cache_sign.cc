@@ -15,8 +15,7 @@ int make_key(const CacheArguments& arguments, Output& output) {
   const std::string text = hex_text(key.bytes.data(), key.bytes.size());
   output.result() << file << " signs packs; keep it secret.\n"
                   << file << ".pub says whom to trust: key " << key_id(key) << "\n";
-  output.document(
-      {{"secret_key", file}, {"public_key", file + ".pub"}, {"key_id", key_id(key)}, {"public", text}});
+  output.document({{"secret_key", file}, {"public_key", file + ".pub"}, {"key_id", key_id(key)}, {"public", text}});
   return kDone;
 }
 
@@ -40,8 +39,7 @@ int check_named_cache(const CacheArguments& arguments, Output& output) {
     throw BadInput("check: a file is named twice; give it as a word or by --cache");
   CacheChoice choice = arguments.cache;
   if (!arguments.operand.empty()) choice.path = arguments.operand;
-  if (std::error_code unknown;
-      !arguments.operand.empty() && !std::filesystem::exists(choice.path, unknown) && !unknown)
+  if (std::error_code unknown; !arguments.operand.empty() && !std::filesystem::exists(choice.path, unknown) && !unknown)
     throw BadInput("there is no file " + choice.path);
   if (!arguments.trust.empty()) {
     // Checks the very bytes that were verified; the file may change meanwhile.

@@ -56,16 +56,14 @@ Listed read_listed(const Cache& cache, const Selection& selection, bool is_whole
   for (const Workload& workload : all) {
     if (!selection.stale && !is_selected(selection, workload.key.kernel, workload.key.hardware)) continue;
     if (is_by_key && selection.limit > 0 && listed.workloads.size() == selection.limit) break;
-    listed.workloads.push_back(selection.stale
-                                   ? read_workload(cache, workload, spaces, parts)
-                                   : WorkloadReport{.stored = read_result(cache, workload, spaces, parts)});
+    listed.workloads.push_back(selection.stale ? read_workload(cache, workload, spaces, parts)
+                                               : WorkloadReport{.stored = read_result(cache, workload, spaces, parts)});
     WorkloadReport& one = listed.workloads.back();
     if (one.stored.winner) one.stored_at = one.stored.winner->stored_at;
   }
   if (selection.stale) find_stale(listed.workloads, spaces, ledgers_beside(cache.path()));
   select(listed.workloads, selection);
-  JudgedRanges ranges =
-      is_whole ? cache.ranges.judged() : JudgedRanges{cache.ranges.read(), cache.ranges.mismatched()};
+  JudgedRanges ranges = is_whole ? cache.ranges.judged() : JudgedRanges{cache.ranges.read(), cache.ranges.mismatched()};
   listed.ranges = std::move(ranges.sound);
   listed.damaged_ranges = std::move(ranges.damaged);
   listed.all_ranges = listed.ranges.size();
@@ -76,8 +74,7 @@ Listed read_listed(const Cache& cache, const Selection& selection, bool is_whole
             spaces.is_current({key.kernel, "", key.hardware, key.source_digest, key.toolchain, key.timing}));
   });
   if (selection.limit > 0 && listed.ranges.size() > selection.limit)
-    listed.ranges.erase(listed.ranges.begin() + static_cast<std::ptrdiff_t>(selection.limit),
-                        listed.ranges.end());
+    listed.ranges.erase(listed.ranges.begin() + static_cast<std::ptrdiff_t>(selection.limit), listed.ranges.end());
   return listed;
 }
 
@@ -108,9 +105,9 @@ Table range_table(const std::vector<FamilyRange>& ranges, const Output& output) 
   Table table({"key", "kernel", "family", "hardware", "compiler", "timing", "cubins", "table stored"}, {6});
   for (const FamilyRange& range : ranges) {
     const RangeKey& key = range.key;
-    table.add({range_name(range), key.kernel, shown_family(key.kernel, key.family, output),
-               hardware_text(key.hardware), key.toolchain, std::string(timing_name(key.timing)),
-               std::to_string(range.variants.size()), range.stored_at});
+    table.add({range_name(range), key.kernel, shown_family(key.kernel, key.family, output), hardware_text(key.hardware),
+               key.toolchain, std::string(timing_name(key.timing)), std::to_string(range.variants.size()),
+               range.stored_at});
   }
   return table;
 }
@@ -139,8 +136,8 @@ std::string only_hardware(const Listed& listed) {
   return names.size() == 1 ? *names.begin() : "";
 }
 
-void print_listed(const Listed& listed, const Selection& selection, const CacheSummary& summary,
-                  const Cache& cache, const Output& output) {
+void print_listed(const Listed& listed, const Selection& selection, const CacheSummary& summary, const Cache& cache,
+                  const Output& output) {
   const Pager pager(output);
   const std::size_t columns = output.columns();
   const std::string gpu = only_hardware(listed);
@@ -153,19 +150,18 @@ void print_listed(const Listed& listed, const Selection& selection, const CacheS
   output.result() << workloads.text("", columns);
   if (!listed.ranges.empty()) output.result() << "\n" << ranges.text("", columns);
   output.result() << "\n";
-  if (!selection.is_all() &&
-      (listed.workloads.size() < listed.all || listed.ranges.size() < listed.all_ranges))
+  if (!selection.is_all() && (listed.workloads.size() < listed.all || listed.ranges.size() < listed.all_ranges))
     output.result() << format("%zu of %s and %zu of %s are shown\n", listed.workloads.size(),
                               counted_text(static_cast<std::int64_t>(listed.all), "workload").c_str(),
                               listed.ranges.size(),
                               counted_text(static_cast<std::int64_t>(listed.all_ranges), "table").c_str());
-  const std::string held =
-      counted_text(summary.trials, "trial") + ", " + counted_text(summary.winners, "winner") + ", " +
-      counted_text(summary.builds, "build") + " (" + bytes_text(static_cast<double>(summary.build_bytes)) +
-      ")" + (gpu.empty() ? "" : " of " + gpu);
-  output.result() << paragraph(held + " in " + cache.path().string() + " (" +
-                                   bytes_text(static_cast<double>(summary.file_bytes)) + ")",
-                               columns);
+  const std::string held = counted_text(summary.trials, "trial") + ", " + counted_text(summary.winners, "winner") +
+                           ", " + counted_text(summary.builds, "build") + " (" +
+                           bytes_text(static_cast<double>(summary.build_bytes)) + ")" +
+                           (gpu.empty() ? "" : " of " + gpu);
+  output.result() << paragraph(
+      held + " in " + cache.path().string() + " (" + bytes_text(static_cast<double>(summary.file_bytes)) + ")",
+      columns);
 }
 
 }  // namespace
@@ -182,8 +178,7 @@ int list_cache(const CacheArguments& arguments, Cache& cache, Output& output) {
     workloads.push_back(result_document(one.stored));
     if (selection.stale) workloads.back()["stale"] = one.stale;
   }
-  for (const DamagedRange& one : listed.damaged_ranges)
-    output.note(place_of(one.range) + " is left out: " + one.what);
+  for (const DamagedRange& one : listed.damaged_ranges) output.note(place_of(one.range) + " is left out: " + one.what);
   const CacheSummary summary = summary_of(cache);
   print_listed(listed, selection, summary, cache, output);
   if (is_capped && (listed.all > kMostRows || listed.all_ranges > kMostRows))
@@ -213,8 +208,7 @@ Workload find_workload(const Cache& cache, const std::string& written) {
 
 int show_cache(const CacheArguments& arguments, Cache& cache, Output& output) {
   StoredSpaces spaces;
-  const StoredResult r =
-      read_result(cache, find_workload(cache, arguments.operand), spaces, WinnerParts::all);
+  const StoredResult r = read_result(cache, find_workload(cache, arguments.operand), spaces, WinnerParts::all);
   if (!r.damage.empty()) throw DamagedWinner(r.damage);
   const WorkloadKey& key = r.workload.key;
   Table table({});
@@ -226,23 +220,20 @@ int show_cache(const CacheArguments& arguments, Cache& cache, Output& output) {
   table.add({"timing", std::string(timing_name(key.timing))});
   table.add({"trials", std::to_string(r.trials)});
   table.add({r.winner ? "winner" : "best trial", r.best_config.empty() ? "(none)" : r.best_config});
-  table.add(
-      {"time", time_text(r.best_us) + (r.contended ? "  (contended: somebody else used the GPU)" : "")});
+  table.add({"time", time_text(r.best_us) + (r.contended ? "  (contended: somebody else used the GPU)" : "")});
   if (r.default_us > 0) {
     table.add({"default", time_text(r.default_us) + format("  (the best is %.2f× as fast)", r.speedup())});
   }
   Document document = result_document(r);
   if (r.winner) {
-    table.add(
-        {"interval", time_text(r.winner->interval_low_us) + " to " + time_text(r.winner->interval_high_us)});
+    table.add({"interval", time_text(r.winner->interval_low_us) + " to " + time_text(r.winner->interval_high_us)});
     if (const std::vector<TimingResult> timings = parse_timings(r.winner->timings); !timings.empty())
       table.add({"timings", timings_line(timings_document(timings, r.best_config))});
     table.add({"cubin", bytes_text(static_cast<double>(r.winner->cubin.size()))});
     table.add({"stored", r.winner->stored_at});
     table.add({"provenance", r.winner->provenance});
     table.add({"plan", r.winner->plan});
-    document["interval_us"] = {number_or_null(r.winner->interval_low_us),
-                               number_or_null(r.winner->interval_high_us)};
+    document["interval_us"] = {number_or_null(r.winner->interval_low_us), number_or_null(r.winner->interval_high_us)};
     document["cubin_bytes"] = r.winner->cubin.size();
     document["provenance"] = parse_stored(r.winner->provenance);
     document["plan"] = parse_stored(r.winner->plan);
@@ -271,10 +262,9 @@ int check_cache(const CacheArguments&, Cache& cache, Output& output) {
   document["lacks_log"] = cache.lacks_log();
   if (problems.empty()) output.result() << cache.path().string() << " is sound.\n";
   if (cache.lacks_log())
-    output.result()
-        << "But " << cache.path().string()
-        << " was copied while a search wrote to the cache, or has lost its -wal: results of the "
-           "search's last seconds may be missing. To copy a cache use cache export or cache merge.\n";
+    output.result() << "But " << cache.path().string()
+                    << " was copied while a search wrote to the cache, or has lost its -wal: results of the "
+                       "search's last seconds may be missing. To copy a cache use cache export or cache merge.\n";
   output.document(document);
   return problems.empty() ? kDone : kBrokenEnvironment;
 }

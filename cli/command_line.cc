@@ -28,10 +28,8 @@ constexpr Described kVariables[] = {
     {"CUDA_HOME, CUDA_PATH", "a CUDA toolkit, whose NVRTC is taken"},
     {"MOETUNE_DATA_DIR", "a folder with templates/, spaces/ and recordings, instead of those in the binary"},
     {"MOETUNE_KERNELS", "folders with kernels of your own, with colons between them: docs/new_kernel.md"},
-    {"XDG_CACHE_HOME, HOME",
-     "where the cache lies: $XDG_CACHE_HOME/moetune/moetune.db, else ~/.cache/moetune/"},
-    {"XDG_CONFIG_HOME",
-     "where the configuration lies: $XDG_CONFIG_HOME/moetune/config, else ~/.config/moetune/"},
+    {"XDG_CACHE_HOME, HOME", "where the cache lies: $XDG_CACHE_HOME/moetune/moetune.db, else ~/.cache/moetune/"},
+    {"XDG_CONFIG_HOME", "where the configuration lies: $XDG_CONFIG_HOME/moetune/config, else ~/.config/moetune/"},
     {"CUDA_VISIBLE_DEVICES", "the GPUs that the driver shows"},
     {"COLUMNS", "the width of tables; by default the terminal's"},
     {"NO_COLOR", "set to anything: a report without colours"},
@@ -58,8 +56,7 @@ void show_environment(Output& output) {
     table.add({std::string(name), std::string(doc)});
     variables[std::string(name)] = doc;
   }
-  output.result() << "Environment variables that moetune reads:\n\n"
-                  << table.text("  ", output.page_columns());
+  output.result() << "Environment variables that moetune reads:\n\n" << table.text("  ", output.page_columns());
   output.document({{"environment", variables}});
 }
 
@@ -82,9 +79,8 @@ Colour colour_of(const std::string& word) {
 }
 
 bool holds(const std::vector<std::string>& arguments, std::initializer_list<std::string_view> words) {
-  return std::ranges::any_of(arguments, [&](const std::string& argument) {
-    return std::ranges::find(words, argument) != words.end();
-  });
+  return std::ranges::any_of(
+      arguments, [&](const std::string& argument) { return std::ranges::find(words, argument) != words.end(); });
 }
 
 // A request's field is set by the option of the same name.
@@ -180,10 +176,10 @@ int run_command_line(const std::vector<std::string>& arguments) {
   try {
     code = dispatch(arguments, output);
   } catch (const NothingTuned& error) {
-    code = fail(output, "bad_input",
-                std::string(error.what()) + "; start with: moetune search " + error.kernel() + " --problem " +
-                    error.problem(),
-                kBadInput);
+    code = fail(
+        output, "bad_input",
+        std::string(error.what()) + "; start with: moetune search " + error.kernel() + " --problem " + error.problem(),
+        kBadInput);
   } catch (const BadInput& error) {
     code = fail(output, "bad_input", error.what(), kBadInput);
   } catch (const BrokenEnvironment& error) {
@@ -201,8 +197,8 @@ int run_command_line(const std::vector<std::string>& arguments) {
                           "); see 'ulimit -a' for limits on processes, memory and files",
                 kBrokenEnvironment);
   } catch (const std::bad_alloc&) {
-    code = fail(output, "broken_environment", "out of memory; see 'ulimit -v' for this shell's limit",
-                kBrokenEnvironment);
+    code =
+        fail(output, "broken_environment", "out of memory; see 'ulimit -v' for this shell's limit", kBrokenEnvironment);
   } catch (const std::exception& error) {
     code = fail(output, "internal", std::string("a bug in moetune: ") + error.what(), kBrokenEnvironment);
   }

@@ -15,9 +15,7 @@ namespace {
 class CompareCommand : public Command {
  public:
   std::string_view name() const override { return "compare"; }
-  std::string_view summary() const override {
-    return "which winners of two caches, dates, GPUs or searches differ";
-  }
+  std::string_view summary() const override { return "which winners of two caches, dates, GPUs or searches differ"; }
   std::string_view details() const override {
     return "A and B are each a cache or pack file, or a part of --cache: its winners at the end of a day\n"
            "(2026-11-22, UTC), of gpu:NAME (a part of a GPU's name), or of key:N (a workload's key).\n"
@@ -45,8 +43,7 @@ std::vector<Entry> entries_of(const ComparedSide& side, const CacheChoice& choic
     own.path = side.text;
     if (own.path.empty()) throw BadInput("file: takes the name of a cache or a pack");
     if (std::error_code unknown; !std::filesystem::exists(own.path, unknown) && !unknown)
-      throw BadInput("there is no file " + own.path +
-                     "; a side is a cache or pack, a date, gpu:NAME or key:N");
+      throw BadInput("there is no file " + own.path + "; a side is a cache or pack, a date, gpu:NAME or key:N");
   }
   const std::unique_ptr<Cache> cache = open_named_cache(own);
   if (cache == nullptr) {
@@ -123,29 +120,26 @@ void print_comparison(const Comparison& comparison, bool significant, const Outp
   for (const ComparedPair& pair : comparison.pairs) {
     if (significant && !is_significant(pair)) continue;
     const Entry& a = pair.a;
-    const std::string problem =
-        columns == 0 || a.problem.empty() ? a.problem : brief_problem(a.kernel, a.problem);
+    const std::string problem = columns == 0 || a.problem.empty() ? a.problem : brief_problem(a.kernel, a.problem);
     const bool same_hardware = a.hardware_name == pair.b.hardware_name;
-    table.add({a.kernel, problem.empty() ? "-" : problem, time_text(a.time_us), time_text(pair.b.time_us),
-               change_text(pair), verdict_name(pair.verdict),
-               same_hardware ? a.hardware_name : a.hardware_name + ", " + pair.b.hardware_name},
-              paint_of_verdict(pair.verdict));
+    table.add(
+        {a.kernel, problem.empty() ? "-" : problem, time_text(a.time_us), time_text(pair.b.time_us), change_text(pair),
+         verdict_name(pair.verdict), same_hardware ? a.hardware_name : a.hardware_name + ", " + pair.b.hardware_name},
+        paint_of_verdict(pair.verdict));
     ++shown;
   }
   if (shown > 0) output.painted() << table.text("", columns, output.colours()) << "\n";
   const auto count = [&](Verdict verdict) { return static_cast<std::int64_t>(comparison.count(verdict)); };
   std::string text = counted_text(static_cast<std::int64_t>(comparison.pairs.size()), "pair");
   if (!comparison.pairs.empty()) {
-    text +=
-        format(": B is significantly faster in %lld, slower in %lld, the same in %lld, unsure in %lld; ",
-               static_cast<long long>(count(Verdict::faster)), static_cast<long long>(count(Verdict::slower)),
-               static_cast<long long>(count(Verdict::same)), static_cast<long long>(count(Verdict::unsure)));
+    text += format(": B is significantly faster in %lld, slower in %lld, the same in %lld, unsure in %lld; ",
+                   static_cast<long long>(count(Verdict::faster)), static_cast<long long>(count(Verdict::slower)),
+                   static_cast<long long>(count(Verdict::same)), static_cast<long long>(count(Verdict::unsure)));
     text += format("%.3f× as fast in the geometric mean", comparison.mean_ratio);
   }
   output.result() << paragraph(text + ".", columns);
   if (!comparison.only_a.empty() || !comparison.only_b.empty())
-    output.result() << format("Only in A: %zu. Only in B: %zu.\n", comparison.only_a.size(),
-                              comparison.only_b.size());
+    output.result() << format("Only in A: %zu. Only in B: %zu.\n", comparison.only_a.size(), comparison.only_b.size());
 }
 
 int CompareCommand::run(Output& output, std::stop_token) {

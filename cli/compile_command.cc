@@ -21,9 +21,7 @@ namespace fs = std::filesystem;
 class CompileCommand : public Command {
  public:
   std::string_view name() const override { return "compile"; }
-  std::string_view summary() const override {
-    return "compile one configuration, and show what ptxas says; no GPU";
-  }
+  std::string_view summary() const override { return "compile one configuration, and show what ptxas says; no GPU"; }
   std::string_view details() const override {
     return "Nothing is stored. The exit code is 1 if it does not compile, or if the architecture cannot launch\n"
            "it. --sass needs nvdisasm, which CUDA toolkits have.\n";
@@ -106,8 +104,8 @@ void print(const CompileResult& result, const Output& output) {
   if (result.build.outcome != Outcome::ok) {
     head.add({"failed", result.build.message});
   } else {
-    head.add({"cubin", bytes_text(static_cast<double>(result.build.cubin.size())) +
-                           format(" in %.1f s", result.build.seconds)});
+    head.add({"cubin",
+              bytes_text(static_cast<double>(result.build.cubin.size())) + format(" in %.1f s", result.build.seconds)});
     head.add({"launch", result.unlaunchable.empty() ? "possible" : "impossible: " + result.unlaunchable});
   }
   output.result() << result.kernel << "\n" << head.text("  ", output.columns());
@@ -120,9 +118,9 @@ void print(const CompileResult& result, const Output& output) {
     if (found == result.build.entries.end()) continue;
     const EntryFacts& facts = found->second;
     table.add({found->first, std::to_string(facts.registers),
-               format("%d B", facts.spill_store_bytes + facts.spill_load_bytes),
-               format("%d B", facts.stack_bytes), bytes_text(static_cast<double>(facts.static_shared)),
-               bytes_text(launch.dynamic_shared), extent(launch.block), extent(launch.grid)});
+               format("%d B", facts.spill_store_bytes + facts.spill_load_bytes), format("%d B", facts.stack_bytes),
+               bytes_text(static_cast<double>(facts.static_shared)), bytes_text(launch.dynamic_shared),
+               extent(launch.block), extent(launch.grid)});
   }
   output.result() << "\n" << table.text("  ", output.columns());
   for (const auto& [entry, facts] : result.build.entries) {
@@ -134,8 +132,7 @@ void print(const CompileResult& result, const Output& output) {
 
 int CompileCommand::run(Output& output, std::stop_token stop) {
   if (sass_) find_nvdisasm();  // before the compiler is waited for
-  if (cubin_ && fs::exists(*cubin_))
-    throw BadInput("--cubin: " + *cubin_ + " is there already; name a new file");
+  if (cubin_ && fs::exists(*cubin_)) throw BadInput("--cubin: " + *cubin_ + " is there already; name a new file");
   const CompileResult result = compile(request_, stop);
   const bool compiled = result.build.outcome == Outcome::ok;
   print(result, output);

@@ -92,13 +92,11 @@ Candidates assignments(const Line& line, const std::map<std::string, std::vector
   if (const std::size_t equals = last.find('='); equals != std::string::npos) {
     const auto known = names.find(last.substr(0, equals));
     if (known == names.end()) return found;
-    for (const std::string& value : known->second)
-      found.emplace_back(before + last.substr(0, equals + 1) + value, "");
+    for (const std::string& value : known->second) found.emplace_back(before + last.substr(0, equals + 1) + value, "");
     return found;
   }
   for (const auto& [name, values] : names) {
-    if (("," + before).find("," + name + "=") == std::string::npos)
-      found.emplace_back(before + name + "=", "");
+    if (("," + before).find("," + name + "=") == std::string::npos) found.emplace_back(before + name + "=", "");
   }
   return found;
 }
@@ -136,9 +134,8 @@ Candidates keys(const Line& line) {
   for (const Workload& workload : cache->workloads.all()) {
     if (found.size() == kMostKeys) break;
     const WorkloadKey& key = workload.key;
-    found.emplace_back(
-        std::to_string(workload.id),
-        key.kernel + " " + brief_problem(key.kernel, key.problem) + " on " + key.hardware.name);
+    found.emplace_back(std::to_string(workload.id),
+                       key.kernel + " " + brief_problem(key.kernel, key.problem) + " on " + key.hardware.name);
   }
   const bool takes_tables =
       !line.words.empty() && (line.words.front() == "history" || line.words.front() == "rollback");
@@ -155,25 +152,11 @@ struct Completer {
   std::string_view value_name;
   Candidates (*candidates)(const Line&);
 };
-constexpr Completer kCompleters[] = {{"KERNEL", kernels},
-                                     {"PRESET", presets},
-                                     {"DIMS", dimensions},
-                                     {"RANGES", dimensions},
-                                     {"CONFIG", configurations},
-                                     {"DEVICE", devices},
-                                     {"DEVICES", devices},
-                                     {"KEY", keys},
-                                     {"FILE", files},
-                                     {"FILE...", files},
-                                     {"PACK", files},
-                                     {"[PACK]", files},
-                                     {"INTO", files},
-                                     {"A", files},
-                                     {"B", files},
-                                     {"MODEL", files},
-                                     {"PATH", files},
-                                     {"DIR", folders},
-                                     {"FOLDER", folders}};
+constexpr Completer kCompleters[] = {
+    {"KERNEL", kernels}, {"PRESET", presets},  {"DIMS", dimensions}, {"RANGES", dimensions}, {"CONFIG", configurations},
+    {"DEVICE", devices}, {"DEVICES", devices}, {"KEY", keys},        {"FILE", files},        {"FILE...", files},
+    {"PACK", files},     {"[PACK]", files},    {"INTO", files},      {"A", files},           {"B", files},
+    {"MODEL", files},    {"PATH", files},      {"DIR", folders},     {"FOLDER", folders}};
 
 Candidates values_of(std::string_view value_name, const Line& line) {
   for (const Completer& one : kCompleters) {
@@ -183,8 +166,7 @@ Candidates values_of(std::string_view value_name, const Line& line) {
 }
 
 Candidates option_values(const OptionTable& table, const Line& line) {
-  const OptionTable::Option& option =
-      *std::ranges::find(table.options(), *line.value, &OptionTable::Option::name);
+  const OptionTable::Option& option = *std::ranges::find(table.options(), *line.value, &OptionTable::Option::name);
   Candidates found;
   for (const std::string& choice : option.choices) found.emplace_back(choice, "");
   if (option.is_dimension && line.kernel() != nullptr) {
@@ -254,8 +236,7 @@ Candidates candidates(const std::vector<std::string>& words) {
              {"help", "explain a command"}, {"--help", ""}, {"--version", ""}})
       found.emplace_back(name, doc);
   }
-  if (words.size() == 2 && words[0] == "help")
-    found.emplace_back("environment", "the variables that are read");
+  if (words.size() == 2 && words[0] == "help") found.emplace_back("environment", "the variables that are read");
   if (command == nullptr) return found;
   OptionTable table;
   CommonOptions common;

@@ -70,8 +70,7 @@ end
 complete -c moetune -f -a '(__moetune_candidates)'
 )script";
 
-constexpr std::pair<std::string_view, const char*> kScripts[] = {
-    {"bash", kBash}, {"zsh", kZsh}, {"fish", kFish}};
+constexpr std::pair<std::string_view, const char*> kScripts[] = {{"bash", kBash}, {"zsh", kZsh}, {"fish", kFish}};
 
 }  // namespace
 

@@ -44,8 +44,8 @@ class DevicesCommand : public Command {
 
 std::string load_text(const std::optional<GpuLoad>& load) {
   if (!load) return "unknown: NVML does not say";
-  return format("%d other processes, ", load->foreign_processes) +
-         bytes_text(static_cast<double>(load->free_bytes)) + " free";
+  return format("%d other processes, ", load->foreign_processes) + bytes_text(static_cast<double>(load->free_bytes)) +
+         " free";
 }
 
 // Unknown figures of the machine are many where it has one node or one GPU, so they take no rows of their own.
@@ -65,9 +65,9 @@ void print_gpu(const DeviceInfo& info, const Ceilings& ceilings, const Output& o
   const HardwareKey& key = info.key;
   Table table({});
   table.add({"architecture", info.architecture});
-  table.add({"SMs", format("%d at up to %d MHz, %d threads and %s of registers each", limits.sm_count,
-                           key.sm_clock_khz / 1000, limits.threads_per_sm,
-                           bytes_text(4.0 * static_cast<double>(limits.registers_per_sm)).c_str())});
+  table.add({"SMs",
+             format("%d at up to %d MHz, %d threads and %s of registers each", limits.sm_count, key.sm_clock_khz / 1000,
+                    limits.threads_per_sm, bytes_text(4.0 * static_cast<double>(limits.registers_per_sm)).c_str())});
   table.add({"shared memory", bytes_text(static_cast<double>(limits.shared_per_block)) + " a block, " +
                                   bytes_text(static_cast<double>(limits.shared_per_sm)) + " an SM"});
   table.add({"L2", bytes_text(static_cast<double>(limits.l2_bytes))});
@@ -89,8 +89,7 @@ Document gpu_document(const DeviceInfo& info, const Ceilings& ceilings) {
   document["memory_clock_khz"] = info.key.memory_clock_khz;
   document["foreign_processes"] = info.load ? Document(info.load->foreign_processes) : Document(nullptr);
   document["free_bytes"] = info.load ? Document(info.load->free_bytes) : Document(nullptr);
-  for (const CeilingFigure& figure : kCeilingFigures)
-    document[figure.name] = number_or_null(ceilings.*figure.value);
+  for (const CeilingFigure& figure : kCeilingFigures) document[figure.name] = number_or_null(ceilings.*figure.value);
   return document;
 }
 
@@ -115,8 +114,7 @@ Document list_recordings(const Output& output) {
                          {"recorded_at", header.recorded_at}});
   }
   if (!documents.empty()) {
-    output.result() << "\nRecordings (--device replay:NAME)\n"
-                    << table.text("  ", output.columns()) << damaged;
+    output.result() << "\nRecordings (--device replay:NAME)\n" << table.text("  ", output.columns()) << damaged;
   }
   return documents;
 }
@@ -124,8 +122,7 @@ Document list_recordings(const Output& output) {
 // The list is also for finding out what is wrong with a machine: no usual place for a cache, or a damaged one
 // there, costs it the ceilings alone.
 std::unique_ptr<Cache> open_for_ceilings(const CacheChoice& choice, const Output& output) {
-  if (choice.none || (choice.path.empty() && choice.usual.empty() && !Cache::find_default_path()))
-    return nullptr;
+  if (choice.none || (choice.path.empty() && choice.usual.empty() && !Cache::find_default_path())) return nullptr;
   try {
     return open_existing_cache(choice);
   } catch (const BrokenEnvironment& error) {
@@ -161,9 +158,7 @@ std::string path_text(const Topology& topology, std::size_t a, std::size_t b) {
 }
 
 std::string number_text(const std::optional<int>& number) { return number ? std::to_string(*number) : "?"; }
-Document number_document(const std::optional<int>& number) {
-  return number ? Document(*number) : Document(nullptr);
-}
+Document number_document(const std::optional<int>& number) { return number ? Document(*number) : Document(nullptr); }
 
 void print_topology(const CudaTopology& found, const Output& output) {
   const auto& [list, topology] = found;
@@ -172,8 +167,8 @@ void print_topology(const CudaTopology& found, const Output& output) {
   Table table(header);
   for (std::size_t i = 0; i < list.devices.size(); ++i) {
     const Topology::Place& place = topology.places.at(i);
-    std::vector<std::string> row = {list.devices[i].id, list.devices[i].pci_bus_id,
-                                    number_text(place.numa_node), number_text(place.nvlinks)};
+    std::vector<std::string> row = {list.devices[i].id, list.devices[i].pci_bus_id, number_text(place.numa_node),
+                                    number_text(place.nvlinks)};
     for (std::size_t j = 0; j < list.devices.size(); ++j) row.push_back(path_text(topology, i, j));
     table.add(row);
   }
@@ -199,8 +194,7 @@ Document topology_document(const CudaTopology& found) {
                      {"nvlinks", number_document(pair.nvlinks)},
                      {"peer_access", pair.peer_access}});
   for (const NumaNode& node : topology.nodes) nodes.push_back({{"number", node.number}, {"cpus", node.cpus}});
-  return {
-      {"gpus", gpus}, {"why_none", text_or_null(list.why_empty)}, {"pairs", pairs}, {"numa_nodes", nodes}};
+  return {{"gpus", gpus}, {"why_none", text_or_null(list.why_empty)}, {"pairs", pairs}, {"numa_nodes", nodes}};
 }
 
 int show_topology(Output& output) {
@@ -224,8 +218,7 @@ int DevicesCommand::run(Output& output, std::stop_token stop) {
   for (const DeviceInfo& info : gpus.devices) {
     if (!calibrate_ || stop.stop_requested()) break;
     Progress progress(output, {});
-    calibrate({.device = info.id, .cache = cache_},
-              {.events = {.listener = progress.listener()}, .stop = stop});
+    calibrate({.device = info.id, .cache = cache_}, {.events = {.listener = progress.listener()}, .stop = stop});
   }
   const std::unique_ptr<Cache> cache = open_for_ceilings(cache_, output);
   Document documents = Document::array();
@@ -241,8 +234,7 @@ int DevicesCommand::run(Output& output, std::stop_token stop) {
   const FoundCompiler compiler = find_compiler(gpus.devices);
   output.result() << (compiler.why_none.empty()
                           ? "Compiler: " + compiler.name + "\n"
-                          : paragraph("Nothing can be compiled here: " + compiler.why_none,
-                                      output.columns()));
+                          : paragraph("Nothing can be compiled here: " + compiler.why_none, output.columns()));
   const Document recordings = list_recordings(output);
   output.document({{"gpus", documents},
                    {"why_none", gpus.devices.empty() ? Document(gpus.why_empty) : Document(nullptr)},

@@ -68,10 +68,7 @@ Finding build_finding() {
 Finding compiler_finding() {
   try {
     const NvrtcFacts facts = CompileProcesses::shared()->facts();
-    return {"NVRTC",
-            facts.version + " from " + facts.path,
-            "",
-            {{"version", facts.version}, {"path", facts.path}}};
+    return {"NVRTC", facts.version + " from " + facts.path, "", {{"version", facts.version}, {"path", facts.path}}};
   } catch (const BrokenEnvironment& error) {
     return {"NVRTC", std::string("none: ") + error.what(), "", {{"why_none", error.what()}}};
   }
@@ -92,11 +89,9 @@ std::vector<Finding> driver_findings() {
     nvml = nvml || gpu.load || gpu.settings;
   }
   const std::string& driver = list.devices.front().key.driver;
-  return {{"driver", driver + "; " + names, "", {{"version", driver}, {"gpus", gpus}}},
-          {"NVML",
-           nvml ? "answers" : "does not answer: clocks and other processes are unknown",
-           "",
-           {{"answers", nvml}}}};
+  return {
+      {"driver", driver + "; " + names, "", {{"version", driver}, {"gpus", gpus}}},
+      {"NVML", nvml ? "answers" : "does not answer: clocks and other processes are unknown", "", {{"answers", nvml}}}};
 }
 
 // Adds the faults that check_cache() finds in an open file.
@@ -104,8 +99,7 @@ void examine(Cache& cache, Finding& finding) {
   const CacheSummary summary = summary_of(cache);
   finding.text += ", " + bytes_text(static_cast<double>(summary.file_bytes)) + ", " +
                   counted_text(summary.winners, "winner") + ", " + counted_text(summary.trials, "trial");
-  finding.document.update(
-      {{"bytes", summary.file_bytes}, {"winners", summary.winners}, {"trials", summary.trials}});
+  finding.document.update({{"bytes", summary.file_bytes}, {"winners", summary.winners}, {"trials", summary.trials}});
   if (summary.file_bytes > kMostCheckedBytes) {
     finding.text += ", not checked for its size: moetune cache check";
     finding.document["sound"] = nullptr;

@@ -89,8 +89,7 @@ std::vector<std::pair<std::string, std::string>> option_rows(const OptionTable& 
   std::vector<std::pair<std::string, std::string>> rows;
   for (const OptionTable::Option& option : table.options()) {
     if (option.is_dimension) continue;
-    rows.emplace_back("--" + option.name + (option.value_name.empty() ? "" : " " + option.value_name),
-                      option.doc);
+    rows.emplace_back("--" + option.name + (option.value_name.empty() ? "" : " " + option.value_name), option.doc);
     if (option.name == "preset" && has_dimensions(table))
       rows.emplace_back("--DIMENSION VALUE",
                         "any dimension of the kernel, beside --problem: --batch 16 --context 4096");
@@ -113,9 +112,8 @@ std::vector<std::pair<std::string, std::string>> dimension_rows(const Kernel& ke
 std::string tool_help(std::size_t columns) {
   std::vector<std::pair<std::string, std::string>> rows;
   for (const auto& command : all_commands()) rows.emplace_back(command->name(), command->summary());
-  return prose(
-             "moetune finds the fastest configuration of a CUDA kernel for a workload on a GPU, and keeps it.",
-             columns) +
+  return prose("moetune finds the fastest configuration of a CUDA kernel for a workload on a GPU, and keeps it.",
+               columns) +
          "\nusage: moetune COMMAND [options]\n\n" + rows_text(rows, columns) + "\n" +
          prose(
              "moetune COMMAND --help explains one command, moetune COMMAND KERNEL --help with the kernel's "
@@ -132,14 +130,12 @@ std::string command_help(Command& command, const std::vector<std::string>& argum
   std::string text = prose(std::string(command.summary()) + ".", columns) + "\nusage: moetune " +
                      std::string(command.name()) + " " + table.usage() + "\n\n";
   std::vector<std::pair<std::string, std::string>> rows;
-  for (const OptionTable::Positional& word : table.positionals())
-    rows.emplace_back(word.value_name, word.doc);
+  for (const OptionTable::Positional& word : table.positionals()) rows.emplace_back(word.value_name, word.doc);
   if (!rows.empty()) text += rows_text(rows, columns) + "\n";
   rows.clear();
   for (const Action& action : command.actions())
-    rows.emplace_back(
-        std::string(action.name) + (action.operands.empty() ? "" : " ") + std::string(action.operands),
-        action.doc);
+    rows.emplace_back(std::string(action.name) + (action.operands.empty() ? "" : " ") + std::string(action.operands),
+                      action.doc);
   if (!rows.empty()) text += "Actions\n" + rows_text(rows, columns) + "\n";
   text += (rows.empty() ? "" : "Options\n") + rows_text(option_rows(table), columns);
   const auto named =

@@ -19,9 +19,7 @@ namespace fs = std::filesystem;
 class ImportCommand : public Command {
  public:
   std::string_view name() const override { return "import"; }
-  std::string_view summary() const override {
-    return "make a kernel.json of another tuner's description or results";
-  }
+  std::string_view summary() const override { return "make a kernel.json of another tuner's description or results"; }
   std::string_view details() const override {
     return "FILE is a T1 description (the benchmark hub's, KTT's), from which parameters, conditions, arguments and "
            "the launch are taken, a CUDA source with Kernel Launcher's #pragma kernel, or results of Kernel Tuner, KTT "
@@ -29,8 +27,7 @@ class ImportCommand : public Command {
            "and the source beside it if it is there; a folder that is there already is never changed.\n";
   }
   void declare(OptionTable& table) override {
-    table.positional("FILE", file_, true,
-                     "a description, an annotated source, or results, plain or compressed");
+    table.positional("FILE", file_, true, "a description, an annotated source, or results, plain or compressed");
     table.text("to", "FOLDER", folder_, "where KERNEL is written");
   }
   int run(Output& output, std::stop_token) override;
@@ -72,19 +69,17 @@ int ImportCommand::run(Output& output, std::stop_token) {
     kernel.left_out.push_back("put its source (" + kernel.source + ") into " +
                               (folder / (kernel.name + ".cu")).string());
   std::ostream& out = output.result();
-  out << file.string() << "\n  " << count_text(static_cast<double>(kernel.legal))
-      << " legal configurations of " << count_text(kernel.cartesian) << "\n";
+  out << file.string() << "\n  " << count_text(static_cast<double>(kernel.legal)) << " legal configurations of "
+      << count_text(kernel.cartesian) << "\n";
   for (const std::string& sentence : kernel.left_out) out << "  " << sentence << "\n";
-  if (!kernel.unfinished.empty())
-    out << "  not yet a kernel that can be tuned: " << kernel.unfinished << "\n";
-  output.document(
-      {{"kernel", kernel.name},
-       {"file", file.string()},
-       {"source", source ? Document(source->string()) : Document(nullptr)},
-       {"cartesian", kernel.cartesian},
-       {"legal", kernel.legal},
-       {"left_out", kernel.left_out},
-       {"unfinished", kernel.unfinished.empty() ? Document(nullptr) : Document(kernel.unfinished)}});
+  if (!kernel.unfinished.empty()) out << "  not yet a kernel that can be tuned: " << kernel.unfinished << "\n";
+  output.document({{"kernel", kernel.name},
+                   {"file", file.string()},
+                   {"source", source ? Document(source->string()) : Document(nullptr)},
+                   {"cartesian", kernel.cartesian},
+                   {"legal", kernel.legal},
+                   {"left_out", kernel.left_out},
+                   {"unfinished", kernel.unfinished.empty() ? Document(nullptr) : Document(kernel.unfinished)}});
   return kDone;
 }
 

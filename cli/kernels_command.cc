@@ -13,12 +13,8 @@ namespace {
 class KernelsCommand : public Command {
  public:
   std::string_view name() const override { return "kernels"; }
-  std::string_view summary() const override {
-    return "list what there is to tune: kernels, shapes, parameters";
-  }
-  void declare(OptionTable& table) override {
-    table.positional("KERNEL", kernel_, false, "show this one in full");
-  }
+  std::string_view summary() const override { return "list what there is to tune: kernels, shapes, parameters"; }
+  void declare(OptionTable& table) override { table.positional("KERNEL", kernel_, false, "show this one in full"); }
   int run(Output& output, std::stop_token) override;
 
  private:
@@ -73,8 +69,7 @@ Document kernel_document(const Kernel& kernel) {
                        {"dimensions", Document::array()},
                        {"presets", Document::array()},
                        {"parameters", Document::array()}};
-  for (const Dimension& dimension : kernel.schema())
-    document["dimensions"].push_back(dimension_document(dimension));
+  for (const Dimension& dimension : kernel.schema()) document["dimensions"].push_back(dimension_document(dimension));
   for (const Preset& preset : kernel.presets()) {
     Document dims = Document::object();
     for (const auto& [name, value] : preset.dims) dims[name] = value;
@@ -92,8 +87,7 @@ void print_kernel(const Kernel& kernel, const Output& output) {
   const std::size_t columns = output.columns();
   out << paragraph(kernel.name() + ": " + kernel.summary(), columns) << "\nDimensions (--problem)\n";
   Table dimensions({"name", "default", "range", ""}, {1});
-  for (const Dimension& d : kernel.schema())
-    dimensions.add({d.name, d.default_value.text(), range_text(d), d.doc});
+  for (const Dimension& d : kernel.schema()) dimensions.add({d.name, d.default_value.text(), range_text(d), d.doc});
   out << dimensions.text("  ", columns);
 
   if (!kernel.presets().empty()) {

@@ -27,8 +27,7 @@ int main(int argc, char** argv) {
   moetune::prepare_for_resource_limits();
   fill_standard_streams();
   int status = 0;
-  if (moetune::is_child_call(argc, argv, status) || moetune::is_serving_call(argc, argv, status))
-    return status;
+  if (moetune::is_child_call(argc, argv, status) || moetune::is_serving_call(argc, argv, status)) return status;
   moetune::set_commit(MOETUNE_COMMIT);
   return moetune::run_command_line({argv + (argc > 0 ? 1 : 0), argv + argc});
 }

@@ -54,8 +54,7 @@ class ManCommand : public Command {
     write("moetune", manual_page(nullptr));
     for (const auto& command : all_commands())
       write("moetune-" + std::string(command->name()), manual_page(command.get()));
-    output.result() << folder_ << ": " << counted_text(static_cast<std::int64_t>(files.size()), "page")
-                    << "\n";
+    output.result() << folder_ << ": " << counted_text(static_cast<std::int64_t>(files.size()), "page") << "\n";
     output.document({{"folder", folder_}, {"pages", files}});
     return kDone;
   }

@@ -67,18 +67,14 @@ std::string see_also(const Command* apart) {
 }
 
 std::string tool_page() {
-  std::string page =
-      heading("moetune", "finds the fastest configuration of a CUDA kernel for a workload on a GPU");
+  std::string page = heading("moetune", "finds the fastest configuration of a CUDA kernel for a workload on a GPU");
   page += section("SYNOPSIS") + ".B moetune\n.I COMMAND\n[options]\n" + section("COMMANDS");
   for (const auto& command : all_commands()) page += entry(command->name(), command->summary());
-  page += section("EXIT STATUS") + entries(exit_codes()) + section("ENVIRONMENT") +
-          entries(environment_variables());
-  page +=
-      section("FILES") +
-      entry(
-          "~/.config/moetune/config",
-          "lines NAME = VALUE that stand for options: cache, server, token-file, ca-file, device, threads") +
-      entry("~/.cache/moetune/moetune.db", "the cache");
+  page += section("EXIT STATUS") + entries(exit_codes()) + section("ENVIRONMENT") + entries(environment_variables());
+  page += section("FILES") +
+          entry("~/.config/moetune/config",
+                "lines NAME = VALUE that stand for options: cache, server, token-file, ca-file, device, threads") +
+          entry("~/.cache/moetune/moetune.db", "the cache");
   return page + see_also(nullptr);
 }
 
@@ -97,9 +93,8 @@ std::string command_page(Command& command) {
   if (const std::vector<Action> actions = command.actions(); !actions.empty()) {
     page += section("ACTIONS");
     for (const Action& action : actions)
-      page += entry(
-          std::string(action.name) + (action.operands.empty() ? "" : " ") + std::string(action.operands),
-          action.doc);
+      page += entry(std::string(action.name) + (action.operands.empty() ? "" : " ") + std::string(action.operands),
+                    action.doc);
   }
   page += section("OPTIONS") + entries(option_rows(table));
   const bool has_shape = std::ranges::any_of(table.options(), &OptionTable::Option::is_dimension);
@@ -110,8 +105,6 @@ std::string command_page(Command& command) {
 
 }  // namespace
 
-std::string manual_page(Command* command) {
-  return command == nullptr ? tool_page() : command_page(*command);
-}
+std::string manual_page(Command* command) { return command == nullptr ? tool_page() : command_page(*command); }
 
 }  // namespace moetune

@@ -46,8 +46,8 @@ std::string with_dashes(const std::string& argument) {
   std::string spelled = argument;
   if (argument.starts_with("--"))
     std::replace(spelled.begin(),
-                 spelled.begin() + static_cast<std::ptrdiff_t>(std::min(argument.find('='), argument.size())),
-                 '_', '-');
+                 spelled.begin() + static_cast<std::ptrdiff_t>(std::min(argument.find('='), argument.size())), '_',
+                 '-');
   return spelled;
 }
 
@@ -64,10 +64,8 @@ void OptionTable::flag(std::string_view name, bool& target, std::string_view doc
   add({std::string(name), "", std::string(doc), [&target](const std::string&) { target = true; }});
 }
 
-void OptionTable::text(std::string_view name, std::string_view value_name, std::string& target,
-                       std::string_view doc) {
-  add({std::string(name), std::string(value_name),
-       target.empty() ? std::string(doc) : with_default(doc, target),
+void OptionTable::text(std::string_view name, std::string_view value_name, std::string& target, std::string_view doc) {
+  add({std::string(name), std::string(value_name), target.empty() ? std::string(doc) : with_default(doc, target),
        [&target, option = dashed(name)](const std::string& value) {
          if (value.empty()) throw BadInput(option + " takes no empty value");
          target = value;
@@ -87,12 +85,12 @@ void OptionTable::word(std::string_view name, std::string_view value_name, std::
       throw BadInput(option + ": " + unknown_name("value", value, choices));
     target = value;
   };
-  add({std::string(name), std::string(value_name),
-       target.empty() ? std::string(doc) : with_default(doc, target), set, choices});
+  add({std::string(name), std::string(value_name), target.empty() ? std::string(doc) : with_default(doc, target), set,
+       choices});
 }
 
-void OptionTable::whole(std::string_view name, std::uint64_t& target, std::uint64_t minimum,
-                        std::uint64_t maximum, std::string_view doc) {
+void OptionTable::whole(std::string_view name, std::uint64_t& target, std::uint64_t minimum, std::uint64_t maximum,
+                        std::string_view doc) {
   const auto set = [&target, minimum, maximum, option = dashed(name)](const std::string& value) {
     std::uint64_t number = 0;
     if (parse_number(value, number) && number >= minimum && number <= maximum) {
@@ -108,8 +106,8 @@ void OptionTable::whole(std::string_view name, std::uint64_t& target, std::uint6
   add({std::string(name), "N", with_default(doc, std::to_string(target)), set});
 }
 
-void OptionTable::positive(std::string_view name, std::string_view value_name, std::string_view unit,
-                           double& target, std::string_view doc) {
+void OptionTable::positive(std::string_view name, std::string_view value_name, std::string_view unit, double& target,
+                           std::string_view doc) {
   const auto set = [&target, option = dashed(name), kind = std::string(unit)](const std::string& value) {
     double number = 0;
     if (!parse_number(value, number) || !std::isfinite(number) || number <= 0) {
@@ -148,8 +146,7 @@ void OptionTable::span(std::string_view name, std::uint64_t& target, std::string
   add({std::string(name), "SPAN", with_default(doc, span_text(static_cast<double>(target))), set});
 }
 
-void OptionTable::positional(std::string_view value_name, std::string& target, bool required,
-                             std::string_view doc) {
+void OptionTable::positional(std::string_view value_name, std::string& target, bool required, std::string_view doc) {
   positionals_.push_back({std::string(value_name), std::string(doc), required, false,
                           [&target](const std::string& word) { target = word; }});
 }
@@ -166,8 +163,7 @@ void OptionTable::words(std::string_view value_name, std::vector<std::string>& t
 }
 
 void OptionTable::only_with(std::string_view other, std::initializer_list<std::string_view> options) {
-  for (const std::string_view option : options)
-    rules_.push_back({std::string(option), std::string(other), {}});
+  for (const std::string_view option : options) rules_.push_back({std::string(option), std::string(other), {}});
 }
 
 void OptionTable::only_after(std::initializer_list<std::string_view> words,
@@ -188,8 +184,7 @@ void OptionTable::drop_hidden_dimensions() {
   std::set<std::string> names;
   for (const Option& option : options_)
     if (!option.is_dimension) names.insert(option.name);
-  std::erase_if(options_,
-                [&](const Option& option) { return option.is_dimension && names.contains(option.name); });
+  std::erase_if(options_, [&](const Option& option) { return option.is_dimension && names.contains(option.name); });
 }
 
 void OptionTable::choices(std::string_view option, std::vector<std::string> values) {
@@ -206,13 +201,11 @@ OptionTable::Option& OptionTable::find(std::string_view name) {
 
 bool OptionTable::fits_after(const std::string& option, const std::string& word) const {
   return std::ranges::all_of(rules_, [&](const Rule& rule) {
-    return rule.option != option || rule.words.empty() ||
-           std::ranges::find(rule.words, word) != rule.words.end();
+    return rule.option != option || rule.words.empty() || std::ranges::find(rule.words, word) != rule.words.end();
   });
 }
 
-void OptionTable::check_rules(const std::set<std::string>& given,
-                              const std::vector<std::string>& words) const {
+void OptionTable::check_rules(const std::set<std::string>& given, const std::vector<std::string>& words) const {
   for (const Rule& rule : rules_) {
     if (!given.contains(rule.option)) continue;
     if (!rule.words.empty() && !fits_after(rule.option, words.front()))
@@ -239,11 +232,10 @@ void OptionTable::fill_positionals(const std::vector<std::string>& words) const 
   const bool repeats = !positionals_.empty() && positionals_.back().repeats;
   if (words.size() > positionals_.size() && !repeats) {
     const std::string& word = words[positionals_.size()];
-    throw BadInput("unexpected word '" + word + "' after the " +
-                   (positionals_.empty() ? "command" : positionals_.back().value_name) +
-                   (word.find('=') == std::string::npos
-                        ? ""
-                        : "; dimensions are one word, with commas: --problem a=1,b=2"));
+    throw BadInput(
+        "unexpected word '" + word + "' after the " +
+        (positionals_.empty() ? "command" : positionals_.back().value_name) +
+        (word.find('=') == std::string::npos ? "" : "; dimensions are one word, with commas: --problem a=1,b=2"));
   }
   for (std::size_t i = 0; i < positionals_.size(); ++i) {
     if (i < words.size()) {
@@ -274,8 +266,7 @@ std::vector<OptionTable::Item> OptionTable::split(const std::vector<std::string>
   for (const std::string& argument : arguments) spelled.push_back(with_dashes(argument));
   std::vector<Item> items;
   try {
-    const po::parsed_options parsed =
-        po::command_line_parser(spelled).options(description).style(kStyle).run();
+    const po::parsed_options parsed = po::command_line_parser(spelled).options(description).style(kStyle).run();
     for (const auto& item : parsed.options) {
       if (item.position_key >= 0) {
         words.insert(words.end(), item.value.begin(), item.value.end());
@@ -308,8 +299,7 @@ void OptionTable::take_settings(const std::vector<Setting>& settings, const std:
   const auto is_fit = [&](const std::string& name) {
     const auto found = std::ranges::find(options_, name, &Option::name);
     return found != options_.end() && found->takes_setting && !given.contains(name) &&
-           (words.empty() || fits_after(name, words.front())) &&
-           std::ranges::none_of(odds_, [&](const auto& pair) {
+           (words.empty() || fits_after(name, words.front())) && std::ranges::none_of(odds_, [&](const auto& pair) {
              return (pair.first == name && given.contains(pair.second)) ||
                     (pair.second == name && in_force.contains(pair.first));
            });

@@ -46,8 +46,8 @@ class OptionTable {
   void text(std::string_view name, std::string_view value_name, std::optional<std::string>& target,
             std::string_view doc);
   // One of a few words. choices(): the same of an option whose value is checked elsewhere.
-  void word(std::string_view name, std::string_view value_name, std::string& target,
-            std::vector<std::string> choices, std::string_view doc);
+  void word(std::string_view name, std::string_view value_name, std::string& target, std::vector<std::string> choices,
+            std::string_view doc);
   void whole(std::string_view name, std::uint64_t& target, std::uint64_t minimum, std::uint64_t maximum,
              std::string_view doc);
   // A number greater than zero; `unit` says of what: "number of MiB".
@@ -62,16 +62,14 @@ class OptionTable {
   // A word without a dash, in order of declaration: "KERNEL". A required one that is missing is an error.
   // For an optional target, an empty word counts as given.
   void positional(std::string_view value_name, std::string& target, bool required, std::string_view doc);
-  void positional(std::string_view value_name, std::optional<std::string>& target, bool required,
-                  std::string_view doc);
+  void positional(std::string_view value_name, std::optional<std::string>& target, bool required, std::string_view doc);
   // All further words. At most one, declared last.
   void words(std::string_view value_name, std::vector<std::string>& target, std::string_view doc);
 
   // Options that mean nothing without the option `other`: to give one alone is an error.
   void only_with(std::string_view other, std::initializer_list<std::string_view> options);
   // Options that mean nothing unless the first word is one of `words`.
-  void only_after(std::initializer_list<std::string_view> words,
-                  std::initializer_list<std::string_view> options);
+  void only_after(std::initializer_list<std::string_view> words, std::initializer_list<std::string_view> options);
   // Options that leave no room for the user's setting of `option`, which in turn leaves none for theirs.
   void at_odds(std::string_view option, std::initializer_list<std::string_view> others);
   void choices(std::string_view option, std::vector<std::string> values);

@@ -20,8 +20,7 @@ class ShapeWords {
   void set_problem(const std::string& text) {
     problem_ = text;
     const std::string parts = "," + text;
-    std::erase_if(dimensions_,
-                  [&](const auto& one) { return parts.find("," + one.first + "=") != std::string::npos; });
+    std::erase_if(dimensions_, [&](const auto& one) { return parts.find("," + one.first + "=") != std::string::npos; });
   }
   void set_dimension(const std::string& name, const std::string& value) {
     std::erase_if(dimensions_, [&](const auto& one) { return one.first == name; });
@@ -44,8 +43,7 @@ class ShapeWords {
 };
 
 // Throws BadInput unless the kernel, if it is one, has that dimension and the dimension that value.
-void check_dimension(const std::optional<std::string>& kernel_name, const std::string& name,
-                     const std::string& value) {
+void check_dimension(const std::optional<std::string>& kernel_name, const std::string& name, const std::string& value) {
   const std::string option = "--" + dimension_option(name);
   if (value.empty() || value.find_first_of(",=") != std::string::npos)
     throw BadInput(option + " takes one value, not '" + value + "'");
@@ -54,8 +52,7 @@ void check_dimension(const std::optional<std::string>& kernel_name, const std::s
   const auto found = std::ranges::find(kernel->schema(), name, &Dimension::name);
   if (found == kernel->schema().end()) {
     std::vector<std::string> names;
-    for (const Dimension& dimension : kernel->schema())
-      names.push_back("--" + dimension_option(dimension.name));
+    for (const Dimension& dimension : kernel->schema()) names.push_back("--" + dimension_option(dimension.name));
     throw BadInput(unknown_name("dimension of " + kernel->name(), option, names));
   }
   try {
@@ -65,8 +62,7 @@ void check_dimension(const std::optional<std::string>& kernel_name, const std::s
   }
 }
 
-void declare_dimensions(OptionTable& table, WorkloadSpec& workload,
-                        const std::shared_ptr<ShapeWords>& words) {
+void declare_dimensions(OptionTable& table, WorkloadSpec& workload, const std::shared_ptr<ShapeWords>& words) {
   std::set<std::string> declared;
   for (const Kernel* const kernel : all_kernels()) {
     for (const Dimension& dimension : kernel->schema()) {
@@ -133,9 +129,8 @@ void declare_selection(OptionTable& table, Selection& selection, const std::stri
   table.text("kernel", "KERNEL", selection.kernel, where + "those of one kernel");
   table.text("hardware", "TEXT", selection.hardware, where + "those of GPUs whose name holds TEXT");
   table.flag("stale", selection.stale, "only what is stale: of other templates, another compiler or driver");
-  table.word(
-      "sort", "ORDER", selection.sort, sort_orders(),
-      "by key, kernel, problem, hardware, time (slowest first), speedup, age (latest first) or trials");
+  table.word("sort", "ORDER", selection.sort, sort_orders(),
+             "by key, kernel, problem, hardware, time (slowest first), speedup, age (latest first) or trials");
   table.whole("limit", selection.limit, 0, 1'000'000'000, "at most so many; 0: all");
 }
 
@@ -177,9 +172,8 @@ std::vector<std::string> timing_names() {
 }  // namespace
 
 void declare_timing(OptionTable& table, std::string& timing, const std::string& otherwise) {
-  table.text(
-      "timing", "TIMING", timing,
-      "chained (behind a kernel that writes the fresh inputs), overlapped or alone (" + otherwise + ")");
+  table.text("timing", "TIMING", timing,
+             "chained (behind a kernel that writes the fresh inputs), overlapped or alone (" + otherwise + ")");
   table.choices("timing", timing_names());
 }
 

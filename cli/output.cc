@@ -28,8 +28,7 @@ std::string filtered(std::string_view text, bool escapes, bool ascii) {
 // A stream without a buffer of its own: each piece goes to the stream behind it at once, whose state tells of failures.
 class Output::Filtered : private std::streambuf {
  public:
-  Filtered(std::ostream& to, bool escapes, bool ascii)
-      : to_(to), escapes_(escapes), ascii_(ascii), stream_(this) {}
+  Filtered(std::ostream& to, bool escapes, bool ascii) : to_(to), escapes_(escapes), ascii_(ascii), stream_(this) {}
   std::ostream& stream() { return stream_; }
 
  private:
@@ -107,8 +106,7 @@ std::size_t Output::columns() const {
   if (wide_) return 0;
   const char* const set = environment_variable("COLUMNS");
   std::size_t columns = 0;
-  if (set != nullptr && std::from_chars(set, set + std::strlen(set), columns).ec == std::errc() &&
-      columns > 0)
+  if (set != nullptr && std::from_chars(set, set + std::strlen(set), columns).ec == std::errc() && columns > 0)
     return columns;
   return screen_columns_;
 }
@@ -131,8 +129,7 @@ void Output::document(const nlohmann::ordered_json& document) {
   if (!json_ || written_) return;
   written_ = true;
   // Compiler messages may hold any bytes: a document with replacement characters beats none.
-  std::cout << escape_json_controls(
-                   document.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace))
+  std::cout << escape_json_controls(document.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace))
             << "\n";
 }
 

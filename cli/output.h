@@ -44,12 +44,11 @@ class Output {
   void set_colour(Colour colour) { colour_ = colour; }
   bool colours() const;
 
-  std::ostream& result() const;   // the answer, for people
-  std::ostream& painted() const;  // the same unescaped: colours, and text that is escaped already
-  std::ostream& data() const;     // an answer that a program reads though nobody said --json: unchanged
-  std::ostream& errors() const;   // stderr, whatever is quiet
-  std::ostream& terminal()
-      const;  // stderr with control sequences, for numbers and words of our own; nowhere if quiet
+  std::ostream& result() const;    // the answer, for people
+  std::ostream& painted() const;   // the same unescaped: colours, and text that is escaped already
+  std::ostream& data() const;      // an answer that a program reads though nobody said --json: unchanged
+  std::ostream& errors() const;    // stderr, whatever is quiet
+  std::ostream& terminal() const;  // stderr with control sequences, for numbers and words of our own; nowhere if quiet
   // One line on stderr: progress (note), which --quiet and --json leave out, or news that a reader must see (warn).
   void note(const std::string& sentence) const;
   void warn(const std::string& sentence) const;

@@ -60,8 +60,7 @@ Pager::Pager(const Output& output) {
   posix_spawnattr_setsigmask(&attributes, &none);
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
   std::vector<std::string> words = {"sh", "-c", command}, environment = variables();
-  if (posix_spawn(&child_, "/bin/sh", &actions, &attributes, pointers(words).data(),
-                  pointers(environment).data()) != 0)
+  if (posix_spawn(&child_, "/bin/sh", &actions, &attributes, pointers(words).data(), pointers(environment).data()) != 0)
     child_ = -1;
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);

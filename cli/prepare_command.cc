@@ -40,12 +40,10 @@ void PrepareCommand::declare(OptionTable& table) {
   SearchRequest& search = request_.tune.search;
   request_.tune.time_s = 600;
   table.positional("MODEL", model_, true, "a model's config.json or params.json, or its folder");
-  table.word("server", "SERVER", request_.shape.server, server_names(),
-             "the server that will open the families");
+  table.word("server", "SERVER", request_.shape.server, server_names(), "the server that will open the families");
   table.without_setting({"server"});
   declare_serving(table, serving_);
-  table.word("kv", "TYPE", kv_, {"same", "fp8"},
-             "the type of keys and values in the cache: the model's, or e4m3");
+  table.word("kv", "TYPE", kv_, {"same", "fp8"}, "the type of keys and values in the cache: the model's, or e4m3");
   table.whole("page", page_, 0, 1024, "tokens a KV page; 0: as the server has it");
   table.whole("tokens", tokens_, 1, std::uint64_t{1} << 20, "new tokens of a step at most, of all sequences");
   table.span("time", request_.tune.time_s, "end after that time; the same command goes on");
@@ -75,9 +73,8 @@ void PrepareCommand::read_options() {
 std::string served_text(const std::optional<ServedFamily>& served) {
   if (!served) return "not known";
   if (!served->why_none.empty()) return "nothing";
-  std::string text = served->is_tuned()
-                         ? "tuned"
-                         : format("defaults; %zu of %zu shapes tuned", served->tuned, served->shapes);
+  std::string text =
+      served->is_tuned() ? "tuned" : format("defaults; %zu of %zu shapes tuned", served->tuned, served->shapes);
   if (served->inherited) text += ", on " + served->hardware.substr(0, served->hardware.find(",cc="));
   return text;
 }
@@ -87,8 +84,8 @@ void print_families(const PrepareResult& result, const Output& output) {
   for (const PreparedFamily& family : result.families) {
     const auto& now = family.now();
     const bool is_missing = now && !now->why_none.empty();
-    table.add({family.range.kernel, shown_family(family.range.kernel, family.family, output),
-               family.range.over, served_text(now)},
+    table.add({family.range.kernel, shown_family(family.range.kernel, family.family, output), family.range.over,
+               served_text(now)},
               is_missing               ? Paint::bad
               : now && now->is_tuned() ? Paint::good
                                        : Paint::none);
@@ -111,14 +108,12 @@ void print_end(const PrepareResult& result, bool tunes, const Output& output) {
                 (family.why.empty() ? now->why_none : family.why));
   }
   if (unserved > 0 && !tunes) output.warn("what nothing serves is tuned without --dry-run");
-  output.result() << (result.families.size() == 1 ? "1 family"
-                                                  : format("%zu families", result.families.size()))
+  output.result() << (result.families.size() == 1 ? "1 family" : format("%zu families", result.families.size()))
                   << (!result.gpu ? ": what serves them is not known without a GPU"
                       : !result.is_known()
                           ? ": what serves them is not known"
                           : format(": %zu tuned, %zu by defaults, %zu unserved", tuned, defaults, unserved))
-                  << (tunes && result.out_of_time ? "; the time was up: the same command goes on" : "")
-                  << "\n";
+                  << (tunes && result.out_of_time ? "; the time was up: the same command goes on" : "") << "\n";
 }
 
 int PrepareCommand::run(Output& output, std::stop_token stop) {
@@ -138,11 +133,11 @@ int PrepareCommand::run(Output& output, std::stop_token stop) {
     progress.finished();
     if (tuned.state != TunedState::already) output.result() << tuned_text(tuned) << std::endl;
   };
-  const PrepareResult result = prepare(request_, {.events = {.listener = progress.listener()}, .stop = stop},
-                                       listed, ended, range_ended);
+  const PrepareResult result =
+      prepare(request_, {.events = {.listener = progress.listener()}, .stop = stop}, listed, ended, range_ended);
   progress.finished();
-  const bool tuned_any = std::ranges::any_of(
-      result.families, [](const PreparedFamily& family) { return family.after.has_value(); });
+  const bool tuned_any =
+      std::ranges::any_of(result.families, [](const PreparedFamily& family) { return family.after.has_value(); });
   if (tuned_any) print_families(result, output);
   print_end(result, !request_.dry_run, output);
   Document document = {{"model", model_}, {"server", request_.shape.server}};

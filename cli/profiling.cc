@@ -57,20 +57,19 @@ std::vector<std::string> tool_command(const std::string& verb, const ProfileTarg
 
 }  // namespace
 
-std::vector<std::string> profile_command(Profiler profiler, const ProfileTarget& target,
-                                         const BenchRequest& request, const std::string& script) {
+std::vector<std::string> profile_command(Profiler profiler, const ProfileTarget& target, const BenchRequest& request,
+                                         const std::string& script) {
   std::vector<std::string> words, ours;
   if (profiler == Profiler::ncu) {
     const std::string launches = std::to_string(target.launches);
-    words = {"ncu",           "--target-processes",   "all",
-             "--kernel-name", kernel_pattern(target), "--launch-skip",
-             launches,        "--launch-count",       launches};
+    words = {"ncu",    "--target-processes", "all",   "--kernel-name", kernel_pattern(target), "--launch-skip",
+             launches, "--launch-count",     launches};
     for (const char* const section : {"SpeedOfLight", "Occupancy", "LaunchStats", "WarpStateStats"}) {
       words.push_back("--section");
       words.push_back(section);
     }
-    for (const std::string& word : {std::string("--csv"), std::string("--page"), std::string("raw"),
-                                    std::string("--log-file"), script + ".csv"})
+    for (const std::string& word :
+         {std::string("--csv"), std::string("--page"), std::string("raw"), std::string("--log-file"), script + ".csv"})
       words.push_back(word);
     ours = tool_command("verify", target, request);
     for (const char* const word : {"--seeds", "1", "--trial-time", "10m"}) ours.push_back(word);
@@ -92,8 +91,7 @@ std::string write_profile_script(Profiler profiler, const ProfileTarget& target,
     command += (command.empty() ? "" : " ") + command_word(word);
   replace_file(script, "#!/bin/sh\nexec " + command + "\n");
   using enum std::filesystem::perms;
-  std::filesystem::permissions(script, owner_exec | group_exec | others_exec,
-                               std::filesystem::perm_options::add);
+  std::filesystem::permissions(script, owner_exec | group_exec | others_exec, std::filesystem::perm_options::add);
   return command;
 }
 

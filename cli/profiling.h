@@ -13,8 +13,8 @@ enum class Profiler { ncu, nsys };
 
 // One word each. ncu sees one run of the target's launches, after one that warms up, in `moetune verify`; nsys the
 // whole of `moetune bench`. What they find goes to files named like the script: FILE.csv, FILE.nsys-rep.
-std::vector<std::string> profile_command(Profiler profiler, const ProfileTarget& target,
-                                         const BenchRequest& request, const std::string& script);
+std::vector<std::string> profile_command(Profiler profiler, const ProfileTarget& target, const BenchRequest& request,
+                                         const std::string& script);
 
 // Makes the script anew, and returns the command as a shell takes it.
 std::string write_profile_script(Profiler profiler, const ProfileTarget& target, const BenchRequest& request,

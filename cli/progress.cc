@@ -68,8 +68,7 @@ void Progress::finished() {
 }
 
 void Progress::keep_moving(std::stop_token stop) {
-  const auto pause =
-      live() ? std::chrono::duration_cast<std::chrono::milliseconds>(kHeartbeat) : settings_.log_every;
+  const auto pause = live() ? std::chrono::duration_cast<std::chrono::milliseconds>(kHeartbeat) : settings_.log_every;
   std::unique_lock lock(mutex_);
   while (!ended_.wait_until(lock, stop, last_ + pause, [&] { return stop.stop_requested(); })) {
     const auto now = Clock::now();

@@ -54,10 +54,9 @@ class RangeLine {
     stage_ = advanced.stage;
     last_ = now;
     const double elapsed = std::chrono::duration<double>(now - begin_).count();
-    std::string text = std::string(advanced.stage) + format(" %zu/%zu", advanced.done, advanced.planned) +
-                       "  " + counted_text(static_cast<std::int64_t>(advanced.cubins), "cubin") +
-                       "  worst regret " + regret_text(advanced.worst_regret) + "  " +
-                       duration_text(elapsed) + " so far";
+    std::string text = std::string(advanced.stage) + format(" %zu/%zu", advanced.done, advanced.planned) + "  " +
+                       counted_text(static_cast<std::int64_t>(advanced.cubins), "cubin") + "  worst regret " +
+                       regret_text(advanced.worst_regret) + "  " + duration_text(elapsed) + " so far";
     if (advanced.seconds_left > 0) text += ", " + duration_text(advanced.seconds_left) + " left";
     if (!redraws_) return output_.note(text);
     output_.terminal() << "\r\033[K" << fit(text, 97) << std::flush;
@@ -83,9 +82,8 @@ std::string certificate_line(const Document& seen) {
   if (shapes == 0) return "no shape outside of the grid was measured";
   return counted_text(shapes, "unseen shape") + ": regret " + regret("median") + " median, " + regret("p95") +
          " p95, " + regret("worst") + " worst; " +
-         (figure_field(seen, "worst_to_default") > 0
-              ? regret("worst_to_default") + " slower than the default at worst"
-              : "never slower than the default") +
+         (figure_field(seen, "worst_to_default") > 0 ? regret("worst_to_default") + " slower than the default at worst"
+                                                     : "never slower than the default") +
          (failed > 0 ? "; its choice failed at " + counted_text(failed, "further shape") : "");
 }
 
@@ -127,10 +125,8 @@ void print_range(const Document& found, std::size_t variants, const Output& outp
     if (cubin.is_string()) table.add({"cubin", cubin.get<std::string>()});
   table.add({"regret", worst_regret_text(found, cubins.size() >= variants)});
   table.add({"certificate", certificate_line(field(found, "certificate"))});
-  if (const std::string text = differing_cells(field(found, "winners")); !text.empty())
-    table.add({"timings", text});
-  if (flag_field(found, "contended"))
-    table.add({"contended", "somebody else used the GPU: no server uses this table"});
+  if (const std::string text = differing_cells(field(found, "winners")); !text.empty()) table.add({"timings", text});
+  if (flag_field(found, "contended")) table.add({"contended", "somebody else used the GPU: no server uses this table"});
   if (flag_field(found, "out_of_time")) {
     table.add({"ended early", "the time was over (--time); the same command goes on"});
   } else if (cells == 0 && !flag_field(found, "interrupted")) {
@@ -154,18 +150,16 @@ std::string worst_regret_text(const Document& found, bool has_all_cubins) {
 void declare_range(OptionTable& table, RangeOptions& options) {
   table.text("over", "RANGES", options.over,
              "instead of one problem: a table for batch=1..256,context=512..128k, as few cubins as serve it");
-  table.percent("regret", options.regret_percent,
-                "with --over: how much slower than its best a cell may be served");
+  table.percent("regret", options.regret_percent, "with --over: how much slower than its best a cell may be served");
   table.whole("variants", options.variants, 1, 64, "with --over: cubins at most, beside those of defaults");
-  table.whole("shapes", options.shapes, 0, 1000,
-              "with --over: unseen shapes that the table is checked on at the end");
+  table.whole("shapes", options.shapes, 0, 1000, "with --over: unseen shapes that the table is checked on at the end");
   table.whole("shape-budget", options.shape_budget, 1, 100000,
               "with --over: trials of an unseen shape's own search, which the table is compared with");
   table.only_with("over", {"regret", "variants", "shapes", "shape-budget"});
 }
 
-int search_over(const RangeOptions& options, const SearchRequest& search, const RemoteOptions& remote,
-                Output& output, std::stop_token stop) {
+int search_over(const RangeOptions& options, const SearchRequest& search, const RemoteOptions& remote, Output& output,
+                std::stop_token stop) {
   RangeRequest request{.target = search.target, .over = options.over, .settings = search.settings};
   request.settings.time_budget_s = 0;
   request.time_s = search.settings.time_budget_s;
@@ -178,12 +172,11 @@ int search_over(const RangeOptions& options, const SearchRequest& search, const 
   Document found;
   {
     RangeLine line(output);
-    const JobContext context{.events = {.listener = [&](const Event& event) { line.handle(event); }},
-                             .stop = stop};
-    found = remote.server.empty() ? range_document(request, search_range(request, context))
-                                  : remote_job(remote, "range", range_fields(request), request.target.cache,
-                                               request.threads, context)
-                                        .result;
+    const JobContext context{.events = {.listener = [&](const Event& event) { line.handle(event); }}, .stop = stop};
+    found =
+        remote.server.empty()
+            ? range_document(request, search_range(request, context))
+            : remote_job(remote, "range", range_fields(request), request.target.cache, request.threads, context).result;
   }
   if (found.is_null()) {
     output.note("Interrupted; the job is withdrawn.");

@@ -22,7 +22,7 @@ void declare_range(OptionTable& table, RangeOptions& options);
 
 // By a service if `remote` names one. `search` has the target and the settings; its time is that of the whole range.
 // Exit codes as of a search: something must have been found.
-int search_over(const RangeOptions& options, const SearchRequest& search, const RemoteOptions& remote,
-                Output& output, std::stop_token stop);
+int search_over(const RangeOptions& options, const SearchRequest& search, const RemoteOptions& remote, Output& output,
+                std::stop_token stop);
 
 }  // namespace moetune

@@ -13,9 +13,7 @@ namespace {
 class RecordCommand : public Command {
  public:
   std::string_view name() const override { return "record"; }
-  std::string_view summary() const override {
-    return "measure every legal configuration on a GPU into a file";
-  }
+  std::string_view summary() const override { return "measure every legal configuration on a GPU into a file"; }
   std::string_view details() const override {
     return "The file serves as --device replay:FILE if there is no GPU. Failures are recorded too. Trials are kept\n"
            "in the cache as they land, so an interrupted recording continues where it stopped; trials of searches are\n"
@@ -37,8 +35,7 @@ class RecordCommand : public Command {
 void RecordCommand::declare(OptionTable& table) {
   declare_workload(table, request_.target.workload, true);
   table.text("output", "FILE", request_.output, "the recording to write; with --over a folder for them");
-  table.text("over", "RANGES", over_,
-             "record a grid over batch=1..256,context=512..128k as search --over has it");
+  table.text("over", "RANGES", over_, "record a grid over batch=1..256,context=512..128k as search --over has it");
   table.whole("shapes", shapes_, 0, 1000, "with --over: shapes beside the grid, to check a table on");
   table.whole("sample", request_.sample, 0, 1'000'000'000,
               "about so many configurations, of the same cubins at every shape (0: all)");
@@ -57,17 +54,15 @@ int RecordCommand::record_over(Output& output, std::stop_token stop) const {
   const auto ended = [&](const RecordResult& one) {
     progress.finished();
     if (!one.file.empty())
-      output.result() << one.subject.problem << ": "
-                      << count_text(static_cast<double>(one.tune.trials.size())) << " configurations, "
-                      << one.tune.counts[Outcome::ok] << " ok, in " << one.file << std::endl;
+      output.result() << one.subject.problem << ": " << count_text(static_cast<double>(one.tune.trials.size()))
+                      << " configurations, " << one.tune.counts[Outcome::ok] << " ok, in " << one.file << std::endl;
   };
   const RecordRangeRequest request{.one = request_, .over = over_, .shapes = shapes_};
   const RecordRangeResult result =
       record_range(request, {.events = {.listener = progress.listener()}, .stop = stop}, ended);
   progress.finished();
   if (!result.known.empty())
-    output.note(
-        "There already: " + counted_text(static_cast<std::int64_t>(result.known.size()), "recording") + ".");
+    output.note("There already: " + counted_text(static_cast<std::int64_t>(result.known.size()), "recording") + ".");
   for (const std::string& problem : result.left_out) output.warn(problem + " is left out.");
   if (result.interrupted) output.note("Interrupted; the same command continues from there.");
   if (!result.contended.empty())
@@ -89,13 +84,13 @@ int RecordCommand::run(Output& output, std::stop_token stop) {
   progress.finished();
   const std::size_t measured = result.tune.trials.size();
   if (result.tune.interrupted) {
-    output.note(format("Interrupted after %zu of %zu configurations; the same command continues from there.",
-                       measured, result.legal));
+    output.note(format("Interrupted after %zu of %zu configurations; the same command continues from there.", measured,
+                       result.legal));
   } else if (result.file.empty()) {
-    output.warn(format(
-        "Nothing is written: %zu of %zu configurations were measured while somebody else used the GPU. The "
-        "same command measures these again.",
-        result.tune.contention.contended, result.legal));
+    output.warn(
+        format("Nothing is written: %zu of %zu configurations were measured while somebody else used the GPU. The "
+               "same command measures these again.",
+               result.tune.contention.contended, result.legal));
   } else {
     output.result() << count_text(static_cast<double>(measured)) << " configurations, "
                     << result.tune.counts[Outcome::ok] << " ok, in " << result.file << "\n";

@@ -17,8 +17,7 @@ std::string token_of(const std::string& file) {
 
 void declare_remote(OptionTable& table, RemoteOptions& options) {
   table.text("server", "URL", options.server, "let a service search: http://127.0.0.1:7878 (moetune serve)");
-  table.text("token-file", "FILE", options.token_file,
-             "with --server: a file with the token, which only you may read");
+  table.text("token-file", "FILE", options.token_file, "with --server: a file with the token, which only you may read");
   table.text("ca-file", "FILE", options.ca_file, "with --server: trust these certificates (PEM)");
   table.only_with("server", {"token-file", "ca-file"});
   table.at_odds("server", {"cache", "no-cache", "threads", "device"});
@@ -29,8 +28,7 @@ FinishedJob remote_job(const RemoteOptions& options, const std::string& kind, co
   if (cache.none || !cache.path.empty())
     throw BadInput("--server searches into the service's cache; leave out --cache and --no-cache");
   if (threads > 0) throw BadInput("--server compiles with the service's compilers; leave out --threads");
-  const JobClient client(
-      {.url = options.server, .token = token_of(options.token_file), .ca_file = options.ca_file});
+  const JobClient client({.url = options.server, .token = token_of(options.token_file), .ca_file = options.ca_file});
   return client.run(kind, fields, context);
 }
 

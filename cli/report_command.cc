@@ -39,12 +39,10 @@ class ReportCommand : public Command {
     declare_selection(table, selection_);
     table.flag("details", details_, "each workload with its configuration, however many there are");
     table.text("html", "FILE", html_, "one page with charts and tables, which needs no network");
-    table.text("csv", "FILE", csv_,
-               "a line for each workload, for spreadsheets; cells of range tables in FILE-ranges");
+    table.text("csv", "FILE", csv_, "a line for each workload, for spreadsheets; cells of range tables in FILE-ranges");
     table.text("ncu", "FILE", ncu_,
                "of one shape: what Nsight Compute found of it, its CSV as `bench --ncu` has it written");
-    table.text("t4", "FOLDER", t4_,
-               "the trials, a T4 file for each workload (Kernel Tuner, autotuning_methodology)");
+    table.text("t4", "FOLDER", t4_, "the trials, a T4 file for each workload (Kernel Tuner, autotuning_methodology)");
   }
   int run(Output& output, std::stop_token) override;
 
@@ -68,8 +66,7 @@ constexpr std::size_t kMostStalls = 3;  // that a row of text names
 
 bool has_recording(const std::string& kernel) {
   const std::vector<ShippedRecording> all = list_shipped_recordings();
-  return std::any_of(all.begin(), all.end(),
-                     [&](const ShippedRecording& one) { return one.header.kernel == kernel; });
+  return std::any_of(all.begin(), all.end(), [&](const ShippedRecording& one) { return one.header.kernel == kernel; });
 }
 
 void require_path(const std::optional<std::string>& path, const char* field) {
@@ -106,8 +103,7 @@ std::size_t ReportCommand::write_t4(const Report& report, const Cache* cache) co
   return files;
 }
 
-void ReportCommand::write_files(const Report& report, const Cache* cache, Output& output,
-                                Document& document) const {
+void ReportCommand::write_files(const Report& report, const Cache* cache, Output& output, Document& document) const {
   const auto written = [&](const char* field, const std::string& path, const std::string& what) {
     output.result() << path << ": " << what << "\n";
     document[field] = path;
@@ -130,15 +126,12 @@ void ReportCommand::write_files(const Report& report, const Cache* cache, Output
   if (t4_) written("t4", *t4_, counted_text(static_cast<std::int64_t>(write_t4(report, cache)), "T4 file"));
 }
 
-std::string share_text(const std::optional<double>& percent) {
-  return percent ? format("%.1f%%", *percent) : "-";
-}
+std::string share_text(const std::optional<double>& percent) { return percent ? format("%.1f%%", *percent) : "-"; }
 
 // Shows what Nsight Compute found, beside what the cache has.
 Document show_ncu(const std::string& file, Output& output) {
-  Table table(
-      {"launch", "time", "occupancy", "at most", "SM", "memory", "DRAM", "L2", "L1", "warps wait for"},
-      {1, 2, 3, 4, 5, 6, 7, 8});
+  Table table({"launch", "time", "occupancy", "at most", "SM", "memory", "DRAM", "L2", "L1", "warps wait for"},
+              {1, 2, 3, 4, 5, 6, 7, 8});
   Document launches = Document::array();
   for (const NcuLaunch& one : read_ncu_csv(file)) {
     std::string stalls;
@@ -149,9 +142,8 @@ Document show_ncu(const std::string& file, Output& output) {
       if (i < kMostStalls) stalls += (i == 0 ? "" : ", ") + reason + format(" %.2f", warps);
     }
     const NcuLaunch& n = one;
-    table.add({n.kernel, time_text(n.time_us.value_or(0)), share_text(n.occupancy),
-               share_text(n.most_occupancy), share_text(n.sm), share_text(n.memory), share_text(n.dram),
-               share_text(n.l2), share_text(n.l1), stalls});
+    table.add({n.kernel, time_text(n.time_us.value_or(0)), share_text(n.occupancy), share_text(n.most_occupancy),
+               share_text(n.sm), share_text(n.memory), share_text(n.dram), share_text(n.l2), share_text(n.l1), stalls});
     launches.push_back({{"kernel", n.kernel},
                         {"time_us", number_or_null(n.time_us)},
                         {"occupancy_percent", number_or_null(n.occupancy)},
@@ -169,8 +161,7 @@ Document show_ncu(const std::string& file, Output& output) {
 
 // Shows the cache's choice for one shape, on each hardware that it knows.
 int ReportCommand::show_shape(const Cache* cache, const std::string& path, Output& output) const {
-  if (selection_.kernel.empty())
-    throw BadInput("which KERNEL? --problem and --preset are of one kernel's shape");
+  if (selection_.kernel.empty()) throw BadInput("which KERNEL? --problem and --preset are of one kernel's shape");
   if (writes_files()) throw BadInput("--html, --csv and --t4 are of all workloads; leave out the shape");
   const Kernel& kernel = find_kernel(selection_.kernel);
   const Problem problem = problem_of(kernel, workload_);
@@ -181,8 +172,7 @@ int ReportCommand::show_shape(const Cache* cache, const std::string& path, Outpu
        cache == nullptr ? std::vector<ServedShape>() : served_shapes(*cache, kernel, problem)) {
     if (!is_selected(selection_, kernel.name(), one.hardware)) continue;
     const std::string from = one.cell.empty() ? "the default" : "its cell " + one.cell;
-    table.add({hardware_title(one.hardware),
-               one.table.empty() ? "winner " + std::to_string(one.workload) : one.table,
+    table.add({hardware_title(one.hardware), one.table.empty() ? "winner " + std::to_string(one.workload) : one.table,
                time_text(one.time_us), one.speedup() > 0 ? format("%.2f×", one.speedup()) : "-",
                one.table.empty() ? one.note() : from, one.config});
     document["served"].push_back(served_document(one));

@@ -70,8 +70,7 @@ std::string outcomes_text(const std::map<std::string, std::size_t>& outcomes, st
       parts += (parts.empty() ? "" : ", ") + number + " " + name;
     }
   }
-  return counted_text(static_cast<std::int64_t>(trials), "trial") +
-         (parts.empty() ? "" : " (" + parts + ")") + pruned;
+  return counted_text(static_cast<std::int64_t>(trials), "trial") + (parts.empty() ? "" : " (" + parts + ")") + pruned;
 }
 
 // A hostile record may hold texts of any length.
@@ -110,8 +109,7 @@ Paint paint_of(const WorkloadReport& one) {
 
 std::string best_text(const WorkloadReport& one) {
   const StoredResult& stored = one.stored;
-  return time_text(stored.best_us) + (stored.winner || stored.best_us == 0 ? "" : "*") +
-         (stored.contended ? "!" : "");
+  return time_text(stored.best_us) + (stored.winner || stored.best_us == 0 ? "" : "*") + (stored.contended ? "!" : "");
 }
 
 void ReportPrinter::line(const std::string& text, Paint paint, const std::string& indent) const {
@@ -129,8 +127,7 @@ void ReportPrinter::heading() {
   }
   const auto shown = static_cast<std::int64_t>(report_.workloads.size() - folded);
   line(counted_text(shown, "workload") +
-           (folded > 0 ? ", " + counted_text(static_cast<std::int64_t>(folded), "shape") + " of range tables"
-                       : "") +
+           (folded > 0 ? ", " + counted_text(static_cast<std::int64_t>(folded), "shape") + " of range tables" : "") +
            ", " + counted_text(static_cast<std::int64_t>(trials), "trial") + " in " + report_.cache,
        Paint::faint);
 }
@@ -148,8 +145,7 @@ void ReportPrinter::section(const HardwareSection& section, bool details) {
   for (const CeilingFigure& figure : kCeilingFigures) {
     const std::optional<double>& value = section.ceilings.*figure.value;
     if (figure.of_machine && value)
-      machine +=
-          (machine.empty() ? "" : "; ") + std::string(figure.title) + " " + ceiling_text(figure, *value);
+      machine += (machine.empty() ? "" : "; ") + std::string(figure.title) + " " + ceiling_text(figure, *value);
   }
   if (details && !machine.empty()) out_ << paragraph(machine, columns_);
   for (const KernelSection& kernel : section.kernels) this->kernel(kernel, details);
@@ -160,9 +156,7 @@ struct Columns {
   bool before = false, roofline = false, age = false, search = false, notes = false;
 };
 
-std::string search_text(const WorkloadReport& one) {
-  return one.stored.winner ? origin_text(one.origin) : "-";
-}
+std::string search_text(const WorkloadReport& one) { return one.stored.winner ? origin_text(one.origin) : "-"; }
 
 std::vector<std::string> header_row(const Columns& columns) {
   std::vector<std::string> row = {"key", "best", "95%", "default"};
@@ -175,8 +169,8 @@ std::vector<std::string> header_row(const Columns& columns) {
   return row;
 }
 
-std::vector<std::string> workload_row(const WorkloadReport& one, const std::string& problem,
-                                      const std::string& age, const Columns& columns) {
+std::vector<std::string> workload_row(const WorkloadReport& one, const std::string& problem, const std::string& age,
+                                      const Columns& columns) {
   std::vector<std::string> row = {std::to_string(one.stored.workload.id), best_text(one), spread_text(one),
                                   ratio_text(one.stored.speedup())};
   if (columns.before) row.push_back(ratio_text(one.gain()));
@@ -198,8 +192,7 @@ Table ReportPrinter::workloads(const KernelSection& kernel, const Columns& colum
     const WorkloadKey& key = one.key();
     const std::string problem =
         output_.is_wide() || key.problem.empty() ? key.problem : brief_problem(key.kernel, key.problem);
-    add_bounded(table, workload_row(one, problem, age_text(one.stored_at, report_.now), columns),
-                paint_of(one));
+    add_bounded(table, workload_row(one, problem, age_text(one.stored_at, report_.now), columns), paint_of(one));
   }
   return table;
 }
@@ -259,15 +252,13 @@ void ReportPrinter::details_of(const WorkloadReport& one) {
   if (one.before) add_bounded(lines, {"before", earlier_text(one)});
   if (const std::string search = search_text(one); search != "-") add_bounded(lines, {"search", search});
   if (!one.origin.device.empty())
-    add_bounded(lines, {"measured", one.origin.device +
-                                        (one.origin.driver.empty() ? "" : ", driver " + one.origin.driver) +
-                                        ", " + (one.stored_at.empty() ? "-" : one.stored_at)});
-  if (stored.is_provisional())
-    add_bounded(lines, {"provisional", "its search was interrupted; the same command goes on"},
-                Paint::warning);
-  if (stored.contended)
     add_bounded(lines,
-                {"contended", "measured while somebody else used the GPU; search again when it is quiet"},
+                {"measured", one.origin.device + (one.origin.driver.empty() ? "" : ", driver " + one.origin.driver) +
+                                 ", " + (one.stored_at.empty() ? "-" : one.stored_at)});
+  if (stored.is_provisional())
+    add_bounded(lines, {"provisional", "its search was interrupted; the same command goes on"}, Paint::warning);
+  if (stored.contended)
+    add_bounded(lines, {"contended", "measured while somebody else used the GPU; search again when it is quiet"},
                 Paint::warning);
   for (const std::string& reason : one.stale) add_bounded(lines, {"stale", reason}, Paint::warning);
   add_bounded(lines, {"trials", outcomes_text(stored.outcomes, stored.trials)});
@@ -295,8 +286,7 @@ void ReportPrinter::parameters(const ParameterReport& parameters) {
   std::size_t shown = 0;
   for (const MainEffect& effect : parameters.importance.main) {
     if (shown++ == kShownParameters) break;
-    add_bounded(table,
-                {parameters.factors[effect.factor].name, percent_text(effect.share), bar(effect.share)});
+    add_bounded(table, {parameters.factors[effect.factor].name, percent_text(effect.share), bar(effect.share)});
   }
   shown = 0;
   for (const Interaction& pair : parameters.importance.pairs) {
@@ -327,8 +317,8 @@ void ReportPrinter::ranges() {
       where += "; " + counted_text(static_cast<std::int64_t>(one.folded), "shape") + " searched for it";
     if (one.table.contended) where += "; contended: not served";
     add_bounded(table,
-                {one.key.kernel, one.table.ranges, std::to_string(one.table.cells.size()),
-                 std::to_string(one.cubins), loss, where},
+                {one.key.kernel, one.table.ranges, std::to_string(one.table.cells.size()), std::to_string(one.cubins),
+                 loss, where},
                 one.table.contended ? Paint::warning : Paint::none);
   }
   out_ << table.text("  ", columns_, colours_);
@@ -345,9 +335,8 @@ void ReportPrinter::stale() {
   line("Stale", Paint::heading);
   Table table({});
   for (const auto& [reason, keys] : reasons) {
-    std::string text = keys.size() == 1
-                           ? "workload"
-                           : counted_text(static_cast<std::int64_t>(keys.size()), "workload") + ":";
+    std::string text =
+        keys.size() == 1 ? "workload" : counted_text(static_cast<std::int64_t>(keys.size()), "workload") + ":";
     for (std::size_t i = 0; i < std::min(keys.size(), kShownKeys); ++i)
       text += (i > 0 ? ", " : " ") + std::to_string(keys[i]);
     if (keys.size() > kShownKeys) text += ", …";
@@ -362,8 +351,7 @@ void ReportPrinter::next() {
   line("Worth running next", Paint::heading);
   for (const Advice& advice : report_.advice) {
     // A command is to be copied: it is never broken.
-    out_ << "  " << painted(escape_controls(advice.command, LineEnds::escaped), Paint::good, colours_)
-         << "\n";
+    out_ << "  " << painted(escape_controls(advice.command, LineEnds::escaped), Paint::good, colours_) << "\n";
     line(advice.reason, Paint::faint, "    ");
   }
 }

@@ -45,8 +45,7 @@ class RetuneCommand : public Command {
   int exit_code(const NightResult& result) const;
   int run_remotely(Output& output, std::stop_token stop);
   int run_as_member(std::size_t twin, const Output& output, std::stop_token stop);
-  std::vector<std::string> member_arguments(const std::string& device, std::size_t devices,
-                                            const Output& output) const;
+  std::vector<std::string> member_arguments(const std::string& device, std::size_t devices, const Output& output) const;
 
   std::string workloads_, until_, shard_, log_;
   bool tell_improved_ = false;
@@ -60,14 +59,11 @@ void RetuneCommand::declare(OptionTable& table) {
   table.span("time", request_.time_s, "end the night after that time");
   table.text("until", "HH:MM", until_, "end the night when the local clock shows this");
   table.text("shard", "K/N", shard_, "only part K of N of the list, the same part every night");
-  table.span("max-age", request_.plan.max_age_s,
-             "also examine winners that were not examined for so long: 30d");
-  table.flag("dry-run", request_.dry_run,
-             "print the plan with reasons and expected times, and change nothing");
+  table.span("max-age", request_.plan.max_age_s, "also examine winners that were not examined for so long: 30d");
+  table.flag("dry-run", request_.dry_run, "print the plan with reasons and expected times, and change nothing");
   table.flag("exit-code", tell_improved_, "exit with 4 if something was tuned or improved");
   table.text("log", "FILE", log_, "append a JSON line for each event");
-  table.whole("budget", search.settings.budget, 1, 1'000'000'000,
-              "trials of a whole search; a patch takes a fifth");
+  table.whole("budget", search.settings.budget, 1, 1'000'000'000, "trials of a whole search; a patch takes a fifth");
   declare_remote(table, remote_);
   table.text(
       "device", "DEVICES", search.target.device,
@@ -82,8 +78,7 @@ void RetuneCommand::declare(OptionTable& table) {
 
 void RetuneCommand::read_options() {
   if (workloads_.empty()) throw BadInput("which list? --workloads FILE; `moetune workloads` makes one");
-  if (request_.time_s > 0 && !until_.empty())
-    throw BadInput("--time and --until say the same; give one of them");
+  if (request_.time_s > 0 && !until_.empty()) throw BadInput("--time and --until say the same; give one of them");
   request_.list = read_workloads(workloads_);
   if (!until_.empty()) {
     const auto now = static_cast<std::int64_t>(std::time(nullptr));
@@ -121,8 +116,8 @@ void print_plan(const NightPlan& plan, const Output& output) {
                item.over.empty() ? shown_problem(item.point.kernel, item.point.problem, output) : item.over,
                item.why()});
   if (!plan.items.empty()) output.result() << table.text("", output.columns());
-  output.result() << format("%zu stale, %zu as they should be, %zu left out; expected time ",
-                            plan.items.size(), plan.fresh.size(), plan.left_out.size())
+  output.result() << format("%zu stale, %zu as they should be, %zu left out; expected time ", plan.items.size(),
+                            plan.fresh.size(), plan.left_out.size())
                   << duration_text(plan.expected_s()) << "\n";
 }
 
@@ -135,8 +130,7 @@ std::string text_of(const Document& document, const char* name) {
 void print_reworked(const Document& one, const Output& output) {
   std::string line = text_of(one, "verdict") + "  " + text_of(one, "kernel") + " " +
                      shown_problem(text_of(one, "kernel"), text_of(one, "problem"), output);
-  if (one.at("best_us").is_number() && one["best_us"] > 0)
-    line += "  " + time_text(one["best_us"].get<double>());
+  if (one.at("best_us").is_number() && one["best_us"] > 0) line += "  " + time_text(one["best_us"].get<double>());
   const std::string remedy = one.contains("remedy") ? text_of(one, "remedy") + ": " : "";
   output.result() << line << "  " << remedy << text_of(one, "reason") << "  ("
                   << duration_text(one.at("seconds").get<double>()) << ")" << std::endl;
@@ -154,19 +148,16 @@ void print_summary(const Document& night, const Output& output) {
   if (verdicts["stopped"] > 0) text += format(", %zu stopped", verdicts["stopped"]);
   if (reworked < stale) text += format(", %zu not reached", stale - reworked);
   output.result() << text << (night.at("out_of_time") == true ? "; the time was up" : "") << "\n";
-  if (const std::string why = text_of(night, "broken"); !why.empty())
-    output.warn("The night ended early: " + why);
+  if (const std::string why = text_of(night, "broken"); !why.empty()) output.warn("The night ended early: " + why);
 }
 
 void warn_left_out(const Document& night, const Output& output) {
   for (const Document& one : night.at("plan").at("left_out"))
-    output.warn(text_of(one, "kernel") + " " + text_of(one, "problem") +
-                " is left out: " + text_of(one, "why"));
+    output.warn(text_of(one, "kernel") + " " + text_of(one, "problem") + " is left out: " + text_of(one, "why"));
 }
 
 int RetuneCommand::exit_code(const NightResult& result) const {
-  const std::size_t wanted =
-      result.plan.items.size() + result.plan.left_out.size() + result.plan.fresh.size();
+  const std::size_t wanted = result.plan.items.size() + result.plan.left_out.size() + result.plan.fresh.size();
   if (!result.broken.empty() || (wanted > 0 && result.failures() == wanted)) return kBrokenEnvironment;
   if (result.failures() > 0) return kNothingFound;
   const bool improved = result.count(ReworkVerdict::improved) + result.count(ReworkVerdict::tuned) > 0;
@@ -178,9 +169,8 @@ int RetuneCommand::run_remotely(Output& output, std::stop_token stop) {
     throw BadInput("--server takes no --log, --dry-run and --exit-code: the service keeps the events");
   Progress progress(output, {});
   const SearchRequest& search = request_.search;
-  const FinishedJob job =
-      remote_job(remote_, "retune", night_fields(request_), search.target.cache, search.threads,
-                 {.events = {.listener = progress.listener()}, .stop = stop});
+  const FinishedJob job = remote_job(remote_, "retune", night_fields(request_), search.target.cache, search.threads,
+                                     {.events = {.listener = progress.listener()}, .stop = stop});
   progress.finished();
   if (job.result.is_null()) {
     output.note("Interrupted; the job is withdrawn.");
@@ -202,8 +192,7 @@ std::vector<std::string> RetuneCommand::member_arguments(const std::string& devi
                                                          const Output& output) const {
   const SearchRequest& search = request_.search;
   const std::uint64_t cores = std::thread::hardware_concurrency();
-  const std::uint64_t threads =
-      search.threads > 0 ? search.threads : std::max<std::uint64_t>(1, cores / devices);
+  const std::uint64_t threads = search.threads > 0 ? search.threads : std::max<std::uint64_t>(1, cores / devices);
   std::vector<std::string> arguments = {"retune",       "--no-config",
                                         "--workloads",  workloads_,
                                         "--device",     device,

@@ -23,9 +23,7 @@ constexpr std::size_t kLongestShownMiss = 400;
 class SearchCommand : public Command {
  public:
   std::string_view name() const override { return "search"; }
-  std::string_view summary() const override {
-    return "find the fastest configuration of a kernel for a workload";
-  }
+  std::string_view summary() const override { return "find the fastest configuration of a kernel for a workload"; }
   std::string_view details() const override;
   void declare(OptionTable& table) override;
   int run(Output& output, std::stop_token stop) override;
@@ -71,13 +69,11 @@ void SearchCommand::declare(OptionTable& table) {
   TuneSettings& settings = request_.settings;
   request_.target.replay.objective = "";  // the file's own
   declare_workload(table, request_.target.workload, false);
-  table.text(
-      "from-misses", "FILE", misses_,
-      "instead of a KERNEL: each shape that a server missed (moetune_write_misses), most frequent first");
+  table.text("from-misses", "FILE", misses_,
+             "instead of a KERNEL: each shape that a server missed (moetune_write_misses), most frequent first");
   declare_range(table, range_);
   declare_remote(table, remote_);
-  table.whole("budget", settings.budget, 1, 1'000'000'000,
-              "trials; what is compiled and not measured costs none");
+  table.whole("budget", settings.budget, 1, 1'000'000'000, "trials; what is compiled and not measured costs none");
   table.span("time", settings.time_budget_s, "start no trial after that time");
   table.percent("until-converged", until_gain_percent_, "end when 60 more trials should gain less than this");
   table.text("strategy", "STRATEGY", settings.strategy, "how to search: " + strategy_text());
@@ -86,9 +82,8 @@ void SearchCommand::declare(OptionTable& table) {
               "the same seed repeats a search of a recording; a GPU's times differ from run to run");
   declare_timing(table, timing_, "overlapped; with --over chained; if named, the winner is timed under all");
   declare_device(table, request_.target.device);
-  table.text(
-      "objective", "NAME[:min|max]", request_.target.replay.objective,
-      "of another tuner's results: the figure to search for, as energy or GFLOP/s; by default the file's own");
+  table.text("objective", "NAME[:min|max]", request_.target.replay.objective,
+             "of another tuner's results: the figure to search for, as energy or GFLOP/s; by default the file's own");
   declare_cache(table, request_.target.cache);
   table.flag("fresh", settings.fresh, "forget the workload's stored trials; with --over, all of the range");
   table.flag("cold", request_.cold, "take no hints from the cache's other workloads");
@@ -155,11 +150,9 @@ SearchCommand::Found SearchCommand::search_one(const SearchRequest& request, Out
 int SearchCommand::search_missed(Output& output, std::stop_token stop) {
   const JobTarget& target = request_.target;
   if (target.workload.kernel || target.workload.names_problem())
-    throw BadInput(
-        "--from-misses names the kernels and problems itself; leave out KERNEL, --problem and --preset");
+    throw BadInput("--from-misses names the kernels and problems itself; leave out KERNEL, --problem and --preset");
   if (!range_.over.empty())
-    throw BadInput(
-        "--from-misses searches shapes; `moetune workloads from-misses --over` makes ranges of them");
+    throw BadInput("--from-misses searches shapes; `moetune workloads from-misses --over` makes ranges of them");
   const std::vector<MissedWorkload> missed = read_misses(misses_);
   Document searches = Document::array(), left_out = Document::array();
   bool all = true;
@@ -172,8 +165,7 @@ int SearchCommand::search_missed(Output& output, std::stop_token stop) {
       all = all && found.any;
       searches.push_back(std::move(found.document));
       if (found.interrupted) break;
-    } catch (
-        const BadInput& error) {  // of another version, or too large for this GPU: the others are searched
+    } catch (const BadInput& error) {  // of another version, or too large for this GPU: the others are searched
       if (searches.empty() && left_out.size() + 1 == missed.size()) throw;
       all = false;
       output.warn(shortened(one.kernel + " " + one.problem, kLongestShownMiss) +
@@ -182,25 +174,21 @@ int SearchCommand::search_missed(Output& output, std::stop_token stop) {
     }
   }
   if (missed.empty()) output.result() << misses_ << " lists no miss: nothing to search.\n";
-  output.document(
-      {{"misses", misses_}, {"searches", std::move(searches)}, {"left_out", std::move(left_out)}});
+  output.document({{"misses", misses_}, {"searches", std::move(searches)}, {"left_out", std::move(left_out)}});
   return all ? kDone : kNothingFound;
 }
 
 int SearchCommand::run(Output& output, std::stop_token stop) {
   if (history_ && !output.json())
-    throw BadInput(
-        "--history lists the trials in the document of --json; add it, or take --verbose for the screen");
+    throw BadInput("--history lists the trials in the document of --json; add it, or take --verbose for the screen");
   if (!remote_.server.empty() && !request_.target.replay.objective.empty())
     throw BadInput("--objective is of results that are searched here; leave it out with --server");
   request_.proposer = take_proposer_command(request_.settings.strategy);
   if (request_.proposer && (!remote_.server.empty() || !range_.over.empty()))
-    throw BadInput(
-        "--strategy external: runs a program here for single searches; leave out --server and --over");
+    throw BadInput("--strategy external: runs a program here for single searches; leave out --server and --over");
   request_.target.replay.may_stand_in = true;  // the user sees the banner
   if (until_gain_percent_ > 0) request_.settings.until_gain = until_gain_percent_ / 100;
-  request_.settings.policy.timing =
-      read_timing(timing_, range_.over.empty() ? Timing::overlapped : Timing::chained);
+  request_.settings.policy.timing = read_timing(timing_, range_.over.empty() ? Timing::overlapped : Timing::chained);
   request_.settings.all_timings = !timing_.empty();
   if (!misses_.empty()) return search_missed(output, stop);
   if (remote_.server.empty() || !range_.over.empty()) require_kernel(request_.target);

@@ -11,8 +11,7 @@ namespace {
 
 std::string clock_text(const Document& best) {
   std::string text;
-  if (const std::size_t clock = count_field(best, "sm_clock_mhz"); clock > 0)
-    text += format("  at %zu MHz", clock);
+  if (const std::size_t clock = count_field(best, "sm_clock_mhz"); clock > 0) text += format("  at %zu MHz", clock);
   if (flag_field(best, "throttled")) text += ", lowered for heat or power";
   if (flag_field(best, "unsettled")) text += "  (the clocks did not settle: measure again)";
   return text;
@@ -46,8 +45,7 @@ std::string best_line(const Document& best) {
     text += "  " + percent_text(fraction) + " of the roofline (" + text_field(best, "bound") + ")";
   if (const double regret = figure_field(best, "regret"); regret > 0)
     text += format("  %.3f× the recorded optimum", regret);
-  return text + clock_text(best) +
-         (flag_field(best, "contended") ? "  (contended: somebody else used the GPU)" : "");
+  return text + clock_text(best) + (flag_field(best, "contended") ? "  (contended: somebody else used the GPU)" : "");
 }
 
 std::string trials_line(const Document& counts) {
@@ -75,8 +73,7 @@ std::string contention_line(const Document& contention) {
   if (const std::size_t count = count_field(contention, "contended_trials"); count > 0)
     text = format("%zu of the trials were measured while somebody else used the GPU; ", count);
   if (const std::size_t count = count_field(contention, "unchecked_trials"); count > 0)
-    text += format("%zu of the trials were stopped before it was known whether somebody else used the GPU; ",
-                   count);
+    text += format("%zu of the trials were stopped before it was known whether somebody else used the GPU; ", count);
   return text.empty() ? "" : text + "the next search measures them again";
 }
 
@@ -97,16 +94,14 @@ std::string time_line(const Document& time, double wall) {
 std::string default_line(const Document& baseline, double best_us) {
   const double time = figure_field(baseline, "time_us");
   const auto outcome = outcome_from_name(text_field(baseline, "outcome"));
-  if (!outcome || !has_time(*outcome))
-    return text_field(baseline, "outcome") + ": " + text_field(baseline, "message");
+  if (!outcome || !has_time(*outcome)) return text_field(baseline, "outcome") + ": " + text_field(baseline, "message");
   return time_text(time) + (best_us > 0 ? format("  (the best is %.2f× as fast)", time / best_us) : "");
 }
 
 std::string confidence_line(const Document& confidence) {
   return percent_text(figure_field(confidence, "within_5_percent")) + ": within 5% of the fastest" +
          (flag_field(confidence, "at_floor") ? ", and at the roofline; " : "; ") +
-         format("%zu more trials should gain %.1f%%", kMoreTrials,
-                figure_field(confidence, "expected_gain") * 100);
+         format("%zu more trials should gain %.1f%%", kMoreTrials, figure_field(confidence, "expected_gain") * 100);
 }
 
 // Why the search ended before its budget; "" if it did not, or if Ctrl-C says so already.
@@ -142,8 +137,7 @@ std::string variant_line(const Document& variant) {
            (text_field(variant, "message").empty() ? time_text(time) : text_field(variant, "message"));
   return format("%.2f× as fast as the best configuration, with %s: ", best / time,
                 text_field(variant, "config").c_str()) +
-         (text_field(variant, "folder").empty() ? text_field(variant, "name")
-                                                : text_field(variant, "folder"));
+         (text_field(variant, "folder").empty() ? text_field(variant, "name") : text_field(variant, "folder"));
 }
 
 // "" if nothing that was as good came before the winner. Of a recording without a default the fastest wins, and nobody
@@ -189,15 +183,13 @@ void print_search(const SearchRequest& request, const Document& found, const Out
   const Document& device = field(found, "device");
   table.add({"device", text_field(device, "name") + (flag_field(device, "recorded") ? ", recorded" : "")});
   if (best.is_object()) {
-    add("best",
-        best.contains("figure") ? best_figure_line(text_field(objective, "unit"), best) : best_line(best));
+    add("best", best.contains("figure") ? best_figure_line(text_field(objective, "unit"), best) : best_line(best));
     table.add({"config", text_field(best, "config")});
     add("tie", tie_line(field(found, "tied_us"), best_us));
   }
   if (const Document& baseline = field(found, "default"); baseline.is_object())
     add("default", default_line(baseline, best_us));
-  if (const Document& timings = field(found, "timings"); timings.is_object())
-    add("timings", timings_line(timings));
+  if (const Document& timings = field(found, "timings"); timings.is_object()) add("timings", timings_line(timings));
   if (const Document& confidence = field(found, "confidence"); confidence.is_object())
     add("confidence", confidence_line(confidence));
   add("trials", trials_line(field(found, "trials")));
@@ -216,16 +208,14 @@ void print_search_hints(const Document& found, const Output& output) {
   if (!folder.empty())
     output.note("The variant is a kernel of its own. To tune it and store its winner: moetune search " +
                 text_field(variant, "name") + " --kernels " + shell_word(folder) + " --problem " +
-                shell_word(text_field(found, "problem")) + " --cache " +
-                shell_word(text_field(found, "cache")));
+                shell_word(text_field(found, "problem")) + " --cache " + shell_word(text_field(found, "cache")));
   const Document &best = field(found, "best"), &counts = field(found, "trials");
   const std::size_t trials = count_field(counts, "total"), pruned = count_field(counts, "pruned");
   if (flag_field(found, "interrupted")) {
-    output.note(
-        format("Interrupted after %zu trials; ", trials) +
-        (text_field(found, "cache").empty() ? "with --no-cache they are not kept."
-                                            : "the same command continues from there.") +
-        (flag_field(found, "provisional") ? " The best so far is stored as a provisional winner." : ""));
+    output.note(format("Interrupted after %zu trials; ", trials) +
+                (text_field(found, "cache").empty() ? "with --no-cache they are not kept."
+                                                    : "the same command continues from there.") +
+                (flag_field(found, "provisional") ? " The best so far is stored as a provisional winner." : ""));
   } else if (!best.is_object() && trials > 0) {
     output.warn("No valid configuration was found; --verbose shows why each trial failed.");
   } else if (!best.is_object() && pruned > 0) {
@@ -236,8 +226,7 @@ void print_search_hints(const Document& found, const Output& output) {
   } else if (!best.is_object()) {
     output.warn("No trial was started; give the search more time or another budget.");
   } else if (!flag_field(field(found, "device"), "recorded") && figure_field(best, "roofline") <= 0) {
-    output.note(
-        "The roofline fraction is unknown here: `moetune devices --calibrate` measures this GPU once.");
+    output.note("The roofline fraction is unknown here: `moetune devices --calibrate` measures this GPU once.");
   }
 }
 

@@ -39,8 +39,7 @@ void ServeCommand::declare(OptionTable& table) {
   declare_cache_path(table, options_.cache);
   table.text("queue", "FILE", queue_, "the jobs, of this service alone; by default beside the cache");
   table.text("packs", "DIR", options_.packs, "serve the packs of this folder, and keep service.pack there");
-  table.text("sign-key", "FILE", options_.sign_key,
-             "sign service.pack with this key of `moetune cache new-key`");
+  table.text("sign-key", "FILE", options_.sign_key, "sign service.pack with this key of `moetune cache new-key`");
   table.flag("no-publish", no_publish_, "with --packs: do not write service.pack");
   table.only_with("packs", {"sign-key", "no-publish"});
   table.text("token-file", "FILE", options_.token_file, "lines 'read|miss|submit TOKEN'; of mode 0600");
@@ -54,8 +53,7 @@ void ServeCommand::declare(OptionTable& table) {
   table.positive("max-gb", "GB", "number of gigabytes", most_gb_, "that one launch of a problem may move");
   table.positive("process-gb", "GB", "number of gigabytes", process_gb_,
                  "of host memory that one worker or compiler may hold; it is killed past that");
-  table.span("quiet-wait", options_.quiet.wait_s,
-             "how long a missed shape waits for a quiet GPU; then it is put off");
+  table.span("quiet-wait", options_.quiet.wait_s, "how long a missed shape waits for a quiet GPU; then it is put off");
   table.whole("threads", options_.threads, 0, 1024,
               "compilers of each device, at most 16: more count as 16; 0: the cores divided by the devices");
 }
@@ -93,8 +91,7 @@ int ServeCommand::run(Output& output, std::stop_token stop) {
   const Service service(options_);
   std::string devices;
   for (const std::string& device : service.devices()) devices += (devices.empty() ? "" : ", ") + device;
-  output.result() << "Listening on " << service.url() << "/ with " << devices << "; Ctrl-C ends it."
-                  << std::endl;
+  output.result() << "Listening on " << service.url() << "/ with " << devices << "; Ctrl-C ends it." << std::endl;
   if (const std::string text = recorded_text(service.devices()); !text.empty()) output.note(text);
   std::mutex mutex;
   std::condition_variable_any ended;

@@ -37,8 +37,7 @@ std::string trimmed(const std::string& line) {
 
 [[noreturn]] void throw_unknown(const std::string& where, const std::string& name) {
   if (name == "token")
-    throw BadInput(where +
-                   "token: a token lies in a file that only you may read; name it by token-file = FILE");
+    throw BadInput(where + "token: a token lies in a file that only you may read; name it by token-file = FILE");
   throw BadInput(where + unknown_name("setting", name, {std::begin(kSettingNames), std::end(kSettingNames)}));
 }
 

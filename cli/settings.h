@@ -12,8 +12,7 @@
 namespace moetune {
 
 // Options that may be set there.
-inline constexpr std::string_view kSettingNames[] = {"cache",   "server", "token-file",
-                                                     "ca-file", "device", "threads"};
+inline constexpr std::string_view kSettingNames[] = {"cache", "server", "token-file", "ca-file", "device", "threads"};
 
 struct Setting {
   std::string name, value;

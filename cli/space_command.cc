@@ -20,9 +20,7 @@ namespace {
 class SpaceCommand : public Command {
  public:
   std::string_view name() const override { return "space"; }
-  std::string_view summary() const override {
-    return "count a kernel's configurations for a workload and device";
-  }
+  std::string_view summary() const override { return "count a kernel's configurations for a workload and device"; }
   std::string_view details() const override {
     return "Without --arch the limits are those of --device; if --device auto finds no GPU, of sm_90a.\n";
   }
@@ -51,8 +49,7 @@ struct Counted {
   std::uint64_t can_run = 0;  // by the rules that must hold; of a recording, what it holds
 };
 
-Counted count(const Kernel& kernel, const Problem& problem, const DeviceLimits& limits,
-              const std::string& where) {
+Counted count(const Kernel& kernel, const Problem& problem, const DeviceLimits& limits, const std::string& where) {
   const Space space = load_space(kernel.name());
   const Assignment environment = expression_environment(problem, limits);
   LegalSpace legal = space.enumerate(environment);
@@ -63,8 +60,8 @@ Counted count(const Kernel& kernel, const Problem& problem, const DeviceLimits& 
 }
 
 Counted count_on_device(const JobTarget& target) {
-  const DeviceChoice choice = choose_device(target.device, target.workload,
-                                            {.replay = {.may_stand_in = true, .objective = kAnyObjective}});
+  const DeviceChoice choice =
+      choose_device(target.device, target.workload, {.replay = {.may_stand_in = true, .objective = kAnyObjective}});
   const DeviceInfo& info = choice.device->info();
   if (choice.recording != nullptr) {
     return {choice.what.problem.kernel,
@@ -117,15 +114,14 @@ std::string uses_text(const Parameter& parameter, const std::vector<std::size_t>
 
 Document space_document(const Counted& counted, std::size_t list) {
   const LegalSpace& space = counted.space;
-  Document document = {
-      {"kernel", counted.kernel},
-      {"problem", counted.problem},
-      {"limits_of", counted.where},
-      {"cartesian", space.cartesian_size()},
-      {"can_run", counted.can_run},
-      {"legal", space.size()},
-      {"default", counted.space_default ? Document(counted.space_default->text()) : Document(nullptr)},
-      {"parameters", Document::array()}};
+  Document document = {{"kernel", counted.kernel},
+                       {"problem", counted.problem},
+                       {"limits_of", counted.where},
+                       {"cartesian", space.cartesian_size()},
+                       {"can_run", counted.can_run},
+                       {"legal", space.size()},
+                       {"default", counted.space_default ? Document(counted.space_default->text()) : Document(nullptr)},
+                       {"parameters", Document::array()}};
   if (space.empty()) document["why_empty"] = counted.why_empty;
   const auto counts = uses(space);
   for (std::size_t i = 0; i < counts.size(); ++i) {
@@ -133,8 +129,8 @@ Document space_document(const Counted& counted, std::size_t list) {
     Document values = Document::array();
     for (std::size_t j = 0; j < counts[i].size(); ++j) {
       const Value& value = parameter.values[j];
-      values.push_back({{"value", value.is_named() ? Document(value.name) : Document(value.number)},
-                        {"legal", counts[i][j]}});
+      values.push_back(
+          {{"value", value.is_named() ? Document(value.name) : Document(value.number)}, {"legal", counts[i][j]}});
     }
     document["parameters"].push_back({{"name", parameter.name}, {"doc", parameter.doc}, {"values", values}});
   }
@@ -153,8 +149,8 @@ void print(const Counted& counted, std::size_t list, const Output& output) {
   head.add({"limits of", counted.where});
   const auto can_run = static_cast<double>(counted.can_run), legal = static_cast<double>(space.size());
   head.add({"cartesian", count_text(space.cartesian_size())});
-  head.add({"can run", count_text(can_run) + " (must rules remove " +
-                           count_text(space.cartesian_size() - can_run) + ")"});
+  head.add(
+      {"can run", count_text(can_run) + " (must rules remove " + count_text(space.cartesian_size() - can_run) + ")"});
   head.add({"legal", count_text(legal) + " (useful rules remove " + count_text(can_run - legal) + ")"});
   head.add({"default", counted.space_default ? counted.space_default->text() : "(none that is legal here)"});
   if (!counted.why_empty.empty()) head.add({"why none", counted.why_empty});

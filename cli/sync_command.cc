@@ -26,10 +26,8 @@ class SyncCommand : public Command {
     table.positional("DIR", folder_, true, "the folder that the server opens, and writes its misses to");
     table.text("token-file", "FILE", token_file_, "the service's token, in a file of mode 0600");
     table.span("every", request_.every_s, "how often, at least 1s");
-    table.text("ca-file", "FILE", request_.service.ca_file,
-               "certificates to trust for https instead of the system's");
-    table.text("trust", "FILE", trust_,
-               "install only packs signed by this public key (FILE.pub of cache new-key)");
+    table.text("ca-file", "FILE", request_.service.ca_file, "certificates to trust for https instead of the system's");
+    table.text("trust", "FILE", trust_, "install only packs signed by this public key (FILE.pub of cache new-key)");
     table.flag("once", request_.once, "one round, then end");
   }
   int run(Output& output, std::stop_token stop) override;

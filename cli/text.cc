@@ -117,8 +117,7 @@ std::string programs_text(std::size_t compiled) {
 }
 
 std::size_t display_width(const std::string& text) {
-  return static_cast<std::size_t>(
-      std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
+  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
 }
 
 std::vector<std::string> wrapped(const std::string& text, std::size_t width) {
@@ -197,12 +196,11 @@ void Table::add(std::vector<std::string> row, Paint paint) {
   paints_.push_back(paint);
 }
 
-void Table::give_way(const std::vector<std::string>& names, const std::string& indent, std::size_t columns,
-                     Keep keep) {
+void Table::give_way(const std::vector<std::string>& names, const std::string& indent, std::size_t columns, Keep keep) {
   for (const std::string& name : names) {
     const std::vector<std::size_t> whole = widths(0);
-    const bool rows_fit = columns == 0 || std::accumulate(whole.begin(), whole.end(),
-                                                          2 * (whole.size() - 1)) <= room(indent, columns);
+    const bool rows_fit =
+        columns == 0 || std::accumulate(whole.begin(), whole.end(), 2 * (whole.size() - 1)) <= room(indent, columns);
     if (keep == Keep::rows ? rows_fit : !breaks_words(indent, columns)) return;
     const auto found = std::ranges::find(rows_.front(), name);
     const auto column = static_cast<std::size_t>(found - rows_.front().begin());
@@ -221,8 +219,7 @@ std::vector<std::size_t> Table::longest_parts(bool (*ends)(char)) const {
   std::vector<std::size_t> longest;
   for (const auto& row : rows_) {
     longest.resize(std::max(longest.size(), row.size()), 0);
-    for (std::size_t i = 0; i < row.size(); ++i)
-      longest[i] = std::max(longest[i], longest_part(row[i], ends));
+    for (std::size_t i = 0; i < row.size(); ++i) longest[i] = std::max(longest[i], longest_part(row[i], ends));
   }
   return longest;
 }
@@ -249,8 +246,7 @@ std::vector<std::size_t> Table::widths(std::size_t columns) const {
   if (widths.empty() || columns == 0) return widths;
   // Names are broken only if nothing else is left.
   const std::vector<std::size_t> words = longest_parts(may_break_after);
-  const std::vector<std::size_t> parts =
-      longest_parts([](char c) { return may_break_after(c) || may_part_after(c); });
+  const std::vector<std::size_t> parts = longest_parts([](char c) { return may_break_after(c) || may_part_after(c); });
   std::size_t total = std::accumulate(widths.begin(), widths.end(), 2 * (widths.size() - 1));
   const auto shrink = [&](const auto& narrowest) {
     while (total > columns) {

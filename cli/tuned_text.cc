@@ -33,8 +33,8 @@ std::string range_text(const TunedRange& tuned) {
   std::string text = format("%zu of %zu cells, %zu cubins, regret %.1f%% at worst", found.table.cells.size(),
                             found.planned, found.cubins.size(), 100 * found.table.worst_cell());
   if (const RangeCertificate& seen = found.table.certificate; seen.shapes > 0)
-    text += format("; %zu unseen shapes: %.1f%% median, %.1f%% worst", seen.shapes, 100 * seen.median,
-                   100 * seen.worst);
+    text +=
+        format("; %zu unseen shapes: %.1f%% median, %.1f%% worst", seen.shapes, 100 * seen.median, 100 * seen.worst);
   if (tuned.state == TunedState::already) text += "; was tuned before";
   if (found.out_of_time) text += "; its time was over";
   return text + (found.table.contended ? "  (contended)" : "");

@@ -29,13 +29,11 @@ class VerifyCommand : public Command {
 void VerifyCommand::declare(OptionTable& table) {
   declare_workload(table, request_.target.workload, true);
   table.text("config", "CONFIG", request_.config, "tile=64,stages=3,...: this instead; the rest by default");
-  table.whole("seed", request_.seed, 0, 1'000'000'000,
-              "of the first of the inputs; 0: another one each time");
+  table.whole("seed", request_.seed, 0, 1'000'000'000, "of the first of the inputs; 0: another one each time");
   declare_gpu(table, request_.target.device);
   declare_cache(table, request_.target.cache);
   table.whole("seeds", request_.seeds, 1, 1000, "fresh inputs to check on");
-  table.span("trial-time", request_.trial_time_s,
-             "time limit of one check on the GPU; a sanitizer needs more");
+  table.span("trial-time", request_.trial_time_s, "time limit of one check on the GPU; a sanitizer needs more");
 }
 
 std::string allowed_text(const CheckedOutput& output) {
@@ -57,9 +55,8 @@ std::string allowed_text(const CheckedOutput& output) {
 void print(const VerifyResult& result, std::ostream& out) {
   Table table({"seed", "outcome", "max error", "of allowed", "dissimilarity", ""}, {0, 2, 3, 4});
   for (const auto& [seed, check] : result.checks) {
-    table.add({std::to_string(seed), std::string(outcome_name(check.outcome)),
-               format("%.3g", check.max_error), format("%.0f%%", 100 * check.error_share),
-               format("%.3g", check.dissimilarity), check.message});
+    table.add({std::to_string(seed), std::string(outcome_name(check.outcome)), format("%.3g", check.max_error),
+               format("%.0f%%", 100 * check.error_share), format("%.3g", check.dissimilarity), check.message});
   }
   std::string allowed;
   for (const CheckedOutput& checked : result.outputs) allowed += "allowed in " + allowed_text(checked);
@@ -67,9 +64,8 @@ void print(const VerifyResult& result, std::ostream& out) {
       << result.config << "\n"
       << served_line(result.table, result.cell) << "  its cubin is " << result.cubin << "; "
       << programs_text(result.programs_compiled) << table.text("  ") << allowed
-      << (result.inputs_from_files
-              ? "the inputs are those of the kernel's files, by turns: none of them is fresh\n"
-              : "")
+      << (result.inputs_from_files ? "the inputs are those of the kernel's files, by turns: none of them is fresh\n"
+                                   : "")
       << (result.checks.empty() ? "nothing was checked\n"
           : result.right()      ? "right\n"
                                 : "WRONG\n");

@@ -22,10 +22,9 @@ class WorkloadsCommand : public Command {
            "it. Layers that no kernel serves, and shapes that were left out, are named on stderr.\n";
   }
   std::vector<Action> actions() const override {
-    return {
-        {"from-config", "FILE|DIR", "a model's config.json or params.json: its attention and its experts"},
-        {"from-misses", "FILE", "what moetune_write_misses wrote, weighted by picks"},
-        {"show", "FILE", "checks a list, and shows the shapes that it stands for"}};
+    return {{"from-config", "FILE|DIR", "a model's config.json or params.json: its attention and its experts"},
+            {"from-misses", "FILE", "what moetune_write_misses wrote, weighted by picks"},
+            {"show", "FILE", "checks a list, and shows the shapes that it stands for"}};
   }
   void declare(OptionTable& table) override;
   int run(Output& output, std::stop_token stop) override;
@@ -47,9 +46,8 @@ void WorkloadsCommand::declare(OptionTable& table) {
   table.positional("FILE", file_, true, "what to read; from-config: or a model's folder");
   declare_serving(table, serving_, "from-config: ");
   table.whole("page", page_, 0, 128, "from-config: tokens a KV page; 0 for contiguous KV");
-  table.text(
-      "over", "RANGES", over_,
-      "from-misses: a family's misses as one range, batch=1..256,context=512..128k, instead of shapes");
+  table.text("over", "RANGES", over_,
+             "from-misses: a family's misses as one range, batch=1..256,context=512..128k, instead of shapes");
   table.text("out", "FILE", out_, "the file to write; by default stdout");
   table.only_after({"from-config"}, {"tp", "ep", "batch", "context", "page"});
   table.only_after({"from-misses"}, {"over"});
@@ -64,11 +62,8 @@ WorkloadList WorkloadsCommand::from_config(const Output& output) const {
   for (const std::string& note : plan.notes) output.warn(note);
   WorkloadList list;
   for (ModelWorkload& one : plan.workloads) {
-    list.entries.push_back({.name = one.name,
-                            .kernel = one.kernel,
-                            .problem = one.problem,
-                            .ranges = one.ranges,
-                            .weight = one.weight});
+    list.entries.push_back(
+        {.name = one.name, .kernel = one.kernel, .problem = one.problem, .ranges = one.ranges, .weight = one.weight});
   }
   return list;
 }
@@ -92,8 +87,7 @@ int WorkloadsCommand::write(const WorkloadList& list, Output& output) const {
     output.data() << text;
   } else {
     replace_file(out_, text);
-    output.result() << out_ << ": "
-                    << counted_text(static_cast<std::int64_t>(list.entries.size()), "workload") << ", "
+    output.result() << out_ << ": " << counted_text(static_cast<std::int64_t>(list.entries.size()), "workload") << ", "
                     << counted_text(static_cast<std::int64_t>(shapes), "shape") << "\n";
   }
   output.document(parse_stored(text));
@@ -105,8 +99,7 @@ int WorkloadsCommand::show(Output& output) const {
   Table table({"weight", "kernel", "problem"}, {0});
   Document shapes = Document::array();
   for (const TuningPoint& point : points) {
-    table.add(
-        {format("%.3g", point.weight), point.kernel, shown_problem(point.kernel, point.problem, output)});
+    table.add({format("%.3g", point.weight), point.kernel, shown_problem(point.kernel, point.problem, output)});
     shapes.push_back({{"kernel", point.kernel}, {"problem", point.problem}, {"weight", point.weight}});
   }
   output.result() << table.text("", output.columns());

@@ -10,9 +10,7 @@ namespace {
 
 using Word = std::atomic_ref<std::uint64_t>;
 
-std::uint64_t packed(Cell cell) {
-  return std::uint64_t{cell.entry} << 8 | static_cast<std::uint64_t>(cell.kind);
-}
+std::uint64_t packed(Cell cell) { return std::uint64_t{cell.entry} << 8 | static_cast<std::uint64_t>(cell.kind); }
 
 }  // namespace
 
@@ -72,8 +70,7 @@ void ChoiceMemo::keep(const Key& key, Cell cell) const {
   }
   const Word version(place->version);
   std::uint64_t before = version.load(std::memory_order_relaxed);
-  if (before % 2 != 0 || !version.compare_exchange_strong(before, before + 1, std::memory_order_acquire))
-    return;
+  if (before % 2 != 0 || !version.compare_exchange_strong(before, before + 1, std::memory_order_acquire)) return;
   for (std::size_t i = 0; i < key.size(); ++i) Word(place->key[i]).store(key[i], std::memory_order_release);
   Word(place->cell).store(packed(cell), std::memory_order_release);
   version.store(before + 2, std::memory_order_release);

@@ -12,8 +12,7 @@ constexpr double kAnywhere = std::numeric_limits<double>::infinity();
 
 Place place_of(const TablePoint& point) {
   Place place;
-  for (const std::int64_t position : point.position)
-    place.push_back(std::log2(static_cast<double>(position)));
+  for (const std::int64_t position : point.position) place.push_back(std::log2(static_cast<double>(position)));
   return place;
 }
 
@@ -79,8 +78,7 @@ DispatchTable::DispatchTable(std::vector<Measured> measured, std::vector<std::ui
     Plane& plane = planes_[one.point.ragged];
     const Place place = place_of(one.point);
     plane.any[one.inherited].add(place, i);
-    if (one.beat && *one.beat < default_entries_.size())
-      plane.winners[one.inherited][*one.beat].add(place, i);
+    if (one.beat && *one.beat < default_entries_.size()) plane.winners[one.inherited][*one.beat].add(place, i);
   }
   for (Plane& plane : planes_) {
     for (auto& winners : plane.winners) {
@@ -90,8 +88,7 @@ DispatchTable::DispatchTable(std::vector<Measured> measured, std::vector<std::ui
   }
 }
 
-DispatchTable::DispatchTable(Cell constant, const SpaceDefaults& defaults)
-    : defaults_(defaults), constant_(constant) {}
+DispatchTable::DispatchTable(Cell constant, const SpaceDefaults& defaults) : defaults_(defaults), constant_(constant) {}
 
 Cell DispatchTable::find(const TablePoint& point, const Extents& extents) const {
   if (constant_) return *constant_;
@@ -107,8 +104,7 @@ Cell DispatchTable::choose(const TablePoint& point, const Extents& extents) cons
   const Cell by_default{here ? default_entries_[*here] : Cell::kNone, ChoiceKind::by_default};
   const Measured* const measured = measured_at(point);
   // Other extents at the same point may have another default.
-  if (measured != nullptr &&
-      (measured->extents == extents || defaults_.at(measured->extents, point.ragged) == here)) {
+  if (measured != nullptr && (measured->extents == extents || defaults_.at(measured->extents, point.ragged) == here)) {
     if (measured->entry != Cell::kNone) return {measured->entry, ChoiceKind::exact};
     if (by_default.entry != Cell::kNone) return by_default;
   }
@@ -116,8 +112,7 @@ Cell DispatchTable::choose(const TablePoint& point, const Extents& extents) cons
   const Place place = place_of(point);
   for (const auto& winners : plane.winners) {
     if (!here) break;
-    if (const auto found = winners[*here].nearest(place, kReach))
-      return {measured_[*found].entry, ChoiceKind::nearest};
+    if (const auto found = winners[*here].nearest(place, kReach)) return {measured_[*found].entry, ChoiceKind::nearest};
   }
   if (by_default.entry != Cell::kNone) return by_default;
   return nearest_of_any(planes_[kind_of_any(point.ragged)], place);
@@ -126,8 +121,7 @@ Cell DispatchTable::choose(const TablePoint& point, const Extents& extents) cons
 Cell DispatchTable::nearest_of_any(const Plane& plane, const Place& place) const {
   for (const double reach : {kReach, kAnywhere}) {
     for (const NearestPoints& points : plane.any) {
-      if (const auto found = points.nearest(place, reach))
-        return {measured_[*found].entry, ChoiceKind::nearest};
+      if (const auto found = points.nearest(place, reach)) return {measured_[*found].entry, ChoiceKind::nearest};
     }
   }
   return {};
@@ -138,8 +132,7 @@ const DispatchTable::Measured* DispatchTable::measured_at(const TablePoint& poin
   return found != at_points_.end() ? &measured_[found->second] : nullptr;
 }
 
-void DispatchTable::visit_possible(const Region& region,
-                                   const std::function<void(std::uint32_t entry)>& visit) const {
+void DispatchTable::visit_possible(const Region& region, const std::function<void(std::uint32_t entry)>& visit) const {
   if (constant_) return visit(constant_->entry);
   const bool ragged = region.first.ragged;
   const SpaceDefaults::Within possible = defaults_.within(region.low, region.high, ragged);
@@ -147,8 +140,7 @@ void DispatchTable::visit_possible(const Region& region,
   for (const Measured& one : measured_) {
     if (one.entry == Cell::kNone || one.point.ragged != ragged) continue;
     const Distances apart = distances(place_of(one.point), low, high);
-    const bool may_serve =
-        one.beat && std::ranges::find(possible.numbers, *one.beat) != possible.numbers.end();
+    const bool may_serve = one.beat && std::ranges::find(possible.numbers, *one.beat) != possible.numbers.end();
     if (apart.most <= (may_serve ? kReach : 0)) visit(one.entry);
   }
   bool is_missing = possible.none;
@@ -160,8 +152,7 @@ void DispatchTable::visit_possible(const Region& region,
 }
 
 // Those that are nearest of any at some point of the region: no other one is nearer to all of it.
-void DispatchTable::visit_nearest(const Region& region,
-                                  const std::function<void(std::uint32_t entry)>& visit) const {
+void DispatchTable::visit_nearest(const Region& region, const std::function<void(std::uint32_t entry)>& visit) const {
   const bool ragged = kind_of_any(region.first.ragged);
   const Place low = place_of(region.first), high = place_of(region.last);
   for (const bool inherited : {false, true}) {
@@ -185,14 +176,13 @@ bool DispatchTable::is_empty() const {
 }
 
 bool DispatchTable::operator==(const DispatchTable& other) const {
-  return constant_ == other.constant_ && measured_ == other.measured_ &&
-         default_entries_ == other.default_entries_;
+  return constant_ == other.constant_ && measured_ == other.measured_ && default_entries_ == other.default_entries_;
 }
 
 // Within half an octave, with one default, a choice that is the same at both ends is the same between them: the points
 // that a winner is nearest to, of those in reach, lie together. What was measured on the line is looked at apart.
-std::vector<CrossedCell> DispatchTable::cells_between(
-    std::int64_t first, const Extents& to, const std::function<TablePoint(const Extents&)>& point_of) const {
+std::vector<CrossedCell> DispatchTable::cells_between(std::int64_t first, const Extents& to,
+                                                      const std::function<TablePoint(const Extents&)>& point_of) const {
   const auto with_last = [&](std::int64_t last) {
     Extents extents = to;
     extents.back() = last;
@@ -203,16 +193,14 @@ std::vector<CrossedCell> DispatchTable::cells_between(
   const std::function<void(std::int64_t, std::int64_t)> add = [&](std::int64_t low, std::int64_t high) {
     const Cell cell = find_at(low);
     const bool is_short = static_cast<double>(high) <= static_cast<double>(low) * std::sqrt(2);
-    if (low == high ||
-        (is_short && cell == find_at(high) &&
-         (constant_ || defaults_.within(with_last(low), with_last(high), point_of(to).ragged).is_one())))
+    if (low == high || (is_short && cell == find_at(high) &&
+                        (constant_ || defaults_.within(with_last(low), with_last(high), point_of(to).ragged).is_one())))
       return found.push_back({cell, high});
     const std::int64_t middle =
         is_short
             ? low + (high - low) / 2
-            : std::clamp(
-                  static_cast<std::int64_t>(std::sqrt(static_cast<double>(low) * static_cast<double>(high))),
-                  low, high - 1);
+            : std::clamp(static_cast<std::int64_t>(std::sqrt(static_cast<double>(low) * static_cast<double>(high))),
+                         low, high - 1);
     add(low, middle);
     add(middle + 1, high);
   };

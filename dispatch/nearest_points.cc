@@ -12,8 +12,7 @@ void NearestPoints::build(std::size_t begin, std::size_t end, std::size_t axis) 
   if (end - begin < 2 || points_.front().place.empty()) return;
   const auto first = points_.begin() + static_cast<std::ptrdiff_t>(begin);
   const std::size_t half = (end - begin) / 2;
-  std::nth_element(first, first + static_cast<std::ptrdiff_t>(half),
-                   points_.begin() + static_cast<std::ptrdiff_t>(end),
+  std::nth_element(first, first + static_cast<std::ptrdiff_t>(half), points_.begin() + static_cast<std::ptrdiff_t>(end),
                    [&](const Point& a, const Point& b) { return a.place[axis] < b.place[axis]; });
   const std::size_t next = (axis + 1) % points_.front().place.size();
   build(begin, begin + half, next);

@@ -53,8 +53,7 @@ void run(const moetune::Options& options) {
     const OnDevice<std::uint16_t> o(out);
     const moetune_arguments call{
         {zeros.get(), zeros.get(), ones.get(), page_table.get(), lengths.get(), o.get()},
-        {row, row, kDim, row, row, kDim, page, page, kDim, page, page, kDim, 0, kPool, kPages * kPage,
-         kPages},
+        {row, row, kDim, row, row, kDim, page, page, kDim, page, page, kDim, 0, kPool, kPages * kPage, kPages},
         {0.0883883}};
     decode.launch(decode.pick({kBatch, 1, context}), call, workspace, nullptr);
     cuda(cuStreamSynchronize(nullptr));

@@ -25,29 +25,23 @@ struct Connection::Streams {
   std::optional<asio::ssl::stream<beast::tcp_stream&>> tls;
 };
 
-Connection::Connection(const asio::any_io_executor& executor)
-    : streams_(std::make_unique<Streams>(executor)) {}
+Connection::Connection(const asio::any_io_executor& executor) : streams_(std::make_unique<Streams>(executor)) {}
 
 Connection::Connection(Tcp::socket socket) : streams_(std::make_unique<Streams>(std::move(socket))) {}
 
 Connection::~Connection() = default;
 
-Connection::Awaitable<void> Connection::connect(const std::string& host, const std::string& port,
-                                                Error& error) {
+Connection::Awaitable<void> Connection::connect(const std::string& host, const std::string& port, Error& error) {
   Tcp::resolver resolver(streams_->tcp.get_executor());
-  const auto addresses =
-      co_await resolver.async_resolve(host, port, asio::redirect_error(asio::use_awaitable, error));
-  if (!error)
-    co_await streams_->tcp.async_connect(addresses, asio::redirect_error(asio::use_awaitable, error));
+  const auto addresses = co_await resolver.async_resolve(host, port, asio::redirect_error(asio::use_awaitable, error));
+  if (!error) co_await streams_->tcp.async_connect(addresses, asio::redirect_error(asio::use_awaitable, error));
 }
 
-Connection::Awaitable<void> Connection::start_tls(TlsContext& context, const std::string& host,
-                                                  Error& error) {
+Connection::Awaitable<void> Connection::start_tls(TlsContext& context, const std::string& host, Error& error) {
   auto& tls = streams_->tls.emplace(streams_->tcp, context);
   tls.set_verify_callback(asio::ssl::host_name_verification(host));
   ::SSL_set_tlsext_host_name(tls.native_handle(), host.c_str());
-  co_await tls.async_handshake(asio::ssl::stream_base::client,
-                               asio::redirect_error(asio::use_awaitable, error));
+  co_await tls.async_handshake(asio::ssl::stream_base::client, asio::redirect_error(asio::use_awaitable, error));
 }
 
 Connection::Awaitable<void> Connection::accept_tls(TlsContext& context, Error& error) {
@@ -71,22 +65,19 @@ void Connection::expires_never() { streams_->tcp.expires_never(); }
 
 Connection::Awaitable<std::size_t> Connection::read_some(asio::mutable_buffer bytes, Error& error) {
   if (streams_->tls)
-    co_return co_await streams_->tls->async_read_some(bytes,
-                                                      asio::redirect_error(asio::use_awaitable, error));
+    co_return co_await streams_->tls->async_read_some(bytes, asio::redirect_error(asio::use_awaitable, error));
   co_return co_await streams_->tcp.async_read_some(bytes, asio::redirect_error(asio::use_awaitable, error));
 }
 
 Connection::Awaitable<std::size_t> Connection::write_some(std::string_view bytes, Error& error) {
   const asio::const_buffer from(bytes.data(), bytes.size());
   if (streams_->tls)
-    co_return co_await streams_->tls->async_write_some(from,
-                                                       asio::redirect_error(asio::use_awaitable, error));
+    co_return co_await streams_->tls->async_write_some(from, asio::redirect_error(asio::use_awaitable, error));
   co_return co_await streams_->tcp.async_write_some(from, asio::redirect_error(asio::use_awaitable, error));
 }
 
 template <bool is_request>
-Connection::Awaitable<std::size_t> Connection::read_some(Buffer& buffer, Parser<is_request>& parser,
-                                                         Error& error) {
+Connection::Awaitable<std::size_t> Connection::read_some(Buffer& buffer, Parser<is_request>& parser, Error& error) {
   constexpr std::size_t kMostAtOnce = 64 << 10;
   std::size_t taken = 0;
   for (bool must_read = buffer.size() == 0;; must_read = true) {
@@ -116,16 +107,14 @@ Connection::Awaitable<std::size_t> Connection::read_some(Buffer& buffer, Parser<
 }
 
 template <bool is_request>
-Connection::Awaitable<std::size_t> Connection::read_head(Buffer& buffer, Parser<is_request>& parser,
-                                                         Error& error) {
+Connection::Awaitable<std::size_t> Connection::read_head(Buffer& buffer, Parser<is_request>& parser, Error& error) {
   std::size_t taken = 0;
   for (error = {}; !error && !parser.is_header_done();) taken += co_await read_some(buffer, parser, error);
   co_return taken;
 }
 
 template <bool is_request>
-Connection::Awaitable<std::size_t> Connection::read_all(Buffer& buffer, Parser<is_request>& parser,
-                                                        Error& error) {
+Connection::Awaitable<std::size_t> Connection::read_all(Buffer& buffer, Parser<is_request>& parser, Error& error) {
   std::size_t taken = 0;
   for (error = {}; !error && !parser.is_done();) taken += co_await read_some(buffer, parser, error);
   co_return taken;

@@ -148,8 +148,8 @@ asio::awaitable<void> exchange_all(Exchange& exchange) {
 std::string reason_of(const ErrorCode& error) {
   if (error == beast::error::timeout) return "no answer in time";
   if (error == http::error::header_limit || error == http::error::buffer_overflow)
-    return "its headers, extensions of chunks and trailers are larger than " +
-           std::to_string(kMaxHeaderBytes >> 10) + " KiB";
+    return "its headers, extensions of chunks and trailers are larger than " + std::to_string(kMaxHeaderBytes >> 10) +
+           " KiB";
   return error.message();
 }
 
@@ -222,11 +222,9 @@ Url parse_url(const std::string& text) {
   const std::size_t colon = authority.find(':', bracket == std::string::npos ? 0 : bracket);
   if (colon != std::string::npos) {
     url.port = authority.substr(colon + 1);
-    const bool is_number =
-        !url.port.empty() && url.port.size() <= 5 &&
-        std::all_of(url.port.begin(), url.port.end(), [](char c) { return c >= '0' && c <= '9'; });
-    if (!is_number || std::stoi(url.port) < 1 || std::stoi(url.port) > 65535)
-      no_url(text, "its port is none");
+    const bool is_number = !url.port.empty() && url.port.size() <= 5 &&
+                           std::all_of(url.port.begin(), url.port.end(), [](char c) { return c >= '0' && c <= '9'; });
+    if (!is_number || std::stoi(url.port) < 1 || std::stoi(url.port) > 65535) no_url(text, "its port is none");
     authority.resize(colon);
   }
   url.host = bracket == std::string::npos ? authority : authority.substr(1, bracket - 1);

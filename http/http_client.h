@@ -32,9 +32,9 @@ struct HttpRequest {
   std::string url;
   std::vector<std::pair<std::string, std::string>> headers;  // beside Host, User-Agent and Content-Length
   std::string body;
-  std::chrono::milliseconds timeout{30'000};  // of the whole exchange; of http_stream: between two pieces
+  std::chrono::milliseconds timeout{30'000};          // of the whole exchange; of http_stream: between two pieces
   std::uint64_t max_bytes = std::uint64_t{16} << 20;  // of the answer's body
-  std::string ca_file;  // of https: trusted instead of the system's certificates
+  std::string ca_file;                                // of https: trusted instead of the system's certificates
 };
 
 // A service, and who asks it.

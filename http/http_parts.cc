@@ -93,8 +93,7 @@ std::optional<ServerRequest> request_of(const IncomingHead& head, const std::str
   if (!target.starts_with('/') || head.count(http::field::host) > 1) return std::nullopt;
   const std::size_t question = std::min(target.find('?'), target.size());
   const auto path = percent_decoded(target.substr(0, question), false);
-  if (!path || !read_query(target.substr(std::min(target.size(), question + 1)), request.query))
-    return std::nullopt;
+  if (!path || !read_query(target.substr(std::min(target.size(), question + 1)), request.query)) return std::nullopt;
   request.path = *path;
   for (const auto& field : head) {
     std::string name = lower_case(std::string(field.name_string()));
@@ -172,10 +171,9 @@ std::string ServerRequest::header(const std::string& lower_case_name) const {
 std::string percent_encoded(const std::string& text) {
   std::string encoded;
   for (const char c : text) {
-    const bool is_plain = std::isalnum(static_cast<unsigned char>(c)) != 0 ||
-                          std::string_view("-._~").find(c) != std::string_view::npos;
-    encoded +=
-        is_plain ? std::string(1, c) : format("%%%02X", static_cast<unsigned>(static_cast<unsigned char>(c)));
+    const bool is_plain =
+        std::isalnum(static_cast<unsigned char>(c)) != 0 || std::string_view("-._~").find(c) != std::string_view::npos;
+    encoded += is_plain ? std::string(1, c) : format("%%%02X", static_cast<unsigned>(static_cast<unsigned char>(c)));
   }
   return encoded;
 }

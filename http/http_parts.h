@@ -58,9 +58,7 @@ class HeaderLimit {
 
   std::size_t left_, head_ = 0;
   std::function<void(std::uint64_t, boost::beast::string_view, Error&)> count_extensions_ =
-      [this](std::uint64_t, boost::beast::string_view extensions, Error& error) {
-        error = take(extensions.size());
-      };
+      [this](std::uint64_t, boost::beast::string_view extensions, Error& error) { error = take(extensions.size()); };
 };
 
 }  // namespace moetune

@@ -48,14 +48,11 @@ bool has_left(tcp::socket& socket) {
 }
 
 // A client of HTTP/1.0 knows no answer before the final one.
-bool expects_something(const IncomingHead& head) {
-  return head.version() >= 11 && head.count(http::field::expect) > 0;
-}
+bool expects_something(const IncomingHead& head) { return head.version() >= 11 && head.count(http::field::expect) > 0; }
 
 // Whether the client has left, or the connection has failed: nobody is there to be answered.
 bool is_end(const NetError& error) {
-  return error == http::error::end_of_stream ||
-         error.category() != NetError(http::error::bad_method).category();
+  return error == http::error::end_of_stream || error.category() != NetError(http::error::bad_method).category();
 }
 
 std::string pem_of(const char* field, const std::string& file) {
@@ -73,8 +70,7 @@ std::optional<asio::ssl::context> server_tls(const HttpServerOptions& options) {
   tls->use_certificate_chain(asio::buffer(chain), error);
   if (error) throw BadField("tls_cert", options.tls_cert + " is no certificate in PEM: " + error.message());
   tls->use_private_key(asio::buffer(key), asio::ssl::context::pem, error);
-  if (error)
-    throw BadField("tls_key", options.tls_key + " is not its private key in PEM: " + error.message());
+  if (error) throw BadField("tls_key", options.tls_key + " is not its private key in PEM: " + error.message());
   return tls;
 }
 
@@ -140,16 +136,15 @@ class HttpServer::Impl {
   void listen() {
     NetError error;
     const auto address = asio::ip::make_address(options_.host, error);
-    if (error)
-      throw BadField("listen", "'" + options_.host + "' is no numeric address such as 127.0.0.1 or ::1");
+    if (error) throw BadField("listen", "'" + options_.host + "' is no numeric address such as 127.0.0.1 or ::1");
     const tcp::endpoint endpoint(address, options_.port);
     acceptor_.open(endpoint.protocol(), error);
     if (!error) acceptor_.set_option(asio::socket_base::reuse_address(true), error);
     if (!error) acceptor_.bind(endpoint, error);
     if (!error) acceptor_.listen(asio::socket_base::max_listen_connections, error);
     if (error) {
-      throw BrokenEnvironment("cannot listen on " + options_.host + " port " + std::to_string(options_.port) +
-                              ": " + error.message());
+      throw BrokenEnvironment("cannot listen on " + options_.host + " port " + std::to_string(options_.port) + ": " +
+                              error.message());
     }
     port_ = acceptor_.local_endpoint().port();
   }
@@ -173,8 +168,7 @@ class HttpServer::Impl {
   asio::awaitable<bool> accept_one() {
     NetError error;
     const asio::any_io_executor strand = asio::make_strand(io_);
-    tcp::socket socket =
-        co_await acceptor_.async_accept(strand, asio::redirect_error(asio::use_awaitable, error));
+    tcp::socket socket = co_await acceptor_.async_accept(strand, asio::redirect_error(asio::use_awaitable, error));
     if (error) co_return false;  // out of descriptors, say
     const auto remote = socket.remote_endpoint(error);
     if (error) co_return true;  // it has left
@@ -259,8 +253,7 @@ class HttpServer::Impl {
                         .keep_alive = !error && parser.get().keep_alive(),
                         .is_head = parser.get().method() == http::verb::head};
     if (!error && !refusal && !parser.is_done()) {
-      if (expects_something(parser.get()) && !co_await write_text(connection, kContinue))
-        co_return std::nullopt;
+      if (expects_something(parser.get()) && !co_await write_text(connection, kContinue)) co_return std::nullopt;
       connection.expires_after(options_.timeout);
       co_await connection.read_all<true>(buffer, parser, error);
       if (!error) error = limit.check_trailers(parser.get());
@@ -285,8 +278,7 @@ class HttpServer::Impl {
       return refused(http_refusal(417, "expectation", "The only Expect that is known is 100-continue."));
     if (parser.is_done()) return std::nullopt;
     try {
-      std::optional<ServerResponse> refusal =
-          options_.refuse_head ? options_.refuse_head(*request) : std::nullopt;
+      std::optional<ServerResponse> refusal = options_.refuse_head ? options_.refuse_head(*request) : std::nullopt;
       if (refusal || !options_.most_body) return refusal;
       const std::uint64_t most = std::min(options_.max_body, options_.most_body(*request));
       parser.body_limit(most);  // of chunks; a length that is stated has been judged by now
@@ -331,8 +323,7 @@ class HttpServer::Impl {
   asio::awaitable<ServerResponse> respond(const ServerRequest& request) {
     if (options_.is_quick && options_.is_quick(request)) co_return handle(request);
     co_return co_await asio::co_spawn(
-        handlers_, [&]() -> asio::awaitable<ServerResponse> { co_return handle(request); },
-        asio::use_awaitable);
+        handlers_, [&]() -> asio::awaitable<ServerResponse> { co_return handle(request); }, asio::use_awaitable);
   }
 
   // A reader may take its time for each piece, and for all of them as long as a slow line needs.
@@ -346,8 +337,8 @@ class HttpServer::Impl {
     std::string text = head_of(response, how.version, how.keep_alive, how.is_head);
     if (!response.pieces && !how.is_head) text += response.body;
     const auto bytes = static_cast<double>(response.pieces ? response.bytes : response.body.size());
-    const Clock::time_point end = Clock::now() + options_.timeout +
-                                  std::chrono::milliseconds(static_cast<long>(1e3 * bytes / kSlowestReader));
+    const Clock::time_point end =
+        Clock::now() + options_.timeout + std::chrono::milliseconds(static_cast<long>(1e3 * bytes / kSlowestReader));
     for (std::string_view left = text; !left.empty();) {
       connection.expires_at(std::min(end, Clock::now() + options_.timeout));
       left.remove_prefix(co_await connection.write_some(left, error));
@@ -378,8 +369,8 @@ class HttpServer::Impl {
   asio::awaitable<void> write_stream(Connection& connection, const ServerResponse& response,
                                      const std::string& client) {
     if (!watchers_.add(client, options_.max_streams_each)) {
-      co_await write(connection,
-                     refused(http_refusal(503, "too_many_streams", "Too many streams of one address.")), {});
+      co_await write(connection, refused(http_refusal(503, "too_many_streams", "Too many streams of one address.")),
+                     {});
       co_return;
     }
     struct Counted {
@@ -394,8 +385,7 @@ class HttpServer::Impl {
     const std::size_t others = streams_++;
     const Counted counted{streams_, watchers_, client};
     if (others >= options_.max_streams) {
-      co_await write(connection,
-                     refused(http_refusal(503, "too_many_streams", "Too many clients watch already.")), {});
+      co_await write(connection, refused(http_refusal(503, "too_many_streams", "Too many clients watch already.")), {});
       co_return;
     }
     std::string head = "HTTP/1.1 200 OK\r\nConnection: close\r\n";

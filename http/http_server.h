@@ -54,8 +54,8 @@ struct HttpServerOptions {
   std::size_t max_connections_each = 0, max_streams_each = 0;  // of one address; 0: as many as there may be
   bool behind_proxy = false;  // a client's address is the one that the proxy adds to X-Forwarded-For
   std::uint64_t max_body = std::uint64_t{1} << 20;
-  std::uint32_t max_header = 16 << 10;        // of a head with the extensions of its chunks and its trailers
-  std::chrono::milliseconds timeout{15'000};  // of reading a request, and of writing a piece of an answer
+  std::uint32_t max_header = 16 << 10;          // of a head with the extensions of its chunks and its trailers
+  std::chrono::milliseconds timeout{15'000};    // of reading a request, and of writing a piece of an answer
   std::chrono::milliseconds heartbeat{15'000};  // of a stream in which nothing happens
   std::function<bool(const ServerRequest&)> is_quick;
   // Called for a request that has a body, before any of it is read. Returns the answer if the head is wrong already,

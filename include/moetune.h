@@ -65,11 +65,11 @@ typedef enum moetune_status {
   MOETUNE_UNKNOWN_NAME = 3,     /* no such kernel, dimension, configuration or generation */
   MOETUNE_UNSUPPORTED = 4,      /* well-formed, and nothing that this version can run */
   MOETUNE_WRONG_DEVICE = 5,     /* a tensor or stream of another device or context */
-  MOETUNE_BAD_FILE = 6,      /* a cache or pack that is damaged, foreign, unreadable or of a newer moetune */
-  MOETUNE_NO_DRIVER = 7,     /* no CUDA driver or GPU, or one that is too old */
-  MOETUNE_CUDA_ERROR = 8,    /* the driver refused; the sentence holds its words */
-  MOETUNE_OUT_OF_MEMORY = 9, /* on the host or the device, or a workspace that is too small */
-  MOETUNE_INTERNAL = 10      /* a bug in moetune */
+  MOETUNE_BAD_FILE = 6,         /* a cache or pack that is damaged, foreign, unreadable or of a newer moetune */
+  MOETUNE_NO_DRIVER = 7,        /* no CUDA driver or GPU, or one that is too old */
+  MOETUNE_CUDA_ERROR = 8,       /* the driver refused; the sentence holds its words */
+  MOETUNE_OUT_OF_MEMORY = 9,    /* on the host or the device, or a workspace that is too small */
+  MOETUNE_INTERNAL = 10         /* a bug in moetune */
 } moetune_status;
 
 /* "MOETUNE_OK", ...; "unknown status" for other values. Static. */
@@ -144,8 +144,7 @@ MOETUNE_API moetune_status moetune_device(moetune_runtime* runtime, int32_t* ord
 /* Lists everything that could not be used, one line each, without repeats (files that could not be opened, winners
  * that were refused and why), since moetune_open or the last moetune_refresh or moetune_prepare that read the files.
  * Copies at most `capacity` bytes with the null; sets *needed (if not NULL) to what all take. Never fails otherwise. */
-MOETUNE_API moetune_status moetune_warnings(moetune_runtime* runtime, char* text, size_t capacity,
-                                            size_t* needed);
+MOETUNE_API moetune_status moetune_warnings(moetune_runtime* runtime, char* text, size_t capacity, size_t* needed);
 
 /* ---- Families ------------------------------------------------------------------------------------------ */
 
@@ -159,8 +158,8 @@ typedef struct moetune_family moetune_family;
  * not or a MOETUNE_PIN that no file holds, MOETUNE_INVALID_ARGUMENT for a specialization that is none,
  * MOETUNE_BAD_FILE if no file can be read, MOETUNE_OUT_OF_MEMORY (on the device too), MOETUNE_CUDA_ERROR,
  * MOETUNE_UNSUPPORTED for the 257th family of a runtime. A winner whose cubin is damaged is left out with a warning. */
-MOETUNE_API moetune_status moetune_family_open(moetune_runtime* runtime, const char* kernel,
-                                               const char* specialization, moetune_family** family);
+MOETUNE_API moetune_status moetune_family_open(moetune_runtime* runtime, const char* kernel, const char* specialization,
+                                               moetune_family** family);
 
 #define MOETUNE_MAX_EXTENTS 4
 
@@ -186,8 +185,8 @@ typedef struct moetune_choice {
  * would hold its total if all were as long as the longest.
  * MOETUNE_NOT_TUNED is a miss; MOETUNE_INVALID_ARGUMENT for extents that no problem has, a wrong count or a
  * negative total. */
-MOETUNE_API moetune_status moetune_pick(moetune_family* family, const int64_t* extents, size_t count,
-                                        int64_t total, moetune_choice* choice);
+MOETUNE_API moetune_status moetune_pick(moetune_family* family, const int64_t* extents, size_t count, int64_t total,
+                                        moetune_choice* choice);
 
 /* For a graph that is captured once and replayed while one dimension grows: one choice as the last extent runs from
  * `extents[count - 1]` to `last`. No file holds the time of a choice in cells that another one serves, so what is
@@ -240,8 +239,8 @@ MOETUNE_API moetune_status moetune_choice_workspace(moetune_family* family, cons
  * need more is then not picked, until moetune_offer_workspace. Ask once, for the largest extents that are served.
  * MOETUNE_INVALID_ARGUMENT for extents that no problem has, MOETUNE_UNSUPPORTED if a choice within them needs more than
  * MOETUNE_WORKSPACE_COUNTERS of counters, or if MOETUNE_MAX_PROMISES other extents have been promised. */
-MOETUNE_API moetune_status moetune_family_workspace(moetune_family* family, const int64_t* extents,
-                                                    size_t count, size_t* bytes);
+MOETUNE_API moetune_status moetune_family_workspace(moetune_family* family, const int64_t* extents, size_t count,
+                                                    size_t* bytes);
 
 /* Since 1.2. Raises what moetune_family_workspace promises for exactly these `extents` to `bytes`, or promises it: the
  * caller launches every choice within them with at least so large a workspace from now on. Picks stay as they are until
@@ -251,15 +250,15 @@ MOETUNE_API moetune_status moetune_family_workspace(moetune_family* family, cons
  * MOETUNE_OUT_OF_MEMORY if `bytes` is less than what was promised or what the present choices need, of which the
  * sentence states the larger; nothing changes then. MOETUNE_INVALID_ARGUMENT for extents that no problem has,
  * MOETUNE_UNSUPPORTED as of moetune_family_workspace. */
-MOETUNE_API moetune_status moetune_offer_workspace(moetune_family* family, const int64_t* extents,
-                                                   size_t count, size_t bytes);
+MOETUNE_API moetune_status moetune_offer_workspace(moetune_family* family, const int64_t* extents, size_t count,
+                                                   size_t bytes);
 
 /* Since 1.2. What to offer: bytes with which every winner within `extents` could be picked, of the files as the last
  * moetune_refresh (or moetune_family_open) read them. Equal to what was promised if none was left out for its
  * workspace; promises nothing. Exact only for extents that were promised before that refresh. Statuses as of
  * moetune_family_workspace. */
-MOETUNE_API moetune_status moetune_wanted_workspace(moetune_family* family, const int64_t* extents,
-                                                    size_t count, size_t* bytes);
+MOETUNE_API moetune_status moetune_wanted_workspace(moetune_family* family, const int64_t* extents, size_t count,
+                                                    size_t* bytes);
 
 /* Zeroes the counters on `stream`, once, before the first launch that uses the workspace. cudaStreamPerThread is the
  * calling thread's: call it in the thread that launches.
@@ -297,8 +296,8 @@ typedef struct moetune_arguments {
  * context is asked for when a thread launches on another stream than before. If a stream of another context takes
  * the address of one that was destroyed, the driver refuses the launch, and only then is its context asked for. */
 MOETUNE_API moetune_status moetune_launch(moetune_family* family, const moetune_choice* choice,
-                                          const moetune_arguments* arguments, void* workspace,
-                                          size_t workspace_bytes, void* stream);
+                                          const moetune_arguments* arguments, void* workspace, size_t workspace_bytes,
+                                          void* stream);
 
 /* The standard tensor descriptor of DLPack (dlpack.h defines it). */
 #ifndef DLPACK_DLPACK_H_ /* dlpack.h names an unnamed struct: include it before this header, or not at all */
@@ -311,10 +310,9 @@ typedef struct DLTensor DLTensor;
  * shapes do not tell, `name=value` pairs or NULL (decode_attention: `layout=tokens_first` or `heads_first`,
  * `scale=0.088`, `kv_settled=1`). Sets *count to the number of extents. MOETUNE_INVALID_ARGUMENT for a shape, stride,
  * dtype or option that the kernel does not take, MOETUNE_WRONG_DEVICE for a tensor of another device. */
-MOETUNE_API moetune_status moetune_bind(moetune_family* family, const DLTensor* const* tensors,
-                                        size_t tensor_count, const char* options,
-                                        moetune_arguments* arguments, int64_t extents[MOETUNE_MAX_EXTENTS],
-                                        size_t* count);
+MOETUNE_API moetune_status moetune_bind(moetune_family* family, const DLTensor* const* tensors, size_t tensor_count,
+                                        const char* options, moetune_arguments* arguments,
+                                        int64_t extents[MOETUNE_MAX_EXTENTS], size_t* count);
 
 /* ---- Calls by their tensors ---------------------------------------------------------------------------- */
 
@@ -336,9 +334,8 @@ typedef struct moetune_slot {
 
 /* Since 1.4. */
 typedef struct moetune_shown_call {
-  size_t size; /* sizeof(moetune_shown_call) */
-  size_t integer_count,
-      real_count; /* fields of the call that no tensor shows: the first of moetune_arguments' */
+  size_t size;                      /* sizeof(moetune_shown_call) */
+  size_t integer_count, real_count; /* fields of the call that no tensor shows: the first of moetune_arguments' */
   size_t slot_count;
   moetune_slot slots[MOETUNE_MAX_TENSORS];
   size_t extent_count;
@@ -356,9 +353,8 @@ typedef struct moetune_shown_call {
  * runtime has opened it. Sets call->size to what is filled.
  * MOETUNE_UNKNOWN_NAME for a kernel that there is not, MOETUNE_INVALID_ARGUMENT for tensors or facts of no problem, for
  * one that follows from neither, and for a kernel that no kernel.json describes. */
-MOETUNE_API moetune_status moetune_show_call(const char* kernel, const DLTensor* const* tensors,
-                                             size_t tensor_count, const char* facts,
-                                             moetune_shown_call* call);
+MOETUNE_API moetune_status moetune_show_call(const char* kernel, const DLTensor* const* tensors, size_t tensor_count,
+                                             const char* facts, moetune_shown_call* call);
 
 /* ---- What was picked, and what was missed --------------------------------------------------------------- */
 

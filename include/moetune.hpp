@@ -147,8 +147,8 @@ class Family {
 
   Bound bind(std::span<const DLTensor* const> tensors, const char* options = nullptr) const {
     Bound bound;
-    check(moetune_bind(handle_, tensors.data(), tensors.size(), options, &bound.arguments,
-                       bound.extents.data(), &bound.extent_count));
+    check(moetune_bind(handle_, tensors.data(), tensors.size(), options, &bound.arguments, bound.extents.data(),
+                       &bound.extent_count));
     return bound;
   }
 
@@ -176,8 +176,7 @@ struct Options {
   std::vector<std::string> paths;  // none: the user's cache, and the packs beside the library
   int device = -1;                 // -1: the calling thread's current context's
   bool allow_recorded = false;
-  std::vector<std::string> trusted_keys =
-      {};  // if there is any, packs must be signed by one (moetune_open_options)
+  std::vector<std::string> trusted_keys = {};  // if there is any, packs must be signed by one (moetune_open_options)
 };
 
 // Opened results for one device. Moves, does not copy; closes in its destructor (see moetune_close).
@@ -187,9 +186,8 @@ class Runtime {
     std::vector<const char*> paths, keys;
     for (const std::string& path : options.paths) paths.push_back(path.c_str());
     for (const std::string& key : options.trusted_keys) keys.push_back(key.c_str());
-    const moetune_open_options given{
-        sizeof(moetune_open_options),   paths.data(), paths.size(), options.device,
-        options.allow_recorded ? 1 : 0, keys.data(),  keys.size()};
+    const moetune_open_options given{sizeof(moetune_open_options),   paths.data(), paths.size(), options.device,
+                                     options.allow_recorded ? 1 : 0, keys.data(),  keys.size()};
     check(moetune_open(&given, &handle_));
   }
   Runtime(Runtime&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
@@ -205,9 +203,7 @@ class Runtime {
     return Family(family);
   }
 
-  void refresh(const std::string& generation = "") const {
-    check(moetune_refresh(handle_, generation.c_str()));
-  }
+  void refresh(const std::string& generation = "") const { check(moetune_refresh(handle_, generation.c_str())); }
   // Reads the files and loads what is new, but serves on as before; the name is for refresh().
   std::string prepare() const {
     char text[33];

@@ -6,9 +6,9 @@
 
 /* decode_attention's slots. `heads` is q heads in all, `group` q heads a KV head. */
 enum {
-  MOETUNE_DECODE_Q = 0, /* [batch, q_len, heads, head_dim], or without q_len if it is 1 */
-  MOETUNE_DECODE_K = 1, /* [pages, page, kv_heads, head_dim] or heads before page; no pages: [batch, ...] */
-  MOETUNE_DECODE_V = 2, /* as K, with strides of its own */
+  MOETUNE_DECODE_Q = 0,          /* [batch, q_len, heads, head_dim], or without q_len if it is 1 */
+  MOETUNE_DECODE_K = 1,          /* [pages, page, kv_heads, head_dim] or heads before page; no pages: [batch, ...] */
+  MOETUNE_DECODE_V = 2,          /* as K, with strides of its own */
   MOETUNE_DECODE_PAGE_TABLE = 3, /* i32 [batch, columns]; any entries past a length; NULL without pages */
   MOETUNE_DECODE_LENGTHS = 4,    /* i32 [batch], new tokens included; 0 gives o = 0 and lse = -inf */
   MOETUNE_DECODE_O = 5,          /* as Q */
@@ -120,12 +120,11 @@ enum {
 /* add_rmsnorm's slots (docs/small_operations.md). Values of a row lie side by side; rows may lie apart. RESIDUAL_OUT
  * may be RESIDUAL or X, and OUT may be X. */
 enum {
-  MOETUNE_ADD_RMSNORM_X = 0,        /* bf16 or fp16 [tokens, hidden] */
-  MOETUNE_ADD_RMSNORM_RESIDUAL = 1, /* as X; if the family has residual=yes */
-  MOETUNE_ADD_RMSNORM_WEIGHT = 2,   /* [hidden] of X's type */
-  MOETUNE_ADD_RMSNORM_OUT = 3,      /* as X, or e4m3 if the family has out=e4m3 */
-  MOETUNE_ADD_RMSNORM_SCALES =
-      4, /* f32 [tokens, hidden / 128], or [tokens, 1] with scale=token; of out=e4m3 */
+  MOETUNE_ADD_RMSNORM_X = 0,           /* bf16 or fp16 [tokens, hidden] */
+  MOETUNE_ADD_RMSNORM_RESIDUAL = 1,    /* as X; if the family has residual=yes */
+  MOETUNE_ADD_RMSNORM_WEIGHT = 2,      /* [hidden] of X's type */
+  MOETUNE_ADD_RMSNORM_OUT = 3,         /* as X, or e4m3 if the family has out=e4m3 */
+  MOETUNE_ADD_RMSNORM_SCALES = 4,      /* f32 [tokens, hidden / 128], or [tokens, 1] with scale=token; of out=e4m3 */
   MOETUNE_ADD_RMSNORM_RESIDUAL_OUT = 5 /* as X; if the family has residual=yes */
 };
 
@@ -188,9 +187,8 @@ enum { MOETUNE_MLA_DECODE_SCALE = 0 };
  * addresses may be of this GPU, of pinned memory that it maps, or of a GPU to which the context has access. An end
  * without a list has PAGES pages at least, which nothing checks, nor that listed pages are the pool's. */
 enum {
-  MOETUNE_KV_TRANSFER_SOURCE = 0, /* bf16, fp16 or e4m3 [pages, planes, outer, inner, width] */
-  MOETUNE_KV_TRANSFER_SOURCE_PAGES =
-      1, /* i32 [pages], negative for none; unless the family has move=scatter */
+  MOETUNE_KV_TRANSFER_SOURCE = 0,       /* bf16, fp16 or e4m3 [pages, planes, outer, inner, width] */
+  MOETUNE_KV_TRANSFER_SOURCE_PAGES = 1, /* i32 [pages], negative for none; unless the family has move=scatter */
   MOETUNE_KV_TRANSFER_TARGET_PAGES = 2, /* likewise; unless it has move=gather, the default */
   MOETUNE_KV_TRANSFER_SCALES = 3,       /* f32 [planes, outer, inner or 1]; of a family with scale */
   MOETUNE_KV_TRANSFER_TARGET = 4        /* [pages, planes, outer, inner, width] of SOURCE's type or another */
@@ -218,11 +216,7 @@ enum {
 };
 
 /* few_rows_linear's call: elements from a row to the next. */
-enum {
-  MOETUNE_FEW_ROWS_LINEAR_X_ROW = 0,
-  MOETUNE_FEW_ROWS_LINEAR_WEIGHT_ROW = 1,
-  MOETUNE_FEW_ROWS_LINEAR_OUT_ROW = 2
-};
+enum { MOETUNE_FEW_ROWS_LINEAR_X_ROW = 0, MOETUNE_FEW_ROWS_LINEAR_WEIGHT_ROW = 1, MOETUNE_FEW_ROWS_LINEAR_OUT_ROW = 2 };
 
 /* gate_route's slots (docs/router.md#gate_route). WEIGHT may be read early, as few_rows_linear's. */
 enum {
@@ -242,20 +236,18 @@ enum { MOETUNE_GATE_ROUTE_SCALE = 0 };
 /* moe_experts' slots (docs/moe_experts.md). Values of a row lie side by side; rows of x, out and the weights may lie
  * apart. */
 enum {
-  MOETUNE_MOE_EXPERTS_X = 0,       /* bf16, fp16 or e4m3 [tokens, hidden]; [places, ...] of x=places */
-  MOETUNE_MOE_EXPERTS_SORTED = 1,  /* i32 [places], as the router writes it; not with x=places */
-  MOETUNE_MOE_EXPERTS_OFFSETS = 2, /* i32 [experts + 1], likewise */
-  MOETUNE_MOE_EXPERTS_INVERSE = 3, /* i32 [tokens, top_k], likewise; not with out=places */
-  MOETUNE_MOE_EXPERTS_WEIGHTS = 4, /* f32 [tokens, top_k]; not with out=places */
-  MOETUNE_MOE_EXPERTS_W_GATE_UP =
-      5, /* [experts, 2 * intermediate, hidden], gate's rows before up's, or in turn with
+  MOETUNE_MOE_EXPERTS_X = 0,         /* bf16, fp16 or e4m3 [tokens, hidden]; [places, ...] of x=places */
+  MOETUNE_MOE_EXPERTS_SORTED = 1,    /* i32 [places], as the router writes it; not with x=places */
+  MOETUNE_MOE_EXPERTS_OFFSETS = 2,   /* i32 [experts + 1], likewise */
+  MOETUNE_MOE_EXPERTS_INVERSE = 3,   /* i32 [tokens, top_k], likewise; not with out=places */
+  MOETUNE_MOE_EXPERTS_WEIGHTS = 4,   /* f32 [tokens, top_k]; not with out=places */
+  MOETUNE_MOE_EXPERTS_W_GATE_UP = 5, /* [experts, 2 * intermediate, hidden], gate's rows before up's, or in turn with
                                         activation=swigluoai; as X, or u8 blocks of mxfp4 */
-  MOETUNE_MOE_EXPERTS_W_DOWN = 6,  /* [experts, hidden, intermediate] */
-  MOETUNE_MOE_EXPERTS_OUT = 7,     /* bf16 or fp16 [tokens, hidden]; [places, ...] of out=places */
-  MOETUNE_MOE_EXPERTS_X_SCALE = 8, /* f32 [rows of X, values / 128], of e4m3 alone */
-  MOETUNE_MOE_EXPERTS_GATE_UP_SCALE =
-      9,                               /* f32 [experts, 2 * intermediate / 128, hidden / 128]; u8 of mxfp4 */
-  MOETUNE_MOE_EXPERTS_DOWN_SCALE = 10, /* f32 [experts, hidden / 128, intermediate / 128]; u8 of mxfp4 */
+  MOETUNE_MOE_EXPERTS_W_DOWN = 6,    /* [experts, hidden, intermediate] */
+  MOETUNE_MOE_EXPERTS_OUT = 7,       /* bf16 or fp16 [tokens, hidden]; [places, ...] of out=places */
+  MOETUNE_MOE_EXPERTS_X_SCALE = 8,   /* f32 [rows of X, values / 128], of e4m3 alone */
+  MOETUNE_MOE_EXPERTS_GATE_UP_SCALE = 9, /* f32 [experts, 2 * intermediate / 128, hidden / 128]; u8 of mxfp4 */
+  MOETUNE_MOE_EXPERTS_DOWN_SCALE = 10,   /* f32 [experts, hidden / 128, intermediate / 128]; u8 of mxfp4 */
   MOETUNE_MOE_EXPERTS_GATE_UP_BIAS = 11, /* as out, [experts, 2 * intermediate], of swigluoai, in turn */
   MOETUNE_MOE_EXPERTS_DOWN_BIAS = 12     /* as out, [experts, hidden] */
 };
@@ -273,9 +265,9 @@ enum {
 
 /* prefill_attention's slots. Offsets are prefix sums: sequence i has the rows from offsets[i] to offsets[i + 1]. */
 enum {
-  MOETUNE_PREFILL_Q = 0, /* [tokens, heads, head_dim]: the new tokens of all sequences */
-  MOETUNE_PREFILL_K = 1, /* as MOETUNE_DECODE_K; without pages [tokens, kv_heads, head_dim] or heads first */
-  MOETUNE_PREFILL_V = 2, /* as K, with strides of its own */
+  MOETUNE_PREFILL_Q = 0,          /* [tokens, heads, head_dim]: the new tokens of all sequences */
+  MOETUNE_PREFILL_K = 1,          /* as MOETUNE_DECODE_K; without pages [tokens, kv_heads, head_dim] or heads first */
+  MOETUNE_PREFILL_V = 2,          /* as K, with strides of its own */
   MOETUNE_PREFILL_Q_OFFSETS = 3,  /* i32 [batch + 1]: rows of Q and O */
   MOETUNE_PREFILL_KV_OFFSETS = 4, /* i32 [batch + 1]: rows of K and V; NULL with pages */
   MOETUNE_PREFILL_KV_LENGTHS = 5, /* i32 [batch]: all tokens, new ones too; NULL without pages */
@@ -300,10 +292,10 @@ enum {
   MOETUNE_PREFILL_V_BLOCK_STRIDE = 7,
   MOETUNE_PREFILL_V_HEAD_STRIDE = 8,
   MOETUNE_PREFILL_V_TOKEN_STRIDE = 9,
-  MOETUNE_PREFILL_V_OFFSET = 10, /* 0: V has an address of its own */
-  MOETUNE_PREFILL_Q_TOKENS = 11, /* rows of Q and O; offsets are cut to it */
-  MOETUNE_PREFILL_BLOCKS = 12,   /* pages in the pool; 1 without pages */
-  MOETUNE_PREFILL_CAPACITY = 13, /* tokens of a row of the page table, or of K; lengths are cut to it */
+  MOETUNE_PREFILL_V_OFFSET = 10,          /* 0: V has an address of its own */
+  MOETUNE_PREFILL_Q_TOKENS = 11,          /* rows of Q and O; offsets are cut to it */
+  MOETUNE_PREFILL_BLOCKS = 12,            /* pages in the pool; 1 without pages */
+  MOETUNE_PREFILL_CAPACITY = 13,          /* tokens of a row of the page table, or of K; lengths are cut to it */
   MOETUNE_PREFILL_PAGE_TABLE_STRIDE = 14, /* entries from a row of the page table to the next */
   MOETUNE_PREFILL_SCALE = 0               /* reals[0]: of q.k before the softmax */
 };

@@ -25,8 +25,7 @@ bool is_worth_a_row(const Candidate& candidate, Timing timing, Timing asked) {
 }
 
 // A configuration that was named can be measured where nothing is tuned.
-std::vector<StoredCandidate> stored_if_any(Session& session, const BenchRequest& request,
-                                           const Events& events) {
+std::vector<StoredCandidate> stored_if_any(Session& session, const BenchRequest& request, const Events& events) {
   try {
     return stored_candidates(session, events);
   } catch (const NothingTuned&) {
@@ -101,9 +100,8 @@ std::vector<Contestant> contestants(Session& session, const BenchRequest& reques
   if (assuming) all = with_assumption(session, *request.assume, *assuming, all);
   if (!session.kernel()->reference_computes()) return all;
   // In the problem's own types, as a plain implementation would be written; the exact reference writes f32.
-  add("reference",
-      session.try_compile(
-          session.kernel()->reference(Reference::baseline, session.problem(), session.info().limits), {}));
+  add("reference", session.try_compile(
+                       session.kernel()->reference(Reference::baseline, session.problem(), session.info().limits), {}));
   return all;
 }
 
@@ -128,9 +126,8 @@ void measure(Session& session, const std::vector<Contestant>& all, const BenchRe
   std::vector<BenchRow> rows;
   for (const Contestant& contestant : all) {
     rows.push_back(row_of(contestant));
-    rows.back().launches = contestant.timing == Timing::alone
-                               ? Launches::separate
-                               : launches_of(contestant.attempt.candidate.plan);
+    rows.back().launches =
+        contestant.timing == Timing::alone ? Launches::separate : launches_of(contestant.attempt.candidate.plan);
     rows.back().floor = session.floor(rows.back().launches);
   }
   const auto duel = [&](const std::vector<Candidate>& candidates, Timing timing) {
@@ -187,16 +184,14 @@ BenchResult bench(const BenchRequest& request, const JobContext& context) {
   Session session = gpu_session(request.target, request.config, "bench", context, request.timing);
   BenchResult result{.subject = session.subject()};
   try {
-    const std::vector<Contestant> all =
-        contestants(session, request, context.events, result.winner_contended);
+    const std::vector<Contestant> all = contestants(session, request, context.events, result.winner_contended);
     context.events.emit(PhaseChanged{Phase::benchmarking});
     if (!context.stop.stop_requested()) measure(session, all, request, context, result);
   } catch (const Stopped&) {
   }
   result.programs_compiled = session.programs_compiled();
   result.interrupted = result.rows.empty();
-  if (!result.interrupted)
-    result.floors = floors_of(session.cost(), session.ceilings(), result.rows.front().launches);
+  if (!result.interrupted) result.floors = floors_of(session.cost(), session.ceilings(), result.rows.front().launches);
   context.events.emit(Finished{result.interrupted});
   return result;
 }

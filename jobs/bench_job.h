@@ -23,14 +23,12 @@ struct BenchRequest {
 };
 
 struct BenchRow {
-  std::string
-      what;  // "table" or "winner", also " alone" and " chained" (or of "config"), "default", "reference"; the
-             // all but the last also with " ASSUMPTION" behind
-  std::string config;  // empty for the reference
-  std::string table =
-      {};  // "table:3" if it is a range table's choice, and the problem of its cell that serves
-  std::string cell = {};  // ("" if the table expects its choice)
-  std::string cubin;      // cubin_source(); empty if it did not compile
+  std::string what;  // "table" or "winner", also " alone" and " chained" (or of "config"), "default", "reference"; the
+                     // all but the last also with " ASSUMPTION" behind
+  std::string config;      // empty for the reference
+  std::string table = {};  // "table:3" if it is a range table's choice, and the problem of its cell that serves
+  std::string cell = {};   // ("" if the table expects its choice)
+  std::string cubin;       // cubin_source(); empty if it did not compile
   Timing timing = Timing::overlapped;
   TrialResult result;
   Launches launches = Launches::separate;

@@ -40,21 +40,19 @@ constexpr int kL2Passes = 64;
 
 // A launch costs 1 or 2 µs whatever it moves: 8 GiB make that vanish, a sixteenth of a smaller memory nearly
 // so. `bytes_an_element` counts what is read and written for one of x.
-Target stream(std::optional<double> Ceilings::*figure, const std::string& write,
-              std::int64_t bytes_an_element, std::int64_t memory_bytes, std::size_t trials) {
+Target stream(std::optional<double> Ceilings::*figure, const std::string& write, std::int64_t bytes_an_element,
+              std::int64_t memory_bytes, std::size_t trials) {
   const std::int64_t bytes = std::min<std::int64_t>(std::int64_t{8} << 30, memory_bytes / 16);
   const auto elements = std::bit_floor(static_cast<std::uint64_t>(bytes / bytes_an_element));
-  return {figure, "decode_kernel", "elements=" + std::to_string(elements) + ",write=" + write,
-          kStreamStrategy, trials};
+  return {figure, "decode_kernel", "elements=" + std::to_string(elements) + ",write=" + write, kStreamStrategy, trials};
 }
 
 // A quarter of L2, which holds some lines twice on GPUs whose L2 has two halves.
 Target l2_stream(std::int64_t l2_bytes) {
-  const auto elements =
-      std::bit_floor(static_cast<std::uint64_t>(std::max<std::int64_t>(l2_bytes / 4, 4096) / 4));
+  const auto elements = std::bit_floor(static_cast<std::uint64_t>(std::max<std::int64_t>(l2_bytes / 4, 4096) / 4));
   return {&Ceilings::l2_tb_s, "decode_kernel",
-          "elements=" + std::to_string(elements) + ",write=none,passes=" + std::to_string(kL2Passes),
-          kStreamStrategy, kMixTrials};
+          "elements=" + std::to_string(elements) + ",write=none,passes=" + std::to_string(kL2Passes), kStreamStrategy,
+          kMixTrials};
 }
 
 Target products(std::optional<double> Ceilings::*figure, const std::string& dtype, int sm_count) {
@@ -130,8 +128,7 @@ std::optional<double> best_time(Session& session, const Target& target, std::uin
   }
   if (result.interrupted) return std::nullopt;
   if (!result.best) {
-    throw BrokenEnvironment("no configuration of " + session.kernel_name() + " works on " +
-                            session.info().key.name);
+    throw BrokenEnvironment("no configuration of " + session.kernel_name() + " works on " + session.info().key.name);
   }
   return result.best->result.measurement.median_us;
 }
@@ -144,13 +141,11 @@ double value_of(const CeilingFigure& figure, const Cost& cost, double time_us) {
 }
 
 // One figure; nullopt if interrupted.
-std::optional<double> measure_ceiling(const DeviceInfo& device, const Target& target,
-                                      const CacheChoice& cache, std::uint64_t quiet_wait_s,
-                                      const JobContext& context) {
+std::optional<double> measure_ceiling(const DeviceInfo& device, const Target& target, const CacheChoice& cache,
+                                      std::uint64_t quiet_wait_s, const JobContext& context) {
   const WorkloadSpec workload{.kernel = target.kernel, .problem = target.problem};
   ContentionStop stop(context);
-  Session session(choose_device(device.id, workload, {.gpu_job = "calibrate"}), {.cache = cache},
-                  stop.events());
+  Session session(choose_device(device.id, workload, {.gpu_job = "calibrate"}), {.cache = cache}, stop.events());
   const std::optional<double> time = best_time(session, target, quiet_wait_s, stop);
   if (!time) return std::nullopt;
   const double value = value_of(figure_of(target), session.cost(), *time);

@@ -15,10 +15,8 @@ namespace {
 Config config_of(const Space& space, const Assignment& environment, const std::optional<std::string>& text) {
   const std::optional<Config> space_default = space.default_config(environment);
   if (!text && space_default) return *space_default;
-  if (!text)
-    throw BadField("config", "no default is legal for this problem and architecture; name a configuration");
-  return as_field("config",
-                  [&] { return space.parse_config(*text, space_default ? &*space_default : nullptr); });
+  if (!text) throw BadField("config", "no default is legal for this problem and architecture; name a configuration");
+  return as_field("config", [&] { return space.parse_config(*text, space_default ? &*space_default : nullptr); });
 }
 
 }  // namespace
@@ -29,8 +27,7 @@ CompileResult compile(const CompileRequest& request, const std::stop_token& stop
   const DeviceLimits limits = as_field("arch", [&] { return limits_of_architecture(request.architecture); });
   const Space space = load_space(kernel.name());
   const Assignment environment = expression_environment(problem, limits);
-  CompileResult result{
-      .kernel = kernel.name(), .problem = problem.text(), .architecture = request.architecture};
+  CompileResult result{.kernel = kernel.name(), .problem = problem.text(), .architecture = request.architecture};
   result.config = config_of(space, environment, request.config);
   result.illegal = space.why_illegal(result.config, environment);
   // A plan is made of configurations that can run only.
@@ -40,8 +37,7 @@ CompileResult compile(const CompileRequest& request, const std::stop_token& stop
   const Compiler compiler({.architecture = request.architecture});
   result.toolchain = compiler.toolchain();
   result.build = compiler.compile(result.plan.unit, stop);
-  if (result.build.outcome == Outcome::ok)
-    result.unlaunchable = why_unlaunchable(result.plan, result.build, limits);
+  if (result.build.outcome == Outcome::ok) result.unlaunchable = why_unlaunchable(result.plan, result.build, limits);
   return result;
 }
 
@@ -55,8 +51,7 @@ Document compile_document(const CompileResult& result) {
       {"outcome", outcome_name(result.build.outcome)},
       {"message", result.build.message},
       {"not_legal_because", result.illegal.empty() ? Document(nullptr) : Document(result.illegal)},
-      {"cannot_launch_because",
-       result.unlaunchable.empty() ? Document(nullptr) : Document(result.unlaunchable)},
+      {"cannot_launch_because", result.unlaunchable.empty() ? Document(nullptr) : Document(result.unlaunchable)},
       {"cubin_bytes", result.build.cubin.size()},
       {"seconds", result.build.seconds},
       {"entries", Document::array()}};

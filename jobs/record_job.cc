@@ -30,8 +30,7 @@ void check_output(const std::string& file) {
   std::error_code unreachable;
   const std::filesystem::file_status status = std::filesystem::symlink_status(file, unreachable);
   if (std::filesystem::exists(status)) refuse(file + " exists already; remove it or name another file");
-  if (status.type() == std::filesystem::file_type::none)
-    refuse("cannot write " + file + ": " + unreachable.message());
+  if (status.type() == std::filesystem::file_type::none) refuse("cannot write " + file + ": " + unreachable.message());
   const std::filesystem::path folder = std::filesystem::absolute(file).parent_path();
   if (!std::filesystem::is_directory(folder, unreachable)) refuse("there is no folder " + folder.string());
 }
@@ -180,8 +179,7 @@ bool is_recorded(const std::filesystem::path& file, const Session& session, cons
     if (known.problem == problem.text() && known.hardware.text() == session.info().key.text()) return true;
   } catch (const BadInput&) {
   }
-  throw BadField("output",
-                 file.string() + " is there and no recording of " + problem.text() + "; name another folder");
+  throw BadField("output", file.string() + " is there and no recording of " + problem.text() + "; name another folder");
 }
 
 }  // namespace
@@ -190,8 +188,7 @@ RecordResult record(const RecordRequest& request, const JobContext& context) {
   check_output(request.output);
   const JobTarget& target = request.target;
   Session session(choose_device(target.device, target.workload, {.gpu_job = "record"}),
-                  {.cache = target.cache, .threads = request.threads, .purpose = Purpose::recording},
-                  context.events);
+                  {.cache = target.cache, .threads = request.threads, .purpose = Purpose::recording}, context.events);
   const Ceilings ceilings = known_ceilings(session, request, context);
   RecordResult result = record_problem(session, request, ceilings, request.output, context);
   context.events.emit(Finished{result.tune.interrupted});
@@ -203,8 +200,7 @@ RecordRangeResult record_range(const RecordRangeRequest& request, const JobConte
   const RecordRequest& one = request.one;
   check_folder(one.output);
   Session session(choose_device(one.target.device, one.target.workload, {.gpu_job = "record"}),
-                  {.cache = one.target.cache, .threads = one.threads, .purpose = Purpose::recording},
-                  context.events);
+                  {.cache = one.target.cache, .threads = one.threads, .purpose = Purpose::recording}, context.events);
   const RangePlan plan(session, problem_of(*session.kernel(), one.target.workload), request.over);
   std::vector<Problem> problems;
   for (const PlannedProblem& cell : plan.cells()) problems.push_back(cell.problem);
@@ -215,8 +211,7 @@ RecordRangeResult record_range(const RecordRangeRequest& request, const JobConte
   for (const Problem& problem : problems) {
     if (context.stop.stop_requested()) result.interrupted = true;
     if (result.interrupted || !result.contended.empty()) break;
-    const std::filesystem::path file =
-        std::filesystem::path(one.output) / file_of(*session.kernel(), problem);
+    const std::filesystem::path file = std::filesystem::path(one.output) / file_of(*session.kernel(), problem);
     if (is_recorded(file, session, problem)) {
       result.known.push_back(file.string());
       continue;

@@ -64,13 +64,12 @@ Document confidence_document(const Confidence& confidence) {
 
 Document proposer_document(const std::optional<ProposerReport>& proposer) {
   if (!proposer) return nullptr;
-  return {
-      {"name", proposer->name},
-      {"suggested", proposer->suggested},
-      {"rejected", proposer->rejected},
-      {"variants", proposer->variants},
-      {"done", proposer->done},
-      {"left_out", proposer->why_left_out.empty() ? Document(nullptr) : Document(proposer->why_left_out)}};
+  return {{"name", proposer->name},
+          {"suggested", proposer->suggested},
+          {"rejected", proposer->rejected},
+          {"variants", proposer->variants},
+          {"done", proposer->done},
+          {"left_out", proposer->why_left_out.empty() ? Document(nullptr) : Document(proposer->why_left_out)}};
 }
 
 Document variant_document(const std::optional<VariantDuel>& duel) {
@@ -99,13 +98,11 @@ std::unique_ptr<ExternalProposer> start_proposer(const ProposerCommand& command,
       .hello = hello_document(session, request),
       .why_illegal =
           [&session](const Config& config) {
-            return session.kernel() == nullptr
-                       ? std::string()
-                       : session.space_file()->why_illegal(config, session.environment());
+            return session.kernel() == nullptr ? std::string()
+                                               : session.space_file()->why_illegal(config, session.environment());
           },
       .tell = [objective = request.objective, floor](
-                  const Trial& trial,
-                  const Build* build) { return tell_document(trial, build, objective, floor); },
+                  const Trial& trial, const Build* build) { return tell_document(trial, build, objective, floor); },
       .seed = request.seed};
   task.why_no_variants = SourceVariants::why_none(session);
   if (task.why_no_variants.empty())
@@ -115,8 +112,7 @@ std::unique_ptr<ExternalProposer> start_proposer(const ProposerCommand& command,
 
 Document speedup_document(const TuneResult& tune) {
   if (!tune.best || !tune.baseline || !has_time(tune.baseline->result.outcome)) return nullptr;
-  return number_or_null(tune.baseline->result.measurement.median_us /
-                        tune.best->result.measurement.median_us);
+  return number_or_null(tune.baseline->result.measurement.median_us / tune.best->result.measurement.median_us);
 }
 
 }  // namespace
@@ -125,8 +121,7 @@ std::vector<History> search_hints(Session& session, const JobContext& context) {
   if (session.cache() == nullptr) return {};
   const TransferContext transfer_context{session.kernel(), session.space_file(), session.info().limits};
   return histories_for(*session.cache(), session.key(), session.space(),
-                       session.kernel() == nullptr ? nullptr : &transfer_context,
-                       [&](const std::string& sentence) {
+                       session.kernel() == nullptr ? nullptr : &transfer_context, [&](const std::string& sentence) {
                          context.events.emit(Warning{WarningKind::history_left_out, sentence});
                        });
 }
@@ -134,14 +129,14 @@ std::vector<History> search_hints(Session& session, const JobContext& context) {
 SearchResult search(const SearchRequest& request, const JobContext& context) {
   if (!request.proposer) check_strategy(request.settings.strategy);
   const WorkerWaits waits = waits_of(context, request.settings.time_budget_s);
-  Session session(choose_device(request.target.device, request.target.workload,
-                                {.replay = request.target.replay, .waits = waits}),
-                  {.cache = request.target.cache,
-                   .no_compile = request.no_compile,
-                   .threads = request.threads,
-                   .timing = request.settings.policy.timing,
-                   .waits = waits},
-                  context.events);
+  Session session(
+      choose_device(request.target.device, request.target.workload, {.replay = request.target.replay, .waits = waits}),
+      {.cache = request.target.cache,
+       .no_compile = request.no_compile,
+       .threads = request.threads,
+       .timing = request.settings.policy.timing,
+       .waits = waits},
+      context.events);
   TuneRequest tuning = session.request(request.settings);
   if (!request.cold) tuning.histories = search_hints(session, context);
 
@@ -152,8 +147,7 @@ SearchResult search(const SearchRequest& request, const JobContext& context) {
                       .timing = session.key().timing};
   std::unique_ptr<ExternalProposer> proposer;
   SourceVariants variants(session, tuning);
-  if (request.proposer)
-    proposer = start_proposer(*request.proposer, session, tuning, variants, context.events);
+  if (request.proposer) proposer = start_proposer(*request.proposer, session, tuning, variants, context.events);
   tuning.proposer = proposer.get();
   result.tune = session.tune(tuning, context.stop);
   if (proposer != nullptr) result.proposer = proposer->report();

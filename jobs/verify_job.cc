@@ -10,8 +10,8 @@ namespace moetune {
 namespace {
 
 // Fewer than wanted if a stop request came first.
-std::vector<InputCheck> check_inputs(Session& session, const Candidate& candidate,
-                                     const VerifyRequest& request, const Events& events, bool& disturbed) {
+std::vector<InputCheck> check_inputs(Session& session, const Candidate& candidate, const VerifyRequest& request,
+                                     const Events& events, bool& disturbed) {
   std::vector<InputCheck> checks;
   try {
     const std::uint64_t first = request.seed != 0 ? request.seed : random_seed() + 1;
@@ -65,9 +65,8 @@ Document allowed_document(const CheckedOutput& output) {
 }  // namespace
 
 bool VerifyResult::right() const {
-  return !checks.empty() && std::all_of(checks.begin(), checks.end(), [](const InputCheck& check) {
-    return check.result.outcome == Outcome::ok;
-  });
+  return !checks.empty() && std::all_of(checks.begin(), checks.end(),
+                                        [](const InputCheck& check) { return check.result.outcome == Outcome::ok; });
 }
 
 VerifyResult verify(const VerifyRequest& request, const JobContext& context) {

@@ -41,7 +41,7 @@ struct VerifyResult {
   std::vector<CheckedOutput> outputs;  // and how each is checked
   bool inputs_from_files = false;      // written once and for all: none of them is fresh
   std::vector<InputCheck> checks;      // fewer than asked for if interrupted
-  bool disturbed = false;  // somebody else used the GPU at the end: of no importance for what is right
+  bool disturbed = false;              // somebody else used the GPU at the end: of no importance for what is right
   bool interrupted = false;
 
   bool right() const;  // checked at least once, and right every time

@@ -35,10 +35,9 @@ double largest_integer(DType type) {
 
 void check_fill(const Buffer& buffer) {
   const Fill& fill = buffer.fill;
-  if (fill.kind == Fill::Kind::integers &&
-      fill.integers.size() != static_cast<std::size_t>(buffer.elements)) {
-    refuse(buffer, "has " + std::to_string(buffer.elements) + " elements, its fill " +
-                       std::to_string(fill.integers.size()));
+  if (fill.kind == Fill::Kind::integers && fill.integers.size() != static_cast<std::size_t>(buffer.elements)) {
+    refuse(buffer,
+           "has " + std::to_string(buffer.elements) + " elements, its fill " + std::to_string(fill.integers.size()));
   }
   if (fill.kind == Fill::Kind::zipf && fill.values < 1) refuse(buffer, "draws from no values");
   const bool counts = fill.kind == Fill::Kind::zipf || fill.kind == Fill::Kind::permutation;
@@ -53,8 +52,7 @@ void check_fill(const Buffer& buffer) {
     refuse(buffer, "has contents without arrays, or arrays without contents");
   for (const auto& content : fill.contents)
     if (static_cast<std::int64_t>(content->size()) != buffer.bytes())
-      refuse(buffer,
-             "has " + std::to_string(buffer.bytes()) + " bytes, its fill " + std::to_string(content->size()));
+      refuse(buffer, "has " + std::to_string(buffer.bytes()) + " bytes, its fill " + std::to_string(content->size()));
   for (const Range& range : fill.poison) {
     if (range.begin < 0 || range.count < 0 || range.begin > buffer.elements - range.count)
       refuse(buffer, "is poisoned past its end");
@@ -64,13 +62,12 @@ void check_fill(const Buffer& buffer) {
 void check_sequences(const Buffer& buffer) {
   if (buffer.sequences == 0 && !buffer.offsets) return;
   const std::vector<std::int32_t>& integers = buffer.fill.integers;
-  const bool is_list = buffer.role == Role::input && buffer.fill.kind == Fill::Kind::integers &&
-                       buffer.elements > 0 && !buffer.rotates;
+  const bool is_list =
+      buffer.role == Role::input && buffer.fill.kind == Fill::Kind::integers && buffer.elements > 0 && !buffer.rotates;
   const bool is_whole = buffer.offsets ? buffer.elements - 1 == buffer.sequences
                                        : buffer.sequences > 0 && buffer.elements % buffer.sequences == 0;
   if (!is_list || !is_whole)
-    refuse(buffer,
-           "is no input of whole rows of integers for " + std::to_string(buffer.sequences) + " sequences");
+    refuse(buffer, "is no input of whole rows of integers for " + std::to_string(buffer.sequences) + " sequences");
   if (buffer.offsets && (integers.front() != 0 || !std::ranges::is_sorted(integers)))
     refuse(buffer, "holds offsets that do not ascend from 0");
 }

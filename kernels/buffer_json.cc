@@ -76,14 +76,14 @@ class BufferWriter : public JsonText<BufferWriter> {
     text_ += '}';
   }
   void write(const OutputCheck& check) {
-    object("baseline_factor", check.tolerance.baseline_factor, "dissimilarity", check.tolerance.dissimilarity,
-           "kind", name_of(kChecks, check.kind), "segment_length", check.segment_length, "segments",
-           check.segments, "terms", check.tolerance.terms);
+    object("baseline_factor", check.tolerance.baseline_factor, "dissimilarity", check.tolerance.dissimilarity, "kind",
+           name_of(kChecks, check.kind), "segment_length", check.segment_length, "segments", check.segments, "terms",
+           check.tolerance.terms);
   }
   void write(const Buffer& buffer) {
-    object("check", buffer.check, "dtype", dtype_name(buffer.dtype), "elements", buffer.elements, "fill",
-           buffer.fill, "fresh", buffer.fresh, "name", buffer.name, "offsets", buffer.offsets, "role",
-           name_of(kRoles, buffer.role), "rotates", buffer.rotates, "sequences", buffer.sequences);
+    object("check", buffer.check, "dtype", dtype_name(buffer.dtype), "elements", buffer.elements, "fill", buffer.fill,
+           "fresh", buffer.fresh, "name", buffer.name, "offsets", buffer.offsets, "role", name_of(kRoles, buffer.role),
+           "rotates", buffer.rotates, "sequences", buffer.sequences);
   }
 
  private:

@@ -16,10 +16,8 @@ namespace moetune {
 
 // Appends to `blobs` and refers to them by their position in it. The text is what the document prints.
 std::string buffers_text(const std::vector<Buffer>& buffers, std::vector<std::vector<std::uint8_t>>& blobs);
-nlohmann::json write_buffers(const std::vector<Buffer>& buffers,
-                             std::vector<std::vector<std::uint8_t>>& blobs);
+nlohmann::json write_buffers(const std::vector<Buffer>& buffers, std::vector<std::vector<std::uint8_t>>& blobs);
 
-std::vector<Buffer> read_buffers(const nlohmann::json& json,
-                                 std::span<const std::vector<std::uint8_t>> blobs);
+std::vector<Buffer> read_buffers(const nlohmann::json& json, std::span<const std::vector<std::uint8_t>> blobs);
 
 }  // namespace moetune

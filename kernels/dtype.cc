@@ -33,29 +33,24 @@ struct TypeFacts {
   FloatFormat format;  // of floating-point types
 };
 
-constexpr std::array<TypeFacts, 12> kTypes = {
-    {{DType::f32, "f32", 4, false, {23, 8, -126, 0x1.FFFFFEp127, false}},
-     {DType::f16, "f16", 2, false, {10, 5, -14, 65504, false}},
-     {DType::bf16, "bf16", 2, false, {7, 8, -126, 0x1.FEp127, false}},
-     {DType::e4m3, "e4m3", 1, false, {3, 4, -6, 448, true}},
-     {DType::i32, "i32", 4, true, {}},
-     {DType::i64, "i64", 8, true, {}},
-     {DType::u8, "u8", 1, true, {}},
-     {DType::i8, "i8", 1, true, {}},
-     {DType::i16, "i16", 2, true, {}},
-     {DType::u16, "u16", 2, true, {}},
-     {DType::u32, "u32", 4, true, {}},
-     {DType::f64, "f64", 8, false, {}}}};
+constexpr std::array<TypeFacts, 12> kTypes = {{{DType::f32, "f32", 4, false, {23, 8, -126, 0x1.FFFFFEp127, false}},
+                                               {DType::f16, "f16", 2, false, {10, 5, -14, 65504, false}},
+                                               {DType::bf16, "bf16", 2, false, {7, 8, -126, 0x1.FEp127, false}},
+                                               {DType::e4m3, "e4m3", 1, false, {3, 4, -6, 448, true}},
+                                               {DType::i32, "i32", 4, true, {}},
+                                               {DType::i64, "i64", 8, true, {}},
+                                               {DType::u8, "u8", 1, true, {}},
+                                               {DType::i8, "i8", 1, true, {}},
+                                               {DType::i16, "i16", 2, true, {}},
+                                               {DType::u16, "u16", 2, true, {}},
+                                               {DType::u32, "u32", 4, true, {}},
+                                               {DType::f64, "f64", 8, false, {}}}};
 
 const TypeFacts& facts_of(DType type) { return kTypes[static_cast<std::size_t>(type)]; }
 
 // These two take normal doubles. std::ldexp and std::ilogb take several times as long.
-double power_of_two(int exponent) {
-  return std::bit_cast<double>(static_cast<std::uint64_t>(exponent + 1023) << 52);
-}
-int exponent_of(double value) {
-  return static_cast<int>(std::bit_cast<std::uint64_t>(value) >> 52 & 0x7ff) - 1023;
-}
+double power_of_two(int exponent) { return std::bit_cast<double>(static_cast<std::uint64_t>(exponent + 1023) << 52); }
+int exponent_of(double value) { return static_cast<int>(std::bit_cast<std::uint64_t>(value) >> 52 & 0x7ff) - 1023; }
 
 double round_to_format(const FloatFormat& format, double value) {
   if (std::isnan(value) || value == 0) return value;
@@ -119,8 +114,7 @@ double decode(const FloatFormat& format, std::uint32_t bits) {
 }
 
 std::uint32_t encode(const FloatFormat& format, double value) {
-  const std::uint32_t sign = std::uint32_t{std::signbit(value)}
-                             << (format.exponent_bits + format.fraction_bits);
+  const std::uint32_t sign = std::uint32_t{std::signbit(value)} << (format.exponent_bits + format.fraction_bits);
   const std::uint32_t top = (std::uint32_t{1} << format.exponent_bits) - 1;
   const double magnitude = std::abs(value);
   if (std::isnan(value)) return (std::uint32_t{1} << (format.exponent_bits + format.fraction_bits)) - 1;
@@ -136,8 +130,7 @@ std::uint32_t encode(const FloatFormat& format, double value) {
 template <typename T>
 T load(const void* bytes, std::int64_t index) {
   T value;
-  std::memcpy(&value,
-              static_cast<const std::uint8_t*>(bytes) + index * static_cast<std::int64_t>(sizeof value),
+  std::memcpy(&value, static_cast<const std::uint8_t*>(bytes) + index * static_cast<std::int64_t>(sizeof value),
               sizeof value);
   return value;
 }
@@ -175,16 +168,15 @@ double load_element(DType type, const void* bytes, std::int64_t index) {
   if (is_integer(type)) return static_cast<double>(load_integer(type, bytes, index));
   if (type == DType::f32) return load<float>(bytes, index);
   if (type == DType::f64) return load<double>(bytes, index);
-  return decode(facts_of(type).format, dtype_bytes(type) == 1 ? load<std::uint8_t>(bytes, index)
-                                                              : load<std::uint16_t>(bytes, index));
+  return decode(facts_of(type).format,
+                dtype_bytes(type) == 1 ? load<std::uint8_t>(bytes, index) : load<std::uint16_t>(bytes, index));
 }
 
 void store_element(DType type, void* bytes, std::int64_t index, double value) {
   if (is_integer(type)) {
     // 2^63 is the double nearest to the largest i64.
-    store_integer(
-        type, bytes, index,
-        value >= 0x1p63 ? std::numeric_limits<std::int64_t>::max() : static_cast<std::int64_t>(value));
+    store_integer(type, bytes, index,
+                  value >= 0x1p63 ? std::numeric_limits<std::int64_t>::max() : static_cast<std::int64_t>(value));
   } else if (type == DType::f64) {
     store(bytes, index, value);
   } else if (const std::uint32_t bits = encode(facts_of(type).format, value); type == DType::f32) {
@@ -197,14 +189,12 @@ void store_element(DType type, void* bytes, std::int64_t index, double value) {
 }
 
 std::int64_t load_integer(DType type, const void* bytes, std::int64_t index) {
-  return with_integer(type, "load_integer", [&](auto zero) {
-    return static_cast<std::int64_t>(load<decltype(zero)>(bytes, index));
-  });
+  return with_integer(type, "load_integer",
+                      [&](auto zero) { return static_cast<std::int64_t>(load<decltype(zero)>(bytes, index)); });
 }
 
 void store_integer(DType type, void* bytes, std::int64_t index, std::int64_t value) {
-  with_integer(type, "store_integer",
-               [&](auto zero) { store(bytes, index, static_cast<decltype(zero)>(value)); });
+  with_integer(type, "store_integer", [&](auto zero) { store(bytes, index, static_cast<decltype(zero)>(value)); });
 }
 
 std::vector<double> widened(DType type, std::span<const std::uint8_t> bytes) {

@@ -7,8 +7,8 @@
 
 namespace moetune {
 
-const TensorView& require_tensor(std::span<const TensorSlot> slots,
-                                 std::span<const TensorView* const> tensors, std::size_t slot) {
+const TensorView& require_tensor(std::span<const TensorSlot> slots, std::span<const TensorView* const> tensors,
+                                 std::size_t slot) {
   const TensorView* const tensor = slot < tensors.size() ? tensors[slot] : nullptr;
   if (tensor == nullptr) throw BadInput("tensor '" + slots[slot].name.text() + "' is missing");
   if (tensor->dtype != slots[slot].dtype) {
@@ -32,8 +32,8 @@ void require_contiguous(const TensorSlot& slot, const TensorView& tensor, std::i
     count *= tensor.shape[d];
   }
   if (count != elements) {
-    throw BadInput("tensor '" + slot.name.text() + "' has " + std::to_string(count) +
-                   " elements; it must have " + std::to_string(elements));
+    throw BadInput("tensor '" + slot.name.text() + "' has " + std::to_string(count) + " elements; it must have " +
+                   std::to_string(elements));
   }
 }
 

@@ -95,8 +95,8 @@ class FamilyInterface {
 std::int64_t even_count(const FamilyInterface& interface, const Extents& extents, const TablePoint& point);
 
 // The caller's tensor of a slot. Throws BadInput if it is missing or of another type.
-const TensorView& require_tensor(std::span<const TensorSlot> slots,
-                                 std::span<const TensorView* const> tensors, std::size_t slot);
+const TensorView& require_tensor(std::span<const TensorSlot> slots, std::span<const TensorView* const> tensors,
+                                 std::size_t slot);
 // "[4, 128]".
 std::string shape_text(const TensorView& tensor);
 // Throws BadInput if the tensor has gaps, or another number of elements.

@@ -13,9 +13,7 @@ class FunctionLauncher final : public Launcher {
   FunctionLauncher(CompileUnit unit, FillPlan fill) : unit_(std::move(unit)), fill_(std::move(fill)) {}
 
   const CompileUnit& unit() const override { return unit_; }
-  void plan(const Extents& extents, const Call& call, LaunchPlan& plan) const override {
-    fill_(extents, call, plan);
-  }
+  void plan(const Extents& extents, const Call& call, LaunchPlan& plan) const override { fill_(extents, call, plan); }
 
  private:
   CompileUnit unit_;
@@ -46,8 +44,8 @@ Problem Kernel::problem_of(const Assignment& specialization, const Extents& exte
   std::string text = specialization.text();
   const std::vector<std::string>& free = free_dimensions();
   if (extents.size() != free.size()) {
-    throw BadInput(name() + ": " + std::to_string(free.size()) +
-                   " free dimensions need as many values, not " + std::to_string(extents.size()));
+    throw BadInput(name() + ": " + std::to_string(free.size()) + " free dimensions need as many values, not " +
+                   std::to_string(extents.size()));
   }
   for (std::size_t i = 0; i < free.size(); ++i) {
     text += (text.empty() ? "" : ",") + free[i] + "=" + std::to_string(extents[i]);
@@ -88,8 +86,7 @@ Extents Kernel::extents_of(const Problem& problem) const {
   return extents;
 }
 
-Plan Kernel::plan(const Config& config, const Problem& problem, const Call& call,
-                  const DeviceLimits& limits) const {
+Plan Kernel::plan(const Config& config, const Problem& problem, const Call& call, const DeviceLimits& limits) const {
   const std::unique_ptr<const Launcher> made = launcher(config, problem, limits);
   Plan plan;
   plan.unit = made->unit();

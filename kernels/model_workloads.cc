@@ -10,11 +10,9 @@ namespace {
 
 std::string with(const std::string& name, std::int64_t value) { return name + "=" + std::to_string(value); }
 
-std::string attention_problem(const AttentionLayers& layers, const ModelFacts& model,
-                              const ServingShape& serving) {
+std::string attention_problem(const AttentionLayers& layers, const ModelFacts& model, const ServingShape& serving) {
   std::string text = with("q_heads", layers.q_heads) + "," + with("kv_heads", layers.kv_heads) + "," +
-                     with("head_dim", layers.head_dim) + "," + with("page", serving.page) +
-                     ",dtype=" + model.dtype;
+                     with("head_dim", layers.head_dim) + "," + with("page", serving.page) + ",dtype=" + model.dtype;
   if (layers.window > 0) text += "," + with("window", layers.window);
   if (layers.sinks) text += ",sinks=learned";
   if (layers.softcap > 0) text += "," + with("softcap", layers.softcap);
@@ -25,8 +23,7 @@ std::string attention_problem(const AttentionLayers& layers, const ModelFacts& m
 std::string why_refused(const ModelWorkload& workload) {
   const Kernel& kernel = find_kernel(workload.kernel);
   std::string text = workload.problem;
-  for (const DimensionRange& range : workload.ranges)
-    text += (text.empty() ? "" : ",") + with(range.name, range.first);
+  for (const DimensionRange& range : workload.ranges) text += (text.empty() ? "" : ",") + with(range.name, range.first);
   try {
     kernel.check(kernel.parse(text));
     return "";
@@ -46,8 +43,7 @@ void check_ranges(const ModelWorkload& workload) {
     }
 }
 
-void add_latent(ModelPlan& plan, const AttentionLayers& layers, const ModelFacts& model,
-                const ServingShape& serving) {
+void add_latent(ModelPlan& plan, const AttentionLayers& layers, const ModelFacts& model, const ServingShape& serving) {
   add_workload(plan,
                {.name = model.name + " decode",
                 .kernel = "mla_decode",
@@ -68,8 +64,7 @@ void add_attention(ModelPlan& plan, const ModelFacts& model, const ServingShape&
       continue;
     }
     const std::string kind = layers.window > 0 ? " window" : layers.chunk > 0 ? " chunk" : "";
-    const std::int64_t longest =
-        layers.chunk > 0 ? std::min(serving.context_high, layers.chunk) : serving.context_high;
+    const std::int64_t longest = layers.chunk > 0 ? std::min(serving.context_high, layers.chunk) : serving.context_high;
     const std::int64_t shortest = std::min(serving.context_low, longest);
     const std::int64_t prompt = std::min(longest, kMostPrefillTokens);
     const std::string problem = attention_problem(layers, model, serving);
@@ -82,23 +77,21 @@ void add_attention(ModelPlan& plan, const ModelFacts& model, const ServingShape&
                   .weight = weight},
                  layers.layers);
     // A prompt runs once for many steps of decoding.
-    add_workload(
-        plan,
-        {.name = model.name + " prefill" + kind,
-         .kernel = "prefill_attention",
-         .problem = "batch=1," + problem,
-         .ranges = {{"seqlen_kv", shortest, longest}, {"seqlen_q", std::min(shortest, prompt), prompt}},
-         .weight = weight / 4},
-        layers.layers);
+    add_workload(plan,
+                 {.name = model.name + " prefill" + kind,
+                  .kernel = "prefill_attention",
+                  .problem = "batch=1," + problem,
+                  .ranges = {{"seqlen_kv", shortest, longest}, {"seqlen_q", std::min(shortest, prompt), prompt}},
+                  .weight = weight / 4},
+                 layers.layers);
   }
 }
 
 std::string router_problem(const ExpertLayers& experts, std::int64_t ranks) {
-  std::string text = with("experts", experts.experts + experts.zero_experts) + "," +
-                     with("top_k", experts.top_k) + ",score=" + experts.score + ",dtype=" + experts.logits;
+  std::string text = with("experts", experts.experts + experts.zero_experts) + "," + with("top_k", experts.top_k) +
+                     ",score=" + experts.score + ",dtype=" + experts.logits;
   if (experts.correction_bias) text += ",bias=correction";
-  if (experts.groups > 1)
-    text += "," + with("groups", experts.groups) + "," + with("groups_kept", experts.groups_kept);
+  if (experts.groups > 1) text += "," + with("groups", experts.groups) + "," + with("groups_kept", experts.groups_kept);
   if (!experts.renormalize) text += ",renormalize=no";
   if (ranks > 1) text += ",outputs=ranks," + with("ranks", ranks) + ",ids=i64";
   return text;
@@ -108,22 +101,21 @@ std::string router_problem(const ExpertLayers& experts, std::int64_t ranks) {
 void note_experts(ModelPlan& plan, const ExpertLayers& experts, std::int64_t ranks) {
   const auto note = [&](std::string sentence) { plan.notes.push_back(std::move(sentence)); };
   if (experts.score.empty())
-    note("router: " + (experts.why_unscored.empty() ? "how this model scores its experts is not known"
-                                                    : experts.why_unscored));
+    note("router: " +
+         (experts.why_unscored.empty() ? "how this model scores its experts is not known" : experts.why_unscored));
   if (experts.unrouted_layers > 0)
     note("router: the tokens of " + std::to_string(experts.unrouted_layers) +
          " layers choose experts by their ids, which needs no router");
   if (!experts.why_sent_plain.empty())
     note("moe_dispatch sends bf16, because of the quantization: " + experts.why_sent_plain);
   if (experts.zero_experts > 0)
-    note("moe_dispatch and moe_combine move fewer rows than their workloads: " +
-         std::to_string(experts.zero_experts) + " more experts give a token back as it is");
+    note("moe_dispatch and moe_combine move fewer rows than their workloads: " + std::to_string(experts.zero_experts) +
+         " more experts give a token back as it is");
   if (experts.intermediate == 0) note("moe_experts: " + experts.why_no_products);
   if (ranks <= 1) return;
   require_divided_experts(experts, ranks);
-  note(
-      "moe_dispatch and moe_combine are those of all experts, and moe_experts is left out: how many rows one of " +
-      std::to_string(ranks) + " GPUs gets depends on how tokens are exchanged");
+  note("moe_dispatch and moe_combine are those of all experts, and moe_experts is left out: how many rows one of " +
+       std::to_string(ranks) + " GPUs gets depends on how tokens are exchanged");
 }
 
 void add_experts(ModelPlan& plan, const ModelFacts& model, const ServingShape& serving) {
@@ -141,12 +133,11 @@ void add_experts(ModelPlan& plan, const ModelFacts& model, const ServingShape& s
                  layers);
   };
   if (!experts.score.empty() && experts.layers > experts.unrouted_layers)
-    entry("router", router_problem(experts, serving.expert_parallel),
-          experts.layers - experts.unrouted_layers);
+    entry("router", router_problem(experts, serving.expert_parallel), experts.layers - experts.unrouted_layers);
   if (model.dtype == "fp16")
     plan.notes.push_back("moe_dispatch and moe_combine have no fp16: their workloads are the bf16 ones");
-  const std::string moved = with("hidden", experts.hidden) + "," + with("experts", experts.experts) + "," +
-                            with("top_k", experts.top_k);
+  const std::string moved =
+      with("hidden", experts.hidden) + "," + with("experts", experts.experts) + "," + with("top_k", experts.top_k);
   entry("moe_dispatch", moved + (experts.sent_scale.empty() ? "" : ",out=e4m3,scale=" + experts.sent_scale),
         experts.layers);
   entry("moe_combine", moved, experts.layers);
@@ -167,8 +158,7 @@ void add_experts(ModelPlan& plan, const ModelFacts& model, const ServingShape& s
 bool add_workload(ModelPlan& plan, ModelWorkload workload, std::int64_t layers) {
   check_ranges(workload);
   if (const std::string why = why_refused(workload); !why.empty()) {
-    plan.notes.push_back(workload.name + " of " + std::to_string(layers) +
-                         " layers cannot be served: " + why);
+    plan.notes.push_back(workload.name + " of " + std::to_string(layers) + " layers cannot be served: " + why);
     return false;
   }
   plan.workloads.push_back(std::move(workload));
@@ -180,8 +170,8 @@ AttentionLayers heads_of_rank(AttentionLayers layers, std::int64_t ranks) {
   if (layers.q_heads % ranks != 0 ||
       (layers.kv_heads % ranks != 0 && ranks % std::max<std::int64_t>(1, layers.kv_heads) != 0)) {
     throw BadField("tp", "tensor parallel " + std::to_string(ranks) + " does not divide " +
-                             std::to_string(layers.q_heads) + " query heads and " +
-                             std::to_string(layers.kv_heads) + " KV heads");
+                             std::to_string(layers.q_heads) + " query heads and " + std::to_string(layers.kv_heads) +
+                             " KV heads");
   }
   layers.q_heads /= ranks;
   layers.kv_heads = std::max<std::int64_t>(1, layers.kv_heads / ranks);

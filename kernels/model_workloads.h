@@ -17,8 +17,7 @@ struct AttentionLayers {
   std::int64_t chunk = 0;    // a token sees those of its chunk of so many; 0 for all
   std::int64_t softcap = 0;  // bound of scaled scores; 0 for none
   bool sinks = false;
-  bool latent =
-      false;  // decodes over a latent that all heads share, as mla_decode does; head_dim is not read
+  bool latent = false;  // decodes over a latent that all heads share, as mla_decode does; head_dim is not read
   std::int64_t layers = 0;
 
   bool operator==(const AttentionLayers&) const = default;
@@ -33,11 +32,10 @@ struct ExpertLayers {
   std::string why_unscored;       // why it is empty
   bool correction_bias = false, renormalize = true;
   std::int64_t groups = 1, groups_kept = 1;
-  std::string logits;      // their dtype
-  std::string sent_scale;  // of tokens sent as e4m3, as moe_dispatch names it; empty if they are sent as bf16
-  std::string why_sent_plain;  // why it is empty, if the model asks for other scales
-  std::int64_t intermediate =
-      0;  // values of a token within an expert; 0 if moe_experts is not what it computes
+  std::string logits;                // their dtype
+  std::string sent_scale;            // of tokens sent as e4m3, as moe_dispatch names it; empty if they are sent as bf16
+  std::string why_sent_plain;        // why it is empty, if the model asks for other scales
+  std::int64_t intermediate = 0;     // values of a token within an expert; 0 if moe_experts is not what it computes
   std::string product_options;       // further dimensions of moe_experts: ",w=mxfp4"
   std::string why_no_products;       // why it is 0
   std::int64_t layers = 0;           // 0: the model has none

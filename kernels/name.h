@@ -33,8 +33,8 @@ class ShortText {
 
  private:
   [[noreturn]] static void too_long(std::string_view text) {
-    throw BadInput("the name '" + std::string(text.substr(0, 60)) + "' is longer than " +
-                   std::to_string(kCapacity) + " characters");
+    throw BadInput("the name '" + std::string(text.substr(0, 60)) + "' is longer than " + std::to_string(kCapacity) +
+                   " characters");
   }
 
   char text_[kCapacity + 1] = {};  // the last byte is the length

@@ -11,7 +11,7 @@ namespace moetune {
 struct Tolerance {
   double dissimilarity = 1e-4;   // 1 - 2*sum(xy)/sum(x^2+y^2) at most this
   double baseline_factor = 2.0;  // max|x-y| at most this times the low-precision baseline's own error ...
-  double terms = 1;  // ... plus what adding so many terms in f32 may err, in any order (summation_error)
+  double terms = 1;              // ... plus what adding so many terms in f32 may err, in any order (summation_error)
 };
 
 struct OutputCheck {

@@ -21,9 +21,9 @@ namespace moetune {
 
 // A template specialized by macro definitions.
 struct CompileUnit {
-  std::string source;  // "templates/decode_attention/decode_attention.cu"
+  std::string source;                                        // "templates/decode_attention/decode_attention.cu"
   std::vector<std::pair<std::string, std::string>> defines;  // in a fixed order: it is part of the digest
-  std::vector<std::string> instances;  // of templates, to be compiled: "gemm<float, 64>"
+  std::vector<std::string> instances;                        // of templates, to be compiled: "gemm<float, 64>"
   auto operator<=>(const CompileUnit&) const = default;
 };
 
@@ -71,8 +71,7 @@ struct Argument {
 
 // Whether a bound plan holds its value in one of LaunchPlan::kMaxLarge places.
 inline bool is_large(const Argument& argument) {
-  return std::holds_alternative<TensorMap>(argument.value) ||
-         std::holds_alternative<StructValue>(argument.value);
+  return std::holds_alternative<TensorMap>(argument.value) || std::holds_alternative<StructValue>(argument.value);
 }
 
 using Dim3 = std::array<std::uint32_t, 3>;

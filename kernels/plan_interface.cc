@@ -8,8 +8,7 @@ std::string interface_digest(const CompileUnit& unit, const LaunchPlan& plan) {
   DigestBuilder builder;
   // Macros say what lies where in shared memory.
   for (const auto& [name, value] : unit.defines) builder.add(name).add(value);
-  for (const Scratch& scratch : plan.scratch)
-    builder.add(scratch.name.view()).add(scratch.zeroed ? "zeroed" : "");
+  for (const Scratch& scratch : plan.scratch) builder.add(scratch.name.view()).add(scratch.zeroed ? "zeroed" : "");
   for (const Memset& memset : plan.memsets) {
     builder.add(memset.buffer.view());
     if (!memset.symbol.empty()) builder.add(memset.symbol.view());

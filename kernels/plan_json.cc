@@ -64,8 +64,8 @@ template <typename T, std::size_t N>
 void read_list(const Json& json, FixedVector<T, N>& list, const char* what) {
   if (!json.is_array()) throw BadInput("a plan's " + std::string(what) + " are no list");
   if (json.size() > N) {
-    throw BadInput("a plan has " + std::to_string(json.size()) + " " + what + "; at most " +
-                   std::to_string(N) + " are possible");
+    throw BadInput("a plan has " + std::to_string(json.size()) + " " + what + "; at most " + std::to_string(N) +
+                   " are possible");
   }
   for (const Json& item : json) list.push_back(integer_of<T>(item));
 }
@@ -138,8 +138,7 @@ Plan plan_from_json(const Json& json) {
   }
   Plan plan;
   json.at("source").get_to(plan.unit.source);
-  for (const Json& define : list_of(json, "defines"))
-    plan.unit.defines.emplace_back(define.at(0), define.at(1));
+  for (const Json& define : list_of(json, "defines")) plan.unit.defines.emplace_back(define.at(0), define.at(1));
   if (json.contains("instances"))
     for (const Json& instance : list_of(json, "instances")) plan.unit.instances.push_back(instance);
   const Json &scratch = list_of(json, "scratch"), &memsets = list_of(json, "memsets"),
@@ -168,23 +167,21 @@ class PlanWriter : public JsonText<PlanWriter> {
     write(name.view());
   }
   void write(const TensorMap& map) {
-    object("box", map.box, "buffer", map.buffer, "dims", map.dims, "dtype", dtype_name(map.dtype), "offset",
-           map.offset, "strides", map.strides, "swizzle", name_of(kSwizzles, map.swizzle));
+    object("box", map.box, "buffer", map.buffer, "dims", map.dims, "dtype", dtype_name(map.dtype), "offset", map.offset,
+           "strides", map.strides, "swizzle", name_of(kSwizzles, map.swizzle));
   }
   void write(const Argument& argument) {
     const auto named = [&](const char* type, const auto& value) {
       type < std::string_view("name") ? object(type, value, "name", argument.name)
                                       : object("name", argument.name, type, value);
     };
-    std::visit(Overloaded{[&](std::int32_t value) { named("i32", value); },
-                          [&](std::int64_t value) { named("i64", value); },
-                          [&](float value) { named("f32", value); },
-                          [&](const TensorMap& map) { named("tensor_map", map); },
-                          [&](const StructValue& value) { named("struct", value.words); },
-                          [&](const Pointer& to) {
-                            object("name", argument.name, "offset", to.offset, "pointer", to.buffer);
-                          }},
-               argument.value);
+    std::visit(
+        Overloaded{
+            [&](std::int32_t value) { named("i32", value); }, [&](std::int64_t value) { named("i64", value); },
+            [&](float value) { named("f32", value); }, [&](const TensorMap& map) { named("tensor_map", map); },
+            [&](const StructValue& value) { named("struct", value.words); },
+            [&](const Pointer& to) { object("name", argument.name, "offset", to.offset, "pointer", to.buffer); }},
+        argument.value);
   }
   void write(const Launch& launch) {
     object("arguments", launch.arguments, "block", launch.block, "cluster", launch.cluster, "dynamic_shared",
@@ -204,8 +201,8 @@ class PlanWriter : public JsonText<PlanWriter> {
     text_ += '{';
     fields("defines", defines);
     if (!instances.empty()) more("instances", instances);
-    more("launches", plan.launches, "memsets", plan.memsets, "scratch", plan.scratch, "source", source,
-         "version", kVersion);
+    more("launches", plan.launches, "memsets", plan.memsets, "scratch", plan.scratch, "source", source, "version",
+         kVersion);
     text_ += '}';
   }
 

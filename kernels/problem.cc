@@ -19,14 +19,12 @@ std::string join(const std::vector<std::string>& names) {
 
 Value parse_integer(std::string_view kernel, const Dimension& dimension, std::string_view text) {
   const auto refuse = [&](const char* what) {
-    throw BadInput(std::string(kernel) + ": " + dimension.name + "=" + std::string(text) + what +
-                   " (an integer from " + std::to_string(dimension.minimum) + " to " +
-                   std::to_string(dimension.maximum) + ")");
+    throw BadInput(std::string(kernel) + ": " + dimension.name + "=" + std::string(text) + what + " (an integer from " +
+                   std::to_string(dimension.minimum) + " to " + std::to_string(dimension.maximum) + ")");
   };
   std::int64_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  const std::optional<std::int64_t> unit =
-      unit_of_suffix(text.substr(static_cast<std::size_t>(end - text.data())));
+  const std::optional<std::int64_t> unit = unit_of_suffix(text.substr(static_cast<std::size_t>(end - text.data())));
   if (error == std::errc::invalid_argument || !unit) refuse(" is not an integer");
   if (error == std::errc::result_out_of_range || number > dimension.maximum / *unit ||
       number < dimension.minimum / *unit || number * *unit < dimension.minimum)
@@ -44,14 +42,12 @@ Value parse_choice(std::string_view kernel, const Dimension& dimension, std::str
 }
 
 Value parse_value(std::string_view kernel, const Dimension& dimension, std::string_view text) {
-  return dimension.names.empty() ? parse_integer(kernel, dimension, text)
-                                 : parse_choice(kernel, dimension, text);
+  return dimension.names.empty() ? parse_integer(kernel, dimension, text) : parse_choice(kernel, dimension, text);
 }
 
-const Dimension& find_dimension(std::string_view kernel, const ProblemSchema& schema,
-                                const std::string& name) {
-  const auto found = std::find_if(schema.begin(), schema.end(),
-                                  [&](const Dimension& dimension) { return dimension.name == name; });
+const Dimension& find_dimension(std::string_view kernel, const ProblemSchema& schema, const std::string& name) {
+  const auto found =
+      std::find_if(schema.begin(), schema.end(), [&](const Dimension& dimension) { return dimension.name == name; });
   if (found != schema.end()) return *found;
   std::vector<std::string> names;
   for (const Dimension& dimension : schema) names.push_back(dimension.name);
@@ -60,13 +56,11 @@ const Dimension& find_dimension(std::string_view kernel, const ProblemSchema& sc
 
 // Parses canonical text, every dimension in schema order, as stored problems are written. nullopt for any other text,
 // right or wrong.
-std::optional<Assignment> parse_canonical(std::string_view kernel, const ProblemSchema& schema,
-                                          std::string_view text) {
+std::optional<Assignment> parse_canonical(std::string_view kernel, const ProblemSchema& schema, std::string_view text) {
   Assignment dims;
   dims.reserve(schema.size());
   for (const Dimension& dimension : schema) {
-    if (!text.starts_with(dimension.name) || !text.substr(dimension.name.size()).starts_with('='))
-      return std::nullopt;
+    if (!text.starts_with(dimension.name) || !text.substr(dimension.name.size()).starts_with('=')) return std::nullopt;
     text.remove_prefix(dimension.name.size() + 1);
     const std::string_view value = text.substr(0, text.find(','));
     if (value.empty() || value.find('=') != value.npos) return std::nullopt;
@@ -81,8 +75,8 @@ std::optional<Assignment> parse_canonical(std::string_view kernel, const Problem
 
 }  // namespace
 
-Dimension integer_dimension(std::string name, std::string doc, std::int64_t default_value,
-                            std::int64_t minimum, std::int64_t maximum) {
+Dimension integer_dimension(std::string name, std::string doc, std::int64_t default_value, std::int64_t minimum,
+                            std::int64_t maximum) {
   return {std::move(name), std::move(doc), Value::integer(default_value), minimum, maximum, {}};
 }
 
@@ -115,8 +109,7 @@ Problem parse_problem(std::string_view kernel, const ProblemSchema& schema, cons
   return problem;
 }
 
-void require_one_of(const Problem& problem, const std::string& name,
-                    const std::vector<std::int64_t>& allowed) {
+void require_one_of(const Problem& problem, const std::string& name, const std::vector<std::int64_t>& allowed) {
   if (std::find(allowed.begin(), allowed.end(), problem[name]) != allowed.end()) return;
   std::string list;
   for (const std::int64_t value : allowed) list += (list.empty() ? "" : ", ") + std::to_string(value);
@@ -124,13 +117,13 @@ void require_one_of(const Problem& problem, const std::string& name,
                  " is not supported; it takes one of " + list);
 }
 
-void check_range(std::string_view kernel, const ProblemSchema& schema, const std::string& name,
-                 std::int64_t first, std::int64_t last) {
+void check_range(std::string_view kernel, const ProblemSchema& schema, const std::string& name, std::int64_t first,
+                 std::int64_t last) {
   const Dimension& dimension = find_dimension(kernel, schema, name);
   if (first >= dimension.minimum && last <= dimension.maximum) return;
-  throw BadInput(name + " of " + std::string(kernel) + " must lie from " + std::to_string(dimension.minimum) +
-                 " to " + std::to_string(dimension.maximum) + " (got " + std::to_string(first) + ".." +
-                 std::to_string(last) + ")");
+  throw BadInput(name + " of " + std::string(kernel) + " must lie from " + std::to_string(dimension.minimum) + " to " +
+                 std::to_string(dimension.maximum) + " (got " + std::to_string(first) + ".." + std::to_string(last) +
+                 ")");
 }
 
 }  // namespace moetune

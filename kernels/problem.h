@@ -20,8 +20,8 @@ struct Dimension {
   std::vector<std::string> names;  // for named values ("bf16", "fp16"): the whole list; empty for integers
 };
 
-Dimension integer_dimension(std::string name, std::string doc, std::int64_t default_value,
-                            std::int64_t minimum, std::int64_t maximum);
+Dimension integer_dimension(std::string name, std::string doc, std::int64_t default_value, std::int64_t minimum,
+                            std::int64_t maximum);
 // The first of `names` is the default.
 Dimension named_dimension(std::string name, std::string doc, std::vector<std::string> names);
 
@@ -51,11 +51,10 @@ Problem parse_problem(std::string_view kernel, const ProblemSchema& schema, cons
                       std::string_view text);
 
 // Throws BadInput unless the dimension of that name has one of these values.
-void require_one_of(const Problem& problem, const std::string& name,
-                    const std::vector<std::int64_t>& allowed);
+void require_one_of(const Problem& problem, const std::string& name, const std::vector<std::int64_t>& allowed);
 
 // Throws BadInput unless the dimension of that name takes all whole numbers from `first` to `last`.
-void check_range(std::string_view kernel, const ProblemSchema& schema, const std::string& name,
-                 std::int64_t first, std::int64_t last);
+void check_range(std::string_view kernel, const ProblemSchema& schema, const std::string& name, std::int64_t first,
+                 std::int64_t last);
 
 }  // namespace moetune

@@ -97,9 +97,8 @@ std::string add_packed_kernel(const std::string& name, const std::string& text, 
   try {
     const std::unique_lock lock(packed().mutex);
     const auto found = packed().kernels.find(name);
-    const bool is_known =
-        found != packed().kernels.end() ||
-        std::ranges::count(all_kernels(), name, [](const Kernel* one) { return one->name(); }) > 0;
+    const bool is_known = found != packed().kernels.end() ||
+                          std::ranges::count(all_kernels(), name, [](const Kernel* one) { return one->name(); }) > 0;
     if (!is_known) {
       packed().kernels.emplace(name, packed_description(name, text, what));
       return "";
@@ -107,8 +106,7 @@ std::string add_packed_kernel(const std::string& name, const std::string& text, 
     const std::string known = own_description(name);
     if (known.empty()) return "it is a built-in kernel, which no pack describes";
     if (known == text || description_core(known) == description_core(text)) return "";
-    return "its kernel.json is another one than " + name +
-           " has in this process: tune it anew, or start anew";
+    return "its kernel.json is another one than " + name + " has in this process: tune it anew, or start anew";
   } catch (const BadInput& error) {
     return error.what();
   }
@@ -138,8 +136,7 @@ namespace {
 
 // "name=value" of each dimension in which the problem differs from the base, with commas. Ends early once it is longer
 // than `most`.
-std::string difference(const Assignment& problem, const Assignment& base,
-                       std::size_t most = std::string::npos) {
+std::string difference(const Assignment& problem, const Assignment& base, std::size_t most = std::string::npos) {
   std::string text;
   std::size_t place = 0;  // the dimensions of both are in one order
   for (const auto& [name, value] : problem) {

@@ -27,11 +27,7 @@ struct Server {
 constexpr auto kServers = std::to_array<Server>({
     {.name = "vllm", .page = 64, .narrow_kv = true, .spreads_over_all = true, .attends_whole = false},
     {.name = "sglang", .page = 64},
-    {.name = "transformers",
-     .splits = false,
-     .has_clamped_experts = true,
-     .is_fused = true,
-     .keeps_type = true},
+    {.name = "transformers", .splits = false, .has_clamped_experts = true, .is_fused = true, .keeps_type = true},
 });
 
 // The layers that a row is of.
@@ -76,9 +72,8 @@ constexpr std::string_view
     kExperts =
         "hidden={hidden},experts={experts},top_k={top_k},intermediate={intermediate},dtype={dtype},"
         "activation={activation},layout={layout}",
-    kSteps = "batch={batch},context={context}",
-    kPrompts = "batch={prompts},seqlen_q={chunk},seqlen_kv={past}", kTokens = "tokens={tokens}",
-    kFewTokens = "tokens={few}";
+    kSteps = "batch={batch},context={context}", kPrompts = "batch={prompts},seqlen_q={chunk},seqlen_kv={past}",
+    kTokens = "tokens={tokens}", kFewTokens = "tokens={few}";
 
 // docs/workloads.md says in which version of a server each was read.
 constexpr auto kRows = std::to_array<ServerRow>({
@@ -98,22 +93,19 @@ constexpr auto kRows = std::to_array<ServerRow>({
     {"transformers", Of::experts, "route_plan", "experts={experts},top_k={top_k},ids=i64,align=1", kTokens},
     {"transformers", Of::experts, "moe_experts", kExperts, kTokens},
     {"transformers", Of::norms, "add_rmsnorm", "hidden={hidden},dtype={element},out={element}", kTokens, 2},
-    {"transformers", Of::head_norms, "add_rmsnorm", "hidden={head_dim},dtype={element},out={element}",
-     kTokens, 2},
+    {"transformers", Of::head_norms, "add_rmsnorm", "hidden={head_dim},dtype={element},out={element}", kTokens, 2},
     {"transformers", Of::heads, "qk_norm_rope",
      "q_heads={q_heads},kv_heads={kv_heads},head_dim={head_dim},rotary_dim={head_dim},dtype={element},"
      "tables={table},norm={norm}",
      kTokens},
     {"transformers", Of::joined, "few_rows_linear", "in={hidden},out={qkv},dtype={element},bias={qkv_bias}",
      kFewTokens},
-    {"transformers", Of::apart, "few_rows_linear", "in={hidden},out={q},dtype={element},bias={qkv_bias}",
+    {"transformers", Of::apart, "few_rows_linear", "in={hidden},out={q},dtype={element},bias={qkv_bias}", kFewTokens},
+    {"transformers", Of::apart, "few_rows_linear", "in={hidden},out={keys},dtype={element},bias={qkv_bias}", kFewTokens,
+     2},
+    {"transformers", Of::outputs, "few_rows_linear", "in={q},out={hidden},dtype={element},bias={out_bias}", kFewTokens},
+    {"transformers", Of::routers, "few_rows_linear", "in={hidden},out={experts},dtype={element},bias={router_bias}",
      kFewTokens},
-    {"transformers", Of::apart, "few_rows_linear", "in={hidden},out={keys},dtype={element},bias={qkv_bias}",
-     kFewTokens, 2},
-    {"transformers", Of::outputs, "few_rows_linear", "in={q},out={hidden},dtype={element},bias={out_bias}",
-     kFewTokens},
-    {"transformers", Of::routers, "few_rows_linear",
-     "in={hidden},out={experts},dtype={element},bias={router_bias}", kFewTokens},
     {"transformers", Of::choice, "router",
      "experts={experts},top_k={top_k},score={score},renormalize={renormalize},dtype={dtype},outputs=weights,ids=i64",
      kTokens},
@@ -180,9 +172,7 @@ class ServerPlanner {
   std::string why_own_experts() const;
   // GPUs that share one expert: experts are spread over `ep` groups of the `tp` GPUs.
   std::int64_t cuts_of_expert() const { return serving_.tensor_parallel / serving_.expert_parallel; }
-  bool has_option(const char* name) const {
-    return model_.experts.product_options.find(name) != std::string::npos;
-  }
+  bool has_option(const char* name) const { return model_.experts.product_options.find(name) != std::string::npos; }
   bool is_clamped() const { return has_option("swigluoai"); }
   void add_small(bool attends);
   void add_products(bool turns);
@@ -219,8 +209,7 @@ void ServerPlanner::set_ranges(std::int64_t longest) {
   ranges_ = {
       {"batch", {"", serving_.batch_low, serving_.batch_high}},
       {"context", {"", shortest, longest}},
-      {"prompts",
-       {"", serving_.batch_low, std::max(serving_.batch_low, std::min(serving_.batch_high, kMostPrompts))}},
+      {"prompts", {"", serving_.batch_low, std::max(serving_.batch_low, std::min(serving_.batch_high, kMostPrompts))}},
       {"chunk", {"", 1, chunk}},
       {"past", {"", std::min(shortest, chunk), chunk}},
       {"few", {"", serving_.batch_low, std::min(serving_.batch_high, kMostFewRows)}},
@@ -268,8 +257,7 @@ bool ServerPlanner::add_attention() {
   }
   if (server_.attends_whole && (understood < model_.layers || any_chunk)) {
     note("attention: " + server_text() + " serves it in all layers or in none, and " +
-         std::to_string(any_chunk ? 0 : understood) + " of " + std::to_string(model_.layers) +
-         " are understood");
+         std::to_string(any_chunk ? 0 : understood) + " of " + std::to_string(model_.layers) + " are understood");
     return false;
   }
   const std::size_t before = plan_.workloads.size();
@@ -294,8 +282,7 @@ std::string ServerPlanner::why_own_experts() const {
   if (is_clamped() && !server_.has_clamped_experts)
     return "those with gpt-oss' activation are left to " + server_text();
   if (const std::int64_t cuts = cuts_of_expert(); experts.intermediate % cuts != 0)
-    return std::to_string(cuts) + " GPUs do not divide an expert's " + std::to_string(experts.intermediate) +
-           " values";
+    return std::to_string(cuts) + " GPUs do not divide an expert's " + std::to_string(experts.intermediate) + " values";
   return "";
 }
 
@@ -331,8 +318,7 @@ void ServerPlanner::add_small(bool attends) {
   // In mxfp4 are experts alone.
   const bool plain = !server_.is_fused || model_.quantization.empty() || model_.quantization == "mxfp4";
   if (!plain)
-    note("qk_norm_rope: what follows quantized projections (" + model_.quantization + ") is left to " +
-         server_text());
+    note("qk_norm_rope: what follows quantized projections (" + model_.quantization + ") is left to " + server_text());
   const bool turns = attends && plain && model_.small.turns_halves;
   for (const AttentionLayers& layers : model_.attention) {
     if (turns) add_rows(Of::heads, attention_facts(layers), layers.layers);
@@ -375,22 +361,18 @@ std::vector<std::string> server_names() {
 
 ModelPlan plan_server(const ModelFacts& model, const ServerShape& shape) {
   const Server& server = named_server(shape.server);
-  require_taken(server.splits || shape.serving.tensor_parallel == 1, "tp", server,
-                "runs a model on one GPU here");
-  require_taken(server.splits || shape.serving.expert_parallel == 1, "ep", server,
-                "runs a model on one GPU here");
+  require_taken(server.splits || shape.serving.tensor_parallel == 1, "tp", server, "runs a model on one GPU here");
+  require_taken(server.splits || shape.serving.expert_parallel == 1, "ep", server, "runs a model on one GPU here");
   require_taken(!shape.page || (server.page > 0) == (*shape.page > 0), "page", server,
                 server.page > 0 ? "has pages of at least 1 token" : "has no pages");
-  require_taken(server.narrow_kv || !shape.narrow_kv, "kv", server,
-                "keeps keys and values in the model's type");
+  require_taken(server.narrow_kv || !shape.narrow_kv, "kv", server, "keeps keys and values in the model's type");
   const std::int64_t gpus = shape.serving.tensor_parallel, ranks = shape.serving.expert_parallel;
   require_taken(ranks >= 1 && gpus % ranks == 0, "ep", server,
                 "spreads experts over its --tp GPUs: --ep must divide --tp");
   require_taken(!server.spreads_over_all || ranks == 1 || ranks == gpus, "ep", server,
                 "spreads experts over all of its GPUs: --ep must be 1 or as --tp");
   if (server.keeps_type && !model.unserved_dtype.empty())
-    return {.workloads = {},
-            .notes = {"the model is in " + model.unserved_dtype + "; bf16 and fp16 are served"}};
+    return {.workloads = {}, .notes = {"the model is in " + model.unserved_dtype + "; bf16 and fp16 are served"}};
   ModelFacts served = model;
   std::int64_t latent = 0;
   for (const AttentionLayers& layers : model.attention) latent += layers.latent ? layers.layers : 0;

@@ -24,10 +24,9 @@ struct ShownCall {
   std::vector<ShownTensor> tensors;     // by slot; without any tensor of the caller's only names and roles
   std::size_t integers = 0, reals = 0;  // fields of the call that no tensor shows: its first ones
   Extents extents;                      // one of 0: there is nothing to launch, and strides were not checked
-  std::string
-      specialization;   // `name=value` pairs that differ from the kernel's usual ones, or that sizes are
-  std::string problem;  // the same with the free dimensions in front
-  std::string options;  // for FamilyInterface::bind
+  std::string specialization;  // `name=value` pairs that differ from the kernel's usual ones, or that sizes are
+  std::string problem;         // the same with the free dimensions in front
+  std::string options;         // for FamilyInterface::bind
 };
 
 }  // namespace moetune

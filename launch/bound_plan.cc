@@ -10,8 +10,7 @@ namespace {
 cuda::Address resolve(const Name& name, const AddressOf& addresses) {
   const cuda::Address address = addresses(name.view());
   if (address != 0) return address;
-  throw cuda::CudaError(cuda::CudaError::Kind::other,
-                        "the plan names no buffer or scratch '" + name.text() + "'");
+  throw cuda::CudaError(cuda::CudaError::Kind::other, "the plan names no buffer or scratch '" + name.text() + "'");
 }
 
 // The bytes of a scalar or an address, as the kernel's parameter is laid out.
@@ -47,12 +46,12 @@ cuda::Address LoadedCubin::symbol(const Memset& memset) const {
   return cuda::find_variable(module_, memset.symbol.text(), memset.bytes);
 }
 
-BoundPlan::BoundPlan(const LaunchPlan& plan, std::span<const cuda::Function> functions,
-                     const AddressOf& addresses, const SymbolOf& symbols, const EncodeMap& encode) {
+BoundPlan::BoundPlan(const LaunchPlan& plan, std::span<const cuda::Function> functions, const AddressOf& addresses,
+                     const SymbolOf& symbols, const EncodeMap& encode) {
   for (const Memset& memset : plan.memsets) {
     const cuda::Address base = resolve(memset.buffer, addresses);
-    memsets_.push_back({base + static_cast<cuda::Address>(memset.offset),
-                        memset.symbol.empty() ? 0 : symbols(memset), memset});
+    memsets_.push_back(
+        {base + static_cast<cuda::Address>(memset.offset), memset.symbol.empty() ? 0 : symbols(memset), memset});
   }
   for (std::size_t i = 0; i < plan.launches.size(); ++i) {
     const Launch& launch = plan.launches[i];
@@ -65,18 +64,15 @@ BoundPlan::BoundPlan(const LaunchPlan& plan, std::span<const cuda::Function> fun
   }
 }
 
-BoundPlan::Place BoundPlan::store(const Argument& argument, const AddressOf& addresses,
-                                  const EncodeMap& encode) {
+BoundPlan::Place BoundPlan::store(const Argument& argument, const AddressOf& addresses, const EncodeMap& encode) {
   if (const auto* map = std::get_if<TensorMap>(&argument.value)) {
     const cuda::Address base = resolve(map->buffer, addresses) + static_cast<cuda::Address>(map->offset);
     large_.push_back(encode(*map, base));
     return {true, static_cast<std::uint8_t>(large_.size() - 1)};
   }
   if (const auto* value = std::get_if<StructValue>(&argument.value)) {
-    static_assert(decltype(value->words)::capacity() * sizeof(std::uint64_t) ==
-                  sizeof(cuda::EncodedTensorMap));
-    std::memcpy(large_.emplace_back().bytes.data(), value->words.data(),
-                value->words.size() * sizeof(std::uint64_t));
+    static_assert(decltype(value->words)::capacity() * sizeof(std::uint64_t) == sizeof(cuda::EncodedTensorMap));
+    std::memcpy(large_.emplace_back().bytes.data(), value->words.data(), value->words.size() * sizeof(std::uint64_t));
     return {true, static_cast<std::uint8_t>(large_.size() - 1)};
   }
   scalars_.push_back(std::visit(ScalarBits{addresses}, argument.value));

@@ -8,8 +8,7 @@ namespace {
 
 int attribute(CUdevice device, CUdevice_attribute which) {
   int value = 0;
-  check(cu.cuDeviceGetAttribute(&value, which, device),
-        "cuDeviceGetAttribute(" + std::to_string(which) + ")");
+  check(cu.cuDeviceGetAttribute(&value, which, device), "cuDeviceGetAttribute(" + std::to_string(which) + ")");
   return value;
 }
 

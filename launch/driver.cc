@@ -36,9 +36,7 @@ Context::Context(int ordinal, Current current) : device_(ordinal) {
 
 Context::~Context() { cu.cuDevicePrimaryCtxRelease(device_); }
 
-void Context::make_current() const {
-  check(cu.cuCtxSetCurrent(static_cast<CUcontext>(context_)), "cuCtxSetCurrent");
-}
+void Context::make_current() const { check(cu.cuCtxSetCurrent(static_cast<CUcontext>(context_)), "cuCtxSetCurrent"); }
 
 bool Context::is_current() const {
   CUcontext current = nullptr;
@@ -106,8 +104,7 @@ std::int64_t Context::free_memory() const {
 
 Memory allocate(std::int64_t bytes) {
   CUdeviceptr address = 0;
-  check(cu.cuMemAlloc(&address, static_cast<std::size_t>(bytes)),
-        "cuMemAlloc of " + std::to_string(bytes) + " bytes");
+  check(cu.cuMemAlloc(&address, static_cast<std::size_t>(bytes)), "cuMemAlloc of " + std::to_string(bytes) + " bytes");
   return Memory(address);
 }
 
@@ -132,15 +129,13 @@ Pinned pin(std::span<std::uint8_t> memory) {
 
 void set_bytes(Address address, std::uint8_t value, std::int64_t bytes, StreamRef stream) {
   if (bytes > 0)
-    check(cu.cuMemsetD8Async(address, value, static_cast<std::size_t>(bytes), raw(stream)),
-          "cuMemsetD8Async");
+    check(cu.cuMemsetD8Async(address, value, static_cast<std::size_t>(bytes), raw(stream)), "cuMemsetD8Async");
 }
 
 void copy_to_device(Address to, std::span<const std::uint8_t> bytes, const Stream& stream) {
   // cuMemcpyHtoD may return while the last of a pageable source is still on its way to the device, and
   // kernels on a non-blocking stream would not wait for it: the copy belongs to the stream.
-  if (!bytes.empty())
-    check(cu.cuMemcpyHtoDAsync(to, bytes.data(), bytes.size(), raw(stream)), "cuMemcpyHtoDAsync");
+  if (!bytes.empty()) check(cu.cuMemcpyHtoDAsync(to, bytes.data(), bytes.size(), raw(stream)), "cuMemcpyHtoDAsync");
   synchronize(stream);
 }
 
@@ -178,8 +173,7 @@ void record(const Event& event, const Stream& stream) {
 
 double elapsed_us(const Event& begin, const Event& end) {
   float milliseconds = 0;
-  check(cu.cuEventElapsedTime(&milliseconds, static_cast<CUevent>(begin.get()),
-                              static_cast<CUevent>(end.get())),
+  check(cu.cuEventElapsedTime(&milliseconds, static_cast<CUevent>(begin.get()), static_cast<CUevent>(end.get())),
         "cuEventElapsedTime");
   return 1e3 * static_cast<double>(milliseconds);
 }
@@ -198,8 +192,7 @@ Function find_function(const Module& module, const std::string& entry, const std
   CUfunction function = nullptr;
   const auto raw_module = static_cast<CUmodule>(module.get());
   CUresult result = cu.cuModuleGetFunction(&function, raw_module, entry.c_str());
-  if (const auto found = find_mangled(mangled, entry);
-      result == CUDA_ERROR_NOT_FOUND && found != mangled.end())
+  if (const auto found = find_mangled(mangled, entry); result == CUDA_ERROR_NOT_FOUND && found != mangled.end())
     result = cu.cuModuleGetFunction(&function, raw_module, found->c_str());
   check(result, "cuModuleGetFunction(" + entry + ")");
   return function;
@@ -212,8 +205,7 @@ Address find_variable(const Module& module, const std::string& name, std::int64_
         "cuModuleGetGlobal(" + name + ")");
   if (static_cast<std::uint64_t>(bytes) <= room) return address;
   throw CudaError(CudaError::Kind::request, "the variable '" + name + "' has " + std::to_string(room) +
-                                                " bytes; the plan copies " + std::to_string(bytes) +
-                                                " to it");
+                                                " bytes; the plan copies " + std::to_string(bytes) + " to it");
 }
 
 void permit_all(Function function, const std::string& entry, const DeviceLimits& limits) {
@@ -223,8 +215,7 @@ void permit_all(Function function, const std::string& entry, const DeviceLimits&
         "cuFuncGetAttribute of " + entry);
   LaunchShape widest;
   widest.entry = entry;
-  widest.dynamic_shared =
-      static_cast<std::uint32_t>(std::max<std::int64_t>(0, limits.shared_per_block - fixed));
+  widest.dynamic_shared = static_cast<std::uint32_t>(std::max<std::int64_t>(0, limits.shared_per_block - fixed));
   if (limits.compute_capability >= 90) widest.cluster = {16, 1, 1};
   permit(function, widest);
 }
@@ -232,8 +223,7 @@ void permit_all(Function function, const std::string& entry, const DeviceLimits&
 void permit(Function function, const LaunchShape& launch) {
   const auto set = [&](CUfunction_attribute which, int value, const char* what) {
     check(cu.cuFuncSetAttribute(static_cast<CUfunction>(function), which, value),
-          std::string("cuFuncSetAttribute(") + what + ", " + std::to_string(value) + ") of " +
-              launch.entry.text());
+          std::string("cuFuncSetAttribute(") + what + ", " + std::to_string(value) + ") of " + launch.entry.text());
   };
   if (launch.dynamic_shared > 0) {
     set(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, static_cast<int>(launch.dynamic_shared),
@@ -268,8 +258,7 @@ void launch(Function function, const LaunchShape& shape, void** parameters, Stre
   config.hStream = raw(stream);
   config.attrs = attributes.data();
   config.numAttrs = count;
-  const CUresult result =
-      cu.cuLaunchKernelEx(&config, static_cast<CUfunction>(function), parameters, nullptr);
+  const CUresult result = cu.cuLaunchKernelEx(&config, static_cast<CUfunction>(function), parameters, nullptr);
   if (result != CUDA_SUCCESS) check(result, "cuLaunchKernelEx(" + shape.entry.text() + ")");
 }
 
@@ -279,8 +268,7 @@ Graph capture(const Stream& stream, const std::function<void()>& enqueue) {
   try {
     enqueue();
   } catch (...) {
-    if (cu.cuStreamEndCapture(raw(stream), &graph) == CUDA_SUCCESS && graph != nullptr)
-      cu.cuGraphDestroy(graph);
+    if (cu.cuStreamEndCapture(raw(stream), &graph) == CUDA_SUCCESS && graph != nullptr) cu.cuGraphDestroy(graph);
     throw;
   }
   check(cu.cuStreamEndCapture(raw(stream), &graph), "cuStreamEndCapture");

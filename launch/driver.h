@@ -198,8 +198,7 @@ double elapsed_us(const Event& begin, const Event& end);  // both must have happ
 
 Module load_module(std::span<const std::uint8_t> cubin);
 // The entry of that name, or else the one of `mangled` that it stands for (kernels/entry_name.h): a cubin's own.
-Function find_function(const Module& module, const std::string& entry,
-                       const std::set<std::string>& mangled = {});
+Function find_function(const Module& module, const std::string& entry, const std::set<std::string>& mangled = {});
 // The variable of that name, __constant__ or __device__, which must have room for so many bytes.
 Address find_variable(const Module& module, const std::string& name, std::int64_t bytes);
 std::set<std::string> mangled_in(std::span<const std::uint8_t> cubin);

@@ -54,9 +54,7 @@ CudaError::Kind kind_of(CUresult result) {
 
 // Whether the machine has a driver, going by files: the library that was named, else what the driver's kernel
 // module makes. The loader's words do not tell: it has the same ones for a library that lacks another.
-bool has_driver(const char* named) {
-  return ::access(named != nullptr ? named : "/dev/nvidiactl", F_OK) == 0;
-}
+bool has_driver(const char* named) { return ::access(named != nullptr ? named : "/dev/nvidiactl", F_OK) == 0; }
 
 // null if none was named
 const char* named_library() { return environment_variable("MOETUNE_LIBCUDA"); }
@@ -86,8 +84,7 @@ void* open_library() {
       std::string(known ? place.dli_fname : "libcuda.so.1") +
       " is the CUDA toolkit's stub of the driver, which is for linking alone; take its folder out of "
       "LD_LIBRARY_PATH";
-  if (!has_driver(named_library()))
-    throw NoGpu("no CUDA driver: " + text + ", and install the NVIDIA driver");
+  if (!has_driver(named_library())) throw NoGpu("no CUDA driver: " + text + ", and install the NVIDIA driver");
   throw BrokenEnvironment("the CUDA driver is hidden: " + text);
 }
 
@@ -131,8 +128,7 @@ void check(CUresult result, const std::string& call) {
 void initialize() {
   resolve_all(open_library());
   const CUresult result = cu.cuInit(0);
-  if (result == CUDA_ERROR_NO_DEVICE)
-    throw NoGpu("the CUDA driver finds no GPU (cuInit: CUDA_ERROR_NO_DEVICE)");
+  if (result == CUDA_ERROR_NO_DEVICE) throw NoGpu("the CUDA driver finds no GPU (cuInit: CUDA_ERROR_NO_DEVICE)");
   if (result == CUDA_ERROR_STUB_LIBRARY) refuse_stub(reinterpret_cast<void*>(cu.cuInit));
   if (result != CUDA_SUCCESS) {
     throw BrokenEnvironment(std::string("the CUDA driver does not start: cuInit: ") + error_name(result) +

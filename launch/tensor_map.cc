@@ -18,10 +18,9 @@ constexpr std::array kTensorTypes = {
 static_assert(static_cast<std::size_t>(DType::f64) + 1 == kTensorTypes.size());
 
 CUtensorMapSwizzle tensor_swizzle(TensorMap::Swizzle swizzle) {
-  constexpr std::array swizzles = {CU_TENSOR_MAP_SWIZZLE_NONE, CU_TENSOR_MAP_SWIZZLE_32B,
-                                   CU_TENSOR_MAP_SWIZZLE_64B, CU_TENSOR_MAP_SWIZZLE_128B};
-  static_assert(TensorMap::Swizzle::none == TensorMap::Swizzle{0} &&
-                TensorMap::Swizzle::b128 == TensorMap::Swizzle{3});
+  constexpr std::array swizzles = {CU_TENSOR_MAP_SWIZZLE_NONE, CU_TENSOR_MAP_SWIZZLE_32B, CU_TENSOR_MAP_SWIZZLE_64B,
+                                   CU_TENSOR_MAP_SWIZZLE_128B};
+  static_assert(TensorMap::Swizzle::none == TensorMap::Swizzle{0} && TensorMap::Swizzle::b128 == TensorMap::Swizzle{3});
   return swizzles.at(static_cast<std::size_t>(swizzle));
 }
 
@@ -36,8 +35,7 @@ EncodedTensorMap encode_tensor_map(const TensorMap& map, Address base) {
   std::array<std::uint32_t, 5> element_strides;
   element_strides.fill(1);
   CUtensorMap encoded;
-  static_assert(sizeof encoded == sizeof(EncodedTensorMap) &&
-                alignof(CUtensorMap) <= alignof(EncodedTensorMap));
+  static_assert(sizeof encoded == sizeof(EncodedTensorMap) && alignof(CUtensorMap) <= alignof(EncodedTensorMap));
   check(cu.cuTensorMapEncodeTiled(
             &encoded, kTensorTypes.at(static_cast<std::size_t>(map.dtype)), static_cast<cuuint32_t>(rank),
             reinterpret_cast<void*>(base), reinterpret_cast<const cuuint64_t*>(map.dims.data()),

@@ -13,25 +13,23 @@ void refuse_frame(std::size_t* compressed_size, unsigned long long* bound) {
 }
 }  // namespace
 
-#define MOETUNE_NO_DECODER(version)                                                                        \
-  void* ZSTD##version##_createDCtx() { return nullptr; }                                                   \
-  std::size_t ZSTD##version##_freeDCtx(void*) { return 0; }                                                \
-  std::size_t ZSTD##version##_getFrameParams(void*, const void*, std::size_t) { return kGenericError; }    \
-  std::size_t ZSTD##version##_decompress_usingDict(void*, void*, std::size_t, const void*, std::size_t,    \
-                                                   const void*, std::size_t) {                             \
-    return kGenericError;                                                                                  \
-  }                                                                                                        \
-  void ZSTD##version##_findFrameSizeInfoLegacy(const void*, std::size_t, std::size_t* compressed_size,     \
-                                               unsigned long long* bound) {                                \
-    refuse_frame(compressed_size, bound);                                                                  \
-  }                                                                                                        \
-  void* ZBUFF##version##_createDCtx() { return nullptr; }                                                  \
-  std::size_t ZBUFF##version##_freeDCtx(void*) { return 0; }                                               \
-  std::size_t ZBUFF##version##_decompressInitDictionary(void*, const void*, std::size_t) {                 \
-    return kGenericError;                                                                                  \
-  }                                                                                                        \
-  std::size_t ZBUFF##version##_decompressContinue(void*, void*, std::size_t*, const void*, std::size_t*) { \
-    return kGenericError;                                                                                  \
+#define MOETUNE_NO_DECODER(version)                                                                                  \
+  void* ZSTD##version##_createDCtx() { return nullptr; }                                                             \
+  std::size_t ZSTD##version##_freeDCtx(void*) { return 0; }                                                          \
+  std::size_t ZSTD##version##_getFrameParams(void*, const void*, std::size_t) { return kGenericError; }              \
+  std::size_t ZSTD##version##_decompress_usingDict(void*, void*, std::size_t, const void*, std::size_t, const void*, \
+                                                   std::size_t) {                                                    \
+    return kGenericError;                                                                                            \
+  }                                                                                                                  \
+  void ZSTD##version##_findFrameSizeInfoLegacy(const void*, std::size_t, std::size_t* compressed_size,               \
+                                               unsigned long long* bound) {                                          \
+    refuse_frame(compressed_size, bound);                                                                            \
+  }                                                                                                                  \
+  void* ZBUFF##version##_createDCtx() { return nullptr; }                                                            \
+  std::size_t ZBUFF##version##_freeDCtx(void*) { return 0; }                                                         \
+  std::size_t ZBUFF##version##_decompressInitDictionary(void*, const void*, std::size_t) { return kGenericError; }   \
+  std::size_t ZBUFF##version##_decompressContinue(void*, void*, std::size_t*, const void*, std::size_t*) {           \
+    return kGenericError;                                                                                            \
   }
 
 extern "C" {

@@ -27,8 +27,7 @@ std::optional<std::int64_t> parse_extent(std::string_view text) {
   std::int64_t number = 0;
   const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (failure != std::errc()) return std::nullopt;
-  const std::optional<std::int64_t> unit =
-      unit_of_suffix(text.substr(static_cast<std::size_t>(end - text.data())));
+  const std::optional<std::int64_t> unit = unit_of_suffix(text.substr(static_cast<std::size_t>(end - text.data())));
   if (!unit) return std::nullopt;
   return number >= 1 && number <= kLargest / *unit ? std::optional(number * *unit) : std::nullopt;
 }
@@ -68,8 +67,8 @@ std::vector<DimensionRange> parse_ranges(std::string_view text) {
 std::string ranges_text(const std::vector<DimensionRange>& ranges) {
   std::string text;
   for (const DimensionRange& range : ranges)
-    text += (text.empty() ? "" : ",") + range.name + "=" + std::to_string(range.first) + ".." +
-            std::to_string(range.last);
+    text +=
+        (text.empty() ? "" : ",") + range.name + "=" + std::to_string(range.first) + ".." + std::to_string(range.last);
   return text;
 }
 
@@ -137,8 +136,7 @@ void visit_spread(const std::vector<GridPoint>& points, const std::function<bool
     }
   }
   GridPoint middle = low;
-  for (std::size_t axis = 0; axis < low.size(); ++axis)
-    middle[axis] = geometric_middle(low[axis], high[axis]);
+  for (std::size_t axis = 0; axis < low.size(); ++axis) middle[axis] = geometric_middle(low[axis], high[axis]);
   std::size_t chosen = 0;
   for (std::size_t i = 1; i < points.size(); ++i) {
     if (grid_distance(points[i], middle) < grid_distance(points[chosen], middle)) chosen = i;

@@ -33,8 +33,7 @@ double time_in(const nlohmann::json& cell, const char* name, std::string_view wh
   throw BadInput(std::string(what) + " holds a cell whose " + name + " is " + format("%g", time));
 }
 
-double figure_in(const nlohmann::json& object, const char* name, double least, double most,
-                 std::string_view what) {
+double figure_in(const nlohmann::json& object, const char* name, double least, double most, std::string_view what) {
   const auto value = object.at(name).get<double>();
   if (value >= least && value <= most) return value;
   throw BadInput(std::string(what) + " claims a " + name + format(" of %g", value));
@@ -62,14 +61,12 @@ RangeCertificate parse_certificate(const nlohmann::json& seen, std::string_view 
 
 RangeCell parse_cell(const nlohmann::json& one, std::string_view what) {
   RangeCell cell{one.at("problem").get<std::string>(), one.at("config").get<std::string>(),
-                 time_in(one, "time_us", what), one.at("default_us").get<double>(),
-                 time_in(one, "best_us", what)};
+                 time_in(one, "time_us", what), one.at("default_us").get<double>(), time_in(one, "best_us", what)};
   if (cell.default_us != 0) time_in(one, "default_us", what);
   if (const auto found = one.find("default"); found != one.end()) found->get_to(cell.default_config);
   if (cell.default_us > 0 && cell.time_us > cell.default_us * (1 + RangeCell::kTie))
     throw BadInput(std::string(what) + " picks what lost to the default at " + cell.problem);
-  if (cell.best_us > cell.time_us)
-    throw BadInput(std::string(what) + " is faster than the best at " + cell.problem);
+  if (cell.best_us > cell.time_us) throw BadInput(std::string(what) + " is faster than the best at " + cell.problem);
   return cell;
 }
 
@@ -108,9 +105,8 @@ std::string RangeTable::text() const {
                      {"worst", certificate.worst},
                      {"worst_to_default", certificate.worst_to_default},
                      {"failed", certificate.failed}};
-  const Json document{
-      {"moetune_range", kVersion}, {"ranges", ranges},    {"bound", bound},          {"kept", kept},
-      {"contended", contended},    {"certificate", seen}, {"cells", std::move(list)}};
+  const Json document{{"moetune_range", kVersion}, {"ranges", ranges},    {"bound", bound},          {"kept", kept},
+                      {"contended", contended},    {"certificate", seen}, {"cells", std::move(list)}};
   return document.dump();
 }
 
@@ -119,8 +115,8 @@ RangeTable RangeTable::parse(std::string_view text, std::string_view what) {
   try {
     const auto version = document.at("moetune_range").get<std::int64_t>();
     if (version != kVersion)
-      throw BadInput(std::string(what) + " is of version " + std::to_string(version) +
-                     "; this moetune reads " + std::to_string(kVersion));
+      throw BadInput(std::string(what) + " is of version " + std::to_string(version) + "; this moetune reads " +
+                     std::to_string(kVersion));
     RangeTable table;
     document.at("ranges").get_to(table.ranges);
     parse_ranges(table.ranges);

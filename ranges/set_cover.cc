@@ -21,8 +21,7 @@ struct Merit {
   bool operator<(const Merit& other) const {
     // Past the bound a larger set may well be worth its size; and one cell that no set serves well must not decide.
     if (breaks_bound && other.breaks_bound) return std::tie(price, size) < std::tie(other.price, other.size);
-    return std::tie(breaks_bound, size, worst, sum) <
-           std::tie(other.breaks_bound, other.size, other.worst, other.sum);
+    return std::tie(breaks_bound, size, worst, sum) < std::tie(other.breaks_bound, other.size, other.worst, other.sum);
   }
 };
 

@@ -80,8 +80,7 @@ CudaParameter parameter_of(const Tokens& tokens) {
 
 class AnnotatedImport {
  public:
-  AnnotatedImport(std::string_view text, const std::string& file)
-      : file_(file), tokens_(cuda_tokens(text, file)) {}
+  AnnotatedImport(std::string_view text, const std::string& file) : file_(file), tokens_(cuda_tokens(text, file)) {}
 
   ImportedKernel read() {
     find_kernel();
@@ -345,8 +344,7 @@ class AnnotatedImport {
     for (const CudaParameter& parameter : parameters_) {
       const AnnotatedType* const type = type_of(parameter.type);
       if (type == nullptr || (!parameter.is_pointer && type->number.empty())) {
-        leave_out("the argument '" + parameter.name +
-                  "' has a type that a kernel.json has not: " + parameter.type);
+        leave_out("the argument '" + parameter.name + "' has a type that a kernel.json has not: " + parameter.type);
         continue;
       }
       if (!parameter.is_pointer) {
@@ -395,8 +393,8 @@ class AnnotatedImport {
         continue;
       }
       if (!known_.contains(parameter.name))
-        throw BadInput(file_ + ": the template parameter '" + parameter.name +
-                       "' has no value: #pragma kernel tune(" + parameter.name + "=...)");
+        throw BadInput(file_ + ": the template parameter '" + parameter.name + "' has no value: #pragma kernel tune(" +
+                       parameter.name + "=...)");
       entry += "chosen_" + parameter.name;
       const bool is_plain = find_cuda_type(parameter.type) != nullptr;
       constants += "constexpr " + (is_plain ? parameter.type : "auto") + " chosen_" + parameter.name + " = " +
@@ -408,15 +406,13 @@ class AnnotatedImport {
     kernel_.wrapper = constants + undefined;
     Document launch = {{"entry", entry}}, block = Document::array(), grid = Document::array();
     const std::vector<std::string>&sizes = axes_["problem_size"], &threads = axes_["block_size"],
-          &given = axes_["grid_size"],
-          &divisors = axes_[axes_["grid_divisor"].empty() ? "block_size" : "grid_divisor"];
+          &given = axes_["grid_size"], &divisors = axes_[axes_["grid_divisor"].empty() ? "block_size" : "grid_divisor"];
     const auto at = [](const std::vector<std::string>& list, std::size_t axis) {
       return axis < list.size() ? list[axis] : std::string("1");
     };
     for (std::size_t axis = 0; axis < 3; ++axis) {
       block.push_back(at(threads, axis));
-      grid.push_back(given.empty() ? "ceil_div(" + at(sizes, axis) + ", " + at(divisors, axis) + ")"
-                                   : at(given, axis));
+      grid.push_back(given.empty() ? "ceil_div(" + at(sizes, axis) + ", " + at(divisors, axis) + ")" : at(given, axis));
     }
     launch["grid"] = std::move(grid);
     launch["block"] = std::move(block);

@@ -17,8 +17,7 @@ namespace {
 
 constexpr std::size_t kChunk = std::size_t{1} << 18;
 constexpr std::size_t kMaxContent = std::size_t{512} << 20;  // far above any recording; a bomb stops here
-constexpr std::size_t kMostMembers =
-    10'000;  // of a gzip file; those that are written in parallel have hundreds
+constexpr std::size_t kMostMembers = 10'000;  // of a gzip file; those that are written in parallel have hundreds
 constexpr int kZstdLevel = 12;
 
 // Appends chunks that `fill` produces: it gets a buffer, the same each time, and gives back how much it wrote and
@@ -32,8 +31,7 @@ template <typename Fill>
 std::string collect(std::string_view file, std::size_t enough, const Fill& fill) {
   std::string content, buffer(kChunk, '\0');
   for (bool at_end = false; !at_end && content.size() < enough;) {
-    if (content.size() >= kMaxContent)
-      throw BadInput(std::string(file) + ": its content is larger than 512 MiB");
+    if (content.size() >= kMaxContent) throw BadInput(std::string(file) + ": its content is larger than 512 MiB");
     const Produced produced = fill(buffer.data(), buffer.size());
     content.append(buffer, 0, produced.bytes);
     at_end = produced.at_end;
@@ -44,8 +42,7 @@ std::string collect(std::string_view file, std::size_t enough, const Fill& fill)
 std::string gunzip(std::string_view bytes, std::string_view file, std::size_t enough) {
   constexpr int kGzipOnly = 16 + MAX_WBITS;
   z_stream stream = {};
-  if (inflateInit2(&stream, kGzipOnly) != Z_OK)
-    throw BrokenEnvironment("zlib does not start: inflateInit2 failed");
+  if (inflateInit2(&stream, kGzipOnly) != Z_OK) throw BrokenEnvironment("zlib does not start: inflateInit2 failed");
   const std::unique_ptr<z_stream, int (*)(z_stream*)> end_of_scope(&stream, inflateEnd);
   stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));
   stream.avail_in = static_cast<uInt>(bytes.size());
@@ -58,8 +55,7 @@ std::string gunzip(std::string_view bytes, std::string_view file, std::size_t en
     if (status == Z_STREAM_END) {  // gzip files may be several members, one after another
       if (stream.avail_in == 0) return {produced, true};
       if (++members > kMostMembers)
-        throw BadInput(std::string(file) +
-                       ": its gzip data have more than 10,000 members; compress it as one");
+        throw BadInput(std::string(file) + ": its gzip data have more than 10,000 members; compress it as one");
       inflateReset(&stream);
     } else if (status == Z_MEM_ERROR) {
       throw std::bad_alloc();
@@ -93,9 +89,7 @@ std::string unzstd(std::string_view bytes, std::string_view file, std::size_t en
 
 }  // namespace
 
-std::string read_whole_file(const std::filesystem::path& path) {
-  return read_regular_file(path, kMaxContent);
-}
+std::string read_whole_file(const std::filesystem::path& path) { return read_regular_file(path, kMaxContent); }
 
 std::string decompress(std::string_view bytes, std::string_view file, std::size_t enough) {
   if (bytes.starts_with("\x1f\x8b")) return gunzip(bytes, file, enough);
@@ -105,10 +99,8 @@ std::string decompress(std::string_view bytes, std::string_view file, std::size_
 
 std::string compress_zstd(std::string_view content) {
   std::string bytes(ZSTD_compressBound(content.size()), '\0');
-  const std::size_t size =
-      ZSTD_compress(bytes.data(), bytes.size(), content.data(), content.size(), kZstdLevel);
-  if (ZSTD_isError(size))
-    throw BrokenEnvironment(std::string("zstd cannot compress: ") + ZSTD_getErrorName(size));
+  const std::size_t size = ZSTD_compress(bytes.data(), bytes.size(), content.data(), content.size(), kZstdLevel);
+  if (ZSTD_isError(size)) throw BrokenEnvironment(std::string("zstd cannot compress: ") + ZSTD_getErrorName(size));
   bytes.resize(size);
   return bytes;
 }

@@ -11,8 +11,7 @@ void ConfiguredRows::see(const std::vector<NamedValue>& configuration, const std
     const auto [known, is_new] = index_.emplace(one.path, names_.size());
     if (is_new) {
       if (!first)
-        throw BadInput(row + " has a parameter " + "'" + brief_name(one.path) + "'" +
-                       ", which those before it lack");
+        throw BadInput(row + " has a parameter " + "'" + brief_name(one.path) + "'" + ", which those before it lack");
       if (names_.size() == kMostParameters)
         throw BadInput(row + " has more than " + std::to_string(kMostParameters) + " parameters");
       names_.push_back(one.path);
@@ -47,8 +46,7 @@ std::vector<Position> ConfiguredRows::point(const std::vector<NamedValue>& confi
 std::vector<Parameter> ConfiguredRows::parameters(std::string_view file) const {
   if (names_.empty()) throw BadInput(std::string(file) + ": its results have no configuration");
   std::vector<Parameter> parameters;
-  for (std::size_t p = 0; p < names_.size(); ++p)
-    parameters.push_back(domains_[p].parameter(names_[p], file));
+  for (std::size_t p = 0; p < names_.size(); ++p) parameters.push_back(domains_[p].parameter(names_[p], file));
   return parameters;
 }
 

@@ -15,9 +15,7 @@ struct CudaToken {
   std::string text;
   std::size_t line = 1;
 
-  bool is(std::string_view other) const {
-    return text == other && (kind == Kind::word || kind == Kind::sign);
-  }
+  bool is(std::string_view other) const { return text == other && (kind == Kind::word || kind == Kind::sign); }
 };
 
 std::vector<CudaToken> cuda_tokens(std::string_view text, const std::string& file);

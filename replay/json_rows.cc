@@ -98,8 +98,7 @@ class Walker : public json::json_sax_t {
 
   bool open(bool is_array) {
     begin_value();
-    const bool names_rows =
-        top_ == "cache" ? !is_array : is_array && (top_ == "results" || top_ == "Results");
+    const bool names_rows = top_ == "cache" ? !is_array : is_array && (top_ == "results" || top_ == "Results");
     if (levels_.size() == 1 && section.empty() && names_rows) section = top_;
     if (!section.empty() && !sink_.row) return false;  // only the first row is wanted
     if (levels_.size() == 2 && in_section()) {
@@ -121,13 +120,11 @@ class Walker : public json::json_sax_t {
     begin_value();
     const bool of_row = in_section();
     if (of_row ? levels_.size() < 3 : !sink_.header) return true;
-    JsonField field{of_row ? path_.substr(std::min(row_path_, path_.size())) : path_, kind, std::move(text),
-                    number};
+    JsonField field{of_row ? path_.substr(std::min(row_path_, path_.size())) : path_, kind, std::move(text), number};
     std::size_t& bytes = of_row ? row_bytes_ : header_bytes_;
     bytes += field.path.size() + field.text.size() + sizeof field;
     if (bytes > (of_row ? kMostRowBytes : kMostHeaderBytes)) {
-      error = of_row ? "one of its rows is larger than 16 MiB"
-                     : "what it holds beside its rows is larger than 128 MiB";
+      error = of_row ? "one of its rows is larger than 16 MiB" : "what it holds beside its rows is larger than 128 MiB";
       return false;
     }
     if (of_row) {

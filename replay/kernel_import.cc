@@ -31,8 +31,7 @@ constexpr double kImportedError = 1e-4;  // of an output, as a share of its larg
 // A word of at most 31 letters, digits and _, not a digit first.
 std::string word_of(std::string_view text) {
   std::string word;
-  for (const char c : text.substr(0, Name::kCapacity))
-    word += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+  for (const char c : text.substr(0, Name::kCapacity)) word += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
   if (word.empty() || std::isdigit(static_cast<unsigned char>(word[0]))) word = "kernel";
   return word;
 }
@@ -51,8 +50,7 @@ void count_legal(ImportedKernel& kernel, const std::string& file) {
     if (kernel.description.contains(key)) space[key] = kernel.description[key];
   Assignment sizes;  // that constraints may read
   for (const Document& size : kernel.description.value("problem", Document::array()))
-    sizes.set("problem." + size["name"].get<std::string>(),
-              Value::integer(size["default"].get<std::int64_t>()));
+    sizes.set("problem." + size["name"].get<std::string>(), Value::integer(size["default"].get<std::int64_t>()));
   const bool has_default = !space["defaults"].empty();
   if (!has_default) {
     Document first = Document::object();
@@ -67,8 +65,7 @@ void count_legal(ImportedKernel& kernel, const std::string& file) {
   kernel.legal = parsed.count(sizes, Rules::all);
   if (kernel.legal == 0) throw BadInput(file + ": no configuration is legal: " + parsed.why_empty(sizes));
   const std::optional<Config> chosen = parsed.default_config(sizes);
-  if (has_default && !chosen)
-    kernel.left_out.push_back("its default is not legal: the first that is stands for it");
+  if (has_default && !chosen) kernel.left_out.push_back("its default is not legal: the first that is stands for it");
   Document config = Document::object();
   const Config first = chosen ? *chosen : parsed.enumerate(sizes).config(0);
   for (const Parameter& parameter : parsed.parameters()) {
@@ -81,8 +78,7 @@ void count_legal(ImportedKernel& kernel, const std::string& file) {
 std::string default_text(const Document& description) {
   std::string text;
   for (const auto& [name, value] : description["defaults"][0]["config"].items())
-    text += (text.empty() ? "" : ",") + name + "=" +
-            (value.is_string() ? value.get<std::string>() : value.dump());
+    text += (text.empty() ? "" : ",") + name + "=" + (value.is_string() ? value.get<std::string>() : value.dump());
   return text;
 }
 
@@ -119,8 +115,7 @@ class DescriptionImport {
     launch["arguments"] = arguments_;
     description["launches"] = std::move(symbols_);
     description["launches"].push_back(std::move(launch));
-    if (description["tensors"].empty())
-      leave_out("it lists no arguments: add tensors, and arguments to the launch");
+    if (description["tensors"].empty()) leave_out("it lists no arguments: add tensors, and arguments to the launch");
     for (const char* const key : {"ReferenceArguments", "ReferenceKernel"})
       if (specification.find(key))
         leave_out(std::string(key) + ": the default configuration is taken for right instead");
@@ -158,8 +153,7 @@ class DescriptionImport {
     if (const auto sizes = specification.find("ProblemSize")) {
       for (const JsonPlace& one : sizes->elements(kSizeNames.size())) {
         const std::int64_t size = constant_at(one);
-        dimensions.push_back(
-            {{"name", kSizeNames[sizes_.size()]}, {"default", size}, {"range", {size, size}}});
+        dimensions.push_back({{"name", kSizeNames[sizes_.size()]}, {"default", size}, {"range", {size, size}}});
         sizes_.push_back(size);
       }
     }
@@ -174,10 +168,9 @@ class DescriptionImport {
       const std::string name = place.at("Name").text();
       Document values = values_at(place.at("Values"), name);
       const auto usual = place.find("Default");
-      Document value = usual && usual->value().is_array() && usual->value().size() == 1
-                           ? Document(usual->value()[0])
-                       : usual ? Document(usual->value())
-                               : Document();
+      Document value = usual && usual->value().is_array() && usual->value().size() == 1 ? Document(usual->value()[0])
+                       : usual                                                          ? Document(usual->value())
+                                                                                        : Document();
       if (std::find(values.begin(), values.end(), value) == values.end()) {
         if (usual) leave_out("the default of '" + name + "' is none of its values");
         has_defaults = false;
@@ -188,13 +181,11 @@ class DescriptionImport {
     Document constraints = Document::array();
     if (const auto conditions = space.find("Conditions")) {
       for (const JsonPlace& place : conditions->elements(kMostConditions))
-        constraints.push_back(
-            {{"expr", place.at("Expression").text()}, {"why", "a condition of " + file_name()}});
+        constraints.push_back({{"expr", place.at("Expression").text()}, {"why", "a condition of " + file_name()}});
     }
     kernel_.description["parameters"] = std::move(parameters);
     kernel_.description["constraints"] = std::move(constraints);
-    kernel_.description["defaults"] =
-        has_defaults ? Document::array({{{"config", config}}}) : Document::array();
+    kernel_.description["defaults"] = has_defaults ? Document::array({{{"config", config}}}) : Document::array();
   }
 
   std::string file_name() const { return file_.substr(file_.find_last_of('/') + 1); }
@@ -300,8 +291,7 @@ class DescriptionImport {
     Document tensor = {{"name", name},
                        {"dtype", std::string(known->element)},
                        {"shape", Document::array({constant_at(place.at("Size"))})}};
-    if (access == "WriteOnly" || access == "ReadWrite")
-      tensor["role"] = access == "WriteOnly" ? "output" : "inout";
+    if (access == "WriteOnly" || access == "ReadWrite") tensor["role"] = access == "WriteOnly" ? "output" : "inout";
     const bool is_integer = known->element[0] == 'i' || known->element[0] == 'u';
     if (access != "WriteOnly") tensor["fill"] = fill_of(place, name, is_integer);
     if (tensor.contains("role") && !is_integer) tensor["check"] = {{"error", kImportedError}};
@@ -319,8 +309,7 @@ class DescriptionImport {
     const double number = value && value->value().is_number() ? value->value().get<double>() : 1;
     if (fill == "Constant") return number == 0 ? Document("zeros") : Document{{"constant", number}};
     if (fill != "Random") leave_out("the values of '" + name + "' (" + fill + ") are drawn instead");
-    if (is_integer)
-      return {{"integers", std::max<std::int64_t>(1, static_cast<std::int64_t>(std::min(number, 1e6)))}};
+    if (is_integer) return {{"integers", std::max<std::int64_t>(1, static_cast<std::int64_t>(std::min(number, 1e6)))}};
     return number > 0 ? Document{{"uniform", number}} : Document("normal");
   }
 
@@ -338,8 +327,7 @@ ImportedKernel import_results(std::string_view bytes, const std::string& file) {
   kernel.name = word_of(recording.kernel);
   kernel.description = {{"kernel", kernel.name}, {"syntax", "python"}, {"source", kernel.name + ".cu"}};
   Document parameters = Document::array();
-  for (const Parameter& parameter : recording.space.parameters())
-    parameters.push_back(document_of(parameter));
+  for (const Parameter& parameter : recording.space.parameters()) parameters.push_back(document_of(parameter));
   kernel.description["parameters"] = std::move(parameters);
   kernel.description["constraints"] = Document::array();
   kernel.description["defaults"] = Document::array();
@@ -363,8 +351,8 @@ ImportedKernel import_kernel(std::string_view bytes, const std::string& file) {
   const std::size_t begin = text.find_first_not_of(" \t\r\n");
   if (begin != std::string::npos && text[begin] != '{' && text.find("__global__") != std::string::npos)
     throw BadInput(file + ": none of its functions is annotated by #pragma kernel");
-  const bool is_results = text.size() > kMostDescription || begin == std::string::npos ||
-                          text[begin] != '{' || text.find("\"ConfigurationSpace\"") == std::string::npos;
+  const bool is_results = text.size() > kMostDescription || begin == std::string::npos || text[begin] != '{' ||
+                          text.find("\"ConfigurationSpace\"") == std::string::npos;
   if (is_results) return import_results(text, file);
   const LocatedJson description(text, file);
   return DescriptionImport(description, file).read();

@@ -17,8 +17,8 @@ namespace moetune {
 struct ImportedKernel {
   std::string name;
   nlohmann::ordered_json description;
-  std::string source;   // the file that it names, relative to its own; "" if it names none
-  std::string wrapper;  // of an annotated source: what its own file says before it includes the source
+  std::string source;                 // the file that it names, relative to its own; "" if it names none
+  std::string wrapper;                // of an annotated source: what its own file says before it includes the source
   std::vector<std::string> left_out;  // a sentence each
   double cartesian = 0;
   std::uint64_t legal = 0;

@@ -10,18 +10,16 @@
 namespace moetune {
 namespace {
 
-constexpr std::size_t kMostTried =
-    500'000'000;  // bytes, of a file whose keys hold more commas than parameters
+constexpr std::size_t kMostTried = 500'000'000;  // bytes, of a file whose keys hold more commas than parameters
 
 struct ErrorName {
   std::string_view name;
   Outcome outcome;
 };
-constexpr std::array kErrorNames = {ErrorName{"CompilationFailedConfig", Outcome::compile_failed},
-                                    ErrorName{"InvalidConfig", Outcome::pruned},
-                                    ErrorName{"IncorrectResult", Outcome::wrong_result},
-                                    ErrorName{"RuntimeFailedConfig", Outcome::launch_failed},
-                                    ErrorName{"ErrorConfig", Outcome::launch_failed}};
+constexpr std::array kErrorNames = {
+    ErrorName{"CompilationFailedConfig", Outcome::compile_failed}, ErrorName{"InvalidConfig", Outcome::pruned},
+    ErrorName{"IncorrectResult", Outcome::wrong_result}, ErrorName{"RuntimeFailedConfig", Outcome::launch_failed},
+    ErrorName{"ErrorConfig", Outcome::launch_failed}};
 
 std::optional<Outcome> known_error(std::string_view name) {
   for (const ErrorName& one : kErrorNames) {
@@ -96,11 +94,9 @@ void CacheReader::take_header(JsonField&& field) {
   if (steps <= 2 && top == "problem_size" && sizes_.size() < kMostParameters) sizes_.push_back(field.text);
   if (steps <= 2 && top == "objective") take_objective(field);
   if (steps <= 2 && top == "objective_higher_is_better" && larger_.size() < StatedObjectives::kMost)
-    larger_.push_back(field.kind == JsonField::Kind::boolean ? std::optional(field.text == "True")
-                                                             : std::nullopt);
+    larger_.push_back(field.kind == JsonField::Kind::boolean ? std::optional(field.text == "True") : std::nullopt);
   if (steps == 2 && top == "tune_params_keys") {
-    if (names_.size() == kMostParameters)
-      fail("more than " + std::to_string(kMostParameters) + " parameters");
+    if (names_.size() == kMostParameters) fail("more than " + std::to_string(kMostParameters) + " parameters");
     if (!index_.emplace(field.text, names_.size()).second)
       fail("tune_params_keys has '" + brief_name(field.text) + "' twice");
     names_.push_back(std::move(field.text));
@@ -119,11 +115,9 @@ void CacheReader::take_figures(const JsonRow& row) {
 }
 
 void CacheReader::read_header() {
-  read_json_rows(
-      text_, file_,
-      {[&](JsonField&& field) { take_header(std::move(field)); }, [&](JsonRow& row) { take_figures(row); }});
-  if (names_.empty())
-    fail("neither a moetune recording nor a Kernel Tuner cache: it has no tune_params_keys");
+  read_json_rows(text_, file_,
+                 {[&](JsonField&& field) { take_header(std::move(field)); }, [&](JsonRow& row) { take_figures(row); }});
+  if (names_.empty()) fail("neither a moetune recording nor a Kernel Tuner cache: it has no tune_params_keys");
   for (const std::string& name : names_) stated_.units.erase(name);
   if (stated_.names.empty()) stated_.names.push_back("time");
   // A file whose every row failed has no times; of another objective that no row has, the search would say nothing.
@@ -143,8 +137,7 @@ void CacheReader::make_domains() {
     ResultDomain& domain = domains_[known->second];
     if (domain.size() == ResultDomain::kMostValues) fail("'" + name + "' has more than 65536 values");
     const std::string text = one.value.text;
-    if (!domain.add(std::move(one.value)))
-      fail("'" + name + "' has the value " + brief_name(text) + " twice");
+    if (!domain.add(std::move(one.value))) fail("'" + name + "' has the value " + brief_name(text) + " twice");
   }
   values_.clear();
   for (std::size_t p = 0; p < names_.size(); ++p) {
@@ -165,8 +158,7 @@ int CacheReader::ways_to_read(std::string_view key, std::size_t begin, std::vect
   for (std::size_t end = begin; begin <= key.size() && end < key.size() + 1 && ways < 2;) {
     end = std::min(key.find(',', end), key.size());
     tried_ += 64 + end - begin;
-    if (tried_ > kMostTried)
-      fail("its keys hold too many commas to be told apart; let each row name its values");
+    if (tried_ > kMostTried) fail("its keys hold too many commas to be told apart; let each row name its values");
     const auto position = domains_[so_far.size()].find(value_of_text(key.substr(begin, end - begin)));
     ++end;
     if (!position) continue;
@@ -193,8 +185,8 @@ std::vector<Position> CacheReader::point_of_key(const std::string& key) {
   std::vector<Position> so_far;
   const int ways = pieces.size() > names_.size() ? ways_to_read(key, 0, so_far, point) : 0;
   if (ways == 1) return point;
-  fail(key_named(key) + " has " + std::to_string(pieces.size()) + " values for " +
-       std::to_string(names_.size()) + " parameters" + (ways > 1 ? ", and can be read in several ways" : ""));
+  fail(key_named(key) + " has " + std::to_string(pieces.size()) + " values for " + std::to_string(names_.size()) +
+       " parameters" + (ways > 1 ? ", and can be read in several ways" : ""));
 }
 
 // By the values that the row itself names, else by its key.
@@ -231,8 +223,7 @@ FigureRow CacheReader::judged(const JsonRow& row) const {
     const std::string_view top = first_step(field.path);
     const bool alone = top.size() == field.path.size();
     const bool is_text = field.kind == JsonField::Kind::text;
-    if (top == "__error__" && field.kind != JsonField::Kind::null)
-      fail_as(is_text && alone ? field.text : "failed");
+    if (top == "__error__" && field.kind != JsonField::Kind::null) fail_as(is_text && alone ? field.text : "failed");
     if (is_text && alone && (known_error(field.text) || top == found_.objective.name)) fail_as(field.text);
     if (alone && top == found_.objective.name && field.is_number()) figure = field.number;
     if (is_time && top == "times" && step_count(field.path) == 2 && field.is_number())

@@ -11,8 +11,7 @@ struct KttStatus {
   std::string_view name;
   Outcome outcome;
 };
-constexpr std::array kStatuses = {KttStatus{"Ok", Outcome::ok},
-                                  KttStatus{"DeviceLimitsExceeded", Outcome::pruned},
+constexpr std::array kStatuses = {KttStatus{"Ok", Outcome::ok}, KttStatus{"DeviceLimitsExceeded", Outcome::pruned},
                                   KttStatus{"CompilationFailed", Outcome::compile_failed},
                                   KttStatus{"ComputationFailed", Outcome::launch_failed},
                                   KttStatus{"ValidationFailed", Outcome::wrong_result}};
@@ -32,8 +31,7 @@ struct KttPair {
 
 std::string path_of(std::initializer_list<std::string_view> steps) {
   std::string path;
-  for (const std::string_view step : steps)
-    path += (path.empty() ? "" : std::string(1, kPathMark)) + std::string(step);
+  for (const std::string_view step : steps) path += (path.empty() ? "" : std::string(1, kPathMark)) + std::string(step);
   return path;
 }
 
@@ -53,8 +51,7 @@ KttResult ktt_result_of(const JsonRow& row) {
     if (rest == path_of({position, "Value"})) pairs.back().value = {field};
   }
   for (const KttPair& pair : pairs) {
-    for (NamedValue& one : values_of(pair.value, 3))
-      result.configuration.push_back({pair.name, std::move(one.value)});
+    for (NamedValue& one : values_of(pair.value, 3)) result.configuration.push_back({pair.name, std::move(one.value)});
   }
   return result;
 }
@@ -86,17 +83,15 @@ void KttReader::take_header(const JsonField& field) {
 
 KttResult KttReader::next(const JsonRow& row) {
   row_ = std::string(file_) + ": result " + std::to_string(++number_);
-  if (number_ > kMostRows)
-    throw BadInput(std::string(file_) + ": more than " + std::to_string(kMostRows) + " results");
+  if (number_ > kMostRows) throw BadInput(std::string(file_) + ": more than " + std::to_string(kMostRows) + " results");
   return ktt_result_of(row);
 }
 
 void KttReader::see(const KttResult& result) {
   if (number_ == 1) found_.kernel = result.kernel;
   if (result.kernel != found_.kernel) {
-    throw BadInput(row_ + " is of the kernel '" + brief_name(result.kernel) +
-                   "', and those before it are of '" + brief_name(found_.kernel) +
-                   "'; a recording is of one");
+    throw BadInput(row_ + " is of the kernel '" + brief_name(result.kernel) + "', and those before it are of '" +
+                   brief_name(found_.kernel) + "'; a recording is of one");
   }
   shape_.see(result.configuration, row_);
 }
@@ -121,11 +116,9 @@ FigureRow KttReader::judged(const KttResult& result) const {
 }
 
 ResultFile KttReader::read(const std::string& wanted) {
-  read_json_rows(text_, file_,
-                 {[&](JsonField&& field) { take_header(field); }, [&](JsonRow& row) { see(next(row)); }});
+  read_json_rows(text_, file_, {[&](JsonField&& field) { take_header(field); }, [&](JsonRow& row) { see(next(row)); }});
   if (number_ == 0) throw BadInput(std::string(file_) + ": it holds no result");
-  found_.objective =
-      choose_objective(wanted, {.names = {}, .larger_is_better = {}, .units = {{"time", unit_}}}, file_);
+  found_.objective = choose_objective(wanted, {.names = {}, .larger_is_better = {}, .units = {{"time", unit_}}}, file_);
   shape_.seal();
   number_ = 0;
   read_json_rows(text_, file_, {{}, [&](JsonRow& row) {

@@ -30,8 +30,7 @@ class NumberReader {
     if (!value.is_number_integer()) fail(what + " is " + value.dump() + ", not an integer");
     const bool beyond = value.is_number_unsigned() && value.get<std::uint64_t>() > std::uint64_t{INT64_MAX};
     if (beyond || value.get<std::int64_t>() < least || value.get<std::int64_t>() > most) {
-      fail(what + " is " + value.dump() + ", not from " + std::to_string(least) + " to " +
-           std::to_string(most));
+      fail(what + " is " + value.dump() + ", not from " + std::to_string(least) + " to " + std::to_string(most));
     }
     return value.get<std::int64_t>();
   }

@@ -64,8 +64,7 @@ std::string only_name(const StatedObjectives& stated, const std::string& file) {
     options += (options.empty() ? "" : " or ") + brief_name(name);
     if (names.size() > 400) break;
   }
-  throw BadField("objective",
-                 file + " has the objectives " + names + ", and a search takes one of them: " + options);
+  throw BadField("objective", file + " has the objectives " + names + ", and a search takes one of them: " + options);
 }
 
 std::optional<bool> known_direction(const std::string& name, const StatedObjectives& stated) {
@@ -111,8 +110,7 @@ Objective choose_objective(const std::string& wanted, const StatedObjectives& st
   std::optional<bool> larger = take_direction(objective.name);
   if (objective.name == kAnyObjective) {
     objective.name = stated.names.empty() ? "time" : stated.names.front();
-    if (!stated.units.contains(objective.name) && !stated.units.empty())
-      objective.name = stated.units.begin()->first;
+    if (!stated.units.contains(objective.name) && !stated.units.empty()) objective.name = stated.units.begin()->first;
     larger = false;
   }
   if (objective.name.empty()) objective.name = only_name(stated, std::string(file));
@@ -120,11 +118,10 @@ Objective choose_objective(const std::string& wanted, const StatedObjectives& st
   if (unit == stated.units.end()) {
     std::vector<std::string> names;
     for (const auto& [name, of] : stated.units) names.push_back(brief_name(name));
-    throw BadField("objective",
-                   "no row of " + std::string(file) + " has a figure " + "'" + brief_name(objective.name) +
-                       "'" +
-                       (names.empty() ? ", or any other"
-                                      : "; " + unknown_name("figure", brief_name(objective.name), names)));
+    throw BadField(
+        "objective",
+        "no row of " + std::string(file) + " has a figure " + "'" + brief_name(objective.name) + "'" +
+            (names.empty() ? ", or any other" : "; " + unknown_name("figure", brief_name(objective.name), names)));
   }
   objective.unit = unit->second;
   const bool is_time = microseconds_in(objective.unit).has_value();
@@ -132,9 +129,9 @@ Objective choose_objective(const std::string& wanted, const StatedObjectives& st
   if (!larger && is_time) larger = false;
   if (!larger) {
     const std::string name = brief_name(objective.name);
-    throw BadField("objective", std::string(file) + " is searched for " + "'" + brief_name(objective.name) +
-                                    "'" + ", and nothing says which is better: " + name +
-                                    ":max takes the largest, " + name + ":min the smallest");
+    throw BadField("objective", std::string(file) + " is searched for " + "'" + brief_name(objective.name) + "'" +
+                                    ", and nothing says which is better: " + name + ":max takes the largest, " + name +
+                                    ":min the smallest");
   }
   objective.larger_is_better = *larger;
   // The longest time is a figure as any other: what a trial's time means stays the same.
@@ -164,16 +161,14 @@ void take_figure(FigureRow& taken, double figure, std::vector<double> samples_us
   taken.row.trial.samples_us.assign(samples_us.begin(), samples_us.end());
 }
 
-SortedRows rows_by_objective(std::vector<Parameter> parameters, std::vector<FigureRow> found,
-                             Objective& objective) {
+SortedRows rows_by_objective(std::vector<Parameter> parameters, std::vector<FigureRow> found, Objective& objective) {
   double least = std::numeric_limits<double>::infinity(), most = -least;
   for (const FigureRow& one : found) {
     if (one.row.trial.outcome != Outcome::ok) continue;
     least = std::min(least, one.figure);
     most = std::max(most, one.figure);
   }
-  const double best = objective.larger_is_better ? most : least,
-               worst = objective.larger_is_better ? least : most;
+  const double best = objective.larger_is_better ? most : least, worst = objective.larger_is_better ? least : most;
   const FigureCost cost(best, worst);
   std::vector<RecordedRow> rows;
   rows.reserve(found.size());

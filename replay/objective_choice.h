@@ -44,7 +44,6 @@ void take_figure(FigureRow& taken, double figure, std::vector<double> samples_us
 
 // The trials of rows in the order of the space: times, or costs from 1000 (the best) on, and then the figures
 // themselves in `objective`.
-SortedRows rows_by_objective(std::vector<Parameter> parameters, std::vector<FigureRow> rows,
-                             Objective& objective);
+SortedRows rows_by_objective(std::vector<Parameter> parameters, std::vector<FigureRow> rows, Objective& objective);
 
 }  // namespace moetune

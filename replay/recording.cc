@@ -28,8 +28,7 @@ void require_one_line(const std::string& text, const std::string& what, std::str
   std::string escaped;
   for (const char c : shown) escaped += c == '\n' ? "\\x0a" : c == '\t' ? "\\x09" : std::string(1, c);
   throw BadInput(std::string(file) + ": " + what + " '" + shortened(escaped, 80) + "' holds a " +
-                 (has_line_ends ? "line end or a tab" : "control character") +
-                 "; a name is one line of text");
+                 (has_line_ends ? "line end or a tab" : "control character") + "; a name is one line of text");
 }
 
 Recording with_sound_names(Recording recording, std::string_view file) {
@@ -57,14 +56,11 @@ double Recording::optimum_us() const {
 
 Recording parse_recording(std::string_view bytes, std::string_view file, const std::string& objective) {
   std::string text = decompress(bytes, file);
-  if (!is_moetune_recording(text))
-    return with_sound_names(parse_result_file(std::move(text), file, objective), file);
+  if (!is_moetune_recording(text)) return with_sound_names(parse_result_file(std::move(text), file, objective), file);
   if (!objective.empty() && objective != "time" && objective != "time:min" && objective != kAnyObjective)
-    throw BadField("objective",
-                   std::string(file) + " is moetune's own recording, which holds times alone: time");
+    throw BadField("objective", std::string(file) + " is moetune's own recording, which holds times alone: time");
   if (text.size() <= kMostText) return with_sound_names(parse_moetune_recording(text, file), file);
-  throw BadInput(std::string(file) + ": its content is larger than " + std::to_string(kMostText >> 20) +
-                 " MiB");
+  throw BadInput(std::string(file) + ": its content is larger than " + std::to_string(kMostText >> 20) + " MiB");
 }
 
 RecordingHeader parse_recording_header(std::string_view bytes, std::string_view file) {

@@ -25,7 +25,7 @@ struct RecordedTrial {
   float time_us = 0;              // median
   std::vector<float> samples_us;  // may be empty
   std::string message;            // why it failed
-  double figure = 0;  // if the objective is no time; time_us is then what a search minimizes for it
+  double figure = 0;              // if the objective is no time; time_us is then what a search minimizes for it
 };
 
 struct Recording {
@@ -59,8 +59,7 @@ struct RecordingHeader {
 // kernels, parameters and values hold no control characters. `objective` is "NAME", "NAME:min" or "NAME:max", or "" for
 // the file's own (objective_choice.h); BadField if the file has no such figure.
 Recording read_recording(const std::filesystem::path& path, const std::string& objective = "time");
-Recording parse_recording(std::string_view bytes, std::string_view file,
-                          const std::string& objective = "time");
+Recording parse_recording(std::string_view bytes, std::string_view file, const std::string& objective = "time");
 
 // Cheap: reads no further than it must. moetune's own recordings only.
 RecordingHeader parse_recording_header(std::string_view bytes, std::string_view file);

@@ -72,8 +72,8 @@ DeviceLimits limits_from(const json& item, std::string_view file) {
                                {"registers_per_sm", 1, kMostOnSm}, {"threads_per_sm", 32, kMostOnSm},
                                {"l2_bytes", 0, kMostBytes},        {"memory_bytes", 1, kMostBytes}};
   for (const Range& range : kRanges) {
-    NumberReader(file).integer(item.at(range.name), std::string("'") + range.name + "' in limits",
-                               range.least, range.most);
+    NumberReader(file).integer(item.at(range.name), std::string("'") + range.name + "' in limits", range.least,
+                               range.most);
   }
   return item.get<DeviceLimits>();
 }
@@ -99,9 +99,9 @@ Parameter parameter_from(const json& item, std::string_view file) {
   for (const json& value : item.at("values")) {
     const auto position = static_cast<std::int64_t>(parameter.values.size());
     if (position > std::numeric_limits<Position>::max()) numbers.fail(of + " has more than 65536 values");
-    parameter.values.push_back(value.is_string() ? Value::named(value.get<std::string>(), position)
-                                                 : Value::integer(numbers.integer(value, "a value of " + of,
-                                                                                  -kMostValue, kMostValue)));
+    parameter.values.push_back(
+        value.is_string() ? Value::named(value.get<std::string>(), position)
+                          : Value::integer(numbers.integer(value, "a value of " + of, -kMostValue, kMostValue)));
     if (parameter.values.back().is_named() != value.is_string() ||
         parameter.values.back().is_named() != parameter.values.front().is_named()) {
       numbers.fail("the values of " + of + " are neither all integers nor all names");
@@ -125,8 +125,7 @@ std::vector<Parameter> parameters_from(const json& header, std::string_view file
 }
 
 void check_version(const json& header, std::string_view file) {
-  const std::int64_t version =
-      NumberReader(file).integer(header.at("moetune_recording"), "the format", 0, INT64_MAX);
+  const std::int64_t version = NumberReader(file).integer(header.at("moetune_recording"), "the format", 0, INT64_MAX);
   if (version != kVersion) {
     throw BadInput(std::string(file) + ": recording format " + std::to_string(version) +
                    "; this moetune reads format " + std::to_string(kVersion));
@@ -140,8 +139,7 @@ json parse_line(std::string_view line, std::string_view file, const char* what) 
 const json& column(const json& rows, const char* name, std::size_t count, std::string_view file) {
   const json& values = rows.at(name);
   if (!values.is_array() || values.size() != count) {
-    throw BadInput(std::string(file) + ": the column '" + name + "' does not hold " + std::to_string(count) +
-                   " rows");
+    throw BadInput(std::string(file) + ": the column '" + name + "' does not hold " + std::to_string(count) + " rows");
   }
   return values;
 }
@@ -154,12 +152,11 @@ Outcome outcome_from(const json& name, std::string_view file) {
 
 void check_positions(const json& positions, std::size_t count, std::size_t width, std::string_view file) {
   if (positions.size() != width) {
-    throw BadInput(std::string(file) + ": " + std::to_string(positions.size()) +
-                   " columns of positions for " + std::to_string(width) + " parameters");
+    throw BadInput(std::string(file) + ": " + std::to_string(positions.size()) + " columns of positions for " +
+                   std::to_string(width) + " parameters");
   }
   for (const json& values : positions) {
-    if (values.size() != count)
-      throw BadInput(std::string(file) + ": a column of positions is too short or too long");
+    if (values.size() != count) throw BadInput(std::string(file) + ": a column of positions is too short or too long");
   }
 }
 
@@ -171,15 +168,14 @@ RecordedTrial trial_from(const json& outcome, const json& time, const json& samp
   const std::string of = " of row " + std::to_string(row);
   if (!time.is_null()) trial.time_us = numbers.time(time, "the time" + of);
   if (has_time(trial.outcome) && time.is_null())
-    numbers.fail("row " + std::to_string(row) + " is " + std::string(outcome_name(trial.outcome)) +
-                 " but has no time");
+    numbers.fail("row " + std::to_string(row) + " is " + std::string(outcome_name(trial.outcome)) + " but has no time");
   if (!samples.is_array()) numbers.fail("the samples" + of + " are no list");
   for (const json& sample : samples) trial.samples_us.push_back(numbers.time(sample, "a sample" + of));
   return trial;
 }
 
-std::vector<RecordedRow> rows_from(const json& rows, std::size_t count,
-                                   const std::vector<Parameter>& parameters, std::string_view file) {
+std::vector<RecordedRow> rows_from(const json& rows, std::size_t count, const std::vector<Parameter>& parameters,
+                                   std::string_view file) {
   const NumberReader numbers(file);
   const json& positions = rows.at("positions");
   check_positions(positions, count, parameters.size(), file);
@@ -189,8 +185,8 @@ std::vector<RecordedRow> rows_from(const json& rows, std::size_t count,
     const auto values = static_cast<std::int64_t>(parameters[p].values.size());
     for (std::size_t i = 0; i < count; ++i) {
       const json& position = positions[p][i];
-      const bool inside = position.is_number_integer() && position.get<std::int64_t>() >= 0 &&
-                          position.get<std::int64_t>() < values;
+      const bool inside =
+          position.is_number_integer() && position.get<std::int64_t>() >= 0 && position.get<std::int64_t>() < values;
       if (!inside) {
         numbers.fail("row " + std::to_string(i) + " lies outside the domain of '" + parameters[p].name + "'");
       }
@@ -199,8 +195,7 @@ std::vector<RecordedRow> rows_from(const json& rows, std::size_t count,
   }
   const json& times = column(rows, "time_us", count, file);
   const json& samples = column(rows, "samples_us", count, file);
-  for (std::size_t i = 0; i < count; ++i)
-    result[i].trial = trial_from(outcomes[i], times[i], samples[i], i, file);
+  for (std::size_t i = 0; i < count; ++i) result[i].trial = trial_from(outcomes[i], times[i], samples[i], i, file);
   for (const json& message : rows.at("messages")) {
     const auto row = numbers.integer(message.at(0), "the row of a message", 0, INT64_MAX);
     if (static_cast<std::size_t>(row) >= count) numbers.fail("a message for a row that does not exist");
@@ -219,8 +214,7 @@ double ceiling_from(const json& header, const char* name, double most, std::stri
 Recording recording_from(const json& header, const json& rows, std::string_view file) {
   check_version(header, file);
   std::vector<Parameter> parameters = parameters_from(header, file);
-  const auto count =
-      static_cast<std::size_t>(NumberReader(file).integer(header.at("rows"), "'rows'", 0, INT64_MAX));
+  const auto count = static_cast<std::size_t>(NumberReader(file).integer(header.at("rows"), "'rows'", 0, INT64_MAX));
   std::vector<RecordedRow> recorded = rows_from(rows, count, parameters, file);
   SortedRows sorted = sort_rows(std::move(parameters), std::move(recorded));
   if (sorted.trials.size() != count) throw BadInput(std::string(file) + ": a configuration occurs twice");
@@ -240,8 +234,7 @@ Recording recording_from(const json& header, const json& rows, std::string_view 
 
 ordered_json header_json(const Recording& recording) {
   ordered_json parameters = ordered_json::array();
-  for (const Parameter& parameter : recording.space.parameters())
-    parameters.push_back(parameter_json(parameter));
+  for (const Parameter& parameter : recording.space.parameters()) parameters.push_back(parameter_json(parameter));
   ordered_json header = {{"moetune_recording", kVersion},
                          {"kernel", recording.kernel},
                          {"problem", recording.problem},
@@ -288,8 +281,7 @@ bool is_moetune_recording(std::string_view text) { return text.starts_with(kMagi
 
 Recording parse_moetune_recording(std::string_view text, std::string_view file) {
   const std::size_t newline = text.find('\n');
-  if (newline == std::string_view::npos)
-    throw BadInput(std::string(file) + ": the recording ends after its header");
+  if (newline == std::string_view::npos) throw BadInput(std::string(file) + ": the recording ends after its header");
   const json header = parse_line(text.substr(0, newline), file, "header");
   const json rows = parse_line(text.substr(newline + 1), file, "rows");
   try {

@@ -61,18 +61,15 @@ void ReplayDevice::open(const Kernel& kernel, const Problem& problem, std::uint6
     recording_ = recording;
     return;
   }
-  const std::string others =
-      recordings_.size() == 1 ? "" : " and " + std::to_string(recordings_.size() - 1) + " more";
-  throw BadInput(info_.id + " records " + held(*recordings_.front()).text() + others + ", not " +
-                 problem.text());
+  const std::string others = recordings_.size() == 1 ? "" : " and " + std::to_string(recordings_.size() - 1) + " more";
+  throw BadInput(info_.id + " records " + held(*recordings_.front()).text() + others + ", not " + problem.text());
 }
 
 TrialResult ReplayDevice::recorded(const Config& config) const {
   const std::optional<ConfigId> id = recording_->space.find(config);
   if (pace_.count() > 0) std::this_thread::sleep_for(pace_);
   if (!id) {
-    return {.outcome = Outcome::pruned,
-            .message = "the recording has no such configuration: " + config.text()};
+    return {.outcome = Outcome::pruned, .message = "the recording has no such configuration: " + config.text()};
   }
   const RecordedTrial& trial = recording_->trials[*id];
   TrialResult result{.outcome = trial.outcome, .message = trial.message};

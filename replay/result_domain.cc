@@ -34,8 +34,7 @@ FoundValue value_of(std::string_view text, bool may_be_number) {
   if (as_integer.ec == std::errc() && as_integer.ptr == end) value.integer = integer;
   const auto as_number = std::from_chars(text.data(), end, number);
   const bool is_real = text.find_first_of(".eE") != std::string_view::npos && std::isfinite(number);
-  if (as_number.ec == std::errc() && as_number.ptr == end && (value.integer || is_real))
-    value.number = number;
+  if (as_number.ec == std::errc() && as_number.ptr == end && (value.integer || is_real)) value.number = number;
   return value;
 }
 
@@ -80,9 +79,8 @@ std::vector<NamedValue> values_of(std::span<const JsonField> fields, std::size_t
     std::size_t end = begin + 1;
     while (end < fields.size() && first_steps(fields[end].path, steps) == path) ++end;
     const bool is_list = path.size() < fields[begin].path.size();
-    values.push_back({std::string(path), is_list
-                                             ? value_of_list(fields.subspan(begin, end - begin))
-                                             : value_of(fields[end - 1].text, fields[end - 1].is_number())});
+    values.push_back({std::string(path), is_list ? value_of_list(fields.subspan(begin, end - begin))
+                                                 : value_of(fields[end - 1].text, fields[end - 1].is_number())});
     begin = end;
   }
   return values;
@@ -99,8 +97,7 @@ bool ResultDomain::add(FoundValue value) {
 }
 
 bool ResultDomain::all_integers() const {
-  return std::all_of(values_.begin(), values_.end(),
-                     [](const FoundValue& value) { return value.integer.has_value(); });
+  return std::all_of(values_.begin(), values_.end(), [](const FoundValue& value) { return value.integer.has_value(); });
 }
 
 void ResultDomain::seal(bool ascending) {
@@ -135,8 +132,7 @@ Parameter ResultDomain::parameter(const std::string& name, std::string_view file
     if (value.text.size() > kLongestValue)
       throw BadInput(std::string(file) + ": a value of '" + name + "' is longer than 4096 characters");
     const auto position = static_cast<std::int64_t>(parameter.values.size());
-    parameter.values.push_back(integers ? Value::integer(*value.integer)
-                                        : Value::named(shown(value.text), position));
+    parameter.values.push_back(integers ? Value::integer(*value.integer) : Value::named(shown(value.text), position));
     if (!texts.insert(parameter.values.back().text()).second) {
       throw BadInput(std::string(file) + ": two values of '" + name + "' both read as '" +
                      parameter.values.back().text() + "', with semicolons for commas");

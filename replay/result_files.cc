@@ -19,9 +19,8 @@ ResultFile read(std::string_view text, std::string_view file, const std::string&
   if (section == "cache") return read_kernel_tuner(text, file, objective);
   if (section == "results") return read_t4(text, file, objective);
   if (section == "Results") return read_ktt(text, file, objective);
-  throw BadInput(
-      std::string(file) +
-      ": neither a moetune recording, nor a cache of Kernel Tuner, nor results in T4's or KTT's JSON");
+  throw BadInput(std::string(file) +
+                 ": neither a moetune recording, nor a cache of Kernel Tuner, nor results in T4's or KTT's JSON");
 }
 
 }  // namespace

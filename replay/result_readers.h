@@ -12,8 +12,7 @@
 
 namespace moetune {
 
-inline constexpr std::size_t kMostRows = std::size_t{1}
-                                         << 20;  // the largest published space has a third of that
+inline constexpr std::size_t kMostRows = std::size_t{1} << 20;  // the largest published space has a third of that
 
 // The contents of a results file. The rows are not sorted, and their figures not yet costs.
 struct ResultFile {

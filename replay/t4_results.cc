@@ -69,8 +69,7 @@ T4Result t4_result_of(const JsonRow& row) {
     const std::vector<std::string_view> steps = steps_of(field.path);
     if (steps.size() == 1 && steps[0] == "invalidity") result.invalidity = field.text;
     if (steps.size() == 1 && steps[0] == "timestamp") result.timestamp = field.text;
-    if (steps.size() == 1 && steps[0] == "correctness")
-      result.is_wrong = field.is_number() && field.number == 0;
+    if (steps.size() == 1 && steps[0] == "correctness") result.is_wrong = field.is_number() && field.number == 0;
     if (steps.size() == 2 && steps[0] == "objectives") result.objectives.push_back(field.text);
     if (steps.size() == 3 && steps[0] == "times" && steps[1] == "runtimes" && field.is_number())
       result.runtimes.push_back(field.number);
@@ -128,15 +127,13 @@ std::vector<T4Figure> T4Reader::figures_of(const T4Result& result) const {
     has_time = true;
     if (figure.unit.empty()) figure.unit = time_unit_;
   }
-  if (!has_time && !result.runtimes.empty())
-    figures.push_back({"time", time_unit_, median_of(result.runtimes)});
+  if (!has_time && !result.runtimes.empty()) figures.push_back({"time", time_unit_, median_of(result.runtimes)});
   return figures;
 }
 
 T4Result T4Reader::next(const JsonRow& row, std::string& name) {
   name = std::string(file_) + ": result " + std::to_string(++number_);
-  if (number_ > kMostRows)
-    throw BadInput(std::string(file_) + ": more than " + std::to_string(kMostRows) + " results");
+  if (number_ > kMostRows) throw BadInput(std::string(file_) + ": more than " + std::to_string(kMostRows) + " results");
   return t4_result_of(row);
 }
 
@@ -147,8 +144,7 @@ void T4Reader::see(const T4Result& result, const std::string& row) {
     if (is_new && stated_.names.size() < StatedObjectives::kMost) stated_.names.push_back(name);
   }
   for (const T4Figure& figure : figures_of(result)) {
-    if (figure.value && stated_.units.size() < StatedObjectives::kMost)
-      stated_.units.emplace(figure.name, figure.unit);
+    if (figure.value && stated_.units.size() < StatedObjectives::kMost) stated_.units.emplace(figure.name, figure.unit);
   }
   if (found_.recorded_at.empty()) found_.recorded_at = date_of(result.timestamp);
 }
@@ -174,8 +170,7 @@ FigureRow T4Reader::judged(const T4Result& result, const std::string& row) const
     if (is_time && sample_us) {
       for (const double runtime : result.runtimes) samples.push_back(runtime * *sample_us);
     }
-    take_figure(judged, is_time ? *figure.value * *us : *figure.value, std::move(samples), found_.objective,
-                row);
+    take_figure(judged, is_time ? *figure.value * *us : *figure.value, std::move(samples), found_.objective, row);
     return judged;
   }
   trial.outcome = Outcome::launch_failed;

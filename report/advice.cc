@@ -22,8 +22,8 @@ std::string search_command(const WorkloadReport& report) {
 using Holds = std::function<bool(const WorkloadReport&)>;
 
 // The search of the first workload for which it holds, with how many more there are.
-void advise_search(const Report& report, const Holds& holds, const std::string& reason,
-                   const std::string& options, std::vector<Advice>& advice) {
+void advise_search(const Report& report, const Holds& holds, const std::string& reason, const std::string& options,
+                   std::vector<Advice>& advice) {
   const WorkloadReport* first = nullptr;
   std::size_t count = 0;
   for (const WorkloadReport& one : report.workloads) {
@@ -50,8 +50,8 @@ std::vector<Advice> advise(const Report& report) {
       report, [](const WorkloadReport& one) { return !one.stored.damage.empty(); }, "is damaged", "", advice);
   for (const HardwareSection& section : report.hardware) {
     if (section.recorded() || section.ceilings.read_tb_s) continue;
-    advice.push_back({"moetune devices --calibrate", "the ceilings of " + section.hardware.name +
-                                                         " are not known, so there is no roofline"});
+    advice.push_back({"moetune devices --calibrate",
+                      "the ceilings of " + section.hardware.name + " are not known, so there is no roofline"});
     break;
   }
   advise_search(
@@ -64,8 +64,7 @@ std::vector<Advice> advise(const Report& report) {
       },
       "is unfinished", "", advice);
   advise_search(
-      report, [](const WorkloadReport& one) { return has_winner(one) && !one.stale.empty(); }, "is stale", "",
-      advice);
+      report, [](const WorkloadReport& one) { return has_winner(one) && !one.stale.empty(); }, "is stale", "", advice);
   advise_search(
       report,
       [](const WorkloadReport& one) {

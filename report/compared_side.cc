@@ -13,8 +13,7 @@ namespace {
 
 bool looks_like_date(const std::string& text) {
   if (text.size() != 10 && text.size() != 20) return false;
-  return std::all_of(text.begin(), text.begin() + 10,
-                     [](char c) { return (c >= '0' && c <= '9') || c == '-'; });
+  return std::all_of(text.begin(), text.begin() + 10, [](char c) { return (c >= '0' && c <= '9') || c == '-'; });
 }
 
 ComparedSide date_side(const std::string& text) {
@@ -91,8 +90,7 @@ ComparedSide parse_side(const std::string& written) {
     if (!written.starts_with(prefix)) return std::nullopt;
     return written.substr(prefix.size());
   };
-  if (written.empty())
-    throw BadInput("an empty word is nothing to compare; name a file, a date, gpu:NAME or key:N");
+  if (written.empty()) throw BadInput("an empty word is nothing to compare; name a file, a date, gpu:NAME or key:N");
   if (const auto text = after("key:")) return search_side(*text);
   if (const auto text = after("gpu:")) {
     if (text->empty()) throw BadInput("gpu: takes a GPU's name or a part of it: gpu:H100");

@@ -38,8 +38,7 @@ void judge(Comparison& comparison) {
     sum += std::log(comparison.pairs[i].ratio);
     if (comparison.pairs[i].verdict != Verdict::unsure) order.push_back(i);
   }
-  if (!comparison.pairs.empty())
-    comparison.mean_ratio = std::exp(sum / static_cast<double>(comparison.pairs.size()));
+  if (!comparison.pairs.empty()) comparison.mean_ratio = std::exp(sum / static_cast<double>(comparison.pairs.size()));
   std::sort(order.begin(), order.end(),
             [&](std::size_t i, std::size_t j) { return comparison.pairs[i].p < comparison.pairs[j].p; });
   std::size_t significant = 0;
@@ -75,8 +74,8 @@ std::map<Key, Entry> latest(const std::vector<Entry>& entries, bool across_hardw
 }  // namespace
 
 std::size_t Comparison::count(Verdict verdict) const {
-  return static_cast<std::size_t>(std::count_if(
-      pairs.begin(), pairs.end(), [&](const ComparedPair& pair) { return pair.verdict == verdict; }));
+  return static_cast<std::size_t>(
+      std::count_if(pairs.begin(), pairs.end(), [&](const ComparedPair& pair) { return pair.verdict == verdict; }));
 }
 
 Comparison compare_entries(const std::vector<Entry>& a, const std::vector<Entry>& b, bool across_hardware) {

@@ -53,8 +53,8 @@ std::string commonest(const std::vector<std::optional<Pairs>>& texts) {
   for (const auto& pairs : texts) {
     if (pairs) ++counts[signature(*pairs)];
   }
-  const auto most = std::max_element(counts.begin(), counts.end(),
-                                     [](const auto& a, const auto& b) { return a.second < b.second; });
+  const auto most =
+      std::max_element(counts.begin(), counts.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
   return most == counts.end() ? "" : most->first;
 }
 
@@ -77,15 +77,13 @@ Factors factors_of(const std::vector<std::string>& configs) {
       const auto& [name, value] = (*pairs)[f];
       Factor& factor = result.factors[f];
       factor.name = name;
-      if (factor.levels.size() < kMostLevels && places[f].try_emplace(value).second)
-        factor.levels.push_back(value);
+      if (factor.levels.size() < kMostLevels && places[f].try_emplace(value).second) factor.levels.push_back(value);
     }
   }
   for (std::size_t f = 0; f < places.size(); ++f) {
     Factor& factor = result.factors[f];
     std::sort(factor.levels.begin(), factor.levels.end(), level_before);
-    for (std::size_t l = 0; l < factor.levels.size(); ++l)
-      places[f][factor.levels[l]] = static_cast<Level>(l);
+    for (std::size_t l = 0; l < factor.levels.size(); ++l) places[f][factor.levels[l]] = static_cast<Level>(l);
     factor.ordered = std::all_of(factor.levels.begin(), factor.levels.end(),
                                  [](const std::string& level) { return as_number(level).has_value(); });
   }

@@ -23,14 +23,12 @@ std::vector<FamilyGrid> family_grids(const std::vector<WorkloadReport>& workload
   }
   std::vector<FamilyGrid> grids;
   for (auto& [family, members] : families) {
-    std::stable_sort(members.begin(), members.end(), [&](std::size_t a, std::size_t b) {
-      return workloads[a].stored_at < workloads[b].stored_at;
-    });
+    std::stable_sort(members.begin(), members.end(),
+                     [&](std::size_t a, std::size_t b) { return workloads[a].stored_at < workloads[b].stored_at; });
     std::vector<const Assignment*> dims;
     for (const std::size_t i : members) dims.push_back(&workloads[i].dims);
     for (ProblemGrid& plane : problem_grids(dims)) {
-      const auto filled =
-          std::ranges::count_if(plane.cells, [](const auto& cell) { return cell.has_value(); });
+      const auto filled = std::ranges::count_if(plane.cells, [](const auto& cell) { return cell.has_value(); });
       if (plane.rows.size() < 2 || plane.columns.size() < 2 || filled < 4) continue;
       FamilyGrid& grid = grids.emplace_back(FamilyGrid{.kernel = std::get<0>(family),
                                                        .hardware = std::get<1>(family),
@@ -45,8 +43,7 @@ std::vector<FamilyGrid> family_grids(const std::vector<WorkloadReport>& workload
         grid.cells.emplace_back();
         if (!cell) continue;
         const std::size_t i = members[*cell];
-        grid.cells.back() =
-            GridCell{i, variants.number_of(workloads[i].key(), workloads[i].stored.best_config)};
+        grid.cells.back() = GridCell{i, variants.number_of(workloads[i].key(), workloads[i].stored.best_config)};
       }
       grid.variants = variants.take_names();
     }

@@ -47,8 +47,7 @@ class TreeGrower {
 
   double predict(const std::vector<Level>& row) const {
     int at = 0;
-    while (nodes_[at].children[0] >= 0)
-      at = nodes_[at].children[nodes_[at].left[row[nodes_[at].factor]] ? 0 : 1];
+    while (nodes_[at].children[0] >= 0) at = nodes_[at].children[nodes_[at].left[row[nodes_[at].factor]] ? 0 : 1];
     return nodes_[at].value;
   }
 
@@ -129,8 +128,7 @@ class TreeGrower {
     std::vector<std::size_t> order(data_.factors->size());
     std::iota(order.begin(), order.end(), std::size_t{0});
     random_.shuffle(order);
-    const auto tried =
-        static_cast<std::size_t>(std::ceil(options_.tried_factors * static_cast<double>(order.size())));
+    const auto tried = static_cast<std::size_t>(std::ceil(options_.tried_factors * static_cast<double>(order.size())));
     Split best{.gain = 1e-12 * std::max(1.0, sum * sum / count)};
     const double least = best.gain;
     // Beyond the quota only while nothing splits the node.
@@ -138,8 +136,8 @@ class TreeGrower {
       try_factor(order[i], begin, end, sum, best);
     if (best.left.empty()) return at;
 
-    const Iterator middle = std::stable_partition(
-        begin, end, [&](std::size_t row) { return best.left[data_.rows[row][best.factor]]; });
+    const Iterator middle =
+        std::stable_partition(begin, end, [&](std::size_t row) { return best.left[data_.rows[row][best.factor]]; });
     if (middle == begin || middle == end) return at;
     nodes_[at].factor = best.factor;
     nodes_[at].left = std::move(best.left);
@@ -158,8 +156,7 @@ class TreeGrower {
     }
     const std::vector<bool> before = admits[node.factor];
     for (const int side : {0, 1}) {
-      for (std::size_t l = 0; l < before.size(); ++l)
-        admits[node.factor][l] = before[l] && node.left[l] == (side == 0);
+      for (std::size_t l = 0; l < before.size(); ++l) admits[node.factor][l] = before[l] && node.left[l] == (side == 0);
       collect(node.children[side], admits, tree);
     }
     admits[node.factor] = before;
@@ -191,8 +188,7 @@ Forest grow_forest(const ForestData& data, const ForestOptions& options) {
     }
     forest.trees.push_back(grower.leaves());
   }
-  const double mean =
-      std::accumulate(data.response.begin(), data.response.end(), 0.0) / static_cast<double>(count);
+  const double mean = std::accumulate(data.response.begin(), data.response.end(), 0.0) / static_cast<double>(count);
   double error = 0, variance = 0;
   for (std::size_t row = 0; row < count; ++row) {
     if (votes[row] == 0) continue;

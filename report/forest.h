@@ -27,8 +27,7 @@ struct Tree {
 
 struct Forest {
   std::vector<Tree> trees;
-  double explained =
-      0;  // the share of the variance that trees explain of rows that they have not seen; may be < 0
+  double explained = 0;  // the share of the variance that trees explain of rows that they have not seen; may be < 0
 };
 
 struct ForestOptions {

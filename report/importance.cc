@@ -101,13 +101,11 @@ double variance_of(const std::vector<double>& by_level, double mean) {
 }
 
 void sort_by_share(auto& effects) {
-  std::stable_sort(effects.begin(), effects.end(),
-                   [](const auto& a, const auto& b) { return a.share > b.share; });
+  std::stable_sort(effects.begin(), effects.end(), [](const auto& a, const auto& b) { return a.share > b.share; });
 }
 
 // The factors whose pairs are looked at, by what their main effects are.
-std::vector<std::size_t> paired_factors(const std::vector<MainEffect>& main,
-                                        const std::vector<Factor>& factors) {
+std::vector<std::size_t> paired_factors(const std::vector<MainEffect>& main, const std::vector<Factor>& factors) {
   std::vector<std::size_t> chosen;
   double levels = 0, cells = 0;
   for (const MainEffect& effect : main) {
@@ -120,8 +118,7 @@ std::vector<std::size_t> paired_factors(const std::vector<MainEffect>& main,
   return chosen;
 }
 
-void add_interactions(const std::vector<Marginals>& trees, const std::vector<Factor>& factors,
-                      Importance& importance) {
+void add_interactions(const std::vector<Marginals>& trees, const std::vector<Factor>& factors, Importance& importance) {
   const std::vector<std::size_t> chosen = paired_factors(importance.main, factors);
   for (std::size_t i = 0; i < chosen.size(); ++i) {
     for (std::size_t j = i + 1; j < chosen.size(); ++j)
@@ -129,8 +126,7 @@ void add_interactions(const std::vector<Marginals>& trees, const std::vector<Fac
   }
   for (const Marginals& tree : trees) {
     for (Interaction& pair : importance.pairs)
-      pair.share +=
-          tree.interaction(pair.first, pair.second) / tree.variance() / static_cast<double>(trees.size());
+      pair.share += tree.interaction(pair.first, pair.second) / tree.variance() / static_cast<double>(trees.size());
   }
   sort_by_share(importance.pairs);
 }

@@ -41,14 +41,12 @@ void find_inherited(std::vector<WorkloadReport>& workloads, const std::vector<Ra
   }
   std::map<ServedFamily, Gpus> owners;
   for (const WorkloadReport& one : workloads)
-    if (serves(one))
-      owners[{one.key().kernel, one.family}].emplace(one.key().hardware.text(), one.key().hardware);
+    if (serves(one)) owners[{one.key().kernel, one.family}].emplace(one.key().hardware.text(), one.key().hardware);
   for (const RangeReport& one : ranges) {
     if (!one.inherited_by && one.key.hardware.origin == "gpu")
       owners[{one.key.kernel, one.key.family}].emplace(one.key.hardware.text(), one.key.hardware);
   }
-  std::map<ServedFamily, std::map<std::string, std::vector<std::string>>>
-      heirs;  // by the donor: the names of GPUs
+  std::map<ServedFamily, std::map<std::string, std::vector<std::string>>> heirs;  // by the donor: the names of GPUs
   for (const auto& [family, having] : owners) {
     for (const auto& [text, gpu] : gpus) {
       const HardwareKey* const donor = having.contains(text) ? nullptr : donor_of(having, gpu);

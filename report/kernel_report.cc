@@ -52,8 +52,8 @@ std::vector<std::vector<Level>> add_problem_factors(const std::vector<const Work
   std::vector<std::string> texts;
   for (const WorkloadReport* report : workloads) texts.push_back(report->dims.text());
   Factors problems = factors_of(texts);
-  const bool readable = std::all_of(problems.rows.begin(), problems.rows.end(),
-                                    [](const auto& row) { return row.has_value(); });
+  const bool readable =
+      std::all_of(problems.rows.begin(), problems.rows.end(), [](const auto& row) { return row.has_value(); });
   std::vector<std::vector<Level>> levels(workloads.size());
   if (!readable) {
     constexpr std::size_t kMostProblems = 64;
@@ -74,8 +74,7 @@ std::vector<std::vector<Level>> add_problem_factors(const std::vector<const Work
   return levels;
 }
 
-std::vector<RatioRow> read_rows(const std::vector<const WorkloadReport*>& workloads,
-                                ParameterReport& result) {
+std::vector<RatioRow> read_rows(const std::vector<const WorkloadReport*>& workloads, ParameterReport& result) {
   std::vector<TimedConfig> timed;
   for (std::size_t w = 0; w < workloads.size(); ++w) {
     const std::vector<TimedConfig> some = ratios_of(*workloads[w], w);
@@ -92,8 +91,8 @@ std::vector<RatioRow> read_rows(const std::vector<const WorkloadReport*>& worklo
   std::vector<RatioRow> rows;
   for (std::size_t i = 0; i < few.size(); ++i) {
     if (!factors.rows[i]) continue;
-    RatioRow& row = rows.emplace_back(
-        RatioRow{*std::move(factors.rows[i]), few[i].ratio, few[i].response, few[i].workload});
+    RatioRow& row =
+        rows.emplace_back(RatioRow{*std::move(factors.rows[i]), few[i].ratio, few[i].response, few[i].workload});
     const std::vector<Level>& problem = problems[few[i].workload];
     row.levels.insert(row.levels.end(), problem.begin(), problem.end());
   }
@@ -156,8 +155,7 @@ ParameterReport parameters_of(const std::vector<const WorkloadReport*>& workload
   result.importance = importance_of(data);
   result.trials = data.rows.size();
   // The means of the problems were taken off: what is left of them alone is noise.
-  std::erase_if(result.importance.main,
-                [&](const MainEffect& effect) { return effect.factor >= result.parameters; });
+  std::erase_if(result.importance.main, [&](const MainEffect& effect) { return effect.factor >= result.parameters; });
   std::erase_if(result.importance.pairs, [&](const Interaction& pair) {
     return pair.first >= result.parameters && pair.second >= result.parameters;
   });

@@ -16,8 +16,7 @@ namespace moetune {
 
 struct HeatCell {
   std::size_t trials = 0;
-  double best =
-      0;  // ratio of its best trial to the fastest of the problem, geometric mean over problems; 0 if empty
+  double best = 0;  // ratio of its best trial to the fastest of the problem, geometric mean over problems; 0 if empty
   double mean = 0;  // the same of all its trials
 };
 

@@ -57,9 +57,8 @@ std::optional<double> number_in(std::string text) {
 
 // Microseconds in one of a unit; 0 if it is none of time.
 double us_in(const std::string& unit) {
-  static const std::map<std::string, double> units = {{"ns", 1e-3},   {"nsecond", 1e-3}, {"us", 1},
-                                                      {"usecond", 1}, {"ms", 1e3},       {"msecond", 1e3},
-                                                      {"s", 1e6},     {"second", 1e6}};
+  static const std::map<std::string, double> units = {{"ns", 1e-3}, {"nsecond", 1e-3}, {"us", 1},  {"usecond", 1},
+                                                      {"ms", 1e3},  {"msecond", 1e3},  {"s", 1e6}, {"second", 1e6}};
   const auto found = units.find(unit);
   return found != units.end() ? found->second : 0;
 }
@@ -68,17 +67,15 @@ struct Metric {
   const char* name;
   std::optional<double> NcuLaunch::*value;
 };
-constexpr Metric kMetrics[] = {
-    {"gpu__time_duration.sum", &NcuLaunch::time_us},
-    {"sm__warps_active.avg.pct_of_peak_sustained_active", &NcuLaunch::occupancy},
-    {"sm__maximum_warps_per_active_cycle_pct", &NcuLaunch::most_occupancy},
-    {"sm__throughput.avg.pct_of_peak_sustained_elapsed", &NcuLaunch::sm},
-    {"gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed", &NcuLaunch::memory},
-    {"gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed", &NcuLaunch::dram},
-    {"lts__throughput.avg.pct_of_peak_sustained_elapsed", &NcuLaunch::l2},
-    {"l1tex__throughput.avg.pct_of_peak_sustained_active", &NcuLaunch::l1}};
-constexpr std::string_view kStallBegin = "smsp__average_warps_issue_stalled_",
-                           kStallEnd = "_per_issue_active.ratio";
+constexpr Metric kMetrics[] = {{"gpu__time_duration.sum", &NcuLaunch::time_us},
+                               {"sm__warps_active.avg.pct_of_peak_sustained_active", &NcuLaunch::occupancy},
+                               {"sm__maximum_warps_per_active_cycle_pct", &NcuLaunch::most_occupancy},
+                               {"sm__throughput.avg.pct_of_peak_sustained_elapsed", &NcuLaunch::sm},
+                               {"gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed", &NcuLaunch::memory},
+                               {"gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed", &NcuLaunch::dram},
+                               {"lts__throughput.avg.pct_of_peak_sustained_elapsed", &NcuLaunch::l2},
+                               {"l1tex__throughput.avg.pct_of_peak_sustained_active", &NcuLaunch::l1}};
+constexpr std::string_view kStallBegin = "smsp__average_warps_issue_stalled_", kStallEnd = "_per_issue_active.ratio";
 
 // "long_scoreboard"; "" for a column that is no stall, or is one of "not_issued" again.
 std::string stall_of(std::string_view column) {
@@ -122,8 +119,7 @@ std::vector<NcuLaunch> launches_in(std::string_view text) {
   while (const std::optional<Row> row = next_row(text)) {
     if (row->size() != header->size()) break;  // what ncu says behind it
     if (launches.size() == kMostLaunches)
-      throw BadInput("it holds more than " + std::to_string(kMostLaunches) +
-                     " launches; have ncu look at fewer");
+      throw BadInput("it holds more than " + std::to_string(kMostLaunches) + " launches; have ncu look at fewer");
     launches.push_back(launch_of(*header, units, *row));
   }
   if (launches.empty()) throw BadInput("its table holds no launch; see what ncu said at the end of the file");

@@ -16,8 +16,8 @@ std::string page_file(const std::string& name) {
 // The page's own scripts in one scope, in an order in which each finds what it uses.
 std::string scripts() {
   std::string text = "(function () {\n'use strict';\n";
-  for (const char* name : {"basics.js", "tables.js", "charts.js", "workload_view.js", "kernel_view.js",
-                           "list_views.js", "range_view.js", "main.js"})
+  for (const char* name : {"basics.js", "tables.js", "charts.js", "workload_view.js", "kernel_view.js", "list_views.js",
+                           "range_view.js", "main.js"})
     text += page_file(name) + "\n";
   return text + "})();";
 }

@@ -59,8 +59,7 @@ std::size_t PageWriter::most_trials() const {
   while (low < high) {
     const std::size_t middle = (low + high + 1) / 2;
     std::size_t sum = 0;
-    for (std::size_t i = 0; i < count_; ++i)
-      sum += std::min(report_.workloads[i].trials.shown.size(), middle);
+    for (std::size_t i = 0; i < count_; ++i) sum += std::min(report_.workloads[i].trials.shown.size(), middle);
     if (sum <= budget_.trials) {
       low = middle;
     } else {
@@ -84,9 +83,7 @@ Document PageWriter::hardware_list() const {
     Document ceilings = Document::array();
     for (const CeilingFigure& figure : kCeilingFigures) {
       const std::optional<double>& value = section.ceilings.*figure.value;
-      const char* const unit = figure.unit == Unit::us     ? "us"
-                               : figure.unit == Unit::tb_s ? "tb_s"
-                                                           : "tflop_s";
+      const char* const unit = figure.unit == Unit::us ? "us" : figure.unit == Unit::tb_s ? "tb_s" : "tflop_s";
       if (value && !figure.of_machine) ceilings.push_back({figure.title, rounded(*value), unit});
     }
     list.push_back({{"title", named(hardware_title(section.hardware))}, {"ceilings", std::move(ceilings)}});
@@ -96,8 +93,7 @@ Document PageWriter::hardware_list() const {
 
 Document PageWriter::parameters(const ParameterReport& from) const {
   if (from.trials == 0 || from.importance.main.empty()) return nullptr;
-  Document factors = Document::array(), main = Document::array(), pairs = Document::array(),
-           maps = Document::array();
+  Document factors = Document::array(), main = Document::array(), pairs = Document::array(), maps = Document::array();
   for (const Factor& factor : from.factors) {
     Document levels = Document::array();
     for (const std::string& level : factor.levels) levels.push_back(clipped(level));
@@ -129,8 +125,7 @@ std::vector<std::size_t> shown_trials(const TrialSeries& series, std::size_t mos
   std::size_t best = series.shown.size();
   for (std::size_t i = 0; i < series.shown.size(); ++i) {
     const bool timed = series.shown[i].time_us > 0;
-    if (timed && (best == series.shown.size() || series.shown[i].time_us < series.shown[best].time_us))
-      best = i;
+    if (timed && (best == series.shown.size() || series.shown[i].time_us < series.shown[best].time_us)) best = i;
   }
   if (best != series.shown.size() && !std::binary_search(shown.begin(), shown.end(), best))
     shown.insert(std::upper_bound(shown.begin(), shown.end(), best), best);
@@ -179,8 +174,8 @@ std::string code_of(const std::vector<Level>& levels, const Factors& factors) {
   return code;
 }
 
-Document PageWriter::trials(const WorkloadReport& one, const std::vector<std::size_t>& shown,
-                            const Factors& factors, std::size_t first_row) {
+Document PageWriter::trials(const WorkloadReport& one, const std::vector<std::size_t>& shown, const Factors& factors,
+                            std::size_t first_row) {
   Document list = Document::array();
   for (std::size_t i = 0; i < shown.size(); ++i) {
     const ShownTrial& trial = one.trials.shown[shown[i]];
@@ -188,8 +183,7 @@ Document PageWriter::trials(const WorkloadReport& one, const std::vector<std::si
     const double spread = trial.time_us > 0 ? 50 * (trial.high_us - trial.low_us) / trial.time_us : 0;
     list.push_back({trial.number, rounded(trial.time_us),
                     parse_stored(format("%.2f", std::isfinite(spread) ? spread : 0)),
-                    parse_stored(format("%.4g", trial.device_s)), outcome_index(trial.outcome),
-                    trial.contended ? 1 : 0,
+                    parse_stored(format("%.4g", trial.device_s)), outcome_index(trial.outcome), trial.contended ? 1 : 0,
                     levels ? code_of(*levels, factors) : "!" + clipped(trial.config)});
   }
   return list;
@@ -201,9 +195,7 @@ std::vector<std::string> notes_of(const WorkloadReport& one) {
   return notes;
 }
 
-double flops_of(const Cost& cost) {
-  return cost.flops.bf16 + cost.flops.fp16 + cost.flops.e4m3 + cost.flops.fp32;
-}
+double flops_of(const Cost& cost) { return cost.flops.bf16 + cost.flops.fp16 + cost.flops.e4m3 + cost.flops.fp32; }
 
 std::string rate_of(const StoredResult& stored) {
   const Rate rate = stored.rate();
@@ -307,8 +299,7 @@ Document PageWriter::grids() const {
     if (list.size() == budget_.grids) break;
     Document cells = Document::array(), variants = Document::array();
     for (const std::optional<GridCell>& cell : grid.cells)
-      cells.push_back(cell && cell->workload < count_ ? Document{cell->workload, cell->variant}
-                                                      : Document(nullptr));
+      cells.push_back(cell && cell->workload < count_ ? Document{cell->workload, cell->variant} : Document(nullptr));
     for (const std::string& variant : grid.variants) variants.push_back(clipped(variant));
     const std::string hardware = grid.hardware.substr(0, grid.hardware.find(','));
     list.push_back({{"kernel", named(grid.kernel)},
@@ -331,8 +322,7 @@ Document PageWriter::data() {
     for (const KernelSection& kernel : report_.hardware[h].kernels) add_kernel(h, kernel);
   }
   Document next = Document::array();
-  for (const Advice& advice : report_.advice)
-    next.push_back({clipped(advice.command), clipped(advice.reason)});
+  for (const Advice& advice : report_.advice) next.push_back({clipped(advice.command), clipped(advice.reason)});
   return {{"cache", clipped(std::filesystem::path(report_.cache).filename().string())},
           {"now", utc_text(report_.now)},
           {"version", version()},
@@ -350,8 +340,7 @@ Document PageWriter::data() {
 }  // namespace
 
 std::string page_data(const Report& report, const PageBudget& budget) {
-  const std::string json =
-      PageWriter(report, budget).data().dump(-1, ' ', false, Document::error_handler_t::replace);
+  const std::string json = PageWriter(report, budget).data().dump(-1, ' ', false, Document::error_handler_t::replace);
   std::string safe;
   safe.reserve(json.size());
   for (const char c : json) {

@@ -108,8 +108,7 @@ Document page_ranges(const Report& report, const PageBudget& budget, std::size_t
   std::size_t left = budget.cells;
   for (const RangeReport& range : report.ranges) {
     if (range.inherited_by) {
-      const auto base =
-          std::ranges::find_if(taken, [&](const RangeReport* one) { return one->key == range.key; });
+      const auto base = std::ranges::find_if(taken, [&](const RangeReport* one) { return one->key == range.key; });
       if (base != taken.end())
         list[static_cast<std::size_t>(base - taken.begin())]["inherited_by"].push_back(
             page_name(range.inherited_by->name, budget.text));

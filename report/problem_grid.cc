@@ -22,8 +22,7 @@ std::vector<std::string> differing(const std::vector<const Assignment*>& dims) {
     }
     if (whole && values.size() > 1) found.emplace_back(values.size(), name);
   }
-  std::stable_sort(found.begin(), found.end(),
-                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::stable_sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   std::vector<std::string> names;
   for (auto& [count, name] : found) names.push_back(std::move(name));
   return names;
@@ -41,9 +40,7 @@ Assignment common_part(const std::vector<const Assignment*>& dims) {
   return common;
 }
 
-std::int64_t value_in(const Assignment& dims, const std::string& name) {
-  return name.empty() ? 0 : dims.number(name);
-}
+std::int64_t value_in(const Assignment& dims, const std::string& name) { return name.empty() ? 0 : dims.number(name); }
 
 std::vector<std::int64_t> lines_of(const std::set<std::int64_t>& values) {
   std::vector<std::int64_t> lines(values.begin(), values.end());
@@ -51,8 +48,7 @@ std::vector<std::int64_t> lines_of(const std::set<std::int64_t>& values) {
   return lines;
 }
 
-void fill(ProblemGrid& grid, const std::vector<const Assignment*>& dims,
-          const std::vector<std::size_t>& members) {
+void fill(ProblemGrid& grid, const std::vector<const Assignment*>& dims, const std::vector<std::size_t>& members) {
   std::set<std::int64_t> rows, columns;
   for (const std::size_t i : members) {
     rows.insert(value_in(*dims[i], grid.down));
@@ -77,8 +73,7 @@ std::vector<ProblemGrid> problem_grids(const std::vector<const Assignment*>& dim
   if (dims.empty()) return {};
   std::vector<std::string> names = differing(dims);
   if (!wanted.empty())
-    std::erase_if(names,
-                  [&](const std::string& name) { return std::ranges::find(wanted, name) == wanted.end(); });
+    std::erase_if(names, [&](const std::string& name) { return std::ranges::find(wanted, name) == wanted.end(); });
   if (names.empty()) return {};
   const std::string across = names.back(), down = names.size() > 1 ? names[names.size() - 2] : "";
   const Assignment common = common_part(dims);

@@ -16,14 +16,12 @@ namespace moetune {
 inline constexpr std::size_t kMostGridLines = 64;
 
 struct ProblemGrid {
-  std::string rest;          // the other dimensions: "kv_heads=8"; "" if none differs
-  std::string down, across;  // names of dimensions; `down` is "" with one row, for one dimension
+  std::string rest;                               // the other dimensions: "kv_heads=8"; "" if none differs
+  std::string down, across;                       // names of dimensions; `down` is "" with one row, for one dimension
   std::vector<std::int64_t> rows, columns;        // their values, ascending
   std::vector<std::optional<std::size_t>> cells;  // row by row: positions in the list
 
-  std::optional<std::size_t>& cell(std::size_t row, std::size_t column) {
-    return cells[row * columns.size() + column];
-  }
+  std::optional<std::size_t>& cell(std::size_t row, std::size_t column) { return cells[row * columns.size() + column]; }
 };
 
 // Down and across are the integer dimensions with most values, the most across; those of `wanted` alone unless it is

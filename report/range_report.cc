@@ -46,12 +46,10 @@ std::map<std::string, KnownGpu> known_gpus(const Cache& cache, const std::vector
 }
 
 // As the runtime chooses it: of the same architecture, with the nearest number of SMs.
-const RangeReport* donor(const std::vector<RangeReport>& tables,
-                         const std::pair<std::string, std::string>& family, const HardwareKey& hardware) {
+const RangeReport* donor(const std::vector<RangeReport>& tables, const std::pair<std::string, std::string>& family,
+                         const HardwareKey& hardware) {
   const RangeReport* best = nullptr;
-  const auto distance = [&](const RangeReport& one) {
-    return std::abs(one.key.hardware.sm_count - hardware.sm_count);
-  };
+  const auto distance = [&](const RangeReport& one) { return std::abs(one.key.hardware.sm_count - hardware.sm_count); };
   for (const RangeReport& one : tables) {
     const HardwareKey& there = one.key.hardware;
     if (std::pair(one.key.kernel, one.key.family) != family || there.origin != "gpu" ||
@@ -120,8 +118,7 @@ std::map<CellKey, std::size_t> by_cell(const std::vector<WorkloadReport>& worklo
   return found;
 }
 
-void describe_cells(RangeReport& report, std::vector<Problem> problems,
-                    const std::map<CellKey, std::size_t>& searches,
+void describe_cells(RangeReport& report, std::vector<Problem> problems, const std::map<CellKey, std::size_t>& searches,
                     const std::vector<WorkloadReport>& workloads, StoredSpaces& spaces) {
   const RangeKey& key = report.key;
   Variants variants(spaces);
@@ -140,8 +137,7 @@ void describe_cells(RangeReport& report, std::vector<Problem> problems,
   lay_out(report, std::move(problems));
 }
 
-Document cell_document(const RangeReport& report, std::size_t i,
-                       const std::vector<WorkloadReport>& workloads) {
+Document cell_document(const RangeReport& report, std::size_t i, const std::vector<WorkloadReport>& workloads) {
   const RangeCell& cell = report.table.cells[i];
   const RangeCellReport& more = report.cells[i];
   Document document = {{"problem", cell.problem},
@@ -178,9 +174,8 @@ std::vector<RangeReport> read_ranges(const Cache& cache, const std::vector<Famil
     if (!is_selected(selection, key.kernel, key.hardware) || (selection.stale && is_fresh)) continue;
     try {
       SoundRange sound =
-          with_cells
-              ? read_sound_range(range, spaces.known_kernel(key.kernel, key.source_digest))
-              : SoundRange{.table = RangeTable::parse(range.table, "it"), .problems = {}, .outdated = ""};
+          with_cells ? read_sound_range(range, spaces.known_kernel(key.kernel, key.source_digest))
+                     : SoundRange{.table = RangeTable::parse(range.table, "it"), .problems = {}, .outdated = ""};
       all.push_back({.key = range.key,
                      .id = range.id,
                      .table = std::move(sound.table),
@@ -212,12 +207,10 @@ std::vector<RangeReport> read_ranges(const Cache& cache, const std::vector<Famil
   return all;
 }
 
-void fold_shapes(const std::vector<FamilyRange>& tables, std::vector<WorkloadReport>& workloads,
-                 StoredSpaces& spaces) {
+void fold_shapes(const std::vector<FamilyRange>& tables, std::vector<WorkloadReport>& workloads, StoredSpaces& spaces) {
   std::vector<WorkloadReport*> without_winner;
   for (WorkloadReport& one : workloads) {
-    if (!one.stored.winner && one.stored.damage.empty() && one.stored.known.problem)
-      without_winner.push_back(&one);
+    if (!one.stored.winner && one.stored.damage.empty() && one.stored.known.problem) without_winner.push_back(&one);
   }
   for (const FamilyRange& range : tables) {
     const auto is_alike = [&](const WorkloadReport* one) {
@@ -249,21 +242,19 @@ std::string timings_sentence(const RangeReport& report) {
   }
   if (known == 0) return "";
   if (other == 0)
-    return format("In all %zu cells with times under each timing the same configuration wins under all.",
-                  known);
+    return format("In all %zu cells with times under each timing the same configuration wins under all.", known);
   std::string names;
   for (const auto& [timing, count] : by_timing)
     names += (names.empty() ? "" : ", ") + std::string(timing_name(timing)) + format(" in %zu", count);
-  return format("In %zu of %zu cells another configuration would win under another timing: ", other, known) +
-         names + ".";
+  return format("In %zu of %zu cells another configuration would win under another timing: ", other, known) + names +
+         ".";
 }
 
 Document range_report_document(const RangeReport& report, const std::vector<WorkloadReport>& workloads) {
   const RangeTable& table = report.table;
   Document cells = Document::array();
   if (!report.inherited_by) {
-    for (std::size_t i = 0; i < report.cells.size(); ++i)
-      cells.push_back(cell_document(report, i, workloads));
+    for (std::size_t i = 0; i < report.cells.size(); ++i) cells.push_back(cell_document(report, i, workloads));
   }
   return {{"kernel", report.key.kernel},
           {"family", report.key.family},

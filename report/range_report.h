@@ -29,11 +29,10 @@ struct RangeReport {
   std::int64_t id = 0;     // FamilyRange::id
   std::size_t folded = 0;  // workloads of the report that are no more than shapes of this table
   RangeTable table;
-  std::vector<RangeCellReport>
-      cells;  // those of `table`, in order; empty unless they are asked for, and so are
-  std::vector<std::string> variants;  // the compiled part of their configurations
-  std::vector<ProblemGrid> grids;     // over the dimensions of its ranges; none if all cells are one point
-  std::size_t cubins = 0;             // that are stored; 0 if nothing was compiled
+  std::vector<RangeCellReport> cells;  // those of `table`, in order; empty unless they are asked for, and so are
+  std::vector<std::string> variants;   // the compiled part of their configurations
+  std::vector<ProblemGrid> grids;      // over the dimensions of its ranges; none if all cells are one point
+  std::size_t cubins = 0;              // that are stored; 0 if nothing was compiled
   std::string stored_at;
   // A GPU of the cache that has nothing of the family by itself, and is served by this table of another one as the
   // runtime would choose it; nullopt for the table's own GPU.
@@ -50,8 +49,7 @@ std::vector<RangeReport> read_ranges(const Cache& cache, const std::vector<Famil
 
 // Fills in WorkloadReport::folded_into: what has trials and no winner, of a problem between the cells of a table that
 // was made with the same sources and compiler on the same hardware.
-void fold_shapes(const std::vector<FamilyRange>& tables, std::vector<WorkloadReport>& workloads,
-                 StoredSpaces& spaces);
+void fold_shapes(const std::vector<FamilyRange>& tables, std::vector<WorkloadReport>& workloads, StoredSpaces& spaces);
 
 // "In 3 of 12 cells another configuration would win: overlapped 2, alone 1." Empty if no cell has times under all
 // timings.

@@ -22,8 +22,8 @@ void read_workloads(const Cache& cache, const ReportRequest& request, const std:
     if (request.stop.stop_requested()) return;
     const std::string& kernel = request.selection.kernel;
     if (is_recording(workload.key) || (!kernel.empty() && workload.key.kernel != kernel)) continue;
-    WorkloadReport one = read_workload(cache, workload, spaces,
-                                       request.brief ? WinnerParts::figures : WinnerParts::without_cubins);
+    WorkloadReport one =
+        read_workload(cache, workload, spaces, request.brief ? WinnerParts::figures : WinnerParts::without_cubins);
     const bool says_something = one.stored.best_us > 0 || one.stored.trials > 0 || !one.stored.damage.empty();
     if (says_something) report.workloads.push_back(std::move(one));
   }
@@ -36,8 +36,7 @@ void read_trials(const Cache& cache, const ReportRequest& request, std::vector<W
   const std::size_t few = has_too_many ? workloads.size() * request.most_trials / all + 1 : workloads.size();
   for (const std::size_t i : evenly_spaced(workloads.size(), few)) {
     if (request.stop.stop_requested()) return;
-    workloads[i].trials =
-        series_of(cache.trials.of(workloads[i].stored.workload.id), kMostShownTrials, !request.brief);
+    workloads[i].trials = series_of(cache.trials.of(workloads[i].stored.workload.id), kMostShownTrials, !request.brief);
   }
 }
 
@@ -89,8 +88,8 @@ Report read_report(const Cache* cache, const ReportRequest& request) {
   read_trials(*cache, request, report.workloads);
   read_sections(*cache, request, report);
   if (!request.brief) report.grids = family_grids(report.workloads, spaces);
-  report.ranges = read_ranges(*cache, tables, request.selection, !request.brief, report.workloads, spaces,
-                              report.damaged_tables);
+  report.ranges =
+      read_ranges(*cache, tables, request.selection, !request.brief, report.workloads, spaces, report.damaged_tables);
   find_inherited(report.workloads, report.ranges, all);
   report.advice = advise(report);
   return report;

@@ -23,8 +23,7 @@ namespace moetune {
 // One kernel on one hardware.
 struct KernelSection {
   std::string kernel;
-  std::vector<std::size_t>
-      workloads;  // positions in Report::workloads; without those that are folded into a table
+  std::vector<std::size_t> workloads;  // positions in Report::workloads; without those that are folded into a table
   ParameterReport parameters;
 };
 

@@ -63,9 +63,8 @@ Document parameters_document(const ParameterReport& parameters) {
   }
   for (const Interaction& pair : parameters.importance.pairs) {
     if (pairs.size() == 20) break;
-    pairs.push_back(
-        {{"parameters", {parameters.factors[pair.first].name, parameters.factors[pair.second].name}},
-         {"share", pair.share}});
+    pairs.push_back({{"parameters", {parameters.factors[pair.first].name, parameters.factors[pair.second].name}},
+                     {"share", pair.share}});
   }
   return {{"trials", parameters.trials},
           {"explained", parameters.importance.explained},
@@ -195,8 +194,7 @@ Document report_document(const Report& report) {
   Document document = {{"cache", report.cache}, {"workloads", Document::array()}};
   for (const WorkloadReport& one : report.workloads) document["workloads"].push_back(workload_document(one));
   document["hardware"] = Document::array();
-  for (const HardwareSection& section : report.hardware)
-    document["hardware"].push_back(section_document(section));
+  for (const HardwareSection& section : report.hardware) document["hardware"].push_back(section_document(section));
   document["damaged_tables"] = report.damaged_tables;
   document["ranges"] = Document::array();
   for (const RangeReport& one : report.ranges)

@@ -22,21 +22,18 @@ struct SortOrder {
 
 constexpr SortOrder kOrders[] = {
     {"key", nullptr},  // as a cache lists them
-    {"kernel",
-     [](const WorkloadReport& a, const WorkloadReport& b) { return a.key().kernel < b.key().kernel; }},
+    {"kernel", [](const WorkloadReport& a, const WorkloadReport& b) { return a.key().kernel < b.key().kernel; }},
     {"problem",
      [](const WorkloadReport& a, const WorkloadReport& b) {
        return std::tie(a.key().kernel, a.key().problem) < std::tie(b.key().kernel, b.key().problem);
      }},
-    {"hardware", [](const WorkloadReport& a,
-                    const WorkloadReport& b) { return a.key().hardware.name < b.key().hardware.name; }},
-    {"time",
-     [](const WorkloadReport& a, const WorkloadReport& b) { return a.stored.best_us > b.stored.best_us; }},
-    {"speedup", [](const WorkloadReport& a,
-                   const WorkloadReport& b) { return a.stored.speedup() > b.stored.speedup(); }},
+    {"hardware",
+     [](const WorkloadReport& a, const WorkloadReport& b) { return a.key().hardware.name < b.key().hardware.name; }},
+    {"time", [](const WorkloadReport& a, const WorkloadReport& b) { return a.stored.best_us > b.stored.best_us; }},
+    {"speedup",
+     [](const WorkloadReport& a, const WorkloadReport& b) { return a.stored.speedup() > b.stored.speedup(); }},
     {"age", [](const WorkloadReport& a, const WorkloadReport& b) { return a.stored_at > b.stored_at; }},
-    {"trials",
-     [](const WorkloadReport& a, const WorkloadReport& b) { return a.stored.trials > b.stored.trials; }}};
+    {"trials", [](const WorkloadReport& a, const WorkloadReport& b) { return a.stored.trials > b.stored.trials; }}};
 
 Before order_of(const std::string& name) {
   for (const SortOrder& order : kOrders) {
@@ -69,8 +66,7 @@ bool is_selected(const Selection& selection, const std::string& kernel, const Ha
 void select(std::vector<WorkloadReport>& workloads, const Selection& selection) {
   const Before before = order_of(selection.sort);
   std::erase_if(workloads, [&](const WorkloadReport& one) {
-    return !is_selected(selection, one.key().kernel, one.key().hardware) ||
-           (selection.stale && one.stale.empty());
+    return !is_selected(selection, one.key().kernel, one.key().hardware) || (selection.stale && one.stale.empty());
   });
   if (before != nullptr) std::ranges::stable_sort(workloads, before);
   if (selection.limit == 0) return;

@@ -46,22 +46,20 @@ std::vector<ServedShape> served_shapes(const Cache& cache, const Kernel& kernel,
   std::map<std::string, HardwareKey> known;
   for (const Workload& workload : cache.workloads.all())
     known.emplace(workload.key.hardware.text(), workload.key.hardware);
-  for (const FamilyRange& range : cache.ranges.all())
-    known.emplace(range.key.hardware.text(), range.key.hardware);
+  for (const FamilyRange& range : cache.ranges.all()) known.emplace(range.key.hardware.text(), range.key.hardware);
   std::vector<ServedShape> shapes;
   for (const auto& [text, hardware] : known) {
     const auto table = find_served_table(cache, kernel, hardware, problem);
     std::optional<StoredResult> winner;
     try {
-      winner = find_winner(cache, {.kernel = kernel.name(), .problem = problem.text(), .hardware = hardware},
-                           spaces);
+      winner = find_winner(cache, {.kernel = kernel.name(), .problem = problem.text(), .hardware = hardware}, spaces);
     } catch (const DamagedWinner&) {
     }
     if (table != nullptr) shapes.push_back(shape_of(*table, problem));
     if (!winner) continue;
     ServedShape own = shape_of(*winner);
-    own.stands_back = table != nullptr && (winner->contended || table->supersedes(winner->workload.key.timing,
-                                                                                  winner->winner->stored_at));
+    own.stands_back = table != nullptr &&
+                      (winner->contended || table->supersedes(winner->workload.key.timing, winner->winner->stored_at));
     shapes.insert(table != nullptr && !own.stands_back ? shapes.end() - 1 : shapes.end(), std::move(own));
   }
   return shapes;

@@ -51,8 +51,7 @@ class Today {
   Today(const std::vector<WorkloadReport>& workloads, const Ledger& nights) {
     for (const WorkloadReport& report : workloads) {
       see_toolchain(report.key().kernel, report.key().toolchain);
-      see_driver(report.key().hardware.text(), report.key().hardware.driver,
-                 seconds_of_date(report.stored_at));
+      see_driver(report.key().hardware.text(), report.key().hardware.driver, seconds_of_date(report.stored_at));
     }
     nights.each([&](const std::string& kernel, const std::string& hardware, const LedgerEntry& entry) {
       see_toolchain(kernel, entry.made_with.toolchain);
@@ -82,8 +81,8 @@ class Today {
 // The versions that the winner was made with, or with which a night has since found it the best.
 MadeWith made_with(const WorkloadReport& report, const std::optional<LedgerEntry>& night) {
   if (night) return night->made_with;
-  return {report.key().source_digest, "", report.key().toolchain,
-          report.recorded() ? "" : report.origin.driver, report.origin.judged};
+  return {report.key().source_digest, "", report.key().toolchain, report.recorded() ? "" : report.origin.driver,
+          report.origin.judged};
 }
 
 std::optional<LedgerEntry> night_since(const WorkloadReport& report, const Ledger& nights) {
@@ -93,8 +92,8 @@ std::optional<LedgerEntry> night_since(const WorkloadReport& report, const Ledge
 }
 
 // Without the judges', which take long.
-std::vector<std::string> reasons(const WorkloadReport& report, const MadeWith& then, bool is_of_night,
-                                 Today& today, StoredSpaces& spaces, TodaysMakings& makings) {
+std::vector<std::string> reasons(const WorkloadReport& report, const MadeWith& then, bool is_of_night, Today& today,
+                                 StoredSpaces& spaces, TodaysMakings& makings) {
   const WorkloadKey& key = report.key();
   const MadeWith now = makings.of(key);
   std::vector<std::string> stale;
@@ -120,14 +119,12 @@ struct Judged {
   std::string then;
 };
 
-void find_judged_otherwise(const std::vector<Judged>& members, std::size_t most,
-                           const TodaysMakings& makings) {
+void find_judged_otherwise(const std::vector<Judged>& members, std::size_t most, const TodaysMakings& makings) {
   const auto has_changed = [&](const Judged& one) {
     return one.then != makings.judged(one.report->key(), one.report->stored.known);
   };
   if (most > 0 && members.size() > most &&
-      std::ranges::none_of(evenly_spaced(members.size(), most),
-                           [&](std::size_t i) { return has_changed(members[i]); }))
+      std::ranges::none_of(evenly_spaced(members.size(), most), [&](std::size_t i) { return has_changed(members[i]); }))
     return;
   for (const Judged& one : members)
     if (has_changed(one)) one.report->stale.emplace_back("its inputs, checks or references changed since");
@@ -162,8 +159,7 @@ void find_stale(std::vector<WorkloadReport>& workloads, StoredSpaces& spaces, co
     const auto serves = served.find(subjects[i]);
     if (!report.stored.winner && report.stored.damage.empty() && serves != served.end()) {
       const std::optional<LedgerEntry> night = night_since(*serves->second, nights);
-      if (night && night->made_with.sources == key.source_digest &&
-          night->made_with.toolchain == key.toolchain) {
+      if (night && night->made_with.sources == key.source_digest && night->made_with.toolchain == key.toolchain) {
         report.kept = serves->second->stored.workload.id;
         continue;
       }

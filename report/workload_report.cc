@@ -63,8 +63,7 @@ std::vector<std::string> workload_notes(const WorkloadReport& report) {
   return notes;
 }
 
-WorkloadReport read_workload(const Cache& cache, const Workload& workload, StoredSpaces& spaces,
-                             WinnerParts parts) {
+WorkloadReport read_workload(const Cache& cache, const Workload& workload, StoredSpaces& spaces, WinnerParts parts) {
   WorkloadReport report{.stored = read_result(cache, workload, spaces, parts)};
   if (const std::optional<Problem>& problem = report.stored.known.problem) {
     report.dims = problem->dims;

@@ -41,8 +41,7 @@ struct WorkloadReport {
   // A shape that was searched for a range table and has no winner of its own: FamilyRange::id of that table; 0: none.
   std::int64_t folded_into = 0;
   std::int64_t kept = 0;  // of a search that stored no winner: the workload whose winner won the duel with it
-  std::vector<std::string>
-      inherited_by;  // GPUs of the cache that are served by this winner for want of their own
+  std::vector<std::string> inherited_by;  // GPUs of the cache that are served by this winner for want of their own
   TrialSeries trials;
 
   const WorkloadKey& key() const { return stored.workload.key; }

@@ -30,8 +30,7 @@ Contest judge_duel(const TrialResult& incumbent, const TrialResult& challenger) 
   const bool has_samples = !old.samples_us.empty() || !fresh.samples_us.empty();
   if (old.samples_us.size() == fresh.samples_us.size() && pairs >= kFewestPairs) {
     std::vector<double> ratios;
-    for (std::size_t i = 0; i < old.samples_us.size(); ++i)
-      ratios.push_back(fresh.samples_us[i] / old.samples_us[i]);
+    for (std::size_t i = 0; i < old.samples_us.size(); ++i) ratios.push_back(fresh.samples_us[i] / old.samples_us[i]);
     const MedianInterval interval = median_interval(ratios);
     contest.ratio = interval.median;
     contest.low = interval.low;
@@ -43,10 +42,8 @@ Contest judge_duel(const TrialResult& incumbent, const TrialResult& challenger) 
   }
   const bool is_decided = !has_samples || pairs >= kFewestPairs;
   contest.won = is_decided && contest.high < 1 - kTie;
-  contest.reason =
-      format("%.4f of the present winner's time [%.4f, %.4f]", contest.ratio, contest.low, contest.high);
-  if (!is_decided)
-    contest.reason += format("; %zu pairs of samples, and a duel needs %zu", pairs, kFewestPairs);
+  contest.reason = format("%.4f of the present winner's time [%.4f, %.4f]", contest.ratio, contest.low, contest.high);
+  if (!is_decided) contest.reason += format("; %zu pairs of samples, and a duel needs %zu", pairs, kFewestPairs);
   return contest;
 }
 
@@ -57,16 +54,15 @@ std::vector<TrialResult> hold_plausible_duel(Device& device, const std::vector<C
   return results;
 }
 
-Contest hold_contest(Device& device, QuietWatch& watch, const Candidate& incumbent,
-                     const Candidate& challenger, Timing timing, double least_us, int rounds) {
+Contest hold_contest(Device& device, QuietWatch& watch, const Candidate& incumbent, const Candidate& challenger,
+                     Timing timing, double least_us, int rounds) {
   Contest worse;
   for (const bool swapped : {false, true}) {  // whoever runs second may find warmer caches
     std::vector<TrialResult> results;
-    const std::vector<Candidate> pair = swapped ? std::vector<Candidate>{challenger, incumbent}
-                                                : std::vector<Candidate>{incumbent, challenger};
+    const std::vector<Candidate> pair =
+        swapped ? std::vector<Candidate>{challenger, incumbent} : std::vector<Candidate>{incumbent, challenger};
     const bool quiet = watch.measure_quietly([&] {
-      results =
-          hold_plausible_duel(device, pair, {.rounds = rounds, .timing = timing, .proves = true}, least_us);
+      results = hold_plausible_duel(device, pair, {.rounds = rounds, .timing = timing, .proves = true}, least_us);
     });
     Contest one = judge_duel(results[swapped ? 1 : 0], results[swapped ? 0 : 1]);
     if (!quiet) {

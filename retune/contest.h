@@ -14,9 +14,9 @@ namespace moetune {
 inline constexpr int kContestRounds = 41;
 
 struct Contest {
-  bool won = false;        // by the challenger
-  bool contended = false;  // somebody else used the device: nothing was decided
-  double ratio = 1;  // the challenger's time over the other's: median over rounds, the worse of two duels
+  bool won = false;          // by the challenger
+  bool contended = false;    // somebody else used the device: nothing was decided
+  double ratio = 1;          // the challenger's time over the other's: median over rounds, the worse of two duels
   double low = 1, high = 1;  // its 95% interval
   std::string reason;        // one sentence
 };
@@ -30,8 +30,7 @@ std::vector<TrialResult> hold_plausible_duel(Device& device, const std::vector<C
                                              const DuelPolicy& policy, double least_us);
 
 // Both must be ready to run; the device is open. What takes less than `least_us` is implausible. Throws Stopped.
-Contest hold_contest(Device& device, QuietWatch& watch, const Candidate& incumbent,
-                     const Candidate& challenger, Timing timing, double least_us,
-                     int rounds = kContestRounds);
+Contest hold_contest(Device& device, QuietWatch& watch, const Candidate& incumbent, const Candidate& challenger,
+                     Timing timing, double least_us, int rounds = kContestRounds);
 
 }  // namespace moetune

@@ -14,9 +14,7 @@ namespace {
 
 using Clock = NightShared::Clock;
 
-double seconds_since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
+double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
 KeyFinder keys_of(const NightRequest& request) {
   const SearchRequest& search = request.search;
@@ -34,8 +32,7 @@ std::int64_t lock_of(const PlanItem& item) {
 }  // namespace
 
 // "moetune.db-retune-GPU-1234": a ledger and a lock for each GPU, because a process each may use them.
-std::filesystem::path night_files(const std::filesystem::path& cache, const DeviceInfo* gpu,
-                                  std::size_t twin) {
+std::filesystem::path night_files(const std::filesystem::path& cache, const DeviceInfo* gpu, std::size_t twin) {
   std::string name = gpu == nullptr ? "recordings" : gpu->uuid.empty() ? gpu->id : gpu->uuid;
   std::replace_if(
       name.begin(), name.end(), [](char c) { return c == ':' || c == '/' || c == ' '; }, '-');
@@ -65,14 +62,12 @@ DeviceNight::DeviceNight(NightShared& shared)
 
 void DeviceNight::take_lock() {
   lock_.emplace(stem_, keys_.gpu() == nullptr ? "" : keys_.gpu()->uuid);
-  if (!lock_->taken_over().empty())
-    shared_.emit("taken_over", {{"device", name_}, {"message", lock_->taken_over()}});
+  if (!lock_->taken_over().empty()) shared_.emit("taken_over", {{"device", name_}, {"message", lock_->taken_over()}});
 }
 
 void DeviceNight::read_ledger() {
   ledger_.emplace(stem_.string() + ".json");
-  if (!ledger_->damage().empty())
-    shared_.emit("ledger_damaged", {{"device", name_}, {"message", ledger_->damage()}});
+  if (!ledger_->damage().empty()) shared_.emit("ledger_damaged", {{"device", name_}, {"message", ledger_->damage()}});
   known_ = ledgers_beside(shared_.request.search.target.cache.file());
 }
 
@@ -81,8 +76,7 @@ bool DeviceNight::hold(const PlanItem& item) { return held_.try_exclusive(lock_o
 void DeviceNight::release(const PlanItem& item) { held_.release_exclusive(lock_of(item)); }
 
 bool DeviceNight::was_examined(const PlanItem& item) const {
-  const std::optional<LedgerEntry> now =
-      ledgers_beside(shared_.request.search.target.cache.file()).find(item.key);
+  const std::optional<LedgerEntry> now = ledgers_beside(shared_.request.search.target.cache.file()).find(item.key);
   return now && !now->begun() && now != known_.find(item.key);
 }
 
@@ -185,8 +179,7 @@ ReworkResult DeviceNight::rework_now(const PlanItem& item) {
 
 std::optional<double> DeviceNight::open_and_compare() {
   if (keys_.gpu() == nullptr) return std::nullopt;
-  return gpu_speed(keys_.device(), shared_.request.search.target.cache, {.stop = shared_.context.stop},
-                   &opened_);
+  return gpu_speed(keys_.device(), shared_.request.search.target.cache, {.stop = shared_.context.stop}, &opened_);
 }
 
 std::optional<double> DeviceNight::canary_rate() {

@@ -42,8 +42,7 @@ std::vector<NightDevice> night_devices(const std::string& text) {
     if (!list) list = list_gpus();
     const DeviceInfo& gpu = list->devices[named_gpu(list->devices, part)];
     devices.back() = {gpu.id, gpu};
-    if (!gpus.insert(gpu.id).second)
-      throw BadField("device", "'" + part + "' names a GPU that the list has already");
+    if (!gpus.insert(gpu.id).second) throw BadField("device", "'" + part + "' names a GPU that the list has already");
   }
   return devices;
 }

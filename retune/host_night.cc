@@ -42,9 +42,7 @@ std::string name_of(const Document& event) {
          (over != event.end() && over->is_string() ? over->get<std::string>() : "");
 }
 
-std::string name_of(const PlanItem& item) {
-  return item.point.kernel + "\n" + item.point.problem + "\n" + item.over;
-}
+std::string name_of(const PlanItem& item) { return item.point.kernel + "\n" + item.point.problem + "\n" + item.over; }
 
 class HostNight {
  public:
@@ -88,13 +86,12 @@ class HostNight {
     for (const NightDevice& one : devices) {
       const DeviceInfo* const gpu = one.gpu ? &*one.gpu : nullptr;
       const std::size_t twin = twins[one.name]++;
-      const auto [found, is_new] =
-          by_kind.emplace(gpu != nullptr ? gpu->key.text() : one.name, teams_.size());
+      const auto [found, is_new] = by_kind.emplace(gpu != nullptr ? gpu->key.text() : one.name, teams_.size());
       const bool no_compile = request_.search.no_compile;
       if (is_new)
-        teams_.push_back({.keys = std::make_unique<KeyFinder>(
-                              gpu != nullptr ? KeyFinder(*gpu, no_compile, "retune")
-                                             : KeyFinder(one.name, no_compile, "retune"))});
+        teams_.push_back(
+            {.keys = std::make_unique<KeyFinder>(gpu != nullptr ? KeyFinder(*gpu, no_compile, "retune")
+                                                                : KeyFinder(one.name, no_compile, "retune"))});
       teams_[found->second].members.push_back(members_.size());
       members_.push_back({.name = night_device_name(one.name, gpu, twin), .device = one.name, .twin = twin});
       result_.devices.push_back(members_.back().name);
@@ -103,8 +100,7 @@ class HostNight {
 
   void start(const MemberArguments& arguments) {
     open_or_create_cache(request_.search.target.cache);  // by one process
-    for (Member& one : members_)
-      one.process = std::make_unique<MemberProcess>(arguments(one.device), one.twin);
+    for (Member& one : members_) one.process = std::make_unique<MemberProcess>(arguments(one.device), one.twin);
   }
 
   // Takes in what the members report, until each has ended or is `far_enough`.
@@ -133,8 +129,7 @@ class HostNight {
     for (const Document& event : member.process->read()) take_event(member, event);
     if (member.process->events() >= 0) return;
     if (!member.is_done && member.broken.empty() && !context_.stop.stop_requested())
-      member.broken =
-          member.process->death().empty() ? "its process ended too early" : member.process->death();
+      member.broken = member.process->death().empty() ? "its process ended too early" : member.process->death();
     member.process.reset();
     if (is_working_ && !member.broken.empty()) leave_out(member.name, member.broken);
   }
@@ -160,9 +155,8 @@ class HostNight {
 
   Team& team_of(const Member& member) {
     const std::size_t position = static_cast<std::size_t>(&member - members_.data());
-    return *std::ranges::find_if(teams_, [&](const Team& team) {
-      return std::ranges::find(team.members, position) != team.members.end();
-    });
+    return *std::ranges::find_if(
+        teams_, [&](const Team& team) { return std::ranges::find(team.members, position) != team.members.end(); });
   }
 
   // Records how a workload ended. A later event replaces an earlier one: another device may do what one postponed.
@@ -189,8 +183,8 @@ class HostNight {
       for (std::size_t i = 0; i < team.members.size(); ++i) {
         Member& member = members_[team.members[i]];
         if (std::ranges::find(slow, i) != slow.end())
-          member.broken = format("its canary is %.1f%% slower than that of its siblings",
-                                 100 * (1 - *member.rate / best));
+          member.broken =
+              format("its canary is %.1f%% slower than that of its siblings", 100 * (1 - *member.rate / best));
         if (member.broken.empty()) {
           fit.push_back(team.members[i]);
           continue;
@@ -226,11 +220,10 @@ class HostNight {
       if (team.ended.contains(name)) continue;
       const auto given_on = team.given_on.find(name);
       const bool is_lost = are_all_broken || given_on != team.given_on.end();
-      const std::string why =
-          given_on != team.given_on.end() ? given_on->second : "no device was left for it";
-      const Document document =
-          is_lost ? reworked_document(item, {.verdict = ReworkVerdict::failed, .reason = why}, "", 0)
-                  : examined_elsewhere(item);
+      const std::string why = given_on != team.given_on.end() ? given_on->second : "no device was left for it";
+      const Document document = is_lost
+                                    ? reworked_document(item, {.verdict = ReworkVerdict::failed, .reason = why}, "", 0)
+                                    : examined_elsewhere(item);
       emit("ended", document);
       result_.reworked.push_back(document);
     }
@@ -248,10 +241,8 @@ class HostNight {
 }  // namespace
 
 NightResult run_host_night(const NightRequest& request, const std::vector<NightDevice>& devices,
-                           const JobContext& context, const NightListener& listener,
-                           const MemberArguments& arguments) {
-  if (request.search.target.cache.none)
-    throw BadField("no_cache", "a night needs a cache: it stores what it finds");
+                           const JobContext& context, const NightListener& listener, const MemberArguments& arguments) {
+  if (request.search.target.cache.none) throw BadField("no_cache", "a night needs a cache: it stores what it finds");
   return HostNight(request, context, listener).run(devices, arguments);
 }
 

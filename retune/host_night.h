@@ -18,7 +18,6 @@ namespace moetune {
 using MemberArguments = std::function<std::vector<std::string>(const std::string& device)>;
 
 NightResult run_host_night(const NightRequest& request, const std::vector<NightDevice>& devices,
-                           const JobContext& context, const NightListener& listener,
-                           const MemberArguments& arguments);
+                           const JobContext& context, const NightListener& listener, const MemberArguments& arguments);
 
 }  // namespace moetune

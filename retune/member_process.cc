@@ -48,8 +48,7 @@ bool write_all(int fd, std::string_view bytes) {
 
 MemberProcess::MemberProcess(std::vector<std::string> arguments, std::size_t twin) {
   std::array<int, 2> orders{}, events{};
-  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, orders.data()) != 0)
-    cannot_start("socketpair", errno);
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, orders.data()) != 0) cannot_start("socketpair", errno);
   const FileDescriptor its_orders(orders[0]);
   orders_ = FileDescriptor(orders[1]);
   if (pipe2(events.data(), O_CLOEXEC) != 0) cannot_start("pipe2", errno);
@@ -111,8 +110,8 @@ void MemberProcess::reap() {
   }
   pid_ = -1;
   if (WIFSIGNALED(status))
-    death_ = "its process died of signal " + std::to_string(WTERMSIG(status)) + " (" +
-             strsignal(WTERMSIG(status)) + ")";
+    death_ =
+        "its process died of signal " + std::to_string(WTERMSIG(status)) + " (" + strsignal(WTERMSIG(status)) + ")";
 }
 
 std::optional<std::size_t> NightParent::twin_of_this_process() {

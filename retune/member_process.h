@@ -33,10 +33,8 @@ class MemberProcess {
   void let_begin();
   void stop() { orders_ = FileDescriptor(); }
 
-  int events() const {
-    return events_.get();
-  }                              // readable if read() has something to do; -1 once it has ended
-  std::vector<Document> read();  // never waits
+  int events() const { return events_.get(); }  // readable if read() has something to do; -1 once it has ended
+  std::vector<Document> read();                 // never waits
   // After its end: the signal that ended it in words, or "".
   const std::string& death() const { return death_; }
 

@@ -12,8 +12,7 @@ namespace {
 
 constexpr double kGiB = 1024.0 * 1024 * 1024;
 constexpr std::int64_t kHostNeed = std::int64_t{512} << 20;
-constexpr std::int64_t kUnlimited = std::int64_t{1}
-                                    << 60;  // version 1 writes "no limit" as a number near 2^63
+constexpr std::int64_t kUnlimited = std::int64_t{1} << 60;  // version 1 writes "no limit" as a number near 2^63
 
 std::optional<std::int64_t> number_in(const std::filesystem::path& file) {
   std::ifstream in(file);
@@ -40,8 +39,7 @@ std::optional<std::int64_t> left_in_group(const std::filesystem::path& folder, c
                                           const char* use_name, const char* droppable_name) {
   const auto limit = number_in(folder / limit_name), use = number_in(folder / use_name);
   if (!limit || !use || *limit >= kUnlimited) return std::nullopt;
-  return std::max<std::int64_t>(0,
-                                *limit - *use + field_in(folder / "memory.stat", droppable_name).value_or(0));
+  return std::max<std::int64_t>(0, *limit - *use + field_in(folder / "memory.stat", droppable_name).value_or(0));
 }
 
 void take_least(std::optional<std::int64_t>& least, const std::optional<std::int64_t>& other) {
@@ -75,8 +73,8 @@ std::optional<std::int64_t> free_host_memory(const std::filesystem::path& root) 
     if (group.empty()) break;
   }
   for (std::filesystem::path group = group_of(root, "memory");; group = group.parent_path()) {
-    take_least(least, left_in_group(groups / "memory" / group, "memory.limit_in_bytes",
-                                    "memory.usage_in_bytes", "total_inactive_file"));
+    take_least(least, left_in_group(groups / "memory" / group, "memory.limit_in_bytes", "memory.usage_in_bytes",
+                                    "total_inactive_file"));
     if (group.empty()) break;
   }
   return least;
@@ -84,8 +82,8 @@ std::optional<std::int64_t> free_host_memory(const std::filesystem::path& root) 
 
 std::string memory_shortage(const MemoryNeed& need, const MemoryFree& free, std::int64_t gpu_total_bytes) {
   const auto sentence = [](const char* where, std::int64_t there, std::int64_t wanted) {
-    return format("%s has %.2f GiB free and this workload takes %.2f GiB", where,
-                  static_cast<double>(there) / kGiB, static_cast<double>(wanted) / kGiB);
+    return format("%s has %.2f GiB free and this workload takes %.2f GiB", where, static_cast<double>(there) / kGiB,
+                  static_cast<double>(wanted) / kGiB);
   };
   const bool can_ever = need.gpu_bytes <= gpu_total_bytes;
   if (can_ever && free.gpu_bytes && *free.gpu_bytes < need.gpu_bytes)
@@ -105,8 +103,7 @@ std::string wait_for_memory(const std::function<std::string()>& shortage, double
   while (!why.empty() && !stop.stop_requested()) {
     const double left_s = patience_s - std::chrono::duration<double>(Clock::now() - begin).count();
     if (left_s <= 0) break;
-    std::this_thread::sleep_for(
-        std::min<std::chrono::duration<double>>(pause, std::chrono::duration<double>(left_s)));
+    std::this_thread::sleep_for(std::min<std::chrono::duration<double>>(pause, std::chrono::duration<double>(left_s)));
     why = shortage();
   }
   return why;

@@ -4,8 +4,7 @@
 
 namespace moetune {
 
-LegalSpace neighbourhood(const LegalSpace& space, const std::string& winner,
-                         const std::vector<std::string>& also) {
+LegalSpace neighbourhood(const LegalSpace& space, const std::string& winner, const std::vector<std::string>& also) {
   const std::optional<std::vector<Position>> centre = space.point_of(winner);
   std::set<ConfigId> named;
   for (const std::string& config : also)

@@ -15,8 +15,7 @@ inline constexpr std::size_t kPatchShare = 5;    // a patch has this part of a w
 
 // The configurations of `space` that differ from `winner` in at most kPatchChanges parameters, and those of `also` that
 // the space has. All texts are canonical. The whole space if today's does not know the winner's values.
-LegalSpace neighbourhood(const LegalSpace& space, const std::string& winner,
-                         const std::vector<std::string>& also);
+LegalSpace neighbourhood(const LegalSpace& space, const std::string& winner, const std::vector<std::string>& also);
 
 // Numbers the trials of a search over a part of `space` as `space` does.
 void renumber(TuneResult& result, const LegalSpace& part, const LegalSpace& space);

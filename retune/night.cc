@@ -136,8 +136,8 @@ class Night {
                       {"problem", item.point.problem},
                       {"over", item.over.empty() ? Document(nullptr) : Document(item.over)},
                       {"why", broken},
-                      {"message", device_.name() + " broke down under " + item.point.kernel + " " +
-                                      item.point.problem + "; another takes it: " + broken}});
+                      {"message", device_.name() + " broke down under " + item.point.kernel + " " + item.point.problem +
+                                      "; another takes it: " + broken}});
   }
 
   void report(Document reworked) {
@@ -183,8 +183,7 @@ NightPlan plan_night(const NightRequest& request, KeyFinder& keys, const Ledger&
 }
 
 NightResult run_night(const NightRequest& request, const JobContext& context, const NightListener& listener) {
-  if (request.search.target.cache.none)
-    throw BadField("no_cache", "a night needs a cache: it stores what it finds");
+  if (request.search.target.cache.none) throw BadField("no_cache", "a night needs a cache: it stores what it finds");
   return Night(request, context, listener).run();
 }
 

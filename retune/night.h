@@ -69,8 +69,7 @@ NightPlan plan_night(const NightRequest& request, KeyFinder& keys, const Ledger&
 std::int64_t now_of(const NightRequest& request);
 
 Document item_document(const PlanItem& item);
-Document reworked_document(const PlanItem& item, const ReworkResult& result, const std::string& device,
-                           double seconds);
+Document reworked_document(const PlanItem& item, const ReworkResult& result, const std::string& device, double seconds);
 // The document of a workload that another process's night has examined meanwhile.
 Document examined_elsewhere(const PlanItem& item);
 Document plan_document(const NightPlan& plan);
@@ -78,7 +77,6 @@ Document night_document(const NightResult& result);
 
 // The beginning of the names of the files that a GPU's nights keep beside a cache: with ".lock" its lock, with ".json"
 // its ledger. A null `gpu` stands for a recording, `twin` for how many of these came before it in one night.
-std::filesystem::path night_files(const std::filesystem::path& cache, const DeviceInfo* gpu,
-                                  std::size_t twin = 0);
+std::filesystem::path night_files(const std::filesystem::path& cache, const DeviceInfo* gpu, std::size_t twin = 0);
 
 }  // namespace moetune

@@ -39,8 +39,7 @@ Document reworked_document(const PlanItem& item, const ReworkResult& result, con
 }
 
 Document examined_elsewhere(const PlanItem& item) {
-  return reworked_document(item, {.verdict = ReworkVerdict::kept, .reason = "another night has examined it"},
-                           "", 0);
+  return reworked_document(item, {.verdict = ReworkVerdict::kept, .reason = "another night has examined it"}, "", 0);
 }
 
 Document plan_document(const NightPlan& plan) {

@@ -61,22 +61,19 @@ bool is_alive(const LockContent& content, const std::string& boot, std::int64_t 
 NightLock::NightLock(std::filesystem::path file) : file_(std::move(file)), started_(seconds_now()) {
   const LockContent before = read_lock(file_);
   descriptor_ = ::open(file_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
-  if (descriptor_ < 0)
-    throw BrokenEnvironment("cannot make the lock " + file_.string() + ": " + std::strerror(errno));
+  if (descriptor_ < 0) throw BrokenEnvironment("cannot make the lock " + file_.string() + ": " + std::strerror(errno));
   const bool locked = ::flock(descriptor_, LOCK_EX | LOCK_NB) == 0;
   const bool is_busy = locked                 ? false
                        : errno == EWOULDBLOCK ? true
                                               : is_alive(before, boot_id(), seconds_now(), process_lives);
   if (is_busy) {
     ::close(descriptor_);
-    throw BrokenEnvironment("another night goes on, or a service has the GPU: process " +
-                            std::to_string(before.pid) + " since " + date_of(before.started) + " holds " +
-                            file_.string());
+    throw BrokenEnvironment("another night goes on, or a service has the GPU: process " + std::to_string(before.pid) +
+                            " since " + date_of(before.started) + " holds " + file_.string());
   }
   if (before.pid > 0) {
-    taken_over_ =
-        "The night that began at " + date_of(before.started) + " did not end properly: " +
-        (before.boot_id == boot_id() ? "it was killed or crashed." : "the machine was started again.");
+    taken_over_ = "The night that began at " + date_of(before.started) + " did not end properly: " +
+                  (before.boot_id == boot_id() ? "it was killed or crashed." : "the machine was started again.");
   }
   try {
     write(started_);
@@ -111,11 +108,9 @@ void NightLock::write(std::int64_t heartbeat) const {
       {"boot_id", boot_id()}, {"pid", ::getpid()}, {"started", started_}, {"heartbeat", heartbeat}};
   const std::string text = json.dump() + "\n";
   // In place and never shorter than before, but for other processes' ids: a reader may see it half old, and asks again.
-  const bool written =
-      ::pwrite(descriptor_, text.data(), text.size(), 0) == static_cast<ssize_t>(text.size()) &&
-      ::ftruncate(descriptor_, static_cast<off_t>(text.size())) == 0;
-  if (!written)
-    throw BrokenEnvironment("cannot write the lock " + file_.string() + ": " + std::strerror(errno));
+  const bool written = ::pwrite(descriptor_, text.data(), text.size(), 0) == static_cast<ssize_t>(text.size()) &&
+                       ::ftruncate(descriptor_, static_cast<off_t>(text.size())) == 0;
+  if (!written) throw BrokenEnvironment("cannot write the lock " + file_.string() + ": " + std::strerror(errno));
 }
 
 std::filesystem::path gpu_lock_folder() {
@@ -127,15 +122,13 @@ std::filesystem::path gpu_lock_folder() {
   const auto make = [&] { return ::mkdir(folder.c_str(), 0700) == 0 || errno == EEXIST; };
   if (!cache || failed || !make()) {
     folder = "/tmp/moetune-" + std::to_string(::geteuid());
-    if (!make())
-      throw BrokenEnvironment("cannot make the folder " + folder.string() + ": " + std::strerror(errno));
+    if (!make()) throw BrokenEnvironment("cannot make the folder " + folder.string() + ": " + std::strerror(errno));
   }
   struct stat status = {};  // of the folder itself: a link is none
-  const bool ours = ::lstat(folder.c_str(), &status) == 0 && S_ISDIR(status.st_mode) &&
-                    status.st_uid == ::geteuid() && (status.st_mode & (S_IWGRP | S_IWOTH)) == 0;
+  const bool ours = ::lstat(folder.c_str(), &status) == 0 && S_ISDIR(status.st_mode) && status.st_uid == ::geteuid() &&
+                    (status.st_mode & (S_IWGRP | S_IWOTH)) == 0;
   if (!ours)
-    throw BrokenEnvironment(folder.string() +
-                            " must be a folder of this user that nobody else writes to; remove it");
+    throw BrokenEnvironment(folder.string() + " must be a folder of this user that nobody else writes to; remove it");
   return folder;
 }
 

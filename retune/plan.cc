@@ -123,8 +123,8 @@ std::optional<Incumbent> find_incumbent(const Cache& cache, const Ledger& ledger
   return incumbent;
 }
 
-NightPlan make_plan(const std::vector<TuningPoint>& points, KeyFinder& keys, const Cache* cache,
-                    const Ledger& ledger, const PlanSettings& settings, std::int64_t now) {
+NightPlan make_plan(const std::vector<TuningPoint>& points, KeyFinder& keys, const Cache* cache, const Ledger& ledger,
+                    const PlanSettings& settings, std::int64_t now) {
   NightPlan plan;
   const std::shared_ptr<const void> snapshot = cache != nullptr ? cache->snapshot() : nullptr;
   GainsElsewhere gains(cache);

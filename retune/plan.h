@@ -62,7 +62,7 @@ std::optional<Incumbent> find_incumbent(const Cache& cache, const Ledger& ledger
                                         StoredSpaces& spaces);
 
 // `cache` may be null: nothing was ever tuned.
-NightPlan make_plan(const std::vector<TuningPoint>& points, KeyFinder& keys, const Cache* cache,
-                    const Ledger& ledger, const PlanSettings& settings, std::int64_t now);
+NightPlan make_plan(const std::vector<TuningPoint>& points, KeyFinder& keys, const Cache* cache, const Ledger& ledger,
+                    const PlanSettings& settings, std::int64_t now);
 
 }  // namespace moetune

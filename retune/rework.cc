@@ -19,8 +19,8 @@ struct Probe {
 };
 
 double then_of(const std::vector<OldTrial>& trials, const std::string& config) {
-  const auto found = std::find_if(trials.begin(), trials.end(),
-                                  [&](const OldTrial& trial) { return trial.config == config; });
+  const auto found =
+      std::find_if(trials.begin(), trials.end(), [&](const OldTrial& trial) { return trial.config == config; });
   return found == trials.end() ? 0 : found->time_us;
 }
 
@@ -44,8 +44,7 @@ Probe run_probe(ReworkSubject& subject, const Candidate& incumbent, QuietWatch& 
   subject.open_device();
   std::vector<TrialResult> results;
   probe.sound = watch.measure_quietly([&] {
-    results = hold_plausible_duel(subject.device(), candidates, {kProbeRounds, subject.timing()},
-                                  subject.least_us());
+    results = hold_plausible_duel(subject.device(), candidates, {kProbeRounds, subject.timing()}, subject.least_us());
   });
   probe.reading.winner.now = results.front();
   for (std::size_t i = 1; i < results.size(); ++i) probe.reading.others[i - 1].now = results[i];
@@ -53,8 +52,7 @@ Probe run_probe(ReworkSubject& subject, const Candidate& incumbent, QuietWatch& 
   return probe;
 }
 
-QuietWatch watch_of(Device& device, const ReworkSettings& settings, const Events& events,
-                    const std::stop_token& stop) {
+QuietWatch watch_of(Device& device, const ReworkSettings& settings, const Events& events, const std::stop_token& stop) {
   QuietWatch watch(device, events, settings.quiet_wait_s, stop);
   if (settings.deadline) watch.end_patience_at(*settings.deadline);
   return watch;
@@ -109,10 +107,8 @@ class Rework {
   std::optional<ReworkResult> replace_wrong(const Candidate& incumbent) {
     if (subject_.is_proven()) return std::nullopt;
     subject_.open_device();
-    const TrialResult check =
-        subject_.device().verify(incumbent, random_seed(), MeasurePolicy{}.time_limit_s);
-    if (check.outcome != Outcome::wrong_result)
-      return std::nullopt;  // one that no longer runs is found by the probe
+    const TrialResult check = subject_.device().verify(incumbent, random_seed(), MeasurePolicy{}.time_limit_s);
+    if (check.outcome != Outcome::wrong_result) return std::nullopt;  // one that no longer runs is found by the probe
     result_.triage = Triage{Remedy::full, 1, "the stored winner is wrong: " + check.message};
     const TuneResult found = subject_.search(Remedy::full);
     if (std::optional<ReworkResult> end = unusable(found)) return end;
@@ -127,8 +123,8 @@ class Rework {
     std::size_t best = probe.earlier;
     for (std::size_t i = 0; i < probe.earlier; ++i) {
       const TrialResult& now = probe.reading.others[i].now;
-      const bool is_better = best == probe.earlier ||
-                             now.measurement.median_us < probe.reading.others[best].now.measurement.median_us;
+      const bool is_better =
+          best == probe.earlier || now.measurement.median_us < probe.reading.others[best].now.measurement.median_us;
       if (now.outcome == Outcome::ok && is_better) best = i;
     }
     if (best == probe.earlier) return std::nullopt;
@@ -151,8 +147,7 @@ class Rework {
   // nullopt if the search gave a winner to go on with.
   std::optional<ReworkResult> unusable(const TuneResult& found) {
     result_.trials = found.counts.total();
-    if (found.interrupted)
-      return ended(ReworkVerdict::stopped, "the search was stopped; its trials are kept");
+    if (found.interrupted) return ended(ReworkVerdict::stopped, "the search was stopped; its trials are kept");
     result_.unfinished = found.out_of_time;
     if (!found.best && found.out_of_time) return ended(ReworkVerdict::stopped, "nothing valid was found yet");
     if (!found.best) return ended(ReworkVerdict::failed, "nothing valid was found");
@@ -198,14 +193,12 @@ class Rework {
 }  // namespace
 
 std::string_view rework_verdict_name(ReworkVerdict verdict) {
-  static constexpr std::string_view kNames[] = {"tuned",     "improved", "kept",
-                                                "postponed", "failed",   "stopped"};
+  static constexpr std::string_view kNames[] = {"tuned", "improved", "kept", "postponed", "failed", "stopped"};
   return kNames[static_cast<std::size_t>(verdict)];
 }
 
 std::vector<OldTrial> choose_panel(const std::vector<OldTrial>& trials, const std::string& winner,
-                                   const std::string& default_config,
-                                   const std::vector<std::string>& earlier) {
+                                   const std::string& default_config, const std::vector<std::string>& earlier) {
   std::vector<OldTrial> sorted;
   for (const OldTrial& trial : trials)
     if (trial.config != winner && trial.time_us > 0) sorted.push_back(trial);
@@ -231,8 +224,8 @@ std::vector<OldTrial> choose_panel(const std::vector<OldTrial>& trials, const st
   return panel;
 }
 
-ReworkResult rework(ReworkSubject& subject, const ReworkSettings& settings, const Events& events,
-                    std::stop_token stop, const RemedyListener& chosen) try {
+ReworkResult rework(ReworkSubject& subject, const ReworkSettings& settings, const Events& events, std::stop_token stop,
+                    const RemedyListener& chosen) try {
   return Rework(subject, settings, events, stop).run(chosen);
 } catch (const Stopped&) {
   return {.verdict = ReworkVerdict::stopped, .reason = "stopped"};

@@ -64,7 +64,7 @@ struct ReworkResult {
   std::optional<Triage> triage;    // none if there was no winner
   std::optional<Contest> contest;  // none if none was held
   std::string reason;              // one sentence
-  bool unfinished = false;  // time was up in its search: what that found counts, and the next night goes on
+  bool unfinished = false;         // time was up in its search: what that found counts, and the next night goes on
   std::size_t trials = 0;
   double best_us = 0;  // of what is served now; 0 if unknown
 };
@@ -80,15 +80,14 @@ struct ReworkSettings {
 
 using RemedyListener = std::function<void(const Triage&)>;
 
-ReworkResult rework(ReworkSubject& subject, const ReworkSettings& settings, const Events& events,
-                    std::stop_token stop, const RemedyListener& chosen = {});
+ReworkResult rework(ReworkSubject& subject, const ReworkSettings& settings, const Events& events, std::stop_token stop,
+                    const RemedyListener& chosen = {});
 
 inline constexpr std::size_t kProbedEarlier = 8;  // as many as `cache gc` keeps
 
 // The configurations that a probe measures beside the winner: the default, the fastest three and some of the rest, and
 // beside these ten at most kProbedEarlier of the winners before it (`earlier`), which come first.
 std::vector<OldTrial> choose_panel(const std::vector<OldTrial>& trials, const std::string& winner,
-                                   const std::string& default_config,
-                                   const std::vector<std::string>& earlier = {});
+                                   const std::string& default_config, const std::vector<std::string>& earlier = {});
 
 }  // namespace moetune

@@ -15,11 +15,9 @@ namespace {
 
 constexpr double kEarlierConditions = 0.25;  // as far as a dimension changed by a fifth
 
-DeviceChoice choose_or_move(const JobTarget& target, std::optional<DeviceChoice> opened,
-                            const JobContext& context) {
+DeviceChoice choose_or_move(const JobTarget& target, std::optional<DeviceChoice> opened, const JobContext& context) {
   if (!opened)
-    return choose_device(target.device, target.workload,
-                         {.replay = target.replay, .waits = waits_of(context)});
+    return choose_device(target.device, target.workload, {.replay = target.replay, .waits = waits_of(context)});
   opened->what = kernel_problem(target.workload);
   return *std::move(opened);
 }
@@ -99,8 +97,7 @@ std::vector<std::string> SessionSubject::earlier() {
 LegalSpace SessionSubject::near_winner() {
   std::vector<std::string> also = earlier();
   if (const std::optional<Config>& config = session_.default_config()) also.push_back(config->text());
-  for (const OldTrial& one : choose_panel(old_trials(), stored_->winner->config, "", {}))
-    also.push_back(one.config);
+  for (const OldTrial& one : choose_panel(old_trials(), stored_->winner->config, "", {})) also.push_back(one.config);
   return neighbourhood(space(), stored_->winner->config, also);
 }
 

@@ -45,8 +45,7 @@ std::uint64_t search_length_ms(const TuningPoint& point, std::size_t budget) {
   const double flops = cost.flops.bf16 + cost.flops.fp16 + cost.flops.e4m3 / 2 + cost.flops.fp32 * 8;
   const double launch_us = std::max(cost.bytes() / kBytesPerUs, flops / kFlopsPerUs) * kSlower;
   const double trial_ms = kTrial_ms + kLaunches * launch_us * 1e-3;
-  return static_cast<std::uint64_t>(
-      std::llround(std::min(kLongest_ms, static_cast<double>(budget) * trial_ms)));
+  return static_cast<std::uint64_t>(std::llround(std::min(kLongest_ms, static_cast<double>(budget) * trial_ms)));
 }
 
 std::vector<std::vector<TuningPoint>> deal(const std::vector<DealtPoint>& points, std::uint64_t shards) {
@@ -74,15 +73,12 @@ TuningWork work_of_shard(TuningWork work, const Shard& shard, std::size_t budget
   std::vector<DealtPoint> all;
   for (const TuningPoint& point : work.points) all.push_back({point, search_length_ms(point, budget)});
   for (const TuningRange& range : work.ranges)
-    all.push_back(
-        {{range.kernel, range_name(range), range.weight},
-         kSearchesOfARange * search_length_ms({range.kernel, range.problem, range.weight}, budget)});
+    all.push_back({{range.kernel, range_name(range), range.weight},
+                   kSearchesOfARange * search_length_ms({range.kernel, range.problem, range.weight}, budget)});
   std::set<std::pair<std::string, std::string>> mine;
   const std::vector<std::vector<TuningPoint>> dealt = deal(all, shard.count);
   for (const TuningPoint& point : dealt[shard.number - 1]) mine.emplace(point.kernel, point.problem);
-  std::erase_if(work.points, [&](const TuningPoint& point) {
-    return !mine.contains({point.kernel, point.problem});
-  });
+  std::erase_if(work.points, [&](const TuningPoint& point) { return !mine.contains({point.kernel, point.problem}); });
   std::erase_if(work.ranges, [&](const TuningRange& range) {
     return !mine.contains({range.kernel, range_name(range)});
   });

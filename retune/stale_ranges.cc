@@ -30,8 +30,8 @@ PlanItem item_of(const TuningRange& range, KeyFinder& keys) {
   const Kernel& kernel = find_kernel(range.kernel);
   const Problem base = kernel.parse(range.problem);
   item.today = TodaysMakings().of(item.key);
-  item.today.judged = judged_of_ranges(kernel, served_ranges(kernel, parse_ranges(range.over), base), base,
-                                       item.key.hardware);
+  item.today.judged =
+      judged_of_ranges(kernel, served_ranges(kernel, parse_ranges(range.over), base), base, item.key.hardware);
   item.key.problem = "over " + range.over + " of " + family_of(range);  // its own entry in the ledger
   if (keys.gpu() != nullptr) item.key.timing = Timing::chained;
   return item;
@@ -39,8 +39,8 @@ PlanItem item_of(const TuningRange& range, KeyFinder& keys) {
 
 }  // namespace
 
-std::optional<StandingRange> find_standing_range(const Cache& cache, const Ledger& ledger,
-                                                 const WorkloadKey& key, const TuningRange& range) {
+std::optional<StandingRange> find_standing_range(const Cache& cache, const Ledger& ledger, const WorkloadKey& key,
+                                                 const TuningRange& range) {
   const Kernel& kernel = find_kernel(range.kernel);
   const std::vector<DimensionRange> wanted =
       served_ranges(kernel, parse_ranges(range.over), kernel.parse(range.problem));
@@ -51,12 +51,11 @@ std::optional<StandingRange> find_standing_range(const Cache& cache, const Ledge
       if (table.cells.empty() || !covers(served_ranges(kernel, table), wanted)) continue;
       StandingRange standing{.over = table.ranges, .bound = table.bound};
       const Problem base = kernel.parse(table.cells[0].problem);
-      standing.judged_today =
-          judged_of_ranges(kernel, served_ranges(kernel, table), base, stored.key.hardware);
-      standing.incumbent = {.made_with = {stored.key.source_digest, "", stored.key.toolchain, "",
-                                          source_of(stored.provenance, "judged")},
-                            .contended = table.contended,
-                            .examined_at = seconds_of_date(stored.stored_at)};
+      standing.judged_today = judged_of_ranges(kernel, served_ranges(kernel, table), base, stored.key.hardware);
+      standing.incumbent = {
+          .made_with = {stored.key.source_digest, "", stored.key.toolchain, "", source_of(stored.provenance, "judged")},
+          .contended = table.contended,
+          .examined_at = seconds_of_date(stored.stored_at)};
       if (table.certificate.shapes > 0) standing.regret = table.certificate.p95;
       const std::optional<LedgerEntry> examined = ledger.find(key);
       if (examined && examined->is_done() && examined->at >= standing.incumbent.examined_at) {
@@ -97,10 +96,8 @@ void plan_ranges(NightPlan& plan, const std::vector<TuningRange>& ranges, KeyFin
       plan.fresh.push_back(std::move(item));
       continue;
     }
-    const double gain =
-        std::max(expected_gain(item.causes, kMissingTableGain), standing ? standing->regret : 0);
-    item.value = item.point.weight * std::max(0.005, gain) *
-                 staleness(item.causes, incumbent, now, settings.max_age_s);
+    const double gain = std::max(expected_gain(item.causes, kMissingTableGain), standing ? standing->regret : 0);
+    item.value = item.point.weight * std::max(0.005, gain) * staleness(item.causes, incumbent, now, settings.max_age_s);
     const double known = ledger.mean_seconds(range.kernel, true);
     item.expected_s = known > 0 ? known : kSecondsPerRange;
     item.length_ms = kSearchesOfARange * search_length_ms(item.point, settings.budget);
@@ -109,16 +106,13 @@ void plan_ranges(NightPlan& plan, const std::vector<TuningRange>& ranges, KeyFin
   sort_items(plan);
 }
 
-ReworkResult rework_range(const PlanItem& item, const SearchRequest& search, double time_s,
-                          const JobContext& context) {
+ReworkResult rework_range(const PlanItem& item, const SearchRequest& search, double time_s, const JobContext& context) {
   RangeRequest request{.target = search.target, .over = item.over};
   request.settings = search.settings;
   request.settings.policy.timing = Timing::chained;
   request.settings.time_budget_s = 0;
   // A table that is missing or loses too much is continued where it was left, and so is one that a night has begun.
-  const auto goes_on = [](StaleCause cause) {
-    return cause == StaleCause::missing || cause == StaleCause::regret;
-  };
+  const auto goes_on = [](StaleCause cause) { return cause == StaleCause::missing || cause == StaleCause::regret; };
   request.settings.fresh = !item.begun && !std::all_of(item.causes.begin(), item.causes.end(), goes_on);
   request.time_s = time_s;
   request.guard = true;

@@ -21,16 +21,15 @@ struct StandingRange {
   std::string judged_today;  // judged_of_ranges() of what it serves
   double bound = 0, regret = 0;
 };
-std::optional<StandingRange> find_standing_range(const Cache& cache, const Ledger& ledger,
-                                                 const WorkloadKey& key, const TuningRange& range);
+std::optional<StandingRange> find_standing_range(const Cache& cache, const Ledger& ledger, const WorkloadKey& key,
+                                                 const TuningRange& range);
 
 // Adds what is stale of `ranges`, most valuable first among all items. `cache` may be null.
 void plan_ranges(NightPlan& plan, const std::vector<TuningRange>& ranges, KeyFinder& keys, const Cache* cache,
                  const Ledger& ledger, const PlanSettings& settings, std::int64_t now);
 
 // The table that serves stays if the new one is slower (RangeComparison). `time_s` 0: no limit.
-ReworkResult rework_range(const PlanItem& item, const SearchRequest& search, double time_s,
-                          const JobContext& context);
+ReworkResult rework_range(const PlanItem& item, const SearchRequest& search, double time_s, const JobContext& context);
 // The night's verdict on a range search that has ended.
 ReworkResult range_verdict(const RangeResult& found);
 

@@ -123,9 +123,8 @@ Choice choice_of(const moetune_family& handle, const moetune_choice* given) {
   const moetune_choice& choice = required(given, "the choice");
   const Family& family = *handle.family;
   if (choice.kind > MOETUNE_CHOICE_PINNED || choice.entry >> kFamilyShift != handle.number)
-    throw RuntimeError(MOETUNE_INVALID_ARGUMENT,
-                       "the choice is not one that moetune_pick returned for this family, " +
-                           family.kernel().name() + " " + family.specialization());
+    throw RuntimeError(MOETUNE_INVALID_ARGUMENT, "the choice is not one that moetune_pick returned for this family, " +
+                                                     family.kernel().name() + " " + family.specialization());
   return {choice.entry & ((std::uint32_t{1} << kFamilyShift) - 1), static_cast<ChoiceKind>(choice.kind),
           extents_of(family, choice.extents, family.kernel().free_dimensions().size())};
 }
@@ -171,8 +170,7 @@ Sized& sized(Sized* given, const char* name) {
   Sized& out = required(given, name);
   if (out.size >= sizeof(Sized)) return out;
   throw RuntimeError(MOETUNE_INVALID_ARGUMENT, std::string(name) + ".size is " + std::to_string(out.size) +
-                                                   "; set it to its sizeof, " +
-                                                   std::to_string(sizeof(Sized)));
+                                                   "; set it to its sizeof, " + std::to_string(sizeof(Sized)));
 }
 
 }  // namespace
@@ -242,8 +240,7 @@ moetune_status moetune_family_open(moetune_runtime* runtime, const char* kernel,
   return guarded([&] {
     moetune_family*& out = required(family, "family");
     Runtime& opened = runtime_of(runtime);
-    Family& found =
-        opened.family(&required(kernel, "kernel"), specialization == nullptr ? "" : specialization);
+    Family& found = opened.family(&required(kernel, "kernel"), specialization == nullptr ? "" : specialization);
     const std::lock_guard lock(runtime->mutex);
     for (moetune_family& known : runtime->families) {
       if (known.family == &found) {
@@ -273,13 +270,12 @@ moetune_status moetune_pick_range(moetune_family* family, const int64_t* extents
                                   int64_t total, moetune_choice* choice) {
   return guarded([&] {
     const Family& chosen = family_of(family);
-    give(*family, chosen.pick_range(extents_of(chosen, extents, count), last, total),
-         required(choice, "choice"));
+    give(*family, chosen.pick_range(extents_of(chosen, extents, count), last, total), required(choice, "choice"));
   });
 }
 
-moetune_status moetune_explain(moetune_family* family, const moetune_choice* choice, char* text,
-                               size_t capacity, size_t* needed) {
+moetune_status moetune_explain(moetune_family* family, const moetune_choice* choice, char* text, size_t capacity,
+                               size_t* needed) {
   return guarded([&] {
     const Family& known = family_of(family);
     give_text(explanation(known, choice_of(*family, choice)), text, capacity, needed);
@@ -293,8 +289,7 @@ moetune_status moetune_choice_workspace(moetune_family* family, const moetune_ch
   });
 }
 
-moetune_status moetune_family_workspace(moetune_family* family, const int64_t* extents, size_t count,
-                                        size_t* bytes) {
+moetune_status moetune_family_workspace(moetune_family* family, const int64_t* extents, size_t count, size_t* bytes) {
   return guarded([&] {
     Family& known = family_of(family);
     required(bytes, "bytes") =
@@ -302,16 +297,14 @@ moetune_status moetune_family_workspace(moetune_family* family, const int64_t* e
   });
 }
 
-moetune_status moetune_offer_workspace(moetune_family* family, const int64_t* extents, size_t count,
-                                       size_t bytes) {
+moetune_status moetune_offer_workspace(moetune_family* family, const int64_t* extents, size_t count, size_t bytes) {
   return guarded([&] {
     Family& known = family_of(family);
     family->runtime->offer_workspace(known, extents_of(known, extents, count), bytes);
   });
 }
 
-moetune_status moetune_wanted_workspace(moetune_family* family, const int64_t* extents, size_t count,
-                                        size_t* bytes) {
+moetune_status moetune_wanted_workspace(moetune_family* family, const int64_t* extents, size_t count, size_t* bytes) {
   return guarded([&] {
     Family& known = family_of(family);
     required(bytes, "bytes") =
@@ -323,9 +316,8 @@ moetune_status moetune_workspace_init(moetune_runtime* runtime, void* workspace,
   return guarded([&] { runtime_of(runtime).zero_counters(workspace, bytes, cuda::StreamRef(stream)); });
 }
 
-moetune_status moetune_launch(moetune_family* family, const moetune_choice* choice,
-                              const moetune_arguments* arguments, void* workspace, size_t workspace_bytes,
-                              void* stream) {
+moetune_status moetune_launch(moetune_family* family, const moetune_choice* choice, const moetune_arguments* arguments,
+                              void* workspace, size_t workspace_bytes, void* stream) {
   return guarded([&] {
     Family& known = family_of(family);
     const moetune_arguments& given = required(arguments, "arguments");
@@ -333,14 +325,13 @@ moetune_status moetune_launch(moetune_family* family, const moetune_choice* choi
     std::copy(std::begin(given.integers), std::end(given.integers), call.integers.begin());
     std::copy(std::begin(given.reals), std::end(given.reals), call.reals.begin());
     const cuda::StreamRef on(stream);
-    family->runtime->launch(known, choice_of(*family, choice), call, given.tensors, workspace,
-                            workspace_bytes, on);
+    family->runtime->launch(known, choice_of(*family, choice), call, given.tensors, workspace, workspace_bytes, on);
   });
 }
 
 moetune_status moetune_bind(moetune_family* family, const DLTensor* const* tensors, size_t tensor_count,
-                            const char* options, moetune_arguments* arguments,
-                            int64_t extents[MOETUNE_MAX_EXTENTS], size_t* count) {
+                            const char* options, moetune_arguments* arguments, int64_t extents[MOETUNE_MAX_EXTENTS],
+                            size_t* count) {
   return guarded([&] {
     const FamilyInterface& interface = family_of(family).interface();
     moetune_arguments& given = required(arguments, "arguments");
@@ -349,8 +340,7 @@ moetune_status moetune_bind(moetune_family* family, const DLTensor* const* tenso
     const std::span<const TensorSlot> slots = interface.tensors();
     if (tensor_count > slots.size())
       throw RuntimeError(MOETUNE_INVALID_ARGUMENT, "there are " + std::to_string(tensor_count) +
-                                                       " tensors; the kernel takes " +
-                                                       std::to_string(slots.size()));
+                                                       " tensors; the kernel takes " + std::to_string(slots.size()));
     if (tensor_count > 0) required(tensors, "tensors");
     moetune_arguments made{};
     FixedVector<ViewedTensor, MOETUNE_MAX_TENSORS> viewed;
@@ -408,8 +398,7 @@ moetune_status moetune_count(moetune_runtime* runtime, moetune_counts* counts) {
   return guarded([&] {
     moetune_counts& out = sized(counts, "counts");
     const UsageCounts sum = runtime_of(runtime).counts();
-    out = {
-        sizeof(moetune_counts), sum.exact, sum.nearest, sum.by_default, sum.pinned, sum.misses, sum.launches};
+    out = {sizeof(moetune_counts), sum.exact, sum.nearest, sum.by_default, sum.pinned, sum.misses, sum.launches};
   });
 }
 

@@ -17,12 +17,11 @@ constexpr std::size_t kLargestOptions = 4096;  // of any version to come
 moetune_open_options known_options(const moetune_open_options* all) {
   const std::size_t size = required(all, "options").size;
   if ((size != kFirstOptions && size < sizeof(moetune_open_options)) || size > kLargestOptions)
-    throw RuntimeError(MOETUNE_INVALID_ARGUMENT, "options.size is " + std::to_string(size) +
-                                                     "; set it to sizeof(moetune_open_options)");
+    throw RuntimeError(MOETUNE_INVALID_ARGUMENT,
+                       "options.size is " + std::to_string(size) + "; set it to sizeof(moetune_open_options)");
   const auto* const bytes = reinterpret_cast<const unsigned char*>(all);
   if (std::any_of(bytes + std::min(size, sizeof *all), bytes + size, [](unsigned char b) { return b != 0; }))
-    throw RuntimeError(MOETUNE_UNSUPPORTED, "options hold fields of a later moetune than " +
-                                                std::string(version()) +
+    throw RuntimeError(MOETUNE_UNSUPPORTED, "options hold fields of a later moetune than " + std::string(version()) +
                                                 "; leave them zero, or load that library");
   moetune_open_options given{};
   std::memcpy(&given, bytes, std::min(size, sizeof given));
@@ -35,8 +34,7 @@ OpenOptions options_of(const moetune_open_options* all) {
   const moetune_open_options given = known_options(all);
   OpenOptions options{.device = given.device, .allow_recorded = given.allow_recorded != 0};
   if (given.path_count > 0) required(given.paths, "options.paths");
-  for (std::size_t i = 0; i < given.path_count; ++i)
-    options.paths.emplace_back(&required(given.paths[i], "a path"));
+  for (std::size_t i = 0; i < given.path_count; ++i) options.paths.emplace_back(&required(given.paths[i], "a path"));
   if (given.trusted_key_count > 0) required(given.trusted_keys, "options.trusted_keys");
   for (std::size_t i = 0; i < given.trusted_key_count; ++i)
     options.trusted_keys.emplace_back(&required(given.trusted_keys[i], "a trusted key"));

@@ -31,10 +31,10 @@ struct TypeCode {
 };
 
 // Codes: 0 signed, 1 unsigned, 2 float, 4 bfloat, 6 bool, 10 float8_e4m3fn.
-constexpr TypeCode kTypes[] = {
-    {2, 32, DType::f32}, {2, 16, DType::f16}, {4, 16, DType::bf16}, {10, 8, DType::e4m3}, {0, 32, DType::i32},
-    {0, 64, DType::i64}, {1, 8, DType::u8},   {6, 8, DType::u8},    {0, 8, DType::i8},    {0, 16, DType::i16},
-    {1, 16, DType::u16}, {1, 32, DType::u32}, {2, 64, DType::f64}};
+constexpr TypeCode kTypes[] = {{2, 32, DType::f32}, {2, 16, DType::f16}, {4, 16, DType::bf16}, {10, 8, DType::e4m3},
+                               {0, 32, DType::i32}, {0, 64, DType::i64}, {1, 8, DType::u8},    {6, 8, DType::u8},
+                               {0, 8, DType::i8},   {0, 16, DType::i16}, {1, 16, DType::u16},  {1, 32, DType::u32},
+                               {2, 64, DType::f64}};
 
 [[noreturn]] void refuse(moetune_status status, std::string_view name, const std::string& what) {
   throw RuntimeError(status, "tensor '" + std::string(name) + "' " + what);
@@ -65,9 +65,9 @@ ViewedTensor view_tensor(const DLTensor& tensor, std::string_view name, int ordi
   if (tensor.device_type != kCuda && tensor.device_type != kCudaManaged)
     refuse(MOETUNE_WRONG_DEVICE, name, "is not in the memory of a GPU");
   if (tensor.device_id != ordinal)
-    refuse(MOETUNE_WRONG_DEVICE, name,
-           "is on device " + std::to_string(tensor.device_id) + "; the runtime is of device " +
-               std::to_string(ordinal));
+    refuse(
+        MOETUNE_WRONG_DEVICE, name,
+        "is on device " + std::to_string(tensor.device_id) + "; the runtime is of device " + std::to_string(ordinal));
   if (tensor.ndim < 0 || tensor.ndim > static_cast<std::int32_t>(TensorView::kMaxRank) ||
       (tensor.ndim > 0 && tensor.shape == nullptr))
     refuse(MOETUNE_INVALID_ARGUMENT, name,
@@ -77,11 +77,9 @@ ViewedTensor view_tensor(const DLTensor& tensor, std::string_view name, int ordi
   ViewedTensor viewed;
   viewed.view.dtype = type_of(tensor, name);
   if (tensor.byte_offset > static_cast<std::uint64_t>(kFarthest))
-    refuse(MOETUNE_INVALID_ARGUMENT, name,
-           "begins " + std::to_string(tensor.byte_offset) + " bytes from its address");
+    refuse(MOETUNE_INVALID_ARGUMENT, name, "begins " + std::to_string(tensor.byte_offset) + " bytes from its address");
   if (tensor.data != nullptr)  // else it stays null, wherever it would begin
-    viewed.address =
-        reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(tensor.data) + tensor.byte_offset);
+    viewed.address = reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(tensor.data) + tensor.byte_offset);
   const auto rank = static_cast<std::size_t>(tensor.ndim);
   for (std::size_t d = 0; d < rank; ++d) {
     if (tensor.shape[d] < 0 || tensor.shape[d] > (std::int64_t{1} << 40))
@@ -96,8 +94,8 @@ ViewedTensor view_tensor(const DLTensor& tensor, std::string_view name, int ordi
     const std::int64_t size = viewed.view.shape[d];
     const std::int64_t stride = tensor.strides != nullptr ? tensor.strides[d] : count;
     std::int64_t reach = 0;
-    const bool far = __builtin_mul_overflow(stride, std::max<std::int64_t>(size, 1), &reach) ||
-                     reach > kFarthest || reach < -kFarthest;
+    const bool far = __builtin_mul_overflow(stride, std::max<std::int64_t>(size, 1), &reach) || reach > kFarthest ||
+                     reach < -kFarthest;
     if (far && size > 1)
       refuse(MOETUNE_INVALID_ARGUMENT, name,
              "has a stride of " + std::to_string(stride) + ", which takes it past 2^56 elements");

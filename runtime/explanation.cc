@@ -25,10 +25,9 @@ std::string explanation(const Family& family, const Choice& choice) {
     if (entry.source.provisional) document["provisional"] = true;
   }
   if (const std::optional<RangeLoss>& loss = entry.source.loss) {
-    document["regret"] = {
-        {"ranges", loss->ranges},      {"bound", loss->bound},        {"cell", nullptr},
-        {"shapes", loss->seen.shapes}, {"median", loss->seen.median}, {"p95", loss->seen.p95},
-        {"worst", loss->seen.worst}};
+    document["regret"] = {{"ranges", loss->ranges},      {"bound", loss->bound},        {"cell", nullptr},
+                          {"shapes", loss->seen.shapes}, {"median", loss->seen.median}, {"p95", loss->seen.p95},
+                          {"worst", loss->seen.worst}};
     if (choice.kind == ChoiceKind::exact) document["regret"]["cell"] = loss->cell;
   }
   return document.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);

@@ -30,8 +30,7 @@ void require_total(std::int64_t total) {
 
 std::int64_t required_fit(std::int64_t bytes) {
   if (bytes < std::numeric_limits<std::int64_t>::max()) return bytes;
-  throw RuntimeError(MOETUNE_UNSUPPORTED,
-                     "a launch at these extents needs more counters than a workspace has");
+  throw RuntimeError(MOETUNE_UNSUPPORTED, "a launch at these extents needs more counters than a workspace has");
 }
 
 std::uint64_t bits(const void* pointer) { return reinterpret_cast<std::uint64_t>(pointer); }
@@ -98,9 +97,8 @@ const DispatchTable* Family::prepare(Layers& layers, std::vector<std::string>& w
   FamilyBuilder builder(*this, layers, warnings);
   std::unique_ptr<const DispatchTable> made = keep_promises(builder.build(), warnings);
   if (const std::optional<Promise> broken = broken_promise(*made)) {
-    warnings.push_back(
-        kernel_.name() + " " + problem_text(broken->extents) +
-        ": the new winners would need more workspace than was promised; the present ones stay");
+    warnings.push_back(kernel_.name() + " " + problem_text(broken->extents) +
+                       ": the new winners would need more workspace than was promised; the present ones stay");
     return table();
   }
   for (const std::unique_ptr<const DispatchTable>& known : tables_) {
@@ -127,8 +125,7 @@ std::string Family::table_text(const DispatchTable& table) const {
     line += " " + choice(one.entry) + (one.inherited ? " inherited" : "");
     if (one.beat) line += " beat " + defaults_.texts()[*one.beat];
     const bool has_loss = one.entry != Cell::kNone && entries_[one.entry].source.loss;
-    if (has_loss)
-      line += ' ' + std::to_string(std::bit_cast<std::uint64_t>(entries_[one.entry].source.loss->cell));
+    if (has_loss) line += ' ' + std::to_string(std::bit_cast<std::uint64_t>(entries_[one.entry].source.loss->cell));
     lines.push_back(std::move(line));
   }
   std::ranges::sort(lines);
@@ -142,8 +139,7 @@ std::string Family::table_text(const DispatchTable& table) const {
 
 const FamilyEntry& Family::entry(const Choice& choice) const {
   if (choice.entry < entries_.size()) return entries_[choice.entry];
-  throw RuntimeError(MOETUNE_INVALID_ARGUMENT,
-                     "the choice is not one that moetune_pick returned for this family");
+  throw RuntimeError(MOETUNE_INVALID_ARGUMENT, "the choice is not one that moetune_pick returned for this family");
 }
 
 std::string Family::problem_text(const Extents& extents, bool ragged) const {
@@ -163,8 +159,7 @@ std::optional<std::string> Family::problem_at(const Extents& extents, bool ragge
 void Family::throw_miss(const Extents& extents) const {
   const std::string problem = problem_text(extents);
   throw RuntimeError(MOETUNE_NOT_TUNED, "nothing is tuned for " + kernel_.name() + " " + problem +
-                                            "; run: moetune search " + kernel_.name() + " --problem " +
-                                            problem);
+                                            "; run: moetune search " + kernel_.name() + " --problem " + problem);
 }
 
 // The extents whose winner would lie at the place of a pick: a ragged batch that a search makes is about half full.
@@ -187,8 +182,7 @@ Choice Family::pick_range(const Extents& extents, std::int64_t last, std::int64_
   interface_->check(extents);
   interface_->check(widest);
   if (extents.size() == 0 || extents.back() > last)
-    throw RuntimeError(MOETUNE_INVALID_ARGUMENT,
-                       "the range ends at " + std::to_string(last) + ", before it begins");
+    throw RuntimeError(MOETUNE_INVALID_ARGUMENT, "the range ends at " + std::to_string(last) + ", before it begins");
   require_total(total);
   const TablePoint point = interface_->table_point(widest, total);
   const auto point_of = [&](const Extents& here) {
@@ -196,8 +190,7 @@ Choice Family::pick_range(const Extents& extents, std::int64_t last, std::int64_
     moved.position.back() = interface_->table_point(here, total).position.back();
     return moved;
   };
-  const auto [cell, missed] =
-      choose_for_range(table()->cells_between(extents.back(), widest, point_of), entries_);
+  const auto [cell, missed] = choose_for_range(table()->cells_between(extents.back(), widest, point_of), entries_);
   context_.usage.count_pick(cell, with_last(extents_to_tune(point, extents), missed), point.ragged);
   if (cell.entry == Cell::kNone) throw_miss(widest);
   return {cell.entry, cell.kind, widest};
@@ -239,10 +232,10 @@ void Family::offer_workspace(const Extents& extents, std::size_t bytes) {
   const bool is_known = known != promises_.end();
   const std::int64_t least = is_known ? known->bytes : required_fit(workspace_within(*table(), extents));
   if (offered < least)
-    throw RuntimeError(MOETUNE_OUT_OF_MEMORY,
-                       "an offer of " + std::to_string(bytes) + " bytes for " + kernel_.name() + " " +
-                           problem_text(extents) + " is less than the " + std::to_string(least) +
-                           (is_known ? " that were promised" : " that its choices need"));
+    throw RuntimeError(MOETUNE_OUT_OF_MEMORY, "an offer of " + std::to_string(bytes) + " bytes for " + kernel_.name() +
+                                                  " " + problem_text(extents) + " is less than the " +
+                                                  std::to_string(least) +
+                                                  (is_known ? " that were promised" : " that its choices need"));
   if (is_known)
     known->bytes = offered;
   else
@@ -274,12 +267,11 @@ std::optional<Family::Promise> Family::broken_promise(const DispatchTable& table
 void Family::require_promised(const DispatchTable& table) const {
   const std::optional<Promise> broken = broken_promise(table);
   if (!broken) return;
-  throw RuntimeError(MOETUNE_OUT_OF_MEMORY,
-                     "that state is from before a workspace was promised for " + kernel_.name() + " " +
-                         problem_text(broken->extents) + "; it needs " +
-                         (broken->bytes == kUnfit ? "more counters than a workspace has"
-                                                  : std::to_string(broken->bytes) + " bytes") +
-                         "; refresh to a later one");
+  throw RuntimeError(MOETUNE_OUT_OF_MEMORY, "that state is from before a workspace was promised for " + kernel_.name() +
+                                                " " + problem_text(broken->extents) + "; it needs " +
+                                                (broken->bytes == kUnfit ? "more counters than a workspace has"
+                                                                         : std::to_string(broken->bytes) + " bytes") +
+                                                "; refresh to a later one");
 }
 
 void Family::check_pointers(const LaunchKey& key) const {
@@ -298,12 +290,10 @@ BoundPlan Family::bind(const FamilyEntry& entry, const LaunchKey& key, const Ext
   LaunchPlan plan;
   entry.launcher->plan(plan_extents, key.call, plan);
   const WorkspaceLayout layout(plan);
-  if (!layout.fits())
-    throw RuntimeError(MOETUNE_UNSUPPORTED, "the launch needs more counters than a workspace has");
+  if (!layout.fits()) throw RuntimeError(MOETUNE_UNSUPPORTED, "the launch needs more counters than a workspace has");
   needed = plan.scratch.empty() ? 0 : layout.bytes;
   std::array<cuda::Function, decltype(plan.launches)::capacity()> functions{};
-  for (std::size_t i = 0; i < plan.launches.size(); ++i)
-    functions[i] = entry.variant->function(plan.launches[i].entry);
+  for (std::size_t i = 0; i < plan.launches.size(); ++i) functions[i] = entry.variant->function(plan.launches[i].entry);
   const auto address_of = [&](std::string_view name) -> cuda::Address {
     for (std::size_t i = 0; i < plan.scratch.size(); ++i) {
       if (plan.scratch[i].name.view() != name) continue;
@@ -320,16 +310,14 @@ BoundPlan Family::bind(const FamilyEntry& entry, const LaunchKey& key, const Ext
   };
   const auto encode = [this](const TensorMap& map, cuda::Address base) { return maps_.encoded(map, base); };
   const auto symbol_of = [&](const Memset& memset) { return entry.variant->symbol(memset); };
-  return BoundPlan(plan, {functions.data(), plan.launches.size()}, std::cref(address_of),
-                   std::cref(symbol_of), encode);
+  return BoundPlan(plan, {functions.data(), plan.launches.size()}, std::cref(address_of), std::cref(symbol_of), encode);
 }
 
 void Family::require_room(const Choice& choice, std::int64_t needed, std::size_t given) const {
-  if (needed <=
-      static_cast<std::int64_t>(std::min<std::size_t>(given, std::numeric_limits<std::int64_t>::max())))
+  if (needed <= static_cast<std::int64_t>(std::min<std::size_t>(given, std::numeric_limits<std::int64_t>::max())))
     return;
-  throw RuntimeError(MOETUNE_OUT_OF_MEMORY, "the workspace has " + std::to_string(given) +
-                                                " bytes; the launch needs " + std::to_string(needed));
+  throw RuntimeError(MOETUNE_OUT_OF_MEMORY, "the workspace has " + std::to_string(given) + " bytes; the launch needs " +
+                                                std::to_string(needed));
 }
 
 void Family::launch_anew(LaunchCache::Held& place, const FamilyEntry& chosen, const LaunchKey& key,

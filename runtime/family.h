@@ -104,8 +104,7 @@ class Family {
   struct Promise {
     Extents extents;
     std::int64_t bytes = 0;
-    std::int64_t wanted =
-        0;  // by all choices that prepare() read last; 0 before, at most `bytes` if none was left out
+    std::int64_t wanted = 0;  // by all choices that prepare() read last; 0 before, at most `bytes` if none was left out
   };
   static constexpr std::int64_t kUnfit = std::numeric_limits<std::int64_t>::max();
 
@@ -142,8 +141,8 @@ class Family {
   // The first promise that the table breaks, with the bytes that it needs there; nullopt if it keeps all.
   std::optional<Promise> broken_promise(const DispatchTable& table) const;
   // Binds the launch, which `place` keeps, and enqueues it.
-  void launch_anew(LaunchCache::Held& place, const FamilyEntry& chosen, const LaunchKey& key,
-                   const Choice& choice, std::size_t workspace_bytes, cuda::StreamRef stream) const;
+  void launch_anew(LaunchCache::Held& place, const FamilyEntry& chosen, const LaunchKey& key, const Choice& choice,
+                   std::size_t workspace_bytes, cuda::StreamRef stream) const;
   void check_pointers(const LaunchKey& key) const;
   BoundPlan bind(const FamilyEntry& entry, const LaunchKey& key, const Extents& plan_extents,
                  std::int64_t& needed) const;

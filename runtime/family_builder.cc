@@ -63,18 +63,16 @@ std::unique_ptr<const DispatchTable> FamilyBuilder::build() {
   if (context.experiment.pinned_kernel == family_.kernel().name()) return pinned_table();
   if (context.experiment.defaults_only) measured_.clear();
   if (cubins_.empty()) throw_not_tuned();
-  auto table =
-      std::make_unique<const DispatchTable>(std::move(measured_), default_entries(), family_.defaults_);
+  auto table = std::make_unique<const DispatchTable>(std::move(measured_), default_entries(), family_.defaults_);
   if (table->is_empty()) throw_not_tuned();
   return table;
 }
 
 void FamilyBuilder::throw_not_tuned() const {
   const std::string& kernel = family_.kernel().name();
-  throw RuntimeError(MOETUNE_NOT_TUNED, "nothing is tuned for " + kernel + " " + family_.specialization() +
-                                            " on " + family_.context_.device.key.name +
-                                            "; run: moetune search " + kernel + " --problem " +
-                                            usual_problem(family_.kernel(), family_.problem_));
+  throw RuntimeError(MOETUNE_NOT_TUNED, "nothing is tuned for " + kernel + " " + family_.specialization() + " on " +
+                                            family_.context_.device.key.name + "; run: moetune search " + kernel +
+                                            " --problem " + usual_problem(family_.kernel(), family_.problem_));
 }
 
 // This very hardware; then, marked as inherited, that of the same architecture and the nearest number of SMs: what it
@@ -84,8 +82,7 @@ void FamilyBuilder::choose_hardware() {
   std::vector<Origin> known;
   const auto note = [&](const HardwareKey& key) {
     if (key.compute_capability != own.compute_capability) return;
-    const bool is_known =
-        std::ranges::any_of(known, [&](const Origin& origin) { return origin.key.is_same(key); });
+    const bool is_known = std::ranges::any_of(known, [&](const Origin& origin) { return origin.key.is_same(key); });
     if (!is_known) known.push_back({key, key.text(), !key.is_same(own)});
   };
   for (const StoredWinner& winner : stored_.winners) note(winner.record.workload.key.hardware);
@@ -104,8 +101,8 @@ Problem FamilyBuilder::problem_of(const std::string& text) {
   const Kernel& kernel = family_.kernel();
   Problem problem = kernel.parse(text);
   kernel.check(problem);
-  const bool is_own = std::ranges::any_of(
-      own_problems_, [&](const Problem& own) { return family_.defaults_.are_alike(own, problem); });
+  const bool is_own =
+      std::ranges::any_of(own_problems_, [&](const Problem& own) { return family_.defaults_.are_alike(own, problem); });
   if (is_own) return problem;
   if (kernel.specialization(problem).text() != family_.specialization())
     throw BadInput("its problem is of another family than it is stored for: " + text);
@@ -114,11 +111,9 @@ Problem FamilyBuilder::problem_of(const std::string& text) {
 }
 
 // Many winners of a family share a configuration.
-const FamilyBuilder::Launchable& FamilyBuilder::launchable(const std::string& config,
-                                                           const Problem& problem) {
+const FamilyBuilder::Launchable& FamilyBuilder::launchable(const std::string& config, const Problem& problem) {
   const auto known = launchables_.find(config);
-  return known != launchables_.end() ? known->second
-                                     : launchable(space_.parse_config(config), config, problem);
+  return known != launchables_.end() ? known->second : launchable(space_.parse_config(config), config, problem);
 }
 
 const FamilyBuilder::Launchable& FamilyBuilder::launchable(const Config& config, const std::string& text,
@@ -131,8 +126,7 @@ const FamilyBuilder::Launchable& FamilyBuilder::launchable(const Config& config,
   return known;
 }
 
-const FamilyBuilder::Launchable& FamilyBuilder::matching(const std::string& config,
-                                                         const std::string& interface,
+const FamilyBuilder::Launchable& FamilyBuilder::matching(const std::string& config, const std::string& interface,
                                                          const Problem& problem) {
   const Launchable& found = launchable(config, problem);
   const Launcher* const launcher = found.launcher.get();
@@ -149,9 +143,9 @@ const FamilyBuilder::Launchable& FamilyBuilder::matching(const std::string& conf
 
 void FamilyBuilder::require_runnable(const Config& config, const Problem& problem) {
   if (family_.defaults_.can_run(config, problem)) return;
-  throw BadInput(config.text() + " cannot run at " + problem.text() + ": " +
-                 space_.why_illegal(config, expression_environment(problem, family_.context_.device.limits),
-                                    Rules::must));
+  throw BadInput(
+      config.text() + " cannot run at " + problem.text() + ": " +
+      space_.why_illegal(config, expression_environment(problem, family_.context_.device.limits), Rules::must));
 }
 
 void FamilyBuilder::take(const StoredWinner& winner, std::size_t origin) {
@@ -191,10 +185,9 @@ void FamilyBuilder::take_winner(const StoredWinner& winner, std::size_t origin, 
   const Variant* const variant = load(stored, *own.launcher, problem);
   keep(std::move(stored));
   taken_.insert(point);
-  ChoiceSource source{
-      record.workload.key.problem, record.time_us,    record.default_time_us,     origins_[origin].text,
-      origins_[origin].inherited,  record.stored_at,  layers_.path(winner.layer), std::nullopt,
-      record.workload.key.timing,  record.provisional};
+  ChoiceSource source{record.workload.key.problem, record.time_us,    record.default_time_us,     origins_[origin].text,
+                      origins_[origin].inherited,  record.stored_at,  layers_.path(winner.layer), std::nullopt,
+                      record.workload.key.timing,  record.provisional};
   DispatchTable::Measured measured{
       .point = point,
       .entry = family_.entries_.add({variant, own.launcher, record.config, std::move(source)}),
@@ -209,8 +202,7 @@ void FamilyBuilder::take_winner(const StoredWinner& winner, std::size_t origin, 
   }
 }
 
-std::optional<std::uint32_t> FamilyBuilder::beaten_default(double time_us, double default_us,
-                                                           const std::string& config,
+std::optional<std::uint32_t> FamilyBuilder::beaten_default(double time_us, double default_us, const std::string& config,
                                                            const Problem& problem) {
   if (!DispatchTable::is_clear_win(time_us, default_us)) return std::nullopt;
   return family_.defaults_.number_met(config, problem);
@@ -220,8 +212,7 @@ void FamilyBuilder::take_default(const StoredWinner& winner, std::size_t origin,
   const FamilyWinner& record = winner.record;
   if (record.default_config.empty() || record.default_cubin_digest.empty()) return;
   // Most winners of a family come with the same default.
-  if (!stored_defaults_.emplace(winner.layer, record.default_config, record.default_cubin_digest).second)
-    return;
+  if (!stored_defaults_.emplace(winner.layer, record.default_config, record.default_cubin_digest).second) return;
   const std::size_t unit = matching(record.default_config, record.default_interface, problem).unit;
   keep({origin, winner.layer, record.default_cubin_digest, unit});
 }
@@ -234,8 +225,7 @@ void FamilyBuilder::keep(Stored stored) {
 Variant& FamilyBuilder::variant_of(const Stored& stored, const CompileUnit& unit) {
   const auto known = variants_.find(stored.digest);
   if (known != variants_.end()) return *known->second;
-  Variant& made =
-      family_.variants_.emplace_back(stored.digest, unit, layers_.cubin(stored.layer, stored.digest));
+  Variant& made = family_.variants_.emplace_back(stored.digest, unit, layers_.cubin(stored.layer, stored.digest));
   variants_.emplace(stored.digest, &made);
   return made;
 }
@@ -267,8 +257,7 @@ std::optional<std::uint32_t> FamilyBuilder::add_config(const Config& config, con
     } catch (const std::runtime_error& error) {
       rethrow_if_of_device(error);
       stored.broken = true;
-      warnings_.push_back(layers_.path(stored.layer) + ": the cubin of " + text +
-                          " is not used: " + error.what());
+      warnings_.push_back(layers_.path(stored.layer) + ": the cubin of " + text + " is not used: " + error.what());
     }
   }
   return std::nullopt;
@@ -295,8 +284,8 @@ Config FamilyBuilder::pinned_config() const {
     const Kernel& kernel = family_.kernel();
     const Problem problem =
         like_.empty() ? family_.problem_ : kernel.problem_of(kernel.specialization(family_.problem_), like_);
-    const std::string illegal = space_.why_illegal(
-        config, expression_environment(problem, family_.context_.device.limits), Rules::must);
+    const std::string illegal =
+        space_.why_illegal(config, expression_environment(problem, family_.context_.device.limits), Rules::must);
     if (illegal.empty()) return config;
     throw BadInput(config.text() + " cannot run: " + illegal);
   } catch (const BadInput& error) {

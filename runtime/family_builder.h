@@ -88,8 +88,7 @@ class FamilyBuilder {
   Variant& variant_of(const Stored& stored, const CompileUnit& unit);
   void require_runnable(const Config& config, const Problem& problem);  // throws BadInput
   // By the first of the files' cubins that is compiled from the same unit and loads; nullopt if there is none.
-  std::optional<std::uint32_t> add_config(const Config& config, const std::string& text,
-                                          const Problem& problem);
+  std::optional<std::uint32_t> add_config(const Config& config, const std::string& text, const Problem& problem);
   std::vector<std::uint32_t> default_entries();
   std::unique_ptr<const DispatchTable> pinned_table();
   Config pinned_config() const;  // throws RuntimeError (invalid_argument) for one that cannot run

@@ -6,9 +6,8 @@
 
 namespace moetune {
 
-FamilyDefaults::FamilyDefaults(const Kernel& kernel, const FamilyInterface& interface,
-                               const Assignment& specialization, const DeviceLimits& limits,
-                               const Extents& like)
+FamilyDefaults::FamilyDefaults(const Kernel& kernel, const FamilyInterface& interface, const Assignment& specialization,
+                               const DeviceLimits& limits, const Extents& like)
     : free_(kernel.free_dimensions()), varying_(interface.varying_dimensions()) {
   const Problem even = kernel.problem_of(specialization, like);
   Problem ragged = even;
@@ -59,8 +58,7 @@ std::optional<std::uint32_t> FamilyDefaults::at(const Extents& extents, bool rag
 
 SpaceDefaults::Within FamilyDefaults::within(const Extents& low, const Extents& high, bool ragged) const {
   const Values first = values(low, ragged), last = values(high, ragged);
-  BoundDefaults::Possible possible =
-      bound_->find_within({first.data(), first.size()}, {last.data(), last.size()});
+  BoundDefaults::Possible possible = bound_->find_within({first.data(), first.size()}, {last.data(), last.size()});
   return {std::move(possible.configs), possible.none};
 }
 
@@ -69,8 +67,7 @@ std::optional<std::uint32_t> FamilyDefaults::of(const Problem& problem) const {
   return bound_->find({here.data(), here.size()});
 }
 
-std::optional<std::uint32_t> FamilyDefaults::number_met(const std::string& stored,
-                                                        const Problem& problem) const {
+std::optional<std::uint32_t> FamilyDefaults::number_met(const std::string& stored, const Problem& problem) const {
   if (stored.empty()) return of(problem);
   const auto known = numbers_.find(stored);
   return known != numbers_.end() ? std::optional(known->second) : std::nullopt;

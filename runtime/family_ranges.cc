@@ -15,8 +15,8 @@ void FamilyBuilder::take_range(std::size_t origin) {
       if (take_range(range, origin)) return;
     } catch (const std::runtime_error& error) {  // bad input, a damaged file or cubin
       rethrow_if_of_device(error);
-      warnings_.push_back(layers_.path(range.layer) + ": the range table of " + family_.kernel().name() +
-                          " " + family_.specialization() + " is not used: " + error.what());
+      warnings_.push_back(layers_.path(range.layer) + ": the range table of " + family_.kernel().name() + " " +
+                          family_.specialization() + " is not used: " + error.what());
     }
   }
 }
@@ -39,8 +39,8 @@ bool FamilyBuilder::take_range(const StoredRange& range, std::size_t origin) {
     like = kernel.extents_of(problem);
     if (cubins.empty()) {
       for (const FamilyRange::Variant& variant : range.record.variants)
-        cubins.push_back({origin, range.layer, variant.cubin_digest,
-                          matching(variant.config, variant.interface, problem).unit});
+        cubins.push_back(
+            {origin, range.layer, variant.cubin_digest, matching(variant.config, variant.interface, problem).unit});
     }
     const Variant* const variant = load(cubin_among(cubins, own.unit, cell.config), *own.launcher, problem);
     ChoiceSource source{cell.problem,
@@ -77,8 +77,7 @@ const FamilyBuilder::Stored& FamilyBuilder::cubin_among(const std::vector<Stored
   return *found;
 }
 
-bool FamilyBuilder::is_superseded(const StoredWinner& winner, std::size_t origin,
-                                  const TablePoint& point) const {
+bool FamilyBuilder::is_superseded(const StoredWinner& winner, std::size_t origin, const TablePoint& point) const {
   if (!range_ || !range_->hull.holds(point)) return false;
   if (origin != range_->origin) return origin > range_->origin;
   if (winner.layer < range_->layer) return false;  // a user's own, before a pack

@@ -41,13 +41,11 @@ void Family::look_through(const DispatchTable& table, const Extents& most, const
     if (box.ragged && !interface_->table_point(box.high, 1).ragged) continue;
     // Goes down to the very extents for defaults: more of them may be one in a box than are.
     const bool is_one = defaults_.within(box.low, box.high, box.ragged).is_one();
-    const std::optional<std::size_t> axis =
-        count < kMostBoxes ? widest_axis(box, is_one ? kFine : 1) : std::nullopt;
+    const std::optional<std::size_t> axis = count < kMostBoxes ? widest_axis(box, is_one ? kFine : 1) : std::nullopt;
     const std::vector<Need> needs = needs_between(table, box.low, box.high, box.ragged);
     if (!look(needs, !axis || needs.size() < 2) || !axis) continue;
     Box below = box, above = box;
-    const double middle =
-        std::sqrt(static_cast<double>(box.low[*axis]) * static_cast<double>(box.high[*axis]));
+    const double middle = std::sqrt(static_cast<double>(box.low[*axis]) * static_cast<double>(box.high[*axis]));
     below.high[*axis] = std::clamp(static_cast<std::int64_t>(middle), box.low[*axis], box.high[*axis] - 1);
     above.low[*axis] = below.high[*axis] + 1;
     boxes.push_back(below);
@@ -55,8 +53,8 @@ void Family::look_through(const DispatchTable& table, const Extents& most, const
   }
 }
 
-std::vector<Family::Need> Family::needs_between(const DispatchTable& table, const Extents& low,
-                                                const Extents& high, bool ragged) const {
+std::vector<Family::Need> Family::needs_between(const DispatchTable& table, const Extents& low, const Extents& high,
+                                                bool ragged) const {
   DispatchTable::Region region{low, high, interface_->last_point(low), interface_->last_point(high)};
   if (ragged) {
     // The least total; a batch of one is not ragged, and larger ones may lie before it.
@@ -112,8 +110,7 @@ Family::Entries Family::too_large(const DispatchTable& table, const Promise& pro
 std::unique_ptr<const DispatchTable> Family::keep_promises(std::unique_ptr<const DispatchTable> made,
                                                            std::vector<std::string>& warnings) {
   // Reads the table as the files would have it, before any promise takes choices out.
-  for (Promise& promise : promises_)
-    promise.wanted = workspace_within(*made, promise.extents, promise.bytes, false);
+  for (Promise& promise : promises_) promise.wanted = workspace_within(*made, promise.extents, promise.bytes, false);
   const auto without = [&](const Entries& left_out, const DispatchTable* before) {
     std::vector<DispatchTable::Measured> kept;
     for (const DispatchTable::Measured& one : made->measured()) {
@@ -122,8 +119,7 @@ std::unique_ptr<const DispatchTable> Family::keep_promises(std::unique_ptr<const
       if (stays != nullptr && !left_out.contains(stays->entry)) kept.push_back(*stays);
     }
     return std::make_unique<const DispatchTable>(
-        std::move(kept),
-        std::vector<std::uint32_t>(made->default_entries().begin(), made->default_entries().end()),
+        std::move(kept), std::vector<std::uint32_t>(made->default_entries().begin(), made->default_entries().end()),
         defaults_);
   };
   for (const Promise& promise : promises_) {
@@ -133,8 +129,7 @@ std::unique_ptr<const DispatchTable> Family::keep_promises(std::unique_ptr<const
         kernel_.name() + " " + problem_text(promise.extents) + ": " + std::to_string(left_out.size()) +
         " of its configurations need more workspace than the " + std::to_string(promise.bytes) +
         " bytes that were promised, and are not picked" +
-        (promise.wanted > promise.bytes ? "; moetune_offer_workspace takes " + std::to_string(promise.wanted)
-                                        : ""));
+        (promise.wanted > promise.bytes ? "; moetune_offer_workspace takes " + std::to_string(promise.wanted) : ""));
     if (made->constant()) continue;
     made = without(left_out, table());
     // Choices that come into their place may be too large as well.

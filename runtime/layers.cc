@@ -41,8 +41,7 @@ void append(std::vector<One>& all, std::vector<One> more) {
 
 }  // namespace
 
-Layers::Layers(const std::vector<fs::path>& paths, const TrustedKeys& trusted,
-               std::chrono::milliseconds settled_age)
+Layers::Layers(const std::vector<fs::path>& paths, const TrustedKeys& trusted, std::chrono::milliseconds settled_age)
     : trusted_(trusted), settled_age_(settled_age) {
   for (const fs::path& path : paths) {
     try {
@@ -50,8 +49,7 @@ Layers::Layers(const std::vector<fs::path>& paths, const TrustedKeys& trusted,
         if (trusted.empty() || is_pack(file) || file == path) {
           open(file);
         } else {
-          warnings_.push_back(file.string() +
-                              " is left out: trusted keys are given, and a cache is not signed; " +
+          warnings_.push_back(file.string() + " is left out: trusted keys are given, and a cache is not signed; " +
                               "name the file itself to use it");
         }
       }
@@ -60,8 +58,7 @@ Layers::Layers(const std::vector<fs::path>& paths, const TrustedKeys& trusted,
     }
   }
   if (caches_.empty() && !warnings_.empty()) throw BrokenEnvironment(warnings_.front());
-  if (caches_.empty())
-    throw BrokenEnvironment("there is no cache and no pack; run moetune search, or name one");
+  if (caches_.empty()) throw BrokenEnvironment("there is no cache and no pack; run moetune search, or name one");
 }
 
 void Layers::open(const fs::path& file) {
@@ -88,17 +85,15 @@ void Layers::add_kernels(const Cache& pack) {
 Cache Layers::checked(const fs::path& file, bool without_locks) const {
   std::error_code absent;
   if (is_pack(file) && fs::file_size(file, absent) == 0 && !absent)
-    throw BrokenEnvironment(file.string() +
-                            " is empty; it was not copied whole: take the pack from its maker again");
+    throw BrokenEnvironment(file.string() + " is empty; it was not copied whole: take the pack from its maker again");
   const bool signed_pack = is_pack(file) && !trusted_.empty();
-  std::optional<Cache> settled =
-      without_locks && !signed_pack ? Cache::open_settled(file, settled_age_) : std::nullopt;
+  std::optional<Cache> settled = without_locks && !signed_pack ? Cache::open_settled(file, settled_age_) : std::nullopt;
   Cache cache = settled       ? *std::move(settled)
                 : signed_pack ? Cache::open_content(file, trusted_.read(file), Cache::Mode::read_only)
                               : Cache::open(file, Cache::Mode::read_only);
   if (!signed_pack && !trusted_.empty() && cache.manifest() != nullptr)
-    throw BrokenEnvironment(
-        file.string() + " is a pack by another name, whose signature is not looked for; " + "name it *.pack");
+    throw BrokenEnvironment(file.string() + " is a pack by another name, whose signature is not looked for; " +
+                            "name it *.pack");
   if (is_pack(file) && cache.manifest() == nullptr)
     throw BrokenEnvironment(file.string() +
                             " has no manifest, which every pack has; it was altered: take it from its maker "
@@ -132,24 +127,22 @@ StoredFamily Layers::read(std::size_t layer, const std::string& kernel, const st
   };
   auto [winners, ranges] = read_from(layer, rows, [](const Cache& cache) { return cache.is_unchanged(); });
   if (winners.damaged > 0)
-    warnings_.push_back(
-        path(layer) + ": " + std::to_string(winners.damaged) + " of " +
-        std::to_string(winners.damaged + winners.sound.size()) + " winners of " + kernel + " " + family +
-        " are not used: they are damaged (they do not match their digests); `moetune cache check` "
-        "names them");
+    warnings_.push_back(path(layer) + ": " + std::to_string(winners.damaged) + " of " +
+                        std::to_string(winners.damaged + winners.sound.size()) + " winners of " + kernel + " " +
+                        family +
+                        " are not used: they are damaged (they do not match their digests); `moetune cache check` "
+                        "names them");
   found.winners.reserve(winners.sound.size());
   for (FamilyWinner& winner : winners.sound) {
     const WorkloadKey& key = winner.workload.key;
     const bool measured = key.hardware.origin == "gpu" && !is_recording(key);
-    if (!winner.contended && (measured || allow_recorded))
-      found.winners.push_back({layer, std::move(winner)});
+    if (!winner.contended && (measured || allow_recorded)) found.winners.push_back({layer, std::move(winner)});
   }
   const auto timing_of = [](const StoredWinner& one) { return one.record.workload.key.timing; };
   if (!std::ranges::is_sorted(found.winners, {}, timing_of))  // mostly they have one timing
     std::ranges::stable_sort(found.winners, {}, timing_of);
   for (FamilyRange& range : ranges) {
-    if (range.key.hardware.origin == "gpu" || allow_recorded)
-      found.ranges.push_back({layer, std::move(range)});
+    if (range.key.hardware.origin == "gpu" || allow_recorded) found.ranges.push_back({layer, std::move(range)});
   }
   std::ranges::stable_sort(found.ranges, {}, [](const StoredRange& one) { return one.record.key.timing; });
   return found;
@@ -174,8 +167,7 @@ StoredFamily Layers::family(const std::string& kernel, const std::string& family
 // By its content, so that it is right even if the file has changed since the family was read.
 Blob Layers::cubin(std::size_t layer, const std::string& digest) {
   return read_from(
-      layer, [&](const Cache& cache) { return cache.winners.cubin(digest); },
-      [](const Cache&) { return true; });
+      layer, [&](const Cache& cache) { return cache.winners.cubin(digest); }, [](const Cache&) { return true; });
 }
 
 }  // namespace moetune

@@ -59,8 +59,7 @@ class Layers {
   const std::vector<std::string>& warnings() const { return warnings_; }
 
  private:
-  StoredFamily read(std::size_t layer, const std::string& kernel, const std::string& family,
-                    bool allow_recorded);
+  StoredFamily read(std::size_t layer, const std::string& kernel, const std::string& family, bool allow_recorded);
   void open(const std::filesystem::path& file);
   // Opens the file's cache. Throws if it may not be loaded.
   Cache checked(const std::filesystem::path& file, bool without_locks) const;
@@ -75,8 +74,7 @@ class Layers {
   void add_kernels(const Cache& pack);
 
   std::vector<Cache> caches_;
-  std::set<std::pair<std::string, std::string>>
-      refused_;  // packs, and kernels whose results in them are not used
+  std::set<std::pair<std::string, std::string>> refused_;  // packs, and kernels whose results in them are not used
   std::vector<std::string> warnings_;
 };
 

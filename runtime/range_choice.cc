@@ -35,8 +35,7 @@ std::size_t greatest_distance(const std::vector<std::size_t>& homes, std::size_t
   return greatest;
 }
 
-double worst_loss(const Candidate& candidate, std::span<const CrossedCell> crossed,
-                  const FamilyEntries& entries) {
+double worst_loss(const Candidate& candidate, std::span<const CrossedCell> crossed, const FamilyEntries& entries) {
   double worst = 0;
   for (const std::size_t home : candidate.homes) {
     if (const std::optional<RangeLoss>& loss = entries[crossed[home].cell.entry].source.loss)

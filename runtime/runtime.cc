@@ -36,9 +36,8 @@ int chosen_device(int wanted) {
   const int count = cuda::device_count();
   if (wanted == -1) return cuda::current_device().value_or(0);
   if (wanted >= 0 && wanted < count) return wanted;
-  throw RuntimeError(MOETUNE_WRONG_DEVICE, "there is no device " + std::to_string(wanted) +
-                                               "; the driver has " + std::to_string(count) +
-                                               ", from 0 on (-1: the current one)");
+  throw RuntimeError(MOETUNE_WRONG_DEVICE, "there is no device " + std::to_string(wanted) + "; the driver has " +
+                                               std::to_string(count) + ", from 0 on (-1: the current one)");
 }
 
 // Asked of the driver once a process: some answers take it a millisecond.
@@ -47,15 +46,13 @@ DeviceInfo device_info(int ordinal) {
   static std::map<int, DeviceInfo> known;
   const std::lock_guard lock(mutex);
   const auto found = known.find(ordinal);
-  return found != known.end() ? found->second
-                              : known.emplace(ordinal, cuda::describe_device(ordinal)).first->second;
+  return found != known.end() ? found->second : known.emplace(ordinal, cuda::describe_device(ordinal)).first->second;
 }
 
 // The folder that this code was loaded from: the library's, or that of the program it is linked into.
 fs::path own_folder() {
   Dl_info info{};
-  if (dladdr(reinterpret_cast<const void*>(&initialize_driver), &info) == 0 || info.dli_fname == nullptr)
-    return {};
+  if (dladdr(reinterpret_cast<const void*>(&initialize_driver), &info) == 0 || info.dli_fname == nullptr) return {};
   std::error_code failure;
   return fs::canonical(info.dli_fname, failure).parent_path();
 }
@@ -81,10 +78,9 @@ Problem smallest_problem(const Kernel& kernel, const std::string& text) {
   Assignment specialization;
   if (!text.empty()) {
     for (const auto& [name, value] : split_assignment(text, "the specialization")) {
-      const bool number = !value.empty() && std::all_of(value.begin(), value.end(),
-                                                        [](unsigned char c) { return c >= '0' && c <= '9'; });
-      if (number && value.size() > 18)
-        throw BadInput("the specialization: " + name + "=" + value + " is too large");
+      const bool number = !value.empty() &&
+                          std::all_of(value.begin(), value.end(), [](unsigned char c) { return c >= '0' && c <= '9'; });
+      if (number && value.size() > 18) throw BadInput("the specialization: " + name + "=" + value + " is too large");
       specialization.set(name, number ? Value::integer(std::stoll(value)) : Value::named(value, 0));
     }
   }
@@ -231,8 +227,8 @@ void Runtime::use(std::size_t generation) {
 }
 
 void Runtime::return_to(const std::string& name) {
-  const auto found = std::find_if(generations_.begin(), generations_.end(),
-                                  [&](const Generation& one) { return one.name == name; });
+  const auto found =
+      std::find_if(generations_.begin(), generations_.end(), [&](const Generation& one) { return one.name == name; });
   if (found == generations_.end())
     throw RuntimeError(MOETUNE_UNKNOWN_NAME, "this runtime has held no generation '" + name + "'");
   if (found->tables.size() < families_.size()) {
@@ -330,14 +326,12 @@ void Runtime::write_misses(const fs::path& path) const {
         std::optional<std::string> problem = families_[i].problem_at(shape.extents, shape.ragged);
         if (!problem) problem = families_[i].problem_at(a_step_less(shape.extents), shape.ragged);
         if (!problem) continue;  // larger than any problem: no search could tune it
-        misses.push_back({{"kernel", families_[i].kernel().name()},
-                          {"problem", *std::move(problem)},
-                          {"count", shape.count}});
+        misses.push_back(
+            {{"kernel", families_[i].kernel().name()}, {"problem", *std::move(problem)}, {"count", shape.count}});
       }
     }
   }
-  std::stable_sort(misses.begin(), misses.end(),
-                   [](const auto& a, const auto& b) { return a["count"] > b["count"]; });
+  std::stable_sort(misses.begin(), misses.end(), [](const auto& a, const auto& b) { return a["count"] > b["count"]; });
   const nlohmann::ordered_json document = {
       {"moetune_misses", 1}, {"hardware", device_.key.name}, {"misses", std::move(misses)}};
   replace_file(path, document.dump(1) + "\n");
@@ -358,8 +352,8 @@ void Runtime::require_own(cuda::StreamRef stream) const {
 // A thread asks whose a stream is when it launches on another one than before, not at every launch: that is one more
 // call of the driver. A stream of another context at an address seen before is refused by the driver itself, which
 // runs a kernel in its own context alone; then the status and the sentence are looked up.
-void Runtime::launch(Family& family, const Choice& choice, const Call& call, LaunchTensors tensors,
-                     void* workspace, std::size_t workspace_bytes, cuda::StreamRef stream) const {
+void Runtime::launch(Family& family, const Choice& choice, const Call& call, LaunchTensors tensors, void* workspace,
+                     std::size_t workspace_bytes, cuda::StreamRef stream) const {
   struct Known {
     const void* stream = nullptr;
     std::uint64_t runtime = 0;
@@ -386,8 +380,7 @@ void Runtime::zero_counters(void* workspace, std::size_t bytes, cuda::StreamRef 
     throw RuntimeError(MOETUNE_INVALID_ARGUMENT, "the workspace is null or not aligned to 256 bytes");
   if (bytes < static_cast<std::size_t>(kWorkspaceCounters))
     throw RuntimeError(MOETUNE_OUT_OF_MEMORY, "the workspace has " + std::to_string(bytes) +
-                                                  " bytes; its counters take " +
-                                                  std::to_string(kWorkspaceCounters));
+                                                  " bytes; its counters take " + std::to_string(kWorkspaceCounters));
   enter();
   require_own(stream);
   cuda::set_bytes(address, 0, kWorkspaceCounters, stream);

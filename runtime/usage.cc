@@ -20,8 +20,7 @@ std::int64_t rounded_up(std::int64_t value) {
 
 std::size_t hash_of(const Extents& extents, bool ragged) {
   std::uint64_t hash = ragged ? 0x9e3779b97f4a7c15 : 0;
-  for (const std::int64_t extent : extents)
-    hash = (hash ^ static_cast<std::uint64_t>(extent)) * 0xff51afd7ed558ccd;
+  for (const std::int64_t extent : extents) hash = (hash ^ static_cast<std::uint64_t>(extent)) * 0xff51afd7ed558ccd;
   return static_cast<std::size_t>(hash >> 32);
 }
 
@@ -54,8 +53,7 @@ void Usage::remember(std::size_t own, const Extents& given, bool ragged) {
   if (!shard.has_shapes) std::uninitialized_value_construct(shapes.begin(), shapes.end());
   shard.has_shapes = true;
   const std::size_t start = hash_of(extents, ragged);
-  Shape* place =
-      &shapes[start % kShapes];  // of this shape, else the rarest of its places, first an empty one
+  Shape* place = &shapes[start % kShapes];  // of this shape, else the rarest of its places, first an empty one
   bool known = false;
   for (std::size_t probe = 0; probe < kProbes && !known; ++probe) {
     Shape& shape = shapes[(start + probe) % kShapes];
@@ -71,8 +69,7 @@ void Usage::remember(std::size_t own, const Extents& given, bool ragged) {
 UsageCounts Usage::counts() const {
   std::array<std::uint64_t, kKinds> sums{};
   for (const Shard& shard : *shards_) {
-    for (std::size_t kind = 0; kind < kKinds; ++kind)
-      sums[kind] += shard.counts[kind].load(std::memory_order_relaxed);
+    for (std::size_t kind = 0; kind < kKinds; ++kind) sums[kind] += shard.counts[kind].load(std::memory_order_relaxed);
   }
   return {sums[0], sums[1], sums[2], sums[3], sums[kMiss], sums[kLaunch]};
 }

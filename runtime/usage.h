@@ -42,8 +42,7 @@ class Usage {
     Shard& shard = (*shards_)[own];
     const std::size_t kind = cell.entry == Cell::kNone ? kMiss : static_cast<std::size_t>(cell.kind);
     shard.counts[kind].fetch_add(1, std::memory_order_relaxed);
-    if (kind != static_cast<std::size_t>(ChoiceKind::exact) &&
-        kind != static_cast<std::size_t>(ChoiceKind::pinned))
+    if (kind != static_cast<std::size_t>(ChoiceKind::exact) && kind != static_cast<std::size_t>(ChoiceKind::pinned))
       remember(own, extents, ragged);
   }
   void count_launch() { (*shards_)[own_shard()].counts[kLaunch].fetch_add(1, std::memory_order_relaxed); }

@@ -17,8 +17,7 @@ void Variant::add_entries(const LaunchPlan& plan, const DeviceLimits& limits) {
   for (const Launch& launch : plan.launches) {
     const std::size_t count = count_.load(std::memory_order_relaxed);
     const auto end = entries_.begin() + static_cast<std::ptrdiff_t>(count);
-    if (std::any_of(entries_.begin(), end, [&](const Entry& known) { return known.name == launch.entry; }))
-      continue;
+    if (std::any_of(entries_.begin(), end, [&](const Entry& known) { return known.name == launch.entry; })) continue;
     if (count == kMaxEntries) throw std::logic_error("a variant has more entries than fit");
     const std::string entry = launch.entry.text();
     const cuda::Function function = cuda::find_function(module_, entry, mangled_);

@@ -8,8 +8,7 @@
 namespace moetune {
 namespace {
 
-constexpr std::size_t kMaxAssignment = std::size_t{1}
-                                       << 16;  // a problem or a configuration has a few hundred
+constexpr std::size_t kMaxAssignment = std::size_t{1} << 16;  // a problem or a configuration has a few hundred
 
 std::string_view trimmed(std::string_view text) {
   const std::size_t begin = text.find_first_not_of(" \t\r\n");
@@ -20,8 +19,7 @@ std::string_view trimmed(std::string_view text) {
 }  // namespace
 
 void Assignment::set(std::string_view name, Value value) {
-  const auto it =
-      std::find_if(entries_.begin(), entries_.end(), [&](const Entry& e) { return e.first == name; });
+  const auto it = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& e) { return e.first == name; });
   if (it != entries_.end()) {
     it->second = std::move(value);
   } else {
@@ -54,12 +52,10 @@ std::string Assignment::text() const {
   return text;
 }
 
-std::vector<std::pair<std::string, std::string>> split_assignment(std::string_view text,
-                                                                  std::string_view what) {
+std::vector<std::pair<std::string, std::string>> split_assignment(std::string_view text, std::string_view what) {
   std::vector<std::pair<std::string, std::string>> pieces;
   if (text.size() > kMaxAssignment) {
-    throw BadInput(std::string(what) + ": the text is longer than " + std::to_string(kMaxAssignment) +
-                   " characters");
+    throw BadInput(std::string(what) + ": the text is longer than " + std::to_string(kMaxAssignment) + " characters");
   }
   if (trimmed(text).empty()) return pieces;
   pieces.reserve(static_cast<std::size_t>(std::count(text.begin(), text.end(), ',')) + 1);
@@ -70,8 +66,7 @@ std::vector<std::pair<std::string, std::string>> split_assignment(std::string_vi
     const std::string_view piece = trimmed(text.substr(begin, end - begin));
     const std::size_t equals = piece.find('=');
     const std::string_view name = trimmed(piece.substr(0, equals));
-    const std::string_view value =
-        equals < piece.size() ? trimmed(piece.substr(equals + 1)) : std::string_view();
+    const std::string_view value = equals < piece.size() ? trimmed(piece.substr(equals + 1)) : std::string_view();
     if (name.empty() || value.empty()) {
       throw BadInput(std::string(what) + ": '" + std::string(piece) + "' is not name=value");
     }

@@ -51,7 +51,6 @@ using Config = Assignment;
 
 // Splits `a=1,b=tma` into name/text pairs. Throws BadInput naming the piece that is not `name=value` or the
 // name that occurs twice. `what` says what is being read ("the configuration").
-std::vector<std::pair<std::string, std::string>> split_assignment(std::string_view text,
-                                                                  std::string_view what);
+std::vector<std::pair<std::string, std::string>> split_assignment(std::string_view text, std::string_view what);
 
 }  // namespace moetune

@@ -11,8 +11,7 @@ namespace {
 constexpr int kSampledRows = 512;
 
 // The share of random points that satisfies each constraint, by sampling; never 0, since the sample is small.
-std::vector<double> estimate_selectivity(const BoundSpace& space,
-                                         const std::vector<std::vector<Position>>& domains) {
+std::vector<double> estimate_selectivity(const BoundSpace& space, const std::vector<std::vector<Position>>& domains) {
   Random random(1);
   std::vector<int> passed(space.constraints().size());
   std::vector<std::int64_t> slots(space.slot_count());
@@ -23,8 +22,7 @@ std::vector<double> estimate_selectivity(const BoundSpace& space,
     for (std::size_t let = 0; let < space.lets().size(); ++let) {
       slots[space.let_slot(let)] = space.lets()[let].program.run(slots.data());
     }
-    for (std::size_t c = 0; c < passed.size(); ++c)
-      passed[c] += space.constraints()[c].program.holds(slots.data());
+    for (std::size_t c = 0; c < passed.size(); ++c) passed[c] += space.constraints()[c].program.holds(slots.data());
   }
   std::vector<double> selectivity;
   for (const int count : passed) selectivity.push_back((count + 0.5) / (kSampledRows + 0.5));
@@ -34,10 +32,7 @@ std::vector<double> estimate_selectivity(const BoundSpace& space,
 class Chooser {
  public:
   Chooser(const BoundSpace& space, const std::vector<std::vector<Position>>& domains)
-      : space_(space),
-        domains_(domains),
-        selectivity_(estimate_selectivity(space, domains)),
-        bound_(domains.size()) {}
+      : space_(space), domains_(domains), selectivity_(estimate_selectivity(space, domains)), bound_(domains.size()) {}
 
   // Completes one constraint after another, each time the one that makes the tree grow least. Parameters that
   // no constraint reads come last, where they multiply leaves and nothing else.
@@ -66,8 +61,7 @@ class Chooser {
 
  private:
   bool is_bound(const BoundSpace::Rule& rule) const {
-    return std::all_of(rule.parameters.begin(), rule.parameters.end(),
-                       [&](std::size_t p) { return bound_[p]; });
+    return std::all_of(rule.parameters.begin(), rule.parameters.end(), [&](std::size_t p) { return bound_[p]; });
   }
 
   // How many times more nodes there are once `parameters` are bound too.

@@ -66,8 +66,7 @@ void BoundDefaults::add(const SpaceFile::Default& rule, std::map<std::string, st
       return;
     }
   }
-  const std::optional<std::size_t> chosen =
-      rule.choice ? std::optional(rule.choice->parameter) : std::nullopt;
+  const std::optional<std::size_t> chosen = rule.choice ? std::optional(rule.choice->parameter) : std::nullopt;
   made.legality = legality_of(rule.config, chosen);
   if (made.legality.broken == ConstraintKind::must) return;
   if (!chosen) {
@@ -148,8 +147,7 @@ void BoundDefaults::keep_needed_lets(Legality& legality) const {
 const Program& BoundDefaults::compile(const Expression& expression, const std::vector<Binding>& bindings) {
   Compiled& last = compiled_[&expression];
   const auto binding_of = [&](Slot slot) -> const Binding& { return bindings[slot]; };
-  if (last.program && std::ranges::equal(last.with, expression.slots(), {}, {}, binding_of))
-    return *last.program;
+  if (last.program && std::ranges::equal(last.with, expression.slots(), {}, {}, binding_of)) return *last.program;
   require_known(expression, file_, environment_, known_);
   last.program = expression.compile(file_.vocabulary, bindings);
   last.with.clear();
@@ -176,9 +174,8 @@ void BoundDefaults::fill(Values values, std::int64_t* slots) const {
 bool BoundDefaults::holds(const Legality& legality, Rules rules, std::int64_t* slots) {
   if (legality.broken && applies(*legality.broken, rules)) return false;
   for (const Step& let : legality.lets) slots[let.slot] = let.program.run(slots);
-  return std::ranges::all_of(legality.rules, [&](const Rule& rule) {
-    return !applies(rule.kind, rules) || rule.program.holds(slots);
-  });
+  return std::ranges::all_of(legality.rules,
+                             [&](const Rule& rule) { return !applies(rule.kind, rules) || rule.program.holds(slots); });
 }
 
 std::optional<std::uint32_t> BoundDefaults::find(Values values) const {
@@ -203,9 +200,7 @@ std::optional<std::uint32_t> BoundDefaults::find(Values values) const {
 BoundDefaults::Possible BoundDefaults::find_within(Values low, Values high) const {
   std::vector<ValueRange> slots;
   for (const std::int64_t known : slots_) slots.push_back(ValueRange::of(known));
-  set(low, [&](Slot slot, std::size_t i, std::int64_t factor) {
-    slots[slot] = {factor * low[i], factor * high[i]};
-  });
+  set(low, [&](Slot slot, std::size_t i, std::int64_t factor) { slots[slot] = {factor * low[i], factor * high[i]}; });
   for (const Step& let : lets_) slots[let.slot] = run_within(let.program, slots.data());
   bool is_open = false;
   // Notes in is_open that it holds for some of the values alone.

@@ -38,9 +38,7 @@ class BoundDefaults {
                 const std::optional<Multiple>& multiple = std::nullopt);
 
   // For Values; of the same kind (integer or name) as the environment had at first.
-  std::int64_t number(const Value& value) {
-    return value.is_named() ? names_.number(value.name) : value.number;
-  }
+  std::int64_t number(const Value& value) { return value.is_named() ? names_.number(value.name) : value.number; }
 
   // The configurations that can be a default, each once.
   const std::vector<Config>& configs() const { return configs_; }
@@ -73,8 +71,7 @@ class BoundDefaults {
   };
   // Those rules for a configuration that depend on what varies.
   struct Legality {
-    std::optional<ConstraintKind> broken =
-        std::nullopt;  // by a rule that fails whatever varies; `must` if one is
+    std::optional<ConstraintKind> broken = std::nullopt;  // by a rule that fails whatever varies; `must` if one is
     std::vector<Step> lets = {};
     std::vector<Rule> rules = {};
     bool is_certain() const { return !broken && rules.empty(); }
@@ -96,8 +93,7 @@ class BoundDefaults {
   std::uint32_t add_config(const Config& config, std::map<std::string, std::uint32_t>& known);
   // `chosen` has no value yet.
   Legality legality_of(const Config& config, std::optional<std::size_t> chosen);
-  void add_gates(Legality& legality, std::size_t parameter, const Value& value,
-                 const std::vector<Binding>& bindings);
+  void add_gates(Legality& legality, std::size_t parameter, const Value& value, const std::vector<Binding>& bindings);
   void require(Legality& legality, ConstraintKind kind, const Expression& expression,
                const std::vector<Binding>& bindings);
   void keep_needed_lets(Legality& legality) const;

@@ -64,8 +64,7 @@ BoundSpace::Rule BoundSpace::bind(const Expression& expression) const {
       rule.parameters.push_back(slot);
       continue;
     }
-    const auto let =
-        std::find_if(file_.lets.begin(), file_.lets.end(), [&](const auto& l) { return l.slot == slot; });
+    const auto let = std::find_if(file_.lets.begin(), file_.lets.end(), [&](const auto& l) { return l.slot == slot; });
     const auto index = static_cast<std::size_t>(let - file_.lets.begin());
     const Rule& used = lets_[index];
     rule.parameters.insert(rule.parameters.end(), used.parameters.begin(), used.parameters.end());
@@ -93,8 +92,7 @@ std::string BoundSpace::why_illegal(std::span<const Position> point) const {
     }
     slots[p] = value_of(p, point[p]);
   }
-  for (std::size_t let = 0; let < lets_.size(); ++let)
-    slots[let_slot(let)] = lets_[let].program.run(slots.data());
+  for (std::size_t let = 0; let < lets_.size(); ++let) slots[let_slot(let)] = lets_[let].program.run(slots.data());
   for (std::size_t c = 0; c < constraints_.size(); ++c) {
     const std::int64_t value = constraints_[c].program.run(slots.data());
     if (value != 0 && value != kUndefined) continue;

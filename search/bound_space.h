@@ -35,14 +35,10 @@ class BoundSpace {
   const SpaceFile::Constraint& constraint(std::size_t i) const { return file_.constraints[applied_[i]]; }
   // The quantity that file().kept[i] names, at a point; kUndefined where it has no value there.
   std::int64_t kept_quantity(std::size_t i, std::span<const Position> point) const;
-  bool allowed(std::size_t parameter, Position position) const {
-    return closed_gate(parameter, position) == nullptr;
-  }
+  bool allowed(std::size_t parameter, Position position) const { return closed_gate(parameter, position) == nullptr; }
 
   // The value of a domain position in expressions: the integer, or the name's number.
-  std::int64_t value_of(std::size_t parameter, Position position) const {
-    return values_[parameter][position];
-  }
+  std::int64_t value_of(std::size_t parameter, Position position) const { return values_[parameter][position]; }
 
   // Why a point is illegal, or an empty string.
   std::string why_illegal(std::span<const Position> point) const;

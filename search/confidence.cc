@@ -40,9 +40,8 @@ std::vector<std::size_t> promising(const Surrogate& surrogate) {
               std::hypot(surrogate.times().deviation(i), surrogate.times().residual());
   }
   const std::size_t count = std::min(kCandidates, members.size());
-  std::partial_sort(
-      members.begin(), members.begin() + static_cast<std::ptrdiff_t>(count), members.end(),
-      [&](std::size_t a, std::size_t b) { return hope[a] != hope[b] ? hope[a] > hope[b] : a < b; });
+  std::partial_sort(members.begin(), members.begin() + static_cast<std::ptrdiff_t>(count), members.end(),
+                    [&](std::size_t a, std::size_t b) { return hope[a] != hope[b] ? hope[a] > hope[b] : a < b; });
   members.resize(count);
   return members;
 }
@@ -59,8 +58,7 @@ std::vector<double> joint_factor(const Posterior& times, const std::vector<std::
   if (!factor_cholesky(matrix, n)) {
     // Rounding has made it indefinite: the members by themselves.
     std::fill(matrix.begin(), matrix.end(), 0.0);
-    for (std::size_t a = 0; a < n; ++a)
-      matrix[a * n + a] = std::hypot(times.deviation(members[a]), times.residual());
+    for (std::size_t a = 0; a < n; ++a) matrix[a * n + a] = std::hypot(times.deviation(members[a]), times.residual());
   }
   return matrix;
 }

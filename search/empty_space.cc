@@ -16,8 +16,7 @@ void collect_environment(const SpaceFile& file, const Expression& expression, st
     const Vocabulary::Kind kind = file.vocabulary[slot].kind;
     if (kind == Vocabulary::Kind::environment) names.insert(slot);
     if (kind != Vocabulary::Kind::let || !entered.insert(slot).second) continue;
-    const auto let =
-        std::find_if(file.lets.begin(), file.lets.end(), [&](const auto& l) { return l.slot == slot; });
+    const auto let = std::find_if(file.lets.begin(), file.lets.end(), [&](const auto& l) { return l.slot == slot; });
     collect_environment(file, let->expression, names, entered);
   }
 }
@@ -48,9 +47,8 @@ std::string count_text(const BoundSpace::Rule& rule, const Rejections& rejection
 
 std::string undefined_text(const Rejections& rejections) {
   if (rejections.undefined == 0) return "";
-  const std::string share = rejections.undefined == rejections.total
-                                ? ""
-                                : " for " + std::to_string(rejections.undefined) + " of them";
+  const std::string share =
+      rejections.undefined == rejections.total ? "" : " for " + std::to_string(rejections.undefined) + " of them";
   return ", without a value" + share + " (" + kWhyUndefined + ")";
 }
 
@@ -58,8 +56,8 @@ std::string constraint_text(const BoundSpace& space, std::size_t number, const R
   const SpaceFile::Constraint& constraint = space.constraint(number);
   const BoundSpace::Rule& rule = space.constraints()[number];
   return "\"" + constraint.expression.text() + "\" (" + std::string(kind_name(constraint.kind)) + ": " +
-         constraint.why + ") " + count_text(rule, rejections, space.file().parameters) +
-         undefined_text(rejections) + values_text(space, constraint.expression);
+         constraint.why + ") " + count_text(rule, rejections, space.file().parameters) + undefined_text(rejections) +
+         values_text(space, constraint.expression);
 }
 
 // Parameters with no value left by gates alone.
@@ -70,8 +68,7 @@ std::string closed_text(const BoundSpace& space) {
     const auto allowed = [&](std::size_t i) { return space.allowed(p, static_cast<Position>(i)); };
     std::size_t open = 0;
     for (std::size_t i = 0; i < parameter.values.size(); ++i) open += allowed(i);
-    if (open == 0)
-      text += (text.empty() ? "" : "; ") + ("the gates of " + parameter.name) + " close all its values";
+    if (open == 0) text += (text.empty() ? "" : "; ") + ("the gates of " + parameter.name) + " close all its values";
   }
   return text;
 }
@@ -87,8 +84,7 @@ std::string explain_empty(const BoundSpace& space, const EnumerationStats& stats
   const auto weight = [&](std::size_t c) {
     return space.constraints()[c].parameters.empty() ? ~std::uint64_t{0} : stats.rejections[c].total;
   };
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return weight(a) > weight(b); });
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return weight(a) > weight(b); });
   std::string text = closed_text(space);
   for (std::size_t i = 0; i < std::min(order.size(), kNamed); ++i) {
     text += (text.empty() ? "" : "; ") + constraint_text(space, order[i], stats.rejections[order[i]]);

@@ -83,9 +83,7 @@ class Enumeration {
     });
   }
 
-  bool holds(const BoundSpace::Rule& rule) {
-    return passes_with(rule.program.run(slots_.data()), number_of(rule));
-  }
+  bool holds(const BoundSpace::Rule& rule) { return passes_with(rule.program.run(slots_.data()), number_of(rule)); }
 
   std::uint64_t work_of(const BoundSpace::Rule& rule) const {
     std::uint64_t size = rule.program.size();
@@ -112,9 +110,7 @@ class Enumeration {
     return static_cast<std::uint32_t>(&constraint - space_.constraints().data());
   }
 
-  void compute_let(std::size_t let) {
-    slots_[space_.let_slot(let)] = space_.lets()[let].program.run(slots_.data());
-  }
+  void compute_let(std::size_t let) { slots_[space_.let_slot(let)] = space_.lets()[let].program.run(slots_.data()); }
 
   void build_levels() {
     std::vector<std::size_t> level_of(width_);
@@ -122,8 +118,7 @@ class Enumeration {
       const std::size_t p = stats_.order[depth];
       level_of[p] = depth;
       Level& level = levels_.emplace_back(Level{p, {}, {}});
-      for (const Position position : domains_[p])
-        level.values.emplace_back(position, space_.value_of(p, position));
+      for (const Position position : domains_[p]) level.values.emplace_back(position, space_.value_of(p, position));
     }
     const auto last_level = [&](const BoundSpace::Rule& rule) {
       std::size_t last = 0;

@@ -42,9 +42,8 @@ void require_known(const Expression& expression, const SpaceFile& file, const As
     if (symbol.kind != Vocabulary::Kind::environment || bindings[slot].known) continue;
     std::vector<std::string> known;
     for (const auto& [name, ignored] : environment) known.push_back(name);
-    const std::string what = known.empty()
-                                 ? "unknown name '" + symbol.name + "'; no problem or device is given"
-                                 : unknown_name("name", symbol.name, known);
+    const std::string what = known.empty() ? "unknown name '" + symbol.name + "'; no problem or device is given"
+                                           : unknown_name("name", symbol.name, known);
     throw_at(expression.where(), expression.text(), expression.column_of(slot), what);
   }
 }

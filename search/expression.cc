@@ -108,8 +108,7 @@ struct Folded {
 Folded fold_quotient(const Node& dividend, const Node& divisor, const std::vector<Binding>& bindings) {
   if (dividend.op != Op::load || divisor.op != Op::load) return {};
   const Binding& multiple = bindings[dividend.slot];
-  return multiple.factor > 0 && multiple.multiple_of == divisor.slot ? Folded{true, multiple.factor}
-                                                                     : Folded{};
+  return multiple.factor > 0 && multiple.multiple_of == divisor.slot ? Folded{true, multiple.factor} : Folded{};
 }
 
 Folded fold(const std::vector<Node>& nodes, const Node& node, const std::vector<Folded>& folded,
@@ -214,12 +213,10 @@ class Emitter {
 
 void throw_at(std::string_view where, std::string_view text, std::uint32_t column, const std::string& what) {
   constexpr std::size_t kMostShown = 200;
-  const std::size_t begin =
-      text.size() <= kMostShown ? 0 : std::min<std::size_t>(column - 1, text.size() - kMostShown);
+  const std::size_t begin = text.size() <= kMostShown ? 0 : std::min<std::size_t>(column - 1, text.size() - kMostShown);
   const std::string shown = (begin > 0 ? "…" : "") + std::string(text.substr(begin, kMostShown)) +
                             (begin + kMostShown < text.size() ? "…" : "");
-  throw BadInput(std::string(where) + ": " + what + " (column " + std::to_string(column) + " of \"" + shown +
-                 "\")");
+  throw BadInput(std::string(where) + ": " + what + " (column " + std::to_string(column) + " of \"" + shown + "\")");
 }
 
 Expression Expression::parse(std::string_view text, std::string where, Vocabulary& vocabulary) {

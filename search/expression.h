@@ -46,14 +46,13 @@ class Expression {
   const std::string& text() const { return text_; }
   const std::string& where() const { return where_; }
   const std::vector<Slot>& slots() const { return slots_; }  // that it names: ascending, each once
-  std::uint32_t column_of(Slot slot) const;  // where it names `slot` first; 1 where it does not
+  std::uint32_t column_of(Slot slot) const;                  // where it names `slot` first; 1 where it does not
 
   // `bindings` by slot. Checks types once more, now with the environment's.
   Program compile(const Vocabulary& vocabulary, const std::vector<Binding>& bindings) const;
 
   // The value, without compiling; nullopt where it needs a slot that is not known. Checks types as compile() does.
-  std::optional<std::int64_t> evaluate(const Vocabulary& vocabulary,
-                                       const std::vector<Binding>& bindings) const;
+  std::optional<std::int64_t> evaluate(const Vocabulary& vocabulary, const std::vector<Binding>& bindings) const;
 
  private:
   std::string text_;

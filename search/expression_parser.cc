@@ -16,8 +16,8 @@ struct Function {
 };
 
 constexpr std::array kFunctions = {Function{"min", Op::minimum, 2, 16}, Function{"max", Op::maximum, 2, 16},
-                                   Function{"ceil_div", Op::ceil_div, 2, 2},
-                                   Function{"is_pow2", Op::is_pow2, 1, 1}, Function{"log2", Op::log2, 1, 1}};
+                                   Function{"ceil_div", Op::ceil_div, 2, 2}, Function{"is_pow2", Op::is_pow2, 1, 1},
+                                   Function{"log2", Op::log2, 1, 1}};
 
 struct BinaryOperator {
   std::string_view symbol;
@@ -145,16 +145,14 @@ class Parser : ExpressionScanner {
     }
     if (arguments.size() == 1) return add(function->op, position, arguments[0]);
     int result = arguments[0];
-    for (std::size_t i = 1; i < arguments.size(); ++i)
-      result = add(function->op, position, result, arguments[i]);
+    for (std::size_t i = 1; i < arguments.size(); ++i) result = add(function->op, position, result, arguments[i]);
     return result;
   }
 };
 
 }  // namespace
 
-std::vector<Expression::Node> parse_expression(std::string_view text, std::string_view where,
-                                               Vocabulary& vocabulary) {
+std::vector<Expression::Node> parse_expression(std::string_view text, std::string_view where, Vocabulary& vocabulary) {
   if (vocabulary.syntax() == Syntax::python) return parse_python(text, where, vocabulary);
   return Parser(text, where, vocabulary).parse();
 }

@@ -9,7 +9,6 @@
 
 namespace moetune {
 
-std::vector<Expression::Node> parse_expression(std::string_view text, std::string_view where,
-                                               Vocabulary& vocabulary);
+std::vector<Expression::Node> parse_expression(std::string_view text, std::string_view where, Vocabulary& vocabulary);
 
 }  // namespace moetune

@@ -55,8 +55,7 @@ std::span<const Position> LegalSpace::point(ConfigId id) const {
 Config LegalSpace::config(ConfigId id) const {
   Config config;
   const std::span<const Position> row = point(id);
-  for (std::size_t p = 0; p < row.size(); ++p)
-    config.append(parameters_[p].name, parameters_[p].values[row[p]]);
+  for (std::size_t p = 0; p < row.size(); ++p) config.append(parameters_[p].name, parameters_[p].values[row[p]]);
   return config;
 }
 
@@ -67,8 +66,7 @@ std::optional<ConfigId> LegalSpace::find(std::span<const Position> wanted) const
   while (low < high) {
     const std::size_t middle = low + (high - low) / 2;
     const std::span<const Position> row = point(static_cast<ConfigId>(middle));
-    const auto order =
-        std::lexicographical_compare_three_way(row.begin(), row.end(), wanted.begin(), wanted.end());
+    const auto order = std::lexicographical_compare_three_way(row.begin(), row.end(), wanted.begin(), wanted.end());
     if (order == 0) return static_cast<ConfigId>(middle);
     if (order < 0) {
       low = middle + 1;
@@ -85,10 +83,9 @@ std::optional<ConfigId> LegalSpace::find(const Config& config) const {
   for (const Parameter& parameter : parameters_) {
     const Value* value = config.find(parameter.name);
     if (value == nullptr) return std::nullopt;
-    const auto it =
-        std::find_if(parameter.values.begin(), parameter.values.end(), [&](const Value& candidate) {
-          return candidate.name == value->name && (candidate.is_named() || candidate.number == value->number);
-        });
+    const auto it = std::find_if(parameter.values.begin(), parameter.values.end(), [&](const Value& candidate) {
+      return candidate.name == value->name && (candidate.is_named() || candidate.number == value->number);
+    });
     if (it == parameter.values.end()) return std::nullopt;
     wanted.push_back(static_cast<Position>(it - parameter.values.begin()));
   }

@@ -20,16 +20,9 @@ enum class Outcome {
   implausible,     // faster than the GPU can be: it has not done its work, whatever its output says
 };
 
-inline constexpr std::array kOutcomes = {Outcome::ok,
-                                         Outcome::pruned,
-                                         Outcome::compile_failed,
-                                         Outcome::launch_failed,
-                                         Outcome::wrong_result,
-                                         Outcome::timed_out,
-                                         Outcome::crashed,
-                                         Outcome::too_slow,
-                                         Outcome::out_of_memory,
-                                         Outcome::implausible};
+inline constexpr std::array kOutcomes = {
+    Outcome::ok,        Outcome::pruned,  Outcome::compile_failed, Outcome::launch_failed, Outcome::wrong_result,
+    Outcome::timed_out, Outcome::crashed, Outcome::too_slow,       Outcome::out_of_memory, Outcome::implausible};
 
 std::string_view outcome_name(Outcome outcome);  // "ok", "compile_failed", ...
 std::optional<Outcome> outcome_from_name(std::string_view name);
@@ -38,8 +31,6 @@ std::optional<Outcome> outcome_from_name(std::string_view name);
 inline bool has_time(Outcome outcome) { return outcome == Outcome::ok || outcome == Outcome::too_slow; }
 
 // Whether the trial took its worker with it: the configuration's fault, or the machine's.
-inline bool is_breakdown(Outcome outcome) {
-  return outcome == Outcome::timed_out || outcome == Outcome::crashed;
-}
+inline bool is_breakdown(Outcome outcome) { return outcome == Outcome::timed_out || outcome == Outcome::crashed; }
 
 }  // namespace moetune

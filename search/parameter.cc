@@ -8,8 +8,7 @@ ConfigParts split_config(const Config& config, const std::vector<Parameter>& par
   ConfigParts parts;
   for (const Parameter& parameter : parameters) {
     const Value* value = config.find(parameter.name);
-    if (value == nullptr)
-      throw BadInput("parameter '" + parameter.name + "' has no value in '" + config.text() + "'");
+    if (value == nullptr) throw BadInput("parameter '" + parameter.name + "' has no value in '" + config.text() + "'");
     (parameter.at_launch ? parts.launch : parts.compiled).set(parameter.name, *value);
   }
   if (config.size() != parameters.size())

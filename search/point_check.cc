@@ -13,9 +13,7 @@ PointCheck::PointCheck(const SpaceFile& file, const Assignment& environment)
   }
 }
 
-std::int64_t PointCheck::evaluate(const Expression& expression) const {
-  return evaluate(expression, bindings_);
-}
+std::int64_t PointCheck::evaluate(const Expression& expression) const { return evaluate(expression, bindings_); }
 
 std::int64_t PointCheck::evaluate(const Expression& expression, const std::vector<Binding>& bindings) const {
   require_known(expression, file_, environment_, bindings_);

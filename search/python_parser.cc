@@ -82,9 +82,7 @@ class PythonParser : ExpressionScanner {
   }
 
   std::size_t size_of(int node) const {
-    return node < 0 || static_cast<std::size_t>(node) >= sizes_.size()
-               ? 1
-               : sizes_[static_cast<std::size_t>(node)];
+    return node < 0 || static_cast<std::size_t>(node) >= sizes_.size() ? 1 : sizes_[static_cast<std::size_t>(node)];
   }
 
   int grow(Op op, std::size_t position, int a, int b = -1, int c = -1) {
@@ -131,9 +129,7 @@ class PythonParser : ExpressionScanner {
     return choose(position, condition, value, no_value(position));
   }
 
-  int is_positive(std::size_t position, int node) {
-    return make(Op::greater, position, node, constant(position, 0));
-  }
+  int is_positive(std::size_t position, int node) { return make(Op::greater, position, node, constant(position, 0)); }
 
   // An integer; a fraction has no value unless it is one.
   int whole(const Term& term, std::size_t position) {
@@ -261,13 +257,12 @@ class PythonParser : ExpressionScanner {
   }
 
   std::optional<Op> accept_comparison() {
-    static constexpr std::array<std::pair<std::string_view, Op>, 6> kComparisons = {
-        {{"==", Op::equal},
-         {"!=", Op::not_equal},
-         {"<=", Op::less_equal},
-         {">=", Op::greater_equal},
-         {"<", Op::less},
-         {">", Op::greater}}};
+    static constexpr std::array<std::pair<std::string_view, Op>, 6> kComparisons = {{{"==", Op::equal},
+                                                                                     {"!=", Op::not_equal},
+                                                                                     {"<=", Op::less_equal},
+                                                                                     {">=", Op::greater_equal},
+                                                                                     {"<", Op::less},
+                                                                                     {">", Op::greater}}};
     for (const auto& [symbol, op] : kComparisons)
       if (accept(symbol)) return op;
     return std::nullopt;
@@ -386,8 +381,7 @@ class PythonParser : ExpressionScanner {
       if (at_ - point > 16) fail(begin, "the number has too many digits");
       std::int64_t scale = 1;
       for (std::size_t i = point + 1; i < at_; ++i) scale *= 10;
-      const Term fraction =
-          arithmetic(Op::divide, {constant(begin, behind)}, {constant(begin, scale)}, begin);
+      const Term fraction = arithmetic(Op::divide, {constant(begin, behind)}, {constant(begin, scale)}, begin);
       result = arithmetic(Op::add, result, fraction, begin);
     }
     if (at_ < text_.size() && (is_name_part(text_[at_]) || text_[at_] == '.'))
@@ -489,16 +483,14 @@ class PythonParser : ExpressionScanner {
   }
 
   Term call(std::string_view function, std::size_t position) {
-    static const std::vector<std::string> kKnown = {"min",   "max",  "abs",      "int",     "ceil",
-                                                    "floor", "all",  "any",      "sum",     "len",
-                                                    "range", "list", "ceil_div", "is_pow2", "log2"};
+    static const std::vector<std::string> kKnown = {"min", "max", "abs",   "int",  "ceil",     "floor",   "all", "any",
+                                                    "sum", "len", "range", "list", "ceil_div", "is_pow2", "log2"};
     if (std::find(kKnown.begin(), kKnown.end(), function) == kKnown.end())
       fail(position, unknown_name("function", function, kKnown));
     const std::vector<Term> arguments = list(")").elements;
     const auto takes = [&](std::size_t least, std::size_t most) {
       if (arguments.size() < least || arguments.size() > most)
-        fail(position,
-             std::string(function) + " does not take " + std::to_string(arguments.size()) + " arguments");
+        fail(position, std::string(function) + " does not take " + std::to_string(arguments.size()) + " arguments");
     };
     // all(x for x in ...) and all([...]) are the same.
     const bool one_list = arguments.size() == 1 && arguments[0].is_list;
@@ -512,8 +504,8 @@ class PythonParser : ExpressionScanner {
       const Common both = common(arguments[0], arguments[1], position);
       return {make(Op::ceil_div, position, both.a, both.b)};
     }
-    if (function == "min" || function == "max" || function == "all" || function == "any" ||
-        function == "sum" || function == "len" || function == "list")
+    if (function == "min" || function == "max" || function == "all" || function == "any" || function == "sum" ||
+        function == "len" || function == "list")
       return of_items(function, items, position);
     takes(1, 1);
     return of_one(function, arguments[0], position);
@@ -542,8 +534,7 @@ class PythonParser : ExpressionScanner {
     if (function == "len") return {constant(position, static_cast<std::int64_t>(items.size()))};
     if (function == "list") return {.is_list = true, .elements = items};
     const bool all = function == "all", any = function == "any", sum = function == "sum";
-    if (!all && !any && !sum && items.empty())
-      fail(position, std::string(function) + " does not take 0 arguments");
+    if (!all && !any && !sum && items.empty()) fail(position, std::string(function) + " does not take 0 arguments");
     Term result{all || any || sum ? constant(position, all ? 1 : 0) : -1};
     for (const Term& item : items) {
       if (all || any) {
@@ -565,8 +556,7 @@ class PythonParser : ExpressionScanner {
     if (function == "floor") return {make(Op::floor_div, position, over, under)};
     if (function == "int") return {make(Op::divide, position, over, under)};
     if (function == "ceil") return {make(Op::ceil_div, position, over, under)};
-    if (function == "abs")
-      return {make(Op::maximum, position, over, make(Op::negate, position, over)), value.under};
+    if (function == "abs") return {make(Op::maximum, position, over, make(Op::negate, position, over)), value.under};
     return {make(function == "log2" ? Op::log2 : Op::is_pow2, position, whole(value, position))};
   }
 
@@ -577,13 +567,11 @@ class PythonParser : ExpressionScanner {
 
 }  // namespace
 
-std::vector<Expression::Node> parse_python(std::string_view text, std::string_view where,
-                                           Vocabulary& vocabulary) {
+std::vector<Expression::Node> parse_python(std::string_view text, std::string_view where, Vocabulary& vocabulary) {
   return PythonParser(text, where, vocabulary).parse();
 }
 
-std::vector<std::variant<std::int64_t, std::string>> python_list(std::string_view text,
-                                                                 std::string_view where,
+std::vector<std::variant<std::int64_t, std::string>> python_list(std::string_view text, std::string_view where,
                                                                  const std::vector<PythonName>& names) {
   Vocabulary vocabulary;
   return PythonParser(text, where, vocabulary).parse_list(names);

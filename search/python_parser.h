@@ -13,8 +13,7 @@
 namespace moetune {
 
 // Throws BadInput with the column.
-std::vector<Expression::Node> parse_python(std::string_view text, std::string_view where,
-                                           Vocabulary& vocabulary);
+std::vector<Expression::Node> parse_python(std::string_view text, std::string_view where, Vocabulary& vocabulary);
 
 // The elements of a list such as "[1, 2] + [2**i for i in range(2, 6)]": integers or texts, at most 65,536. `names`
 // stand for lists themselves. Throws BadInput with the column, also for what is no list of these.
@@ -22,8 +21,7 @@ struct PythonName {
   std::string_view name;
   std::vector<std::int64_t> values;
 };
-std::vector<std::variant<std::int64_t, std::string>> python_list(std::string_view text,
-                                                                 std::string_view where,
+std::vector<std::variant<std::int64_t, std::string>> python_list(std::string_view text, std::string_view where,
                                                                  const std::vector<PythonName>& names = {});
 
 }  // namespace moetune

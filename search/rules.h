@@ -13,12 +13,8 @@ enum class ConstraintKind { must, useful };
 // to be able to run.
 enum class Rules { must, all };
 
-inline bool applies(ConstraintKind kind, Rules rules) {
-  return kind == ConstraintKind::must || rules == Rules::all;
-}
+inline bool applies(ConstraintKind kind, Rules rules) { return kind == ConstraintKind::must || rules == Rules::all; }
 
-inline std::string_view kind_name(ConstraintKind kind) {
-  return kind == ConstraintKind::must ? "must" : "useful";
-}
+inline std::string_view kind_name(ConstraintKind kind) { return kind == ConstraintKind::must ? "must" : "useful"; }
 
 }  // namespace moetune

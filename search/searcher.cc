@@ -17,11 +17,9 @@ struct Registered {
 
 const std::vector<Registered>& registry() {
   static const std::vector<Registered> entries = {
-      {{"auto",
-        "the default: model, warm starts from the cache, and local search past 500 trials (docs/search.md)"},
+      {{"auto", "the default: model, warm starts from the cache, and local search past 500 trials (docs/search.md)"},
        make_auto},
-      {{"model",
-        "Bayesian optimization: Gaussian process, expected improvement (Jones, Schonlau, Welch 1998)"},
+      {{"model", "Bayesian optimization: Gaussian process, expected improvement (Jones, Schonlau, Welch 1998)"},
        make_model},
       {{"local",
         "iterated local search: descent from random starts and from kicks of the best (Lourenco, Martin, "
@@ -48,8 +46,7 @@ const std::vector<StrategyInfo>& strategies() {
   return infos;
 }
 
-std::unique_ptr<Searcher> make_searcher(std::string_view strategy, const LegalSpace& space,
-                                        std::uint64_t seed) {
+std::unique_ptr<Searcher> make_searcher(std::string_view strategy, const LegalSpace& space, std::uint64_t seed) {
   std::vector<std::string> names;
   for (const Registered& entry : registry()) {
     if (entry.info.name == strategy) return entry.make(space, seed);

@@ -81,7 +81,6 @@ struct StrategyInfo {
 const std::vector<StrategyInfo>& strategies();
 
 // Throws BadInput for an unknown name, suggesting the nearest.
-std::unique_ptr<Searcher> make_searcher(std::string_view strategy, const LegalSpace& space,
-                                        std::uint64_t seed);
+std::unique_ptr<Searcher> make_searcher(std::string_view strategy, const LegalSpace& space, std::uint64_t seed);
 
 }  // namespace moetune

@@ -41,8 +41,8 @@ std::string why_illegal_in(const BoundSpace& space, const Config& config) {
 }
 
 // The configuration of a default; nullopt if it is illegal.
-std::optional<Config> legal_config(const PointCheck& check, const SpaceFile& file,
-                                   const SpaceFile::Default& rule, Rules rules) {
+std::optional<Config> legal_config(const PointCheck& check, const SpaceFile& file, const SpaceFile::Default& rule,
+                                   Rules rules) {
   Config config = rule.config;
   if (!rule.choice) return check.is_legal(config, rules) ? std::optional(config) : std::nullopt;
   const std::int64_t limit = check.evaluate(rule.choice->at_most);  // kUndefined is below every value
@@ -100,11 +100,9 @@ std::unique_ptr<BoundDefaults> Space::bind_defaults(const Assignment& environmen
 }
 
 std::unique_ptr<BoundDefaults> Space::bind_defaults(const Assignment& environment,
-                                                    const std::vector<std::string>& varying,
-                                                    const std::string& name, const std::string& of,
-                                                    std::int64_t factor) const {
-  return std::make_unique<BoundDefaults>(impl_->file, environment, varying,
-                                         BoundDefaults::Multiple{name, of, factor});
+                                                    const std::vector<std::string>& varying, const std::string& name,
+                                                    const std::string& of, std::int64_t factor) const {
+  return std::make_unique<BoundDefaults>(impl_->file, environment, varying, BoundDefaults::Multiple{name, of, factor});
 }
 
 Config Space::parse_values(std::string_view text) const {

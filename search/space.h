@@ -68,8 +68,7 @@ class Space {
   std::unique_ptr<BoundDefaults> bind_defaults(const Assignment& environment,
                                                const std::vector<std::string>& varying) const;
   // `name` is always `factor` times the varying `of`.
-  std::unique_ptr<BoundDefaults> bind_defaults(const Assignment& environment,
-                                               const std::vector<std::string>& varying,
+  std::unique_ptr<BoundDefaults> bind_defaults(const Assignment& environment, const std::vector<std::string>& varying,
                                                const std::string& name, const std::string& of,
                                                std::int64_t factor) const;
 
@@ -87,8 +86,7 @@ class Space {
 
   // Why a configuration is illegal under `environment` (the first violated constraint with its reason and
   // kind), or an empty string where it is legal.
-  std::string why_illegal(const Config& config, const Assignment& environment,
-                          Rules rules = Rules::all) const;
+  std::string why_illegal(const Config& config, const Assignment& environment, Rules rules = Rules::all) const;
 
  private:
   struct Impl;

@@ -82,15 +82,14 @@ class Reader {
     }
   }
 
-  static void require_at_most(const JsonObject& item, const std::string& key, std::size_t most,
-                              std::size_t count, const std::string& of = "entries") {
+  static void require_at_most(const JsonObject& item, const std::string& key, std::size_t most, std::size_t count,
+                              const std::string& of = "entries") {
     if (count > most) item.fail(key, "more than " + std::to_string(most) + " " + of);
   }
 
   void check_new_name(const JsonObject& item, const std::string& key, const std::string& name) const {
     if (!is_identifier(name)) item.fail(key, "'" + name + "' is not a name (letters, digits and _)");
-    if (std::set<std::string>{"problem", "device", "min", "max", "ceil_div", "is_pow2", "log2"}.contains(
-            name)) {
+    if (std::set<std::string>{"problem", "device", "min", "max", "ceil_div", "is_pow2", "log2"}.contains(name)) {
       item.fail(key, "'" + name + "' already means something in expressions");
     }
     if (space_.vocabulary.find(name)) item.fail(key, "'" + name + "' is declared twice");
@@ -106,8 +105,7 @@ class Reader {
       const auto position = static_cast<std::int64_t>(parameter.values.size());
       const std::string key = "values[" + std::to_string(position) + "]";
       if (value.is_number_integer()) {
-        const bool fits =
-            !value.is_number_unsigned() || value.get<std::uint64_t>() <= std::uint64_t{kMaxValue};
+        const bool fits = !value.is_number_unsigned() || value.get<std::uint64_t>() <= std::uint64_t{kMaxValue};
         if (!fits || value.get<std::int64_t>() > kMaxValue || value.get<std::int64_t>() < -kMaxValue) {
           item.fail(key, "a value" + of + " is beyond 2^62");
         }
@@ -115,8 +113,7 @@ class Reader {
       } else if (value.is_string() && is_value_name(value.get<std::string>())) {
         parameter.values.push_back(Value::named(value.get<std::string>(), position));
       } else {
-        item.fail(key,
-                  value.dump() + " is neither an integer nor a name (a letter, then letters, digits, _ . -)");
+        item.fail(key, value.dump() + " is neither an integer nor a name (a letter, then letters, digits, _ . -)");
       }
       if (parameter.values.back().is_named() != parameter.values.front().is_named()) {
         item.fail(key, "the domain" + of + " mixes integers and names");
@@ -128,11 +125,9 @@ class Reader {
   }
 
   // The text at `key`, which must be one of `words`.
-  static std::string one_of(const JsonObject& item, const std::string& key,
-                            const std::vector<std::string>& words) {
+  static std::string one_of(const JsonObject& item, const std::string& key, const std::vector<std::string>& words) {
     const std::string word = item.string(key);
-    if (std::find(words.begin(), words.end(), word) == words.end())
-      item.fail(key, unknown_name(key, word, words));
+    if (std::find(words.begin(), words.end(), word) == words.end()) item.fail(key, unknown_name(key, word, words));
     return word;
   }
 
@@ -195,13 +190,12 @@ class Reader {
       const std::vector<Value>& values = space_.parameters[p].values;
       require_at_most(items[p], "gates", kMaxRules, space_.gates.size() + gates.keys().size());
       for (const std::string& text : gates.keys()) {
-        const auto it =
-            std::find_if(values.begin(), values.end(), [&](const Value& v) { return v.text() == text; });
+        const auto it = std::find_if(values.begin(), values.end(), [&](const Value& v) { return v.text() == text; });
         if (it == values.end()) {
           gates.fail(text, unknown_name("value of " + space_.parameters[p].name, text, texts(values)));
         }
-        space_.gates.push_back({p, static_cast<Position>(it - values.begin()),
-                                read_environment_expression(gates, text, space_)});
+        space_.gates.push_back(
+            {p, static_cast<Position>(it - values.begin()), read_environment_expression(gates, text, space_)});
       }
     }
   }
@@ -288,8 +282,7 @@ Config values_from_texts(const std::vector<Parameter>& parameters,
 
 bool SpaceFile::depends_on_parameters(Slot slot) const {
   if (vocabulary[slot].kind == Vocabulary::Kind::parameter) return true;
-  return std::any_of(lets.begin(), lets.end(),
-                     [&](const Let& let) { return let.slot == slot && let.of_parameters; });
+  return std::any_of(lets.begin(), lets.end(), [&](const Let& let) { return let.slot == slot && let.of_parameters; });
 }
 
 SpaceFile read_space_file(std::string_view text, std::string_view file) {

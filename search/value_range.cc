@@ -11,8 +11,7 @@ using Instruction = Program::Instruction;
 constexpr int kMostForks = 64;  // each doubles the ways at most
 
 ValueRange hull(const ValueRange& a, const ValueRange& b) {
-  if (a.is_empty() || b.is_empty())
-    return {a.is_empty() ? b.low : a.low, a.is_empty() ? b.high : a.high, true};
+  if (a.is_empty() || b.is_empty()) return {a.is_empty() ? b.low : a.low, a.is_empty() ? b.high : a.high, true};
   return {std::min(a.low, b.low), std::max(a.high, b.high), a.undefined || b.undefined};
 }
 

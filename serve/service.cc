@@ -32,8 +32,7 @@ void check_exposure(const ServiceOptions& options) {
   if (has_tls != !options.http.tls_key.empty())
     throw BadField(has_tls ? "tls_key" : "tls_cert", "a certificate and its key belong together; give both");
   if (has_tls && options.behind_tls_proxy)
-    throw BadField("behind_tls_proxy",
-                   "with a certificate of its own the service needs no proxy's; give one of them");
+    throw BadField("behind_tls_proxy", "with a certificate of its own the service needs no proxy's; give one of them");
   if (options.behind_tls_proxy && options.token_file.empty())
     throw BadField("behind_tls_proxy", "whom a proxy lets in can be anybody: that needs --token-file FILE");
   if (is_loopback(options.http.host)) return;
@@ -51,11 +50,9 @@ class FileLock {
  public:
   // A file that is new is made. `busy`: the sentence if another process holds it.
   FileLock(const std::filesystem::path& path, const std::string& busy) {
-    const int flags =
-        std::filesystem::is_directory(path) ? O_RDONLY | O_DIRECTORY : O_RDWR | O_CREAT | O_NOFOLLOW;
+    const int flags = std::filesystem::is_directory(path) ? O_RDONLY | O_DIRECTORY : O_RDWR | O_CREAT | O_NOFOLLOW;
     file_ = ::open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK, 0644);
-    if (file_ < 0)
-      throw BrokenEnvironment("cannot make the lock " + path.string() + ": " + std::strerror(errno));
+    if (file_ < 0) throw BrokenEnvironment("cannot make the lock " + path.string() + ": " + std::strerror(errno));
     if (::flock(file_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
     ::close(file_);
     throw BrokenEnvironment(busy);
@@ -119,8 +116,7 @@ struct Service::Parts {
 
   static std::filesystem::path queue_file(const ServiceOptions& options) {
     open_or_create_cache(options.cache);  // and its folder
-    return options.queue.empty() ? std::filesystem::path(options.cache.file().string() + "-jobs")
-                                 : options.queue;
+    return options.queue.empty() ? std::filesystem::path(options.cache.file().string() + "-jobs") : options.queue;
   }
 
   void lock_devices() {
@@ -260,8 +256,8 @@ Service::Service(ServiceOptions options) {
     if (http.max_connections_each == 0) http.max_connections_each = http.max_connections / 8;
     if (http.max_streams_each == 0) http.max_streams_each = http.max_streams / 8;
   }
-  parts.server = std::make_unique<HttpServer>(
-      http, [&parts](const ServerRequest& request) { return parts.api->handle(request); });
+  parts.server =
+      std::make_unique<HttpServer>(http, [&parts](const ServerRequest& request) { return parts.api->handle(request); });
   parts.listening = parts.server.get();
 }
 
@@ -270,17 +266,14 @@ Service::~Service() { parts_->listening = nullptr; }
 std::string Service::url() const {
   const HttpServerOptions& http = parts_->options.http;
   const std::string host = http.host.find(':') == std::string::npos ? http.host : "[" + http.host + "]";
-  return (http.tls_cert.empty() ? "http://" : "https://") + host + ":" +
-         std::to_string(parts_->server->port());
+  return (http.tls_cert.empty() ? "http://" : "https://") + host + ":" + std::to_string(parts_->server->port());
 }
 
 const std::vector<std::string>& Service::devices() const { return parts_->devices; }
 
 void set_listen(HttpServerOptions& http, const std::string& text) {
   const std::size_t colon = text.rfind(':');
-  const auto bad = [&] {
-    return BadField("listen", "'" + text + "' is no ADDRESS:PORT such as 127.0.0.1:7878");
-  };
+  const auto bad = [&] { return BadField("listen", "'" + text + "' is no ADDRESS:PORT such as 127.0.0.1:7878"); };
   if (colon == std::string::npos || colon == 0) throw bad();
   std::string host = text.substr(0, colon);
   if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);

@@ -22,13 +22,12 @@ namespace moetune {
 struct ServiceOptions {
   HttpServerOptions http;
   CacheChoice cache;
-  std::filesystem::path queue;  // empty: beside the cache, "moetune.db-jobs"
-  std::vector<std::string>
-      devices;             // as in JobTarget; empty: every GPU, or the shipped recordings if there is none
-  std::string token_file;  // empty: no tokens
-  std::string packs;       // the folder that is served; empty: none
-  std::string sign_key;    // of `moetune cache new-key`, for service.pack; empty: it is not signed
-  bool publish = true;     // write the cache's winners into that folder, at the start and after each job
+  std::filesystem::path queue;       // empty: beside the cache, "moetune.db-jobs"
+  std::vector<std::string> devices;  // as in JobTarget; empty: every GPU, or the shipped recordings if there is none
+  std::string token_file;            // empty: no tokens
+  std::string packs;                 // the folder that is served; empty: none
+  std::string sign_key;              // of `moetune cache new-key`, for service.pack; empty: it is not signed
+  bool publish = true;               // write the cache's winners into that folder, at the start and after each job
   std::uint64_t most_pack_bytes = kMostPackBytes;  // that are served
   std::set<std::string> hosts;                     // names of this service beside localhost
   bool behind_tls_proxy = false;                   // somebody else adds TLS

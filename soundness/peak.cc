@@ -57,8 +57,7 @@ double least_time_us(const Cost& cost, Timing timing, const GpuPeak& peak) {
 
 std::string why_implausible(double time_us, double least_us) {
   if (time_us >= kLeastShare * least_us) return "";
-  return format("faster than the GPU can be: %.3g us, and no launch takes less than %.3g us", time_us,
-                least_us);
+  return format("faster than the GPU can be: %.3g us, and no launch takes less than %.3g us", time_us, least_us);
 }
 
 }  // namespace moetune

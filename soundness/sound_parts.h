@@ -12,8 +12,8 @@ namespace moetune {
 std::string wrong_hardware(const HardwareKey& hardware);
 std::string wrong_date(const std::string& stored_at);
 // By the hardware's data sheet (soundness/peak.h).
-std::string too_fast(double time_us, const Problem& problem, const Kernel& kernel,
-                     const HardwareKey& hardware, Timing timing);
+std::string too_fast(double time_us, const Problem& problem, const Kernel& kernel, const HardwareKey& hardware,
+                     Timing timing);
 
 // The first answer that is not ""; later checks do not run.
 template <typename First, typename... Others>

@@ -83,8 +83,7 @@ std::string lacks_kernel(const Plan& plan, const Blob& cubin) {
   return "";
 }
 
-std::string too_large(const Plan& plan, const HardwareKey& hardware,
-                      const std::optional<DeviceLimits>& limits) {
+std::string too_large(const Plan& plan, const HardwareKey& hardware, const std::optional<DeviceLimits>& limits) {
   for (const Launch& launch : plan.launches) {
     const std::string wrong = too_large(launch, limits);
     if (!wrong.empty()) return "no GPU of its hardware runs its plan: " + wrong;
@@ -93,8 +92,7 @@ std::string too_large(const Plan& plan, const HardwareKey& hardware,
   std::int64_t left = memory;
   for (const Scratch& scratch : plan.scratch) {
     if (scratch.bytes < 0 || scratch.bytes > left)
-      return format("its plan takes more scratch memory than the GPU has (%lld bytes)",
-                    static_cast<long long>(memory));
+      return format("its plan takes more scratch memory than the GPU has (%lld bytes)", static_cast<long long>(memory));
     left -= scratch.bytes;
   }
   return "";
@@ -134,11 +132,11 @@ std::string wrong_plan(const StoredLaunch& launch, const HardwareKey& hardware, 
                    : "";
       },
       [&] {
-        const bool is_interface = launch.interface.empty() || !todays ||
-                                  launch.interface == interface_digest(todays->unit, *todays);
-        return is_interface ? ""
-                            : "its cubin takes other parameters than " + known.kernel->name() +
-                                  " passes for " + launch.config;
+        const bool is_interface =
+            launch.interface.empty() || !todays || launch.interface == interface_digest(todays->unit, *todays);
+        return is_interface
+                   ? ""
+                   : "its cubin takes other parameters than " + known.kernel->name() + " passes for " + launch.config;
       });
 }
 

@@ -46,8 +46,7 @@ class RangeJudge {
     if (is_first) first_ = problem;
     if (!problems_.insert(cell.problem).second) throw BadInput("it has two cells at " + cell.problem);
     const double least_us = cell.best_us;  // of all that was measured there
-    if (const std::string wrong =
-            too_fast(least_us, problem, *known_.kernel, range_.key.hardware, range_.key.timing);
+    if (const std::string wrong = too_fast(least_us, problem, *known_.kernel, range_.key.hardware, range_.key.timing);
         !wrong.empty())
       throw BadInput("at " + cell.problem + " " + wrong);
     require_choice(cell.config, problem);

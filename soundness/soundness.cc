@@ -134,16 +134,15 @@ std::string wrong_timings(const std::string& text) {
   return "";
 }
 
-std::string wrong_launch(const HardwareKey& hardware, const StoredLaunch& launch, WinnerParts parts,
-                         bool is_ours, const KnownWorkload& known) {
+std::string wrong_launch(const HardwareKey& hardware, const StoredLaunch& launch, WinnerParts parts, bool is_ours,
+                         const KnownWorkload& known) {
   std::optional<Config> config;
-  return first_wrong(
-      [&] { return wrong_config(launch.config, known, config); },
-      [&] { return parts == WinnerParts::all && launch.cubin.empty() ? "its cubin is empty" : ""; },
-      [&] {
-        if (parts == WinnerParts::figures) return std::string();
-        return wrong_plan(launch, hardware, known, is_ours && config ? &*config : nullptr);
-      });
+  return first_wrong([&] { return wrong_config(launch.config, known, config); },
+                     [&] { return parts == WinnerParts::all && launch.cubin.empty() ? "its cubin is empty" : ""; },
+                     [&] {
+                       if (parts == WinnerParts::figures) return std::string();
+                       return wrong_plan(launch, hardware, known, is_ours && config ? &*config : nullptr);
+                     });
 }
 
 // Whatever the record says of the roofline.
@@ -162,10 +161,10 @@ std::string wrong_hardware(const HardwareKey& hardware) {
   constexpr std::int64_t kMostBytes = std::int64_t{1} << 50;
   constexpr int kMostSms = 1 << 16, kMostKhz = 100'000'000, kMostCapability = 9999;
   const auto is_within = [](std::int64_t value, std::int64_t most) { return value >= 0 && value <= most; };
-  const bool can_be =
-      is_within(hardware.compute_capability, kMostCapability) && is_within(hardware.sm_count, kMostSms) &&
-      is_within(hardware.l2_bytes, kMostBytes) && is_within(hardware.memory_bytes, kMostBytes) &&
-      is_within(hardware.sm_clock_khz, kMostKhz) && is_within(hardware.memory_clock_khz, kMostKhz);
+  const bool can_be = is_within(hardware.compute_capability, kMostCapability) &&
+                      is_within(hardware.sm_count, kMostSms) && is_within(hardware.l2_bytes, kMostBytes) &&
+                      is_within(hardware.memory_bytes, kMostBytes) && is_within(hardware.sm_clock_khz, kMostKhz) &&
+                      is_within(hardware.memory_clock_khz, kMostKhz);
   return can_be ? "" : "no GPU is like its hardware: " + hardware.text();
 }
 
@@ -173,8 +172,8 @@ std::string wrong_date(const std::string& stored_at) {
   return parse_utc(stored_at) ? "" : "it was stored at '" + stored_at + "', which is no time";
 }
 
-std::string too_fast(double time_us, const Problem& problem, const Kernel& kernel,
-                     const HardwareKey& hardware, Timing timing) {
+std::string too_fast(double time_us, const Problem& problem, const Kernel& kernel, const HardwareKey& hardware,
+                     Timing timing) {
   const double least_us = least_time_us(kernel.cost(problem), timing, peak_of(hardware, 0));
   const std::string wrong = why_implausible(time_us, least_us);
   return wrong.empty() ? "" : "it is " + wrong;
@@ -192,20 +191,19 @@ std::string why_unsound(const TrialRecord& trial, const KnownKernel& known, Soun
   if (has_time(*outcome) && !is_stored_time(trial.time_us))
     return "it is " + trial.outcome + format(" but took %g µs", trial.time_us);
   const bool exact = *outcome == Outcome::ok;
-  return first_wrong(
-      [&] { return exact ? wrong_interval(trial.interval_low_us, trial.interval_high_us) : ""; },
-      [&] { return trial.samples < 0 ? format("it has %d samples", trial.samples) : ""; },
-      [&] {
-        return unless_seen(trial.config, seen.configs, [&] {
-          std::optional<Config> read;
-          return wrong_config(trial.config, known, read);
-        });
-      },
-      [&] { return wrong_json("facts", trial.facts); },
-      [&] {
-        return unless_seen(trial.provenance, seen.provenances,
-                           [&] { return wrong_json("provenance", trial.provenance); });
-      });
+  return first_wrong([&] { return exact ? wrong_interval(trial.interval_low_us, trial.interval_high_us) : ""; },
+                     [&] { return trial.samples < 0 ? format("it has %d samples", trial.samples) : ""; },
+                     [&] {
+                       return unless_seen(trial.config, seen.configs, [&] {
+                         std::optional<Config> read;
+                         return wrong_config(trial.config, known, read);
+                       });
+                     },
+                     [&] { return wrong_json("facts", trial.facts); },
+                     [&] {
+                       return unless_seen(trial.provenance, seen.provenances,
+                                          [&] { return wrong_json("provenance", trial.provenance); });
+                     });
 }
 
 std::string why_unsound(const Workload& workload, const WinnerRecord& winner, WinnerParts parts,
@@ -215,33 +213,31 @@ std::string why_unsound(const Workload& workload, const WinnerRecord& winner, Wi
   const std::string ours = "\"moetune\":\"" + std::string(version()) + "\"";
   const bool is_ours = winner.provenance.find(ours) != std::string::npos;
   const bool is_whole = parts != WinnerParts::figures;
-  return first_wrong(
-      [&] { return why_unsound(workload, known); },
-      [&] { return wrong_figures(winner.time_us, winner.default_time_us); },
-      [&] { return wrong_interval(winner.interval_low_us, winner.interval_high_us); },
-      [&] { return wrong_place(winner.time_us, winner.interval_low_us, winner.interval_high_us); },
-      [&] { return wrong_roofline(winner.roofline, key.timing); },
-      [&] { return too_fast(key, winner.time_us, known); }, [&] { return wrong_date(winner.stored_at); },
-      [&] { return is_whole ? wrong_timings(winner.timings) : ""; },
-      [&] { return wrong_launch(key.hardware, winner, parts, is_ours, known); },
-      [&] {
-        return winner.default_launch.config.empty()
-                   ? ""
-                   : wrong_launch(key.hardware, winner.default_launch, parts, is_ours, known);
-      },
-      [&] { return is_whole ? wrong_json("provenance", winner.provenance) : ""; });
+  return first_wrong([&] { return why_unsound(workload, known); },
+                     [&] { return wrong_figures(winner.time_us, winner.default_time_us); },
+                     [&] { return wrong_interval(winner.interval_low_us, winner.interval_high_us); },
+                     [&] { return wrong_place(winner.time_us, winner.interval_low_us, winner.interval_high_us); },
+                     [&] { return wrong_roofline(winner.roofline, key.timing); },
+                     [&] { return too_fast(key, winner.time_us, known); }, [&] { return wrong_date(winner.stored_at); },
+                     [&] { return is_whole ? wrong_timings(winner.timings) : ""; },
+                     [&] { return wrong_launch(key.hardware, winner, parts, is_ours, known); },
+                     [&] {
+                       return winner.default_launch.config.empty()
+                                  ? ""
+                                  : wrong_launch(key.hardware, winner.default_launch, parts, is_ours, known);
+                     },
+                     [&] { return is_whole ? wrong_json("provenance", winner.provenance) : ""; });
 }
 
 std::string why_unsound(const FamilyWinner& winner, const Kernel& kernel, const Problem& problem) {
   const WorkloadKey& key = winner.workload.key;
-  return first_wrong(
-      [&] { return wrong_hardware(key.hardware); },
-      [&] { return wrong_figures(winner.time_us, winner.default_time_us); },
-      [&] { return wrong_interval(winner.interval_low_us, winner.interval_high_us); },
-      [&] { return wrong_place(winner.time_us, winner.interval_low_us, winner.interval_high_us); },
-      [&] { return wrong_roofline(winner.roofline, key.timing); },
-      [&] { return too_fast(winner.time_us, problem, kernel, key.hardware, key.timing); },
-      [&] { return wrong_date(winner.stored_at); });
+  return first_wrong([&] { return wrong_hardware(key.hardware); },
+                     [&] { return wrong_figures(winner.time_us, winner.default_time_us); },
+                     [&] { return wrong_interval(winner.interval_low_us, winner.interval_high_us); },
+                     [&] { return wrong_place(winner.time_us, winner.interval_low_us, winner.interval_high_us); },
+                     [&] { return wrong_roofline(winner.roofline, key.timing); },
+                     [&] { return too_fast(winner.time_us, problem, kernel, key.hardware, key.timing); },
+                     [&] { return wrong_date(winner.stored_at); });
 }
 
 }  // namespace moetune

@@ -41,8 +41,6 @@ Problem stored_problem(const Kernel& kernel, const std::string& text) {
   return problem;
 }
 
-Problem stored_problem(const Kernel& kernel, const WorkloadKey& key) {
-  return stored_problem(kernel, key.problem);
-}
+Problem stored_problem(const Kernel& kernel, const WorkloadKey& key) { return stored_problem(kernel, key.problem); }
 
 }  // namespace moetune

@@ -33,8 +33,7 @@ void Ledger::read() {
   const std::optional<std::string> text = find_regular_file(file_, kMostLedgerBytes);
   if (!text) return;
   const nlohmann::json document = parse_json(*text, file_.string());
-  if (document.at("moetune_retune").get<int>() != 1)
-    throw BadInput(file_.string() + " is of another version");
+  if (document.at("moetune_retune").get<int>() != 1) throw BadInput(file_.string() + " is of another version");
   for (const nlohmann::json& one : document.at("workloads")) {
     LedgerEntry entry;
     entry.made_with = {one.at("sources"), one.at("space"), one.at("toolchain"), one.at("driver"),
@@ -83,8 +82,7 @@ void Ledger::take_newer(const Ledger& other) {
   for (const auto& [id, entry] : other.entries_) {
     const auto [mine, is_new] = entries_.try_emplace(id, entry);
     const LedgerEntry& known = mine->second;  // ties are decided too, whatever the order of files
-    if (!is_new &&
-        std::tie(entry.at, entry.verdict, entry.config) > std::tie(known.at, known.verdict, known.config))
+    if (!is_new && std::tie(entry.at, entry.verdict, entry.config) > std::tie(known.at, known.verdict, known.config))
       mine->second = entry;
   }
 }

@@ -51,8 +51,7 @@ class Ledger {
   // Writes the file.
   void put(const WorkloadKey& key, const LedgerEntry& entry);
   // Visits the entries of the kernel on the hardware (HardwareKey::text).
-  using Visitor =
-      std::function<void(const std::string& kernel, const std::string& hardware, const LedgerEntry&)>;
+  using Visitor = std::function<void(const std::string& kernel, const std::string& hardware, const LedgerEntry&)>;
   void each(const Visitor& visit) const;
   // The mean time of the kernel's entries that took time; 0 if there is none.
   double mean_seconds(const std::string& kernel, bool searched) const;

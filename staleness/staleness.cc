@@ -24,9 +24,7 @@ constexpr CauseFacts kCauses[] = {
 
 const CauseFacts& facts_of(StaleCause cause) { return kCauses[static_cast<std::size_t>(cause)]; }
 
-bool changed(const std::string& then, const std::string& now) {
-  return !then.empty() && !now.empty() && then != now;
-}
+bool changed(const std::string& then, const std::string& now) { return !then.empty() && !now.empty() && then != now; }
 
 }  // namespace
 
@@ -34,8 +32,8 @@ std::string_view stale_cause_name(StaleCause cause) { return facts_of(cause).nam
 
 std::string stale_cause_words(StaleCause cause) { return std::string(facts_of(cause).words); }
 
-std::vector<StaleCause> stale_causes(const std::optional<Incumbent>& incumbent, const MadeWith& today,
-                                     std::int64_t now, double max_age_s) {
+std::vector<StaleCause> stale_causes(const std::optional<Incumbent>& incumbent, const MadeWith& today, std::int64_t now,
+                                     double max_age_s) {
   if (!incumbent) return {StaleCause::missing};
   const MadeWith& then = incumbent->made_with;
   std::vector<StaleCause> causes;
@@ -60,8 +58,8 @@ double expected_gain(const std::vector<StaleCause>& causes, double missing_gain)
   return gain;
 }
 
-double staleness(const std::vector<StaleCause>& causes, const std::optional<Incumbent>& incumbent,
-                 std::int64_t now, double max_age_s) {
+double staleness(const std::vector<StaleCause>& causes, const std::optional<Incumbent>& incumbent, std::int64_t now,
+                 double max_age_s) {
   const bool old_alone = causes.size() == 1 && causes.front() == StaleCause::age;
   if (!old_alone || !incumbent || max_age_s <= 0) return 1;
   return static_cast<double>(now - incumbent->examined_at) / max_age_s;

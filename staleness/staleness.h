@@ -36,13 +36,12 @@ struct MadeWith {
 struct Incumbent {
   MadeWith made_with;
   bool contended = false;
-  std::int64_t examined_at =
-      0;  // seconds since 1970; when it was stored, or found to be the best again; 0: unknown
+  std::int64_t examined_at = 0;  // seconds since 1970; when it was stored, or found to be the best again; 0: unknown
 };
 
 // In the order of the enumeration. `max_age_s` of 0: age is no cause.
-std::vector<StaleCause> stale_causes(const std::optional<Incumbent>& incumbent, const MadeWith& today,
-                                     std::int64_t now, double max_age_s);
+std::vector<StaleCause> stale_causes(const std::optional<Incumbent>& incumbent, const MadeWith& today, std::int64_t now,
+                                     double max_age_s);
 
 inline constexpr double kMissingTableGain = 0.25;  // of a range without a table
 
@@ -51,7 +50,7 @@ inline constexpr double kMissingTableGain = 0.25;  // of a range without a table
 double expected_gain(const std::vector<StaleCause>& causes, double missing_gain);
 
 // Above 0: 1, but for what is stale by age alone: its age over the one asked for.
-double staleness(const std::vector<StaleCause>& causes, const std::optional<Incumbent>& incumbent,
-                 std::int64_t now, double max_age_s);
+double staleness(const std::vector<StaleCause>& causes, const std::optional<Incumbent>& incumbent, std::int64_t now,
+                 double max_age_s);
 
 }  // namespace moetune

@@ -45,8 +45,8 @@ std::string_view remedy_name(Remedy remedy) {
 Triage triage(const ProbeReading& reading) {
   if (reading.winner.now.outcome != Outcome::ok) {
     return {Remedy::full, 1,
-            "the stored winner no longer runs: " + std::string(outcome_name(reading.winner.now.outcome)) +
-                " " + reading.winner.now.message};
+            "the stored winner no longer runs: " + std::string(outcome_name(reading.winner.now.outcome)) + " " +
+                reading.winner.now.message};
   }
   std::vector<double> drifts;
   for (const Probed& other : reading.others)
@@ -64,10 +64,8 @@ Triage triage(const ProbeReading& reading) {
   const double lost = std::exp(drift_of(reading.winner) - common) - 1;
   if (scatter > kScattered)
     return {Remedy::full, lost, format("the times of the others moved apart by %.1f%%", scatter * 100)};
-  if (lost > kAlarm)
-    return {Remedy::patch, lost, format("the winner is %.1f%% slower beside the others", lost * 100)};
-  if (beaten > kBeaten)
-    return {Remedy::patch, beaten, format("another configuration is %.1f%% faster", beaten * 100)};
+  if (lost > kAlarm) return {Remedy::patch, lost, format("the winner is %.1f%% slower beside the others", lost * 100)};
+  if (beaten > kBeaten) return {Remedy::patch, beaten, format("another configuration is %.1f%% faster", beaten * 100)};
   return {Remedy::keep, lost, format("the winner moved by %+.1f%% beside the others", lost * 100)};
 }
 

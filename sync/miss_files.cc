@@ -42,8 +42,7 @@ std::vector<fs::path> miss_files(const fs::path& folder) {
     if (name.ends_with(kClaimed)) name.resize(name.size() - kClaimed.size());
     if (name.ends_with(kEnding) && found.size() < kMostFiles) found.insert(name);
   }
-  if (failure)
-    throw BrokenEnvironment("cannot read the folder " + folder.string() + ": " + failure.message());
+  if (failure) throw BrokenEnvironment("cannot read the folder " + folder.string() + ": " + failure.message());
   return {found.begin(), found.end()};
 }
 
@@ -78,8 +77,8 @@ std::string hardware_of(const fs::path& file) {
   const auto found = document.find("hardware");
   std::string name = found != document.end() && found->is_string() ? found->get<std::string>() : "";
   if (name.size() <= kLongestHardware) return name;
-  throw BadInput(file.string() + ": the name of its hardware has " + std::to_string(name.size()) +
-                 " bytes; at most " + std::to_string(kLongestHardware) + " are taken");
+  throw BadInput(file.string() + ": the name of its hardware has " + std::to_string(name.size()) + " bytes; at most " +
+                 std::to_string(kLongestHardware) + " are taken");
 }
 
 class Post {
@@ -99,14 +98,13 @@ class Post {
   // Shapes that the service has no kernel for, or that are past its limits.
   void warn_of_refused(const HttpResponse& answer, std::size_t sent) {
     const nlohmann::json reply = parse_json_or_discard(answer.body);
-    const bool counted =
-        reply.is_object() && reply.contains("accepted") && reply["accepted"].is_number_unsigned();
+    const bool counted = reply.is_object() && reply.contains("accepted") && reply["accepted"].is_number_unsigned();
     if (!counted || reply["accepted"] >= sent) return;
     const auto why = reply.find("why");
     const bool says = why != reply.end() && why->is_array() && !why->empty() && why->front().is_string();
     result_.warnings.push_back(
-        "the service takes " + std::to_string(reply["accepted"].get<std::uint64_t>()) + " of " +
-        std::to_string(sent) + " misses; " +
+        "the service takes " + std::to_string(reply["accepted"].get<std::uint64_t>()) + " of " + std::to_string(sent) +
+        " misses; " +
         (says ? "of the others it says: " + plain_text(why->front().get<std::string>().substr(0, 300))
               : "the others are past its limits"));
   }
@@ -127,8 +125,7 @@ class Post {
   }
 
   // "" if the service took them.
-  std::string send(const std::vector<MissedWorkload>& all, const std::string& hardware,
-                   const fs::path& posted) {
+  std::string send(const std::vector<MissedWorkload>& all, const std::string& hardware, const fs::path& posted) {
     const Counts before = posted_before(posted, all);
     nlohmann::json misses = nlohmann::json::array();
     for (const MissedWorkload& one : all) {
@@ -151,12 +148,11 @@ class Post {
           "/v1/misses",
           nlohmann::json{{"misses", some}}.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
       if (answer.status >= 300)
-        return "the service refuses the misses of " + posted.stem().string() + " (" +
-               std::to_string(answer.status) + ") " + error_text(answer);
+        return "the service refuses the misses of " + posted.stem().string() + " (" + std::to_string(answer.status) +
+               ") " + error_text(answer);
       result_.misses += some.size();
       warn_of_refused(answer, some.size());
-      for (const nlohmann::json& one : some)
-        sent[{one["kernel"], one["problem"]}] += one["count"].get<std::uint64_t>();
+      for (const nlohmann::json& one : some) sent[{one["kernel"], one["problem"]}] += one["count"].get<std::uint64_t>();
       if (last < misses.size()) write_posted(posted, sent);  // if the next is refused, these do not go again
     }
     return "";

@@ -59,8 +59,7 @@ std::vector<PackSignature> signatures_of(const fs::path& file) {
 bool is_left_over(const std::string& name) {
   const std::optional<std::string> whole = replaced_by(name);
   if (!whole) return false;
-  return is_pack_name(*whole) ||
-         (whole->ends_with(".sig") && is_pack_name(whole->substr(0, whole->size() - 4))) ||
+  return is_pack_name(*whole) || (whole->ends_with(".sig") && is_pack_name(whole->substr(0, whole->size() - 4))) ||
          *whole == kStateFile || whole->ends_with(kPostedEnding);
 }
 
@@ -83,8 +82,8 @@ PackList parse_pack_list(std::string_view text, const std::string& what) {
       if (!is_pack_name(pack.name) || !is_sha256(pack.sha256)) {
         list.warnings.push_back(what + " lists a pack of a name or a digest that is none; it is left out");
       } else if (pack.bytes == 0 || pack.bytes > kMostPackBytes) {
-        list.warnings.push_back(what + ": " + pack.name + " has " + std::to_string(pack.bytes) +
-                                " bytes; from 1 to " + std::to_string(kMostPackBytes) + " are taken");
+        list.warnings.push_back(what + ": " + pack.name + " has " + std::to_string(pack.bytes) + " bytes; from 1 to " +
+                                std::to_string(kMostPackBytes) + " are taken");
       } else if (!names.insert(pack.name).second) {
         list.warnings.push_back(what + " lists " + pack.name + " twice; the first counts");
       } else {
@@ -96,8 +95,7 @@ PackList parse_pack_list(std::string_view text, const std::string& what) {
     throw BadInput(what + " is no list of packs: " + json_error_text(error));
   }
   if (total > kMostTotalBytes)
-    throw BadInput(what + " lists packs of more than " + std::to_string(kMostTotalBytes >> 30) +
-                   " GiB in all");
+    throw BadInput(what + " lists packs of more than " + std::to_string(kMostTotalBytes >> 30) + " GiB in all");
   return list;
 }
 
@@ -124,10 +122,9 @@ void PackFolder::read_state() {
 }
 
 void PackFolder::write_state() const {
-  const nlohmann::json state = {
-      {"moetune_sync", 1}, {"installed", installed_}, {"etag", list_etag_}, {"list", list_}};
-  replace_file(folder_ / kStateFile,
-               state.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n", Durable::yes);
+  const nlohmann::json state = {{"moetune_sync", 1}, {"installed", installed_}, {"etag", list_etag_}, {"list", list_}};
+  replace_file(folder_ / kStateFile, state.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n",
+               Durable::yes);
 }
 
 // Removes files of a process that was killed while it wrote.
@@ -198,8 +195,7 @@ bool PackFolder::needs_signature(const ListedPack& pack) const {
   const fs::path file = folder_ / pack.name;
   const std::vector<PackSignature> signatures = signatures_of(signature_path(file));
   if (trusted_.empty()) return pack.has_signature && signatures.empty();
-  return signatures.empty() ||
-         !trusted_.why_refused(read_regular_file(file, kMostPackBytes), signatures).empty();
+  return signatures.empty() || !trusted_.why_refused(read_regular_file(file, kMostPackBytes), signatures).empty();
 }
 
 // Throws BadInput, with the reason, for a pack that is not to be installed.
@@ -209,8 +205,7 @@ void PackFolder::install(const ServiceClient& service, const ListedPack& pack, I
   const auto known = installed_.find(pack.name);
   const std::vector<std::string> own = known != installed_.end() ? known->second : std::vector<std::string>();
   if (!present.empty() && present != pack.sha256 && std::find(own.begin(), own.end(), present) == own.end())
-    throw BadInput(file.string() +
-                   " is there and was not installed by sync; move it away to get the service's");
+    throw BadInput(file.string() + " is there and was not installed by sync; move it away to get the service's");
   const bool is_there = present == pack.sha256;
   if (is_there && !needs_signature(pack)) return;
   // The service says that it has a signature, and has none.
@@ -227,8 +222,7 @@ void PackFolder::install(const ServiceClient& service, const ListedPack& pack, I
     throw BadInput("what came is not what was listed: " + std::to_string(bytes.size()) + " bytes of " +
                    std::to_string(pack.bytes) + (bytes.size() == pack.bytes ? ", another SHA-256" : ""));
   const std::string signature = signature_of(service, pack, bytes);
-  if (const std::string why = why_unsound(file, bytes); !why.empty())
-    throw BadInput("it is not sound: " + why);
+  if (const std::string why = why_unsound(file, bytes); !why.empty()) throw BadInput("it is not sound: " + why);
   // Both are ours, whichever the machine leaves there if it fails now.
   installed_[pack.name] = {pack.sha256};
   if (!present.empty() && !is_there) installed_[pack.name].push_back(present);
@@ -248,8 +242,7 @@ std::string PackFolder::signature_of(const ServiceClient& service, const ListedP
   }
   const std::vector<PackSignature> signatures = parse_signatures(answer.body, "its signature");
   if (trusted_.empty()) return answer.body;
-  if (const std::string why = trusted_.why_refused(bytes, signatures); !why.empty())
-    throw BadInput("it " + why);
+  if (const std::string why = trusted_.why_refused(bytes, signatures); !why.empty()) throw BadInput("it " + why);
   return answer.body;
 }
 

@@ -61,17 +61,15 @@ class PackFolder {
   std::string digest_of(const std::filesystem::path& file);
   void install(const ServiceClient& service, const ListedPack& pack, InstalledPacks& result);
   bool needs_signature(const ListedPack& pack) const;
-  std::string signature_of(const ServiceClient& service, const ListedPack& pack,
-                           const std::string& bytes) const;
+  std::string signature_of(const ServiceClient& service, const ListedPack& pack, const std::string& bytes) const;
   void put(const std::filesystem::path& file, const std::string& bytes, const std::string& signature) const;
 
   const std::filesystem::path folder_;
   const TrustedKeys trusted_;
   std::map<std::string, Known> known_;
   // Contents of the state file.
-  std::string list_etag_, list_;  // the last list, and by what name the service knows it
-  std::map<std::string, std::vector<std::string>>
-      installed_;  // SHA-256 by name: the last, and the one before
+  std::string list_etag_, list_;                               // the last list, and by what name the service knows it
+  std::map<std::string, std::vector<std::string>> installed_;  // SHA-256 by name: the last, and the one before
 };
 
 }  // namespace moetune

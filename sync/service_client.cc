@@ -26,9 +26,8 @@ double wait_of(const HttpResponse& response) {
 
 ServiceFailure unexpected(const std::string& url, const HttpResponse& response) {
   const std::string said = error_text(response);
-  return ServiceFailure(
-      url + " answers " + std::to_string(response.status) + (said.empty() ? "" : ": " + said),
-      wait_of(response));
+  return ServiceFailure(url + " answers " + std::to_string(response.status) + (said.empty() ? "" : ": " + said),
+                        wait_of(response));
 }
 
 }  // namespace
@@ -87,14 +86,12 @@ HttpResponse ServiceClient::exchange(HttpRequest request) const {
   return response;
 }
 
-HttpResponse ServiceClient::get(const std::string& path, std::uint64_t max_bytes,
-                                const std::string& etag) const {
+HttpResponse ServiceClient::get(const std::string& path, std::uint64_t max_bytes, const std::string& etag) const {
   HttpRequest request = request_to(address_, path);
   request.max_bytes = max_bytes;
   if (!etag.empty()) request.headers.emplace_back("If-None-Match", etag);
   HttpResponse response = exchange(request);
-  const bool usual =
-      response.status == 200 || response.status == 404 || (response.status == 304 && !etag.empty());
+  const bool usual = response.status == 200 || response.status == 404 || (response.status == 304 && !etag.empty());
   if (!usual) throw unexpected(request.url, response);
   return response;
 }

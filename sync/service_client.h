@@ -15,8 +15,7 @@ namespace moetune {
 
 class ServiceFailure : public BrokenEnvironment {
  public:
-  explicit ServiceFailure(const std::string& what, double wait_s = 0)
-      : BrokenEnvironment(what), wait_s_(wait_s) {}
+  explicit ServiceFailure(const std::string& what, double wait_s = 0) : BrokenEnvironment(what), wait_s_(wait_s) {}
   double wait_s() const { return wait_s_; }  // how long the service wants to be left alone; 0: it did not say
 
  private:

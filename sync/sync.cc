@@ -28,8 +28,7 @@ bool sleep_for(double seconds, const std::stop_token& stop) {
   std::mutex mutex;
   std::condition_variable_any woken;
   std::unique_lock lock(mutex);
-  return !woken.wait_for(lock, stop, std::chrono::duration<double>(seconds),
-                         [&] { return stop.stop_requested(); });
+  return !woken.wait_for(lock, stop, std::chrono::duration<double>(seconds), [&] { return stop.stop_requested(); });
 }
 
 // Held while it lives, and by one process at a time; it ends with the process.
@@ -72,8 +71,8 @@ class Rounds {
         return round;
       }
       if (!lock->missing().empty())
-        round.warnings.push_back("locks do not work where " + request_.folder.string() + " lies (" +
-                                 lock->missing() + "): only one moetune sync may use it");
+        round.warnings.push_back("locks do not work where " + request_.folder.string() + " lies (" + lock->missing() +
+                                 "): only one moetune sync may use it");
       work(round);
     } catch (const ServiceFailure& error) {
       round.failure = error.what();
@@ -137,8 +136,7 @@ double backoff_s(double every_s, int failures, double random) {
 
 bool sync(const SyncRequest& request, const SyncListener& listener, std::stop_token stop) {
   if (!fs::is_directory(request.folder))
-    throw BadInput(request.folder.string() +
-                   " is no folder; make it, and let the server write its misses there");
+    throw BadInput(request.folder.string() + " is no folder; make it, and let the server write its misses there");
   Rounds rounds(request, stop);
   for (;;) {
     const SyncRound round = rounds.one();

@@ -13,9 +13,7 @@ bool nothing_ran = false;
 
 struct Counting : doctest::IReporter {
   explicit Counting(const doctest::ContextOptions&) {}
-  void test_run_end(const doctest::TestRunStats& run) override {
-    nothing_ran = run.numTestCasesPassingFilters == 0;
-  }
+  void test_run_end(const doctest::TestRunStats& run) override { nothing_ran = run.numTestCasesPassingFilters == 0; }
   void report_query(const doctest::QueryData&) override {}
   void test_run_start() override {}
   void test_case_start(const doctest::TestCaseData&) override {}

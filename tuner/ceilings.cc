@@ -34,17 +34,15 @@ double time_us(double amount, double tera_per_s) { return amount / tera_per_s * 
 
 // Microseconds a byte takes in a stream that writes this share of its bytes.
 double us_per_byte(const Ceilings& ceilings, double written_share) {
-  const std::pair<double, const std::optional<double>&> streams[] = {
-      {0, ceilings.read_tb_s},
-      {kMostlyReadShare, ceilings.mostly_read_tb_s},
-      {kCopyShare, ceilings.copy_tb_s},
-      {kMostlyWriteShare, ceilings.mostly_write_tb_s}};
+  const std::pair<double, const std::optional<double>&> streams[] = {{0, ceilings.read_tb_s},
+                                                                     {kMostlyReadShare, ceilings.mostly_read_tb_s},
+                                                                     {kCopyShare, ceilings.copy_tb_s},
+                                                                     {kMostlyWriteShare, ceilings.mostly_write_tb_s}};
   double share = 0, us = time_us(1, *ceilings.read_tb_s);
   for (const auto& [next_share, rate] : streams) {
     if (!known(rate)) continue;
     const double next_us = time_us(1, *rate);
-    if (written_share < next_share)
-      return us + (next_us - us) * (written_share - share) / (next_share - share);
+    if (written_share < next_share) return us + (next_us - us) * (written_share - share) / (next_share - share);
     share = next_share;
     us = next_us;
   }
@@ -77,8 +75,7 @@ std::optional<Floor> bytes_floor(const Cost& cost, const Ceilings& ceilings) {
   if (!known(ceilings.read_tb_s)) return std::nullopt;
   if (cost.inputs == Inputs::cold) return memory_floor(cost, ceilings);
   if (!known(ceilings.l2_tb_s)) return std::nullopt;
-  const Floor through_l2{
-      time_us(cost.bytes(), *ceilings.l2_tb_s), "L2 bandwidth", {cost.bytes(), Unit::tb_s}};
+  const Floor through_l2{time_us(cost.bytes(), *ceilings.l2_tb_s), "L2 bandwidth", {cost.bytes(), Unit::tb_s}};
   const Floor from_memory = memory_floor(beyond_l2(cost, ceilings), ceilings);
   return from_memory.us > through_l2.us ? from_memory : through_l2;
 }
@@ -130,8 +127,7 @@ std::vector<Floor> floors_of(const Cost& cost, const Ceilings& ceilings, Launche
   Cost cold = cost;
   if (warm) {
     if (cost.bytes() > 0 && known(ceilings.l2_tb_s))
-      floors.push_back(
-          {time_us(cost.bytes(), *ceilings.l2_tb_s), "L2 bandwidth", {cost.bytes(), Unit::tb_s}});
+      floors.push_back({time_us(cost.bytes(), *ceilings.l2_tb_s), "L2 bandwidth", {cost.bytes(), Unit::tb_s}});
     cold = beyond_l2(cost, ceilings);
   }
   if (cold.bytes() > 0 && known(ceilings.read_tb_s)) floors.push_back(memory_floor(cold, ceilings));
@@ -160,8 +156,7 @@ Ceilings stored_ceilings(const Cache* cache, const HardwareKey& hardware) {
   if (cache == nullptr) return stored;
   const std::map<std::string, double> known = cache->trials.calibrations(hardware);
   for (const CeilingFigure& figure : kCeilingFigures)
-    if (const auto found = known.find(figure.name); found != known.end())
-      stored.*figure.value = found->second;
+    if (const auto found = known.find(figure.name); found != known.end()) stored.*figure.value = found->second;
   return stored;
 }
 

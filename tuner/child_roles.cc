@@ -7,8 +7,7 @@
 namespace moetune {
 
 bool is_child_call(int argc, char** argv, int& status) {
-  return is_worker_call(argc, argv, status) || is_compile_call(argc, argv, status) ||
-         is_guard_call(argc, argv, status);
+  return is_worker_call(argc, argv, status) || is_compile_call(argc, argv, status) || is_guard_call(argc, argv, status);
 }
 
 }  // namespace moetune

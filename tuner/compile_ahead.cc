@@ -18,8 +18,7 @@ void CompileAhead::run(const Searcher& searcher) {
   for (const ConfigId id : searcher.likely_next(kLikeliest)) {
     if (idle <= kKeptIdle) return;
     if (asked_.contains(id) || !submitted_.insert(id).second) continue;
-    const Plan plan =
-        request_.kernel->plan(request_.space->config(id), request_.problem, tools_.device.info().limits);
+    const Plan plan = request_.kernel->plan(request_.space->config(id), request_.problem, tools_.device.info().limits);
     tools_.compiler->submit(plan.unit, CompilePool::Urgency::ahead);
     unmeasured_.insert(id);
     --idle;

@@ -39,8 +39,7 @@ struct Measurement {
 
 struct MeasurePolicy {
   Timing timing = Timing::overlapped;
-  double drop_above_us =
-      std::numeric_limits<double>::infinity();  // after a quick look: clearly slower is too_slow
+  double drop_above_us = std::numeric_limits<double>::infinity();  // after a quick look: clearly slower is too_slow
   int quick_samples = 2;
   int min_samples = 7;
   int max_samples = 40;
@@ -124,8 +123,7 @@ class Device {
   virtual TrialResult run(const Candidate& candidate, const MeasurePolicy& policy) = 0;
 
   // Measures the finalists in interleaved rounds, so that drift hits all alike; one result each, in order.
-  virtual std::vector<TrialResult> duel(const std::vector<Candidate>& finalists,
-                                        const DuelPolicy& policy) = 0;
+  virtual std::vector<TrialResult> duel(const std::vector<Candidate>& finalists, const DuelPolicy& policy) = 0;
 
   // Looks whether somebody else uses the device, for some 5 ms. nullopt if that cannot be known, and for a
   // recording, which nobody disturbs. Throws BrokenEnvironment if the device itself fails. After open().

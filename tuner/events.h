@@ -138,8 +138,8 @@ void show_to_profiler(const Other&) {}
 
 struct Event {
   JobId job;
-  std::variant<DeviceChosen, PhaseChanged, SearchStarted, TrialBegun, TrialEnded, GpuDisturbed, GpuQuiet,
-               GpuContended, SearchEnded, RangeAdvanced, CeilingMeasured, Warning, Finished>
+  std::variant<DeviceChosen, PhaseChanged, SearchStarted, TrialBegun, TrialEnded, GpuDisturbed, GpuQuiet, GpuContended,
+               SearchEnded, RangeAdvanced, CeilingMeasured, Warning, Finished>
       what;
 };
 

@@ -16,8 +16,7 @@ std::vector<std::size_t> rank_duel(const std::vector<Trial>& trials, std::option
   const auto median = [&](std::size_t i) { return trials[i].result.measurement.median_us; };
   const auto stands = [&](std::size_t i) { return trials[i].result.outcome == Outcome::ok; };
   const auto by_rank = [&](std::size_t a, std::size_t b) {
-    return std::pair(trials[a].id != default_id, trials[a].id) <
-           std::pair(trials[b].id != default_id, trials[b].id);
+    return std::pair(trials[a].id != default_id, trials[a].id) < std::pair(trials[b].id != default_id, trials[b].id);
   };
   std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
     if (stands(a) != stands(b)) return stands(a);
@@ -28,8 +27,7 @@ std::vector<std::size_t> rank_duel(const std::vector<Trial>& trials, std::option
   // not lift a slow one to the front.
   for (auto group = order.begin(); group != order.end() && stands(*group);) {
     const double limit = median(*group) * (1 + kTie);
-    const auto end =
-        std::find_if(group, order.end(), [&](std::size_t i) { return !stands(i) || median(i) > limit; });
+    const auto end = std::find_if(group, order.end(), [&](std::size_t i) { return !stands(i) || median(i) > limit; });
     std::sort(group, end, by_rank);
     group = end;
   }
@@ -47,8 +45,7 @@ std::vector<std::size_t> rank_recorded(const std::vector<Trial>& trials) {
   return order;
 }
 
-Finals::Finals(const TuneRequest& request, const TuneTools& tools, TrialStore& store, QuietWatch& watch,
-               Wait wait)
+Finals::Finals(const TuneRequest& request, const TuneTools& tools, TrialStore& store, QuietWatch& watch, Wait wait)
     : request_(request), tools_(tools), store_(store), watch_(watch), wait_(std::move(wait)) {
   if (request_.default_config) default_id_ = request_.space->find(*request_.default_config);
 }
@@ -131,8 +128,8 @@ Finals::Duel Finals::duel(const std::vector<Finalist>& finalists) {
   tools_.events.emit(PhaseChanged{Phase::duel});
   std::vector<TrialResult> results;
   const bool sound = watch_.measure_quietly([&] {
-    results = tools_.device.duel(
-        candidates, {.rounds = request_.duel_rounds, .timing = request_.policy.timing, .proves = true});
+    results = tools_.device.duel(candidates,
+                                 {.rounds = request_.duel_rounds, .timing = request_.policy.timing, .proves = true});
   });
   for (std::size_t i = 0; i < finalists.size(); ++i) {
     duel.trials.push_back(finalists[i].trial);
@@ -190,8 +187,7 @@ TimingResult timing_result(Timing timing, const std::vector<Trial>& trials, std:
   };
   TimingResult figures{.timing = timing, .winner_us = time_of(winner)};
   const std::size_t first = rank_duel(trials, default_id).front();
-  const bool wins =
-      time_of(first) == 0 || (time_of(winner) > 0 && time_of(winner) <= time_of(first) * (1 + kTie));
+  const bool wins = time_of(first) == 0 || (time_of(winner) > 0 && time_of(winner) <= time_of(first) * (1 + kTie));
   figures.fastest = trials[wins ? winner : first].config.text();
   figures.fastest_us = time_of(wins ? winner : first);
   for (std::size_t i = 0; i < trials.size(); ++i) {
@@ -210,9 +206,7 @@ void Finals::measure_timings(const std::vector<Finalist>& finalists, const Duel&
     std::vector<Trial> trials = own.trials;
     if (timing != request_.policy.timing) {
       std::vector<TrialResult> results;
-      watch_.measure_quietly([&] {
-        results = tools_.device.duel(candidates, {request_.duel_rounds, timing});
-      });
+      watch_.measure_quietly([&] { results = tools_.device.duel(candidates, {request_.duel_rounds, timing}); });
       for (std::size_t i = 0; i < trials.size(); ++i) {
         // A finalist that was wrong on fresh inputs counts under no timing.
         if (has_time(trials[i].result.outcome)) trials[i].result = std::move(results[i]);

@@ -22,8 +22,7 @@ inline constexpr double kTie = 0.003;
 
 // Positions of `trials` ordered as the duel ranks them: ok before the rest, then by median. In a tie the
 // default comes first, then the lower ConfigId.
-std::vector<std::size_t> rank_duel(const std::vector<Trial>& trials,
-                                   std::optional<ConfigId> default_id = std::nullopt);
+std::vector<std::size_t> rank_duel(const std::vector<Trial>& trials, std::optional<ConfigId> default_id = std::nullopt);
 
 // The same for recorded times of a kernel that moetune does not have: they hold no noise and there is no default, so
 // that the fastest comes first, and of equal times the first text of a configuration. It needs no space, which a cache

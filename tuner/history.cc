@@ -58,16 +58,14 @@ Assignment environment_of(const TransferContext& context, const WorkloadKey& key
   return expression_environment(problem, limits_of(key.hardware, context.limits));
 }
 
-History history_of(const std::vector<TrialRecord>& records, const LegalSpace& space,
-                   std::optional<Transfer> transfer) {
+History history_of(const std::vector<TrialRecord>& records, const LegalSpace& space, std::optional<Transfer> transfer) {
   History history;
   for (const TrialRecord& record : records) {
     if (should_retry(record)) continue;
     std::optional<std::vector<Position>> point = space.point_of(record.config);
     const std::optional<TrialResult> result = from_record(record);
     if (point && transfer) point = (*transfer)(*point, space);
-    if (point && result)
-      history.trials.push_back({*std::move(point), result->outcome, result->measurement.median_us});
+    if (point && result) history.trials.push_back({*std::move(point), result->outcome, result->measurement.median_us});
   }
   return history;
 }
@@ -92,8 +90,7 @@ double workload_distance(const WorkloadKey& key, const WorkloadKey& other) {
   return distance;
 }
 
-History history_of_workload(const Cache& cache, std::int64_t workload, const LegalSpace& space,
-                            double distance) {
+History history_of_workload(const Cache& cache, std::int64_t workload, const LegalSpace& space, double distance) {
   History history = history_of(cache.trials.of(workload), space, std::nullopt);
   history.distance = distance;
   return history;
@@ -127,9 +124,7 @@ std::vector<History> histories_for(const Cache& cache, const WorkloadKey& key, c
   const std::optional<std::int64_t> own = cache.workloads.find(key);
   for (const Workload& workload : cache.workloads.all()) {
     if (workload.key.kernel != key.kernel || (own && workload.id == *own)) continue;
-    unless_unreadable(workload, [&] {
-      neighbours.push_back({workload_distance(key, workload.key), workload});
-    });
+    unless_unreadable(workload, [&] { neighbours.push_back({workload_distance(key, workload.key), workload}); });
   }
   std::sort(neighbours.begin(), neighbours.end(), [](const Neighbour& a, const Neighbour& b) {
     return a.distance != b.distance ? a.distance < b.distance : a.workload.id < b.workload.id;

@@ -35,8 +35,7 @@ std::vector<History> histories_for(const Cache& cache, const WorkloadKey& key, c
                                    const std::function<void(const std::string&)>& left_out = {});
 
 // The trials of one workload, as experience for another search of it.
-History history_of_workload(const Cache& cache, std::int64_t workload, const LegalSpace& space,
-                            double distance);
+History history_of_workload(const Cache& cache, std::int64_t workload, const LegalSpace& space, double distance);
 
 // How configurations of the workload `there` are carried over to `here`, whose legal ones are `space`;
 // nullopt where they stand as they are: for a problem that the kernel no longer takes, or for other domains

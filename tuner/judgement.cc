@@ -66,8 +66,6 @@ bool Judgement::holds(const TrialRecord& record, const LegalSpace& space) const 
   return false;
 }
 
-std::string Judgement::text_of(const Plan& plan) const {
-  return sources_->of(plan.unit.source) + plan_text(plan);
-}
+std::string Judgement::text_of(const Plan& plan) const { return sources_->of(plan.unit.source) + plan_text(plan); }
 
 }  // namespace moetune

@@ -21,10 +21,7 @@ class QuietWatch {
  public:
   // `patience_s` bounds all waiting and measuring again together.
   QuietWatch(Device& device, const Events& events, std::uint64_t patience_s, std::stop_token stop)
-      : device_(device),
-        events_(events),
-        patience_s_(static_cast<double>(patience_s)),
-        stop_(std::move(stop)) {}
+      : device_(device), events_(events), patience_s_(static_cast<double>(patience_s)), stop_(std::move(stop)) {}
   QuietWatch(Device&, const Events&&, std::uint64_t, std::stop_token) = delete;  // it would not outlive this
 
   // After it nothing waits any more.

@@ -41,8 +41,8 @@ std::vector<TimingResult> parse_timings(std::string_view text) {
     if (found == document.end() || !found->is_object()) continue;
     const auto fastest = found->find("fastest");
     if (fastest == found->end() || !fastest->is_string()) continue;
-    results.push_back({timing, time_in(*found, "time_us"), time_in(*found, "default_us"),
-                       fastest->get<std::string>(), time_in(*found, "fastest_us")});
+    results.push_back({timing, time_in(*found, "time_us"), time_in(*found, "default_us"), fastest->get<std::string>(),
+                       time_in(*found, "fastest_us")});
   }
   return results;
 }

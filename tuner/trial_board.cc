@@ -30,9 +30,7 @@ void TrialBoard::mark_contended(std::size_t position) {
 bool TrialBoard::beats_best(const Trial& trial) const {
   if (trial.result.outcome != Outcome::ok) return false;
   if (best() == nullptr) return true;
-  const auto rank = [](const TrialResult& result) {
-    return std::pair(result.contended, result.measurement.median_us);
-  };
+  const auto rank = [](const TrialResult& result) { return std::pair(result.contended, result.measurement.median_us); };
   return rank(trial.result) < rank(best()->result);
 }
 

@@ -14,9 +14,7 @@ namespace {
 using Json = nlohmann::json;
 
 // A recording's file name is part of the provenance, and may hold any bytes.
-std::string stored_text(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
+std::string stored_text(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
 Json facts_json(const TrialResult& result, const Build* build) {
   Json facts = {{"validate_s", result.validate_s}, {"measure_s", result.measure_s}};
@@ -177,8 +175,7 @@ WinnerRecord to_winner(const Candidate& winner, const TrialResult& result, const
   record.time_us = result.measurement.median_us;
   record.interval_low_us = result.measurement.low_us;
   record.interval_high_us = result.measurement.high_us;
-  record.default_time_us =
-      baseline != nullptr && has_time(baseline->outcome) ? baseline->measurement.median_us : 0;
+  record.default_time_us = baseline != nullptr && has_time(baseline->outcome) ? baseline->measurement.median_us : 0;
   record.roofline = roofline;
   record.provenance = stored_text(source);
   return record;

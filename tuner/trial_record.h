@@ -19,9 +19,8 @@ struct Provenance {
   std::string driver;
   std::string uuid = {};                               // of a winner's or a table's GPU; "" for a recording
   std::optional<GpuSettings> settings = std::nullopt;  // of the same
-  bool final_breakdown = false;  // of a trial that hung or crashed before and did so again
-  std::string judged =
-      {};  // Judgement::of a trial's configuration, of_problem() of a winner; "" of a recording
+  bool final_breakdown = false;                        // of a trial that hung or crashed before and did so again
+  std::string judged = {};   // Judgement::of a trial's configuration, of_problem() of a winner; "" of a recording
   bool provisional = false;  // of a winner: its search was interrupted before a duel
 };
 

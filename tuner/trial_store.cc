@@ -38,8 +38,7 @@ KnownTrials TrialStore::known_trials() {
     if (!result) continue;
     reject_impossible(*result, request_.least_us);  // a merge may have brought it
     known.by_config.emplace(record.config, *std::move(result));
-    if (belongs_to_search(record, request_.strategy, request_.seed))
-      known.of_this_search.push_back(record.config);
+    if (belongs_to_search(record, request_.strategy, request_.seed)) known.of_this_search.push_back(record.config);
   }
   return known;
 }
@@ -61,8 +60,7 @@ TrialRecord TrialStore::record_of(const Trial& trial, const Build* build, bool f
 
 void TrialStore::put(const Trial& trial, const Build* build) {
   if (tools_.cache == nullptr) return;
-  const bool final_breakdown =
-      is_breakdown(trial.result.outcome) && breaker_.is_config_fault(trial.config.text());
+  const bool final_breakdown = is_breakdown(trial.result.outcome) && breaker_.is_config_fault(trial.config.text());
   tools_.cache->trials.put(tools_.workload, record_of(trial, build, final_breakdown));
 }
 

@@ -23,9 +23,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-double elapsed_since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
+double elapsed_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
 // Pruned candidates cost no trial; this bounds how many a search may compile in vain.
 constexpr std::size_t kPrunedPerTrial = 10;
@@ -57,8 +55,7 @@ struct Pending {
 };
 
 bool is_ready(const Pending& pending) {
-  return !pending.build.valid() ||
-         pending.build.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+  return !pending.build.valid() || pending.build.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
 }
 
 class TuneLoop {
@@ -87,8 +84,8 @@ class TuneLoop {
  private:
   static Clock::time_point moment(Clock::time_point from, double seconds) {
     constexpr double kLongest = 1e8;  // which a clock holds
-    return from + std::chrono::duration_cast<Clock::duration>(
-                      std::chrono::duration<double>(std::min(seconds, kLongest)));
+    return from +
+           std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(std::min(seconds, kLongest)));
   }
   void limit_waits(Clock::time_point from, double seconds);
   void warn(const std::string& text) const { tools_.events.emit(Warning{WarningKind::waiting, text}); }
@@ -150,8 +147,7 @@ void TuneLoop::limit_waits(Clock::time_point from, double seconds) {
 }
 
 void TuneLoop::make_searcher_afresh() {
-  const std::string_view strategy =
-      request_.proposer != nullptr ? "auto" : std::string_view(request_.strategy);
+  const std::string_view strategy = request_.proposer != nullptr ? "auto" : std::string_view(request_.strategy);
   searcher_ = make_searcher(strategy, *request_.space, request_.seed);
   searcher_->end_when([this] { return stop_.stop_requested() || time_is_up(); });
   searcher_->warm(request_.histories);
@@ -174,11 +170,10 @@ TuneResult TuneLoop::run() {
     result_.out_of_time = !result_.interrupted;
   }
   result_.time.preparing = result_.time.wall = elapsed_since(begin_);
-  if (result_.out_of_time)
-    warn("The time is over, and the inputs are not ready: what prepares them was stopped.");
+  if (result_.out_of_time) warn("The time is over, and the inputs are not ready: what prepares them was stopped.");
   if (!is_ready) return std::move(result_);
-  tools_.events.emit(SearchStarted{request_.space->size(), request_.budget, request_.time_budget_s,
-                                   request_.work, request_.objective});
+  tools_.events.emit(SearchStarted{request_.space->size(), request_.budget, request_.time_budget_s, request_.work,
+                                   request_.objective});
 
   search(resumes);
   if (request_.proposer != nullptr) request_.proposer->end();
@@ -269,8 +264,8 @@ void TuneLoop::keep_provisionally(const std::vector<Trial>& others) {
   if (baseline != nullptr) best.push_back(*baseline);
   result_.best = best[(request_.foreign ? rank_recorded(best) : rank_duel(best, default_id)).front()];
   if (baseline != nullptr) result_.baseline = *baseline;
-  const bool may_store = tools_.cache != nullptr && tools_.compiler != nullptr && request_.store_winner &&
-                         !result_.best->result.contended;
+  const bool may_store =
+      tools_.cache != nullptr && tools_.compiler != nullptr && request_.store_winner && !result_.best->result.contended;
   if (!may_store || !store_.lacks_winner(result_.best->result.measurement.median_us)) return;
   std::optional<Candidate> winner = built(result_.best->config);
   if (!winner) return;
@@ -324,8 +319,7 @@ bool TuneLoop::time_is_up() const {
 
 void TuneLoop::refill() {
   while (queue_.size() < request_.in_flight && budget_left()) {
-    const std::size_t room =
-        std::min(request_.in_flight, request_.budget - result_.counts.total()) - queue_.size();
+    const std::size_t room = std::min(request_.in_flight, request_.budget - result_.counts.total()) - queue_.size();
     const std::vector<ConfigId> ids = next(room);
     if (ids.empty()) {
       result_.exhausted = queue_.empty() && !is_proposer_done();
@@ -343,8 +337,7 @@ std::vector<ConfigId> TuneLoop::next(std::size_t room) {
   std::vector<ConfigId> open;
   for (const Pending& pending : queue_) open.push_back(pending.id);
   const auto is_over = [this] { return limit_->is_over() || time_is_up(); };
-  std::vector<ConfigId> ids =
-      proposer->ask(room, open, request_.ready_first ? std::function<bool()>() : is_over);
+  std::vector<ConfigId> ids = proposer->ask(room, open, request_.ready_first ? std::function<bool()>() : is_over);
   if (!ids.empty() || is_proposer_done()) return ids;
   if (proposer->state() == Proposer::State::gone) return searcher_->ask(room);
   const std::size_t wanted = request_.ready_first ? kFilledIn : 1;
@@ -407,8 +400,7 @@ std::optional<Pending> TuneLoop::take_next() {
   auto next = queue_.begin();
   if (request_.ready_first) {
     const auto begin = Clock::now();
-    for (bool is_said = false;
-         (next = std::find_if(queue_.begin(), queue_.end(), is_ready)) == queue_.end();) {
+    for (bool is_said = false; (next = std::find_if(queue_.begin(), queue_.end(), is_ready)) == queue_.end();) {
       if (limit_->is_over()) return std::nullopt;
       queue_.front().build.wait_for(std::chrono::milliseconds(1));
       if (is_said || Clock::now() - begin < CompilePool::kSlow) continue;

@@ -84,9 +84,8 @@ struct TuneSettings {
 };
 
 struct TuneRequest : TuneSettings {
-  const Kernel* kernel =
-      nullptr;           // null for a recording of a kernel that is not moetune's: nothing is compiled
-  bool foreign = false;  // the recording's kernel is not moetune's: its finals are ranked by rank_recorded()
+  const Kernel* kernel = nullptr;  // null for a recording of a kernel that is not moetune's: nothing is compiled
+  bool foreign = false;            // the recording's kernel is not moetune's: its finals are ranked by rank_recorded()
   Problem problem;
   const LegalSpace* space = nullptr;
   std::optional<Config> default_config;
@@ -94,8 +93,7 @@ struct TuneRequest : TuneSettings {
   // times differ from run to run anyhow: in the order asked, one seed gives one trajectory whatever the
   // compiler's speed.
   bool ready_first = false;
-  Proposer* proposer =
-      nullptr;  // suggests beside the strategy "auto"; `strategy` has its name, for provenance
+  Proposer* proposer = nullptr;    // suggests beside the strategy "auto"; `strategy` has its name, for provenance
   std::vector<History> histories;  // trials from elsewhere that the strategy may start from
   Work work;                       // of one launch, for SearchStarted; 0 if unknown
   // The problem's floor for launches that may overlap (tuner/ceilings.h), which bounds what is expected of
@@ -119,8 +117,8 @@ struct TuneResult {
   TrialCounts counts;
   // The winner of the duel, verified; what the cache knows of earlier searches of the workload takes part.
   std::optional<Trial> best;
-  std::optional<Trial> baseline;  // the default configuration, measured in the same duel
-  std::vector<double> tied;  // medians of the finalists that tie with `best` (tuner/finals.h), fastest first
+  std::optional<Trial> baseline;      // the default configuration, measured in the same duel
+  std::vector<double> tied;           // medians of the finalists that tie with `best` (tuner/finals.h), fastest first
   std::vector<TimingResult> timings;  // with all_timings; empty for a recording, which has one timing
   Candidate winner;                   // plan and build of `best`, where it was compiled
   Candidate default_candidate;        // the same of the default, if it was right in that duel

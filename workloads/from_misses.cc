@@ -56,8 +56,8 @@ void check_used(const std::vector<DimensionRange>& asked, std::set<std::string> 
       used.insert(kernel->free_dimensions().begin(), kernel->free_dimensions().end());
   for (const DimensionRange& one : asked) {
     if (!used.contains(one.name))
-      throw BadField("over", "no kernel" + (no_entries ? "" : " in " + file.string()) +
-                                 " has a free dimension '" + one.name + "'");
+      throw BadField("over", "no kernel" + (no_entries ? "" : " in " + file.string()) + " has a free dimension '" +
+                                 one.name + "'");
   }
 }
 
@@ -66,11 +66,9 @@ WorkloadEntry family_entry(const Kernel& kernel, const Problem& problem, std::ve
   std::string rest;
   for (const auto& [name, value] : split_assignment(problem.text(), "a missed problem")) {
     const auto is_it = [&, &wanted = name](const DimensionRange& range) { return range.name == wanted; };
-    if (std::none_of(ranges.begin(), ranges.end(), is_it))
-      rest += (rest.empty() ? "" : ",") + name + "=" + value;
+    if (std::none_of(ranges.begin(), ranges.end(), is_it)) rest += (rest.empty() ? "" : ",") + name + "=" + value;
   }
-  return {
-      .name = "missed", .kernel = kernel.name(), .problem = rest, .ranges = std::move(ranges), .weight = 0};
+  return {.name = "missed", .kernel = kernel.name(), .problem = rest, .ranges = std::move(ranges), .weight = 0};
 }
 
 }  // namespace
@@ -93,8 +91,7 @@ MissedList workloads_from_misses(const std::filesystem::path& file, const std::s
       continue;
     }
     std::vector<WorkloadEntry>& entries = result.list.entries;
-    const double weight =
-        std::min(kMostWeight, static_cast<double>(std::max<std::uint64_t>(1, missed.count)));
+    const double weight = std::min(kMostWeight, static_cast<double>(std::max<std::uint64_t>(1, missed.count)));
     const auto add = [&](WorkloadEntry& to) { to.weight = std::min(kMostWeight, to.weight + weight); };
     const Kernel& kernel = find_kernel(missed.kernel);
     const Problem problem = kernel.parse(missed.problem);
@@ -124,8 +121,8 @@ MissedList workloads_from_misses(const std::filesystem::path& file, const std::s
     add(*entry);
   }
   if (shapes > kMostShapes)
-    result.notes.push_back(std::to_string(shapes - kMostShapes) +
-                           " shapes are left out: a list has at most " + std::to_string(kMostShapes));
+    result.notes.push_back(std::to_string(shapes - kMostShapes) + " shapes are left out: a list has at most " +
+                           std::to_string(kMostShapes));
   if (!left_out.empty())
     result.notes.push_back(std::to_string(left_out.size()) + " families are left out: a list has at most " +
                            std::to_string(kMostEntries) + " entries");

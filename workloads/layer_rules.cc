@@ -136,9 +136,7 @@ const KindRule* find_kind_rule(const ModelFields& fields) {
 
 using Kinds = std::vector<std::string>;
 
-std::string choice(const KindRule& rule, bool is_chosen) {
-  return std::string(is_chosen ? rule.chosen : rule.others);
-}
+std::string choice(const KindRule& rule, bool is_chosen) { return std::string(is_chosen ? rule.chosen : rule.others); }
 
 Kinds kinds_by_number(const KindRule& rule, std::int64_t number, std::int64_t offset, std::int64_t layers) {
   Kinds kinds;
@@ -171,16 +169,14 @@ Kinds kinds_by_cycle(const KindRule& rule, const JsonPlace& found, std::int64_t 
   }
   if (once.empty()) found.fail("is empty");
   if (rule.form == Form::letters && static_cast<std::int64_t>(once.size()) != layers)
-    found.fail("has " + std::to_string(once.size()) + " letters; num_hidden_layers is " +
-               std::to_string(layers));
+    found.fail("has " + std::to_string(once.size()) + " letters; num_hidden_layers is " + std::to_string(layers));
   Kinds kinds;
   for (std::size_t layer = 0; layer < static_cast<std::size_t>(layers); ++layer)
     kinds.push_back(once[layer % once.size()]);
   return kinds;
 }
 
-Kinds kinds_by_list(const ModelFields& fields, const KindRule& rule, const JsonPlace& list,
-                    std::int64_t layers) {
+Kinds kinds_by_list(const ModelFields& fields, const KindRule& rule, const JsonPlace& list, std::int64_t layers) {
   Kinds kinds;
   for (const JsonPlace& one : fields.layer_list(list, layers)) {
     const nlohmann::json& value = one.value();
@@ -254,11 +250,10 @@ ExpertLayerCount count_named(const ModelFields& fields, const JsonPlace& list, s
   ExpertLayerCount count;
   for (const JsonPlace& one : fields.layer_list(list, layers)) {
     const std::string name = one.text();
-    const auto known = std::find_if(kMlpNames.begin(), kMlpNames.end(),
-                                    [&](const MlpName& each) { return each.name == name; });
+    const auto known =
+        std::find_if(kMlpNames.begin(), kMlpNames.end(), [&](const MlpName& each) { return each.name == name; });
     if (known == kMlpNames.end())
-      throw NotUnderstood{"mlp_layer_types has '" + shortened(name, kLongestShownKind) +
-                          "', which is not known"};
+      throw NotUnderstood{"mlp_layer_types has '" + shortened(name, kLongestShownKind) + "', which is not known"};
     count.layers += known->has_experts;
     count.unrouted += known->is_unrouted;
   }
@@ -269,8 +264,7 @@ ExpertLayerCount count_named(const ModelFields& fields, const JsonPlace& list, s
 std::vector<std::int64_t> layer_ids(const JsonPlace& found) {
   std::vector<std::int64_t> ids;
   if (found.value().is_array()) {
-    for (const JsonPlace& one : found.elements(kMostModelLayers))
-      ids.push_back(one.integer(0, kMostModelLayers));
+    for (const JsonPlace& one : found.elements(kMostModelLayers)) ids.push_back(one.integer(0, kMostModelLayers));
     return ids;
   }
   const std::string text = found.text();
@@ -298,18 +292,16 @@ constexpr auto kAttentionWords = std::to_array<std::string_view>(
     {"sliding", "window", "attention", "attn", "swa", "layer_type", "block_type", "hybrid", "local_layer",
      "global_layer", "full_layer", "mamba", "ssm", "linear", "head"});
 // Words of fields that matter to every layer's attention, whatever else the name says.
-constexpr auto kDecisiveWords =
-    std::to_array<std::string_view>({"window", "local_attention", "mamba", "ssm"});
-constexpr auto kExpertWords =
-    std::to_array<std::string_view>({"moe", "expert", "sparse", "dense_layer", "mlp_layer"});
-constexpr auto kRuleWords = std::to_array<std::string_view>(
-    {"pattern", "types", "type_list", "layers", "interval", "every",  "period", "freq",
-     "_ids",    "idx",   "indices",   "enum",   "schedule", "offset", "step",   "skip",
-     "stride",  "range", "layout",    "start",  "first",    "last"});
+constexpr auto kDecisiveWords = std::to_array<std::string_view>({"window", "local_attention", "mamba", "ssm"});
+constexpr auto kExpertWords = std::to_array<std::string_view>({"moe", "expert", "sparse", "dense_layer", "mlp_layer"});
+constexpr auto kRuleWords =
+    std::to_array<std::string_view>({"pattern", "types", "type_list", "layers", "interval", "every",  "period", "freq",
+                                     "_ids",    "idx",   "indices",   "enum",   "schedule", "offset", "step",   "skip",
+                                     "stride",  "range", "layout",    "start",  "first",    "last"});
 // Words in names that look like a rule and do not say which layers are of which kind.
 constexpr auto kOtherWords = std::to_array<std::string_view>(
-    {"mtp", "nextn", "num_experts", "rope", "loss", "vision", "audio", "index_", "cache", "time_step",
-     "num_sparse_", "intermediate", "shared", "share_expert", "limit", "topk", "top_k", "dtype"});
+    {"mtp", "nextn", "num_experts", "rope", "loss", "vision", "audio", "index_", "cache", "time_step", "num_sparse_",
+     "intermediate", "shared", "share_expert", "limit", "topk", "top_k", "dtype"});
 
 template <typename Words>
 bool has_one_of(std::string_view name, const Words& words) {
@@ -318,9 +310,9 @@ bool has_one_of(std::string_view name, const Words& words) {
 }
 
 // Rules that need code of their own.
-constexpr auto kOtherRules = std::to_array<std::string_view>(
-    {"mlp_only_layers", "encoder_sparse_step", "num_attention_heads_per_layer",
-     "num_key_value_heads_per_layer", "prefix_dense_sliding_window_pattern"});
+constexpr auto kOtherRules =
+    std::to_array<std::string_view>({"mlp_only_layers", "encoder_sparse_step", "num_attention_heads_per_layer",
+                                     "num_key_value_heads_per_layer", "prefix_dense_sliding_window_pattern"});
 
 bool fits(const ExpertRule& rule, const nlohmann::json& value) {
   return value.is_array() || (rule.form != ExpertForm::flags && value.is_string());
@@ -337,16 +329,15 @@ bool is_known_rule(std::string_view key, const nlohmann::json& value) {
       return rule.path == key && fits(rule, value);
     });
   };
-  const bool says_kinds = std::any_of(kKindRules.begin(), kKindRules.end(),
-                                      [&](const KindRule& rule) { return rule.path == key; });
+  const bool says_kinds =
+      std::any_of(kKindRules.begin(), kKindRules.end(), [&](const KindRule& rule) { return rule.path == key; });
   if (says_kinds && !is_fact_name(key)) return has_it(kKindRules);
   return is_fact_name(key) || has_it(kKindRules) || has_it(kExpertRules) || has_it(kSteps) ||
          std::find(kOtherRules.begin(), kOtherRules.end(), key) != kOtherRules.end();
 }
 
 bool says_something(const nlohmann::json& value) {
-  return (value.is_number() && value != 0 && value != 1) || value.is_string() ||
-         (value.is_array() && !value.empty());
+  return (value.is_number() && value != 0 && value != 1) || value.is_string() || (value.is_array() && !value.empty());
 }
 
 // The dense layers in front have a pattern of their own, after which the other begins.
@@ -381,8 +372,7 @@ std::vector<std::int64_t> sliding_windows(const ModelFields& fields) {
   return has_any ? windows : std::vector<std::int64_t>();
 }
 
-std::vector<std::string> kinds_of_layers(const ModelFields& fields, const ModelFamily* family,
-                                         std::int64_t layers) {
+std::vector<std::string> kinds_of_layers(const ModelFields& fields, const ModelFamily* family, std::int64_t layers) {
   if (const KindRule* rule = find_kind_rule(fields)) {
     refuse_pattern_of_prefix(fields, *rule);
     return kinds_by_rule(fields, *rule, layers);
@@ -397,10 +387,8 @@ std::vector<std::string> kinds_of_layers(const ModelFields& fields, const ModelF
     const bool has_no_window = is_known && rule->needs == Needs::window;
     if (!has_no_window) throw NotUnderstood{"it lacks layer_types, and its layers are of several kinds"};
   }
-  if (is_met(fields, Needs::chunk))
-    throw NotUnderstood{"which layers attention_chunk_size is for is not said"};
-  return Kinds(static_cast<std::size_t>(layers),
-               std::string(sliding_windows(fields).empty() ? kFull : kSliding));
+  if (is_met(fields, Needs::chunk)) throw NotUnderstood{"which layers attention_chunk_size is for is not said"};
+  return Kinds(static_cast<std::size_t>(layers), std::string(sliding_windows(fields).empty() ? kFull : kSliding));
 }
 
 std::optional<std::int64_t> layers_of_lists(const ModelFields& fields) {
@@ -443,9 +431,7 @@ std::vector<bool> sparse_by_steps(const ModelFields& fields, std::int64_t layers
     const auto found = fields.find(one.path);
     if (!found || found->value().is_array()) continue;
     const std::int64_t step = std::max<std::int64_t>(1, found->integer(0, kMostModelExtent));
-    const std::int64_t offset = one.is_last          ? step - 1
-                                : one.offset.empty() ? 0
-                                                     : fields.number(one.offset).value_or(0);
+    const std::int64_t offset = one.is_last ? step - 1 : one.offset.empty() ? 0 : fields.number(one.offset).value_or(0);
     for (std::int64_t layer = 0; layer < layers; ++layer)
       if (layer % step != offset) sparse[static_cast<std::size_t>(layer)] = false;
   }

@@ -15,8 +15,7 @@ namespace moetune {
 inline constexpr const char *kNoAttention = "mlp", *kExpertLayer = "moe";
 
 // One a layer.
-std::vector<std::string> kinds_of_layers(const ModelFields& fields, const ModelFamily* family,
-                                         std::int64_t layers);
+std::vector<std::string> kinds_of_layers(const ModelFields& fields, const ModelFamily* family, std::int64_t layers);
 // The length of the list that gives every layer's kind; nullopt if there is none.
 std::optional<std::int64_t> layers_of_lists(const ModelFields& fields);
 // nullopt if no field lists the layers with experts.

@@ -16,13 +16,12 @@
 namespace moetune {
 namespace {
 
-constexpr std::size_t kMostConfigBytes = std::size_t{4} << 20, kLongestType = 100, kDeepest = 4,
-                      kMostKinds = 64;
+constexpr std::size_t kMostConfigBytes = std::size_t{4} << 20, kLongestType = 100, kDeepest = 4, kMostKinds = 64;
 
 // Keys under which a model with several kinds of input keeps its language model.
 constexpr auto kLanguageModels = std::to_array<std::string_view>(
-    {"text_config", "thinker_config", "llm_config", "language_config", "language_model_config",
-     "language_model", "text_model_config", "llm_cfg", "text_cfg"});
+    {"text_config", "thinker_config", "llm_config", "language_config", "language_model_config", "language_model",
+     "text_model_config", "llm_cfg", "text_cfg"});
 
 // A way to reach a longer context than the trained one.
 struct RopeType {
@@ -84,8 +83,7 @@ class ConfigReader {
     config_.facts.layers = layers;
     read_attention(layers);
     read_small();
-    config_.facts.experts =
-        read_experts(root_, fields_, {type_, family_}, config_.facts.dtype, layers, config_.notes);
+    config_.facts.experts = read_experts(root_, fields_, {type_, family_}, config_.facts.dtype, layers, config_.notes);
     return std::move(config_);
   }
 
@@ -118,15 +116,13 @@ std::optional<JsonPlace> ConfigReader::inner_model(const JsonPlace& place, std::
   std::size_t count = 0;
   for (const auto& [key, member] : place.members(kMostModelLayers)) {
     if (!member.value().is_object()) continue;
-    const bool is_language =
-        std::find(kLanguageModels.begin(), kLanguageModels.end(), key) != kLanguageModels.end();
+    const bool is_language = std::find(kLanguageModels.begin(), kLanguageModels.end(), key) != kLanguageModels.end();
     if (is_language && !inner)
       inner = member;
     else if (is_model(member) && ++count <= kMostNamed)
       others += (others.empty() ? "" : ", ") + shortened(key, kLongestType);
   }
-  if (inner && !others.empty())
-    notes.push_back("other models beside the language model are left out: " + others);
+  if (inner && !others.empty()) notes.push_back("other models beside the language model are left out: " + others);
   return inner;
 }
 
@@ -180,8 +176,8 @@ std::optional<double> ConfigReader::stretched(const JsonPlace& rope) {
   if (!type) type = fields.find("type");
   if (!type) return std::nullopt;
   const std::string name = type->text();
-  const auto known = std::find_if(kRopeTypes.begin(), kRopeTypes.end(),
-                                  [&](const RopeType& one) { return one.name == name; });
+  const auto known =
+      std::find_if(kRopeTypes.begin(), kRopeTypes.end(), [&](const RopeType& one) { return one.name == name; });
   if (known == kRopeTypes.end())
     note("contexts end where max_position_embeddings says: the rope type is not known" + type->shown());
   const auto factor = fields.find("factor"), original = fields.find("original_max_position_embeddings");
@@ -200,8 +196,7 @@ void ConfigReader::read_context() {
     if (!rope || !rope->value().is_object()) continue;
     const auto factor = rope->find("factor"), original = rope->find("original_max_position_embeddings");
     const bool is_yarn = std::string_view(key) == "yarn" && factor && original;
-    const auto reached =
-        is_yarn ? std::optional(factor->positive() * original->positive()) : stretched(*rope);
+    const auto reached = is_yarn ? std::optional(factor->positive() * original->positive()) : stretched(*rope);
     if (reached && longest > 0 && *reached < static_cast<double>(kMostModelExtent))
       longest = std::max(longest, static_cast<std::int64_t>(*reached));
   }
@@ -224,8 +219,7 @@ void ConfigReader::read_attention(std::int64_t layers) {
 
 void ConfigReader::add_attention(ModelLayer layer, std::int64_t count) {
   const std::string layers = std::to_string(count) + " layers";
-  const bool slides = layer.kind == kSlidingAttention,
-             is_chunked = layer.kind == kChunkedAttention && layer.window > 0;
+  const bool slides = layer.kind == kSlidingAttention, is_chunked = layer.kind == kChunkedAttention && layer.window > 0;
   if (layer.kind != kFullAttention && !slides && !is_chunked)
     return note(layers + " of " + layer.kind + " have no kernel");
   if (layer.latent > 0) return add_latent(layer, count);
@@ -255,10 +249,8 @@ void ConfigReader::add_attention(ModelLayer layer, std::int64_t count) {
 
 void ConfigReader::add_latent(const ModelLayer& layer, std::int64_t count) {
   const std::string layers = std::to_string(count) + " layers: attention over a compressed latent (MLA) ";
-  if (layer.kind != kFullAttention || layer.sinks || layer.latent != 512 ||
-      fields_.number("qk_rope_head_dim") != 64)
-    return note("decode and prefill of " + layers +
-                "has a kernel for kv_lora_rank 512 and qk_rope_head_dim 64 alone");
+  if (layer.kind != kFullAttention || layer.sinks || layer.latent != 512 || fields_.number("qk_rope_head_dim") != 64)
+    return note("decode and prefill of " + layers + "has a kernel for kv_lora_rank 512 and qk_rope_head_dim 64 alone");
   note("prefill of " + layers + "has no kernel");
   add_layers({.q_heads = layer.q_heads, .kv_heads = 1, .latent = true}, count);
 }

@@ -13,8 +13,7 @@ namespace moetune {
 
 struct ModelConfig {
   ModelFacts facts;
-  std::vector<std::string>
-      notes;  // layers that no kernel serves, and what was not understood; a sentence each
+  std::vector<std::string> notes;  // layers that no kernel serves, and what was not understood; a sentence each
 };
 
 // `path` is a file, or a model's folder.

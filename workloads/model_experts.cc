@@ -29,9 +29,8 @@ struct MethodName {
   std::string_view name;
   bool uses_groups, by_maximum, has_bias;
 };
-constexpr auto kMethods = std::to_array<MethodName>({{"greedy", false, false, false},
-                                                     {"group_limited_greedy", true, true, false},
-                                                     {"noaux_tc", true, false, true}});
+constexpr auto kMethods = std::to_array<MethodName>(
+    {{"greedy", false, false, false}, {"group_limited_greedy", true, true, false}, {"noaux_tc", true, false, true}});
 
 constexpr auto kLogits = std::to_array<std::pair<std::string_view, std::string_view>>({{"fp32", "fp32"},
                                                                                        {"float32", "fp32"},
@@ -93,8 +92,7 @@ class RoutingReader {
     const std::optional<JsonPlace> said = fields_.find(Fact::logits);
     if (!said) return;
     const std::string name = said->text();
-    const auto known =
-        std::find_if(kLogits.begin(), kLogits.end(), [&](const auto& one) { return one.first == name; });
+    const auto known = std::find_if(kLogits.begin(), kLogits.end(), [&](const auto& one) { return one.first == name; });
     if (known == kLogits.end()) throw NotUnderstood{"logits of an unknown type" + said->shown()};
     experts.logits = known->second;
   }
@@ -117,8 +115,8 @@ class RoutingReader {
     const MethodName* method = nullptr;
     if (name) {
       const std::string text = name->text();
-      const auto known = std::find_if(kMethods.begin(), kMethods.end(),
-                                      [&](const MethodName& one) { return one.name == text; });
+      const auto known =
+          std::find_if(kMethods.begin(), kMethods.end(), [&](const MethodName& one) { return one.name == text; });
       if (known == kMethods.end()) throw NotUnderstood{"topk_method is not known" + name->shown()};
       method = &*known;
       names_method_ = true;
@@ -141,9 +139,8 @@ class RoutingReader {
 };
 
 // Quantization of weights alone: tokens move as they are.
-constexpr auto kWeightsAlone =
-    std::to_array<std::string_view>({"mxfp4", "gptq", "awq", "bitsandbytes", "auto-round", "gguf", "hqq",
-                                     "aqlm", "gptq_marlin", "awq_marlin"});
+constexpr auto kWeightsAlone = std::to_array<std::string_view>(
+    {"mxfp4", "gptq", "awq", "bitsandbytes", "auto-round", "gguf", "hqq", "aqlm", "gptq_marlin", "awq_marlin"});
 
 // How activations of compressed-tensors and their like are stored: "group" or "token" as moe_dispatch has it.
 std::string scale_of_activations(const ModelFields& group) {
@@ -244,8 +241,7 @@ void read_products(ExpertLayers& experts, const ModelFields& root, const ModelFi
   const std::optional<JsonPlace> activation = fields.find(Fact::activation);
   if (!activation) throw NotUnderstood{"their activation is not said"};
   const std::string name = activation->text();
-  if (name != "silu" && name != "swish")
-    throw NotUnderstood{"their activation has no kernel" + activation->shown()};
+  if (name != "silu" && name != "swish") throw NotUnderstood{"their activation has no kernel" + activation->shown()};
   std::optional<std::int64_t> width = fields.number(Fact::expert_width, 1);
   if (!width && math.has_width_of_all) width = fields.number(Fact::width, 1);
   if (!width) throw NotUnderstood{"how wide an expert is, is not said"};

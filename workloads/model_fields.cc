@@ -15,8 +15,7 @@ const std::vector<FactNames>& fact_names() {
   static const std::vector<FactNames> all = {
       {Fact::layers,
        false,
-       {"num_hidden_layers", "n_layers", "n_layer", "num_layers", "decoder_layers",
-        "num_transformer_layers"}},
+       {"num_hidden_layers", "n_layers", "n_layer", "num_layers", "decoder_layers", "num_transformer_layers"}},
       {Fact::hidden, true, {"hidden_size", "d_model", "dim", "n_embd", "model_dim"}},
       {Fact::q_heads, true, {"num_attention_heads", "n_heads", "n_head", "num_heads", "num_query_heads"}},
       {Fact::kv_heads,
@@ -28,8 +27,8 @@ const std::vector<FactNames>& fact_names() {
       {Fact::latent, true, {"kv_lora_rank", "attention_kv_lora_dim"}},
       {Fact::context,
        false,
-       {"max_position_embeddings", "max_seq_len", "model_max_length", "max_position_embedding",
-        "max_sequence_length", "n_positions", "seq_length", "max_context_length"}},
+       {"max_position_embeddings", "max_seq_len", "model_max_length", "max_position_embedding", "max_sequence_length",
+        "n_positions", "seq_length", "max_context_length"}},
       {Fact::window, false, {"sliding_window", "sliding_window_size"}},
       {Fact::experts,
        true,
@@ -64,21 +63,19 @@ const std::vector<FactNames>& fact_names() {
       {Fact::uses_experts, true, {"enable_moe_block", "is_moe"}},
       {Fact::first_sparse,
        true,
-       {"first_k_dense_replace", "num_dense_layers", "moe_layer_start_index", "moe_layer_num_skipped",
-        "dense_mlp_idx", "n_dense_layers", "moe.first_k_dense_replace"}},
+       {"first_k_dense_replace", "num_dense_layers", "moe_layer_start_index", "moe_layer_num_skipped", "dense_mlp_idx",
+        "n_dense_layers", "moe.first_k_dense_replace"}},
       {Fact::last_sparse, true, {"moe_layer_end_index"}}};
   return all;
 }
 
 const FactNames& names_of(Fact fact) {
-  const auto found = std::find_if(fact_names().begin(), fact_names().end(),
-                                  [&](const FactNames& one) { return one.fact == fact; });
+  const auto found =
+      std::find_if(fact_names().begin(), fact_names().end(), [&](const FactNames& one) { return one.fact == fact; });
   return *found;
 }
 
-bool counts_as_absent(const nlohmann::json& value) {
-  return value.is_null() || (value.is_array() && value.empty());
-}
+bool counts_as_absent(const nlohmann::json& value) { return value.is_null() || (value.is_array() && value.empty()); }
 
 }  // namespace
 
@@ -125,8 +122,7 @@ std::optional<std::int64_t> ModelFields::number(std::string_view path, std::int6
   std::optional<std::int64_t> all;
   for (const JsonPlace& one : found->elements(kMostModelLayers)) {
     const std::int64_t value = one.integer(least, kMostModelExtent);
-    if (all && *all != value)
-      throw NotUnderstood{std::string(path) + " is not the same number for every layer"};
+    if (all && *all != value) throw NotUnderstood{std::string(path) + " is not the same number for every layer"};
     all = value;
   }
   return all;
@@ -149,11 +145,9 @@ std::optional<std::vector<std::int64_t>> ModelFields::of_layers(Fact fact, std::
   const std::optional<JsonPlace> found = find(fact);
   if (!found) return std::nullopt;
   if (!found->value().is_array())
-    return std::vector<std::int64_t>(static_cast<std::size_t>(layers),
-                                     found->integer(least, kMostModelExtent));
+    return std::vector<std::int64_t>(static_cast<std::size_t>(layers), found->integer(least, kMostModelExtent));
   std::vector<std::int64_t> values;
-  for (const JsonPlace& one : layer_list(*found, layers))
-    values.push_back(one.integer(least, kMostModelExtent));
+  for (const JsonPlace& one : layer_list(*found, layers)) values.push_back(one.integer(least, kMostModelExtent));
   return values;
 }
 

@@ -63,8 +63,7 @@ class ModelFields {
   std::optional<std::int64_t> number(Fact fact, std::int64_t least = 0) const;
   std::int64_t needed(Fact fact) const;  // at least 1
   // One number a layer.
-  std::optional<std::vector<std::int64_t>> of_layers(Fact fact, std::int64_t layers,
-                                                     std::int64_t least) const;
+  std::optional<std::vector<std::int64_t>> of_layers(Fact fact, std::int64_t layers, std::int64_t least) const;
   std::optional<std::string> text(Fact fact) const;
   std::optional<bool> flag(std::string_view path) const;  // 0 and 1 count as well
   std::optional<bool> flag(Fact fact) const;

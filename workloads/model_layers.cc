@@ -62,8 +62,7 @@ bool is_said(const ModelFields& fields, std::string_view path) {
 
 void refuse_odd_attention(const ModelFields& fields, const ModelFamily* family) {
   const std::string no_kernel = " has no kernel";
-  if (family != nullptr && !family->attention.empty())
-    throw NotUnderstood{std::string(family->attention) + no_kernel};
+  if (family != nullptr && !family->attention.empty()) throw NotUnderstood{std::string(family->attention) + no_kernel};
   for (const OddAttention& odd : kOddAttention)
     if (is_said(fields, odd.path))
       throw NotUnderstood{std::string(odd.what) + " (" + std::string(odd.path) + ")" + no_kernel};
@@ -113,8 +112,7 @@ void set_exceptions(std::vector<ModelLayer>& all, const ModelFields& fields) {
   const auto each = fields.find("per_layer_config");
   if (!each) return;
   for (const auto& [key, place] : each->members(kMostModelLayers)) {
-    const bool is_number =
-        !key.empty() && key.size() < 6 && key.find_first_not_of("0123456789") == std::string::npos;
+    const bool is_number = !key.empty() && key.size() < 6 && key.find_first_not_of("0123456789") == std::string::npos;
     if (!is_number || std::stoull(key) >= all.size()) place.fail("is no layer of the model");
     const ModelFields own(place);
     for (const LayerField& one : kLayerFields)
@@ -155,8 +153,7 @@ constexpr auto kStacks = std::to_array<StackField>({{"encoder_layers", "encoder_
 std::int64_t count_of_stacks(const ModelFields& fields) {
   std::int64_t count = 0;
   for (const StackField& stack : kStacks) {
-    const std::int64_t layers = fields.number(stack.layers).value_or(0),
-                       step = fields.number(stack.step).value_or(0);
+    const std::int64_t layers = fields.number(stack.layers).value_or(0), step = fields.number(stack.step).value_or(0);
     if (layers > kMostModelLayers) fields.find(stack.layers)->integer(1, kMostModelLayers);
     for (std::int64_t layer = 0; layer < layers && step > 0; ++layer)
       count += stack.is_second ? step == 1 || layer % step == 1 : (layer + 1) % step == 0;
@@ -178,8 +175,7 @@ std::int64_t count_model_layers(const ModelFields& fields) {
   return layers;
 }
 
-std::vector<ModelLayer> attention_of_layers(const ModelFields& fields, const ModelFamily* family,
-                                            std::int64_t layers) {
+std::vector<ModelLayer> attention_of_layers(const ModelFields& fields, const ModelFamily* family, std::int64_t layers) {
   std::vector<ModelLayer> all;
   for (std::string& kind : kinds_of_layers(fields, family, layers))
     all.emplace_back().kind = kind == kNoAttention || kind == kExpertLayer ? "" : std::move(kind);

@@ -17,15 +17,13 @@ inline constexpr const char *kFullAttention = "full_attention", *kSlidingAttenti
 
 // A layer's attention.
 struct ModelLayer {
-  std::string
-      kind;  // one of the above, or another that no kernel serves; empty for a layer without attention
+  std::string kind;  // one of the above, or another that no kernel serves; empty for a layer without attention
   std::int64_t q_heads = 0, kv_heads = 0;
   std::int64_t head_dim = 0;   // 0: hidden size over heads
   std::int64_t value_dim = 0;  // 0: as keys
   std::int64_t latent = 0;     // elements of a compressed latent
-  std::int64_t window =
-      0;  // of sliding attention: tokens that a token sees; of chunked attention: of a chunk
-  std::int64_t softcap = 0;  // bound of scaled scores; 0: none
+  std::int64_t window = 0;     // of sliding attention: tokens that a token sees; of chunked attention: of a chunk
+  std::int64_t softcap = 0;    // bound of scaled scores; 0: none
   bool sinks = false;
 
   auto operator<=>(const ModelLayer&) const = default;
@@ -33,8 +31,7 @@ struct ModelLayer {
 
 // How many layers the model has, which the lists of kinds say if nothing else does.
 std::int64_t count_model_layers(const ModelFields& fields);
-std::vector<ModelLayer> attention_of_layers(const ModelFields& fields, const ModelFamily* family,
-                                            std::int64_t layers);
+std::vector<ModelLayer> attention_of_layers(const ModelFields& fields, const ModelFamily* family, std::int64_t layers);
 
 struct ExpertLayerCount {
   std::int64_t layers = 0;

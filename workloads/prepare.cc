@@ -37,10 +37,7 @@ double typical_us(const WorkloadEntry& entry) {
 }
 
 WorkloadEntry entry_of(const TuningRange& range) {
-  return {.kernel = range.kernel,
-          .problem = range.problem,
-          .ranges = parse_ranges(range.over),
-          .weight = range.weight};
+  return {.kernel = range.kernel, .problem = range.problem, .ranges = parse_ranges(range.over), .weight = range.weight};
 }
 
 // The free dimensions of one shape, as those of a range: "batch=8,context=4096".
@@ -69,8 +66,7 @@ std::vector<PreparedFamily> families_of(const ModelPlan& plan) {
     const Problem problem = kernel.parse(range.problem);
     families.push_back({.range = std::move(range), .family = kernel.specialization(problem).text()});
   }
-  std::ranges::stable_sort(families, std::greater(),
-                           [](const PreparedFamily& one) { return one.range.weight; });
+  std::ranges::stable_sort(families, std::greater(), [](const PreparedFamily& one) { return one.range.weight; });
   return families;
 }
 
@@ -90,8 +86,7 @@ void ask_served(const PrepareRequest& request, const std::stop_token& stop, Prep
     if (std::ranges::find(result.warnings, warning) == result.warnings.end())
       result.warnings.push_back(std::move(warning));
   }
-  for (std::size_t i = 0; i < result.families.size(); ++i)
-    result.families[i].*answer = std::move(served->families[i]);
+  for (std::size_t i = 0; i < result.families.size(); ++i) result.families[i].*answer = std::move(served->families[i]);
 }
 
 bool is_of(const PreparedFamily& family, const TuningRange& range) {
@@ -135,8 +130,8 @@ void tune_the_rest(const PrepareRequest& request, const JobContext& context, con
   result.out_of_time = tuned.out_of_time && !tuned.interrupted;
   for (const TunedRange& one : tuned.ranges) note_tuned(result, one.range, one.state, one.why);
   for (const TunedPoint& one : tuned.points)
-    note_tuned(result, {one.point.kernel, one.point.problem, shape_text(one.point), one.point.weight},
-               one.state, one.why);
+    note_tuned(result, {one.point.kernel, one.point.problem, shape_text(one.point), one.point.weight}, one.state,
+               one.why);
   ask_served(request, context.stop, result, &PreparedFamily::after);
 }
 
@@ -155,9 +150,8 @@ Document served_document(const std::optional<ServedFamily>& served) {
 }  // namespace
 
 std::size_t PrepareResult::unserved() const {
-  return static_cast<std::size_t>(std::ranges::count_if(families, [](const PreparedFamily& family) {
-    return family.now() && !family.now()->why_none.empty();
-  }));
+  return static_cast<std::size_t>(std::ranges::count_if(
+      families, [](const PreparedFamily& family) { return family.now() && !family.now()->why_none.empty(); }));
 }
 
 bool PrepareResult::is_known() const {

@@ -43,9 +43,7 @@ TunedState state_of(const RangeResult& range, std::size_t shapes) {
 class ListTuner {
  public:
   ListTuner(const TuneListRequest& request, const JobContext& context)
-      : request_(request),
-        context_(context),
-        keys_(request.search.target.device, request.search.no_compile, "tune") {}
+      : request_(request), context_(context), keys_(request.search.target.device, request.search.no_compile, "tune") {}
 
   // A range may take its share, by weight, of the time that is left.
   void tune(TunedRange& tuned, double weight_left) {
@@ -61,8 +59,7 @@ class ListTuner {
       request.certificate_shapes = request_.certificate_shapes;
       request.no_compile = request_.search.no_compile;
       request.threads = request_.search.threads;
-      if (request_.time_s > 0)
-        request.time_s = std::max(1.0, seconds_left() * tuned.range.weight / weight_left);
+      if (request_.time_s > 0) request.time_s = std::max(1.0, seconds_left() * tuned.range.weight / weight_left);
       tuned.result = search_range(request, context_);
       tuned.state = state_of(*tuned.result, request.certificate_shapes);
     });
@@ -108,9 +105,7 @@ class ListTuner {
     }
   }
 
-  double seconds_left() const {
-    return request_.time_s - std::chrono::duration<double>(Clock::now() - begin_).count();
-  }
+  double seconds_left() const { return request_.time_s - std::chrono::duration<double>(Clock::now() - begin_).count(); }
 
   SearchRequest search_of(const TuningPoint& point) {
     SearchRequest search = request_.search;
@@ -169,8 +164,7 @@ Document point_document(const TunedPoint& tuned) {
 }  // namespace
 
 std::string_view tuned_state_name(TunedState state) {
-  static constexpr std::string_view kNames[] = {"already_tuned", "tuned", "nothing_valid", "left_out",
-                                                "not_reached"};
+  static constexpr std::string_view kNames[] = {"already_tuned", "tuned", "nothing_valid", "left_out", "not_reached"};
   return kNames[static_cast<std::size_t>(state)];
 }
 
@@ -192,15 +186,13 @@ double weight_of(const auto& tuned) {
 
 }  // namespace
 
-TuneListResult tune_list(const TuneListRequest& request, const JobContext& context,
-                         const PointListener& ended, const RangeListener& range_ended) {
+TuneListResult tune_list(const TuneListRequest& request, const JobContext& context, const PointListener& ended,
+                         const RangeListener& range_ended) {
   TuneListResult result;
   TuningWork work = work_of(request.list);
   double left = 0;
-  for (TuningRange& range : work.ranges)
-    left += result.ranges.emplace_back(TunedRange{std::move(range)}).range.weight;
-  for (TuningPoint& point : work.points)
-    left += result.points.emplace_back(TunedPoint{std::move(point)}).point.weight;
+  for (TuningRange& range : work.ranges) left += result.ranges.emplace_back(TunedRange{std::move(range)}).range.weight;
+  for (TuningPoint& point : work.points) left += result.points.emplace_back(TunedPoint{std::move(point)}).point.weight;
   ListTuner tuner(request, context);
   std::size_t range = 0, point = 0;
   bool any_cut_off = false;

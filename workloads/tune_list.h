@@ -56,8 +56,8 @@ struct TuneListResult {
 using PointListener = std::function<void(const TunedPoint&)>;  // after each
 using RangeListener = std::function<void(const TunedRange&)>;
 
-TuneListResult tune_list(const TuneListRequest& request, const JobContext& context,
-                         const PointListener& ended, const RangeListener& range_ended = {});
+TuneListResult tune_list(const TuneListRequest& request, const JobContext& context, const PointListener& ended,
+                         const RangeListener& range_ended = {});
 
 Document tune_list_document(const TuneListResult& result);
 

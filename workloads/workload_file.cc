@@ -36,8 +36,7 @@ std::vector<DimensionRange> ranges_of(const JsonPlace& place, const Kernel& kern
       std::vector<std::string> numbers;
       for (const Dimension& one : schema)
         if (one.names.empty()) numbers.push_back(one.name);
-      value.fail("is refused: " +
-                 unknown_name("dimension of " + kernel.name() + " with a number", dimension, numbers));
+      value.fail("is refused: " + unknown_name("dimension of " + kernel.name() + " with a number", dimension, numbers));
     }
     if (!value.value().is_number() && !value.value().is_string())
       value.fail("must be a whole number or a text such as 1..256" + value.shown());
@@ -87,8 +86,7 @@ std::vector<WorkloadShape> listed_shapes(const JsonPlace& place, WorkloadEntry e
 void check_base(const JsonPlace& place, const Kernel& kernel, const WorkloadEntry& entry) {
   if (const auto preset = place.find("preset"))
     located(*preset, [&] { return points_of({.kernel = entry.kernel, .preset = entry.preset}).size(); });
-  if (const auto problem = place.find("problem"))
-    located(*problem, [&] { return kernel.parse(entry.problem); });
+  if (const auto problem = place.find("problem")) located(*problem, [&] { return kernel.parse(entry.problem); });
 }
 
 // The key of an entry that its combination with the others is reported at.
@@ -107,9 +105,8 @@ WorkloadEntry entry_of(const JsonPlace& place, std::size_t& left) {
     return found ? found->text() : std::string();
   };
   WorkloadEntry entry{.name = text("name"), .kernel = place.at("kernel").text()};
-  const Kernel& kernel = located(place.at("kernel"), [&]() -> std::reference_wrapper<const Kernel> {
-    return find_kernel(entry.kernel);
-  });
+  const Kernel& kernel =
+      located(place.at("kernel"), [&]() -> std::reference_wrapper<const Kernel> { return find_kernel(entry.kernel); });
   entry.preset = text("preset");
   entry.problem = text("problem");
   check_base(place, kernel, entry);
@@ -133,8 +130,7 @@ WorkloadList list_of(const LocatedJson& file) {
   root.at("moetune_workloads").integer(kFileVersion, kFileVersion);
   WorkloadList list;
   std::size_t left = kMostShapes;
-  for (const JsonPlace& one : root.at("workloads").elements(kMostEntries))
-    list.entries.push_back(entry_of(one, left));
+  for (const JsonPlace& one : root.at("workloads").elements(kMostEntries)) list.entries.push_back(entry_of(one, left));
   return list;
 }
 

@@ -64,8 +64,7 @@ std::string merged(const std::string& base, const std::string& over) {
 std::size_t shape_count(const WorkloadEntry& entry) {
   if (!entry.shapes.empty()) return entry.shapes.size();
   std::size_t count = 1;
-  for (const DimensionRange& range : entry.ranges)
-    count = std::min(count * grid_of(range).size(), kMostPoints + 1);
+  for (const DimensionRange& range : entry.ranges) count = std::min(count * grid_of(range).size(), kMostPoints + 1);
   return count;
 }
 
@@ -86,8 +85,7 @@ std::vector<TuningPoint> points_of(const WorkloadEntry& entry) {
       if (!why_none) why_none = error.what();
     }
   }
-  if (points.empty())
-    throw BadInput("no shape of its ranges is a problem: " + why_none.value_or("there is none"));
+  if (points.empty()) throw BadInput("no shape of its ranges is a problem: " + why_none.value_or("there is none"));
   for (TuningPoint& point : points) point.weight *= entry.weight / sum;
   return points;
 }
@@ -146,8 +144,8 @@ struct FamilyHull {
     std::string text;
     for (const DimensionRange& axis : axes) {
       if (axis.first < axis.last)
-        text += (text.empty() ? "" : ",") + axis.name + "=" + std::to_string(axis.first) + ".." +
-                std::to_string(axis.last);
+        text +=
+            (text.empty() ? "" : ",") + axis.name + "=" + std::to_string(axis.first) + ".." + std::to_string(axis.last);
     }
     return text;
   }
@@ -168,13 +166,11 @@ TuningWork work_of(const WorkloadList& list) {
     const Kernel& kernel = find_kernel(entry.kernel);
     const Problem first = kernel.parse(points.front().problem);
     const std::pair id(entry.kernel, kernel.specialization(first).text());
-    auto found =
-        std::find_if(families.begin(), families.end(), [&](const auto& one) { return one.first == id; });
+    auto found = std::find_if(families.begin(), families.end(), [&](const auto& one) { return one.first == id; });
     if (found == families.end()) found = families.insert(families.end(), {id, {}});
     found->second.add(points, kernel);
   }
-  for (const auto& [id, hull] : families)
-    work.ranges.push_back({id.first, hull.problem, hull.over(), hull.weight});
+  for (const auto& [id, hull] : families) work.ranges.push_back({id.first, hull.problem, hull.over(), hull.weight});
   std::stable_sort(work.ranges.begin(), work.ranges.end(),
                    [](const TuningRange& a, const TuningRange& b) { return a.weight > b.weight; });
   work.points = points_of(single);

@@ -17,8 +17,7 @@ constexpr std::array<std::uint8_t, 4> kFrameMagic = {0x28, 0xb5, 0x2f, 0xfd};
 // zstd would also read frames of its versions before 1.0, by decoders that nobody looks after, and further frames
 // behind the first.
 bool is_one_frame(std::span<const std::uint8_t> frame) {
-  return frame.size() > kFrameMagic.size() &&
-         std::equal(kFrameMagic.begin(), kFrameMagic.end(), frame.begin()) &&
+  return frame.size() > kFrameMagic.size() && std::equal(kFrameMagic.begin(), kFrameMagic.end(), frame.begin()) &&
          ZSTD_findFrameCompressedSize(frame.data(), frame.size()) == frame.size();
 }
 
@@ -34,8 +33,7 @@ std::vector<std::uint8_t> compress(std::span<const std::uint8_t> bytes) {
 
 std::optional<std::vector<std::uint8_t>> decompress(std::span<const std::uint8_t> frame, std::int64_t size) {
   if (size < 0 || size > kLargest || !is_one_frame(frame)) return std::nullopt;
-  if (ZSTD_getFrameContentSize(frame.data(), frame.size()) != static_cast<std::uint64_t>(size))
-    return std::nullopt;
+  if (ZSTD_getFrameContentSize(frame.data(), frame.size()) != static_cast<std::uint64_t>(size)) return std::nullopt;
   std::vector<std::uint8_t> bytes(static_cast<std::size_t>(size));
   const std::size_t read = ZSTD_decompress(bytes.data(), bytes.size(), frame.data(), frame.size());
   if (ZSTD_isError(read) || read != bytes.size()) return std::nullopt;

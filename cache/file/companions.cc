@@ -46,16 +46,14 @@ void require_sound_companions(const fs::path& database) {
     std::error_code ignored;
     const fs::file_status status = fs::symlink_status(file, ignored);
     if (fs::exists(status) && !fs::is_regular_file(status)) {
-      throw BrokenEnvironment(file.string() +
-                              " is not a regular file; remove it, or name another cache file");
+      throw BrokenEnvironment(file.string() + " is not a regular file; remove it, or name another cache file");
     }
   }
   const fs::path journal = stem + "-journal";
   if (names_super_journal(journal)) {
-    throw BrokenEnvironment(
-        journal.string() +
-        " names another file for SQLite to delete, which no journal of moetune's does: it "
-        "was made by somebody else; remove it, or name another cache file");
+    throw BrokenEnvironment(journal.string() +
+                            " names another file for SQLite to delete, which no journal of moetune's does: it "
+                            "was made by somebody else; remove it, or name another cache file");
   }
 }
 

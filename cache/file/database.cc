@@ -83,9 +83,8 @@ std::string why_unopenable(const fs::path& path, const char* otherwise) {
 void require_whole(const fs::path& path, const std::string& content) {
   constexpr std::size_t kWriteFormat = 18, kReadFormat = 19;
   if (content.size() <= kReadFormat || (content[kWriteFormat] != 2 && content[kReadFormat] != 2)) return;
-  throw BrokenEnvironment(
-      path.string() +
-      " is a cache that grows by a log beside it, and no pack; `moetune cache export` makes one");
+  throw BrokenEnvironment(path.string() +
+                          " is a cache that grows by a log beside it, and no pack; `moetune cache export` makes one");
 }
 
 constexpr int kLooks = 3;
@@ -180,9 +179,7 @@ std::string Query::broken_text() const {
   return {};
 }
 
-void Query::bind(int index, std::int64_t value) {
-  require_bound(sqlite3_bind_int64(statement_, index, value));
-}
+void Query::bind(int index, std::int64_t value) { require_bound(sqlite3_bind_int64(statement_, index, value)); }
 
 void Query::bind(int index, double value) {
   if (std::isnan(value)) throw std::invalid_argument("a NaN cannot be stored in a cache");
@@ -224,8 +221,7 @@ Database::Database(const fs::path& path, std::string content)
       content_(std::make_unique<std::string>(std::move(content))) {
   require_whole(path, *content_);
   try {
-    connection_ =
-        std::make_unique<SQLite::Database>(":memory:", SQLite::OPEN_READWRITE | SQLite::OPEN_NOMUTEX);
+    connection_ = std::make_unique<SQLite::Database>(":memory:", SQLite::OPEN_READWRITE | SQLite::OPEN_NOMUTEX);
     auto* const bytes = reinterpret_cast<unsigned char*>(content_->data());
     const auto size = static_cast<sqlite3_int64>(content_->size());
     const int code =
@@ -263,8 +259,7 @@ void Database::connect(Access access) {
   access_ = access;
   const int wait_ms = static_cast<int>(busy_timeout_.count());
   if (access == Access::immutable || access == Access::unlocked) {
-    const std::string uri =
-        access == Access::immutable ? immutable_uri(path_) : uri_of(path_, "vfs=unix-none");
+    const std::string uri = access == Access::immutable ? immutable_uri(path_) : uri_of(path_, "vfs=unix-none");
     connection_ = std::make_unique<SQLite::Database>(
         uri, SQLite::OPEN_READONLY | SQLite::OPEN_URI | SQLite::OPEN_NOMUTEX, wait_ms);
     // Then a log needs no memory that is shared with others.
@@ -306,8 +301,7 @@ void Database::connect_read_only() {
     connection_->exec("SELECT 1 FROM sqlite_schema LIMIT 1");
   } catch (const SQLite::Exception& error) {
     if (read_without_locks(error)) return;
-    const bool locks_denied =
-        error.getErrorCode() == SQLITE_CANTOPEN || error.getErrorCode() == SQLITE_READONLY;
+    const bool locks_denied = error.getErrorCode() == SQLITE_CANTOPEN || error.getErrorCode() == SQLITE_READONLY;
     if (!locks_denied || has_pending_log(path_) || companion_size(path_, "-shm") > 0) throw;
     if (has_journal(path_)) throw cut_off_change(path_);
     connect(Access::immutable);
@@ -335,9 +329,8 @@ void Database::require_no_cut_off_change() const {
   for (int look = 0; has_journal(path_); ++look) {
     sqlite3_file* file = nullptr;
     int reserved = 0;
-    const bool known =
-        sqlite3_file_control(probe.getHandle(), "main", SQLITE_FCNTL_FILE_POINTER, &file) == SQLITE_OK &&
-        file->pMethods->xCheckReservedLock(file, &reserved) == SQLITE_OK;
+    const bool known = sqlite3_file_control(probe.getHandle(), "main", SQLITE_FCNTL_FILE_POINTER, &file) == SQLITE_OK &&
+                       file->pMethods->xCheckReservedLock(file, &reserved) == SQLITE_OK;
     if (known && reserved != 0) return;
     if (look == kLooks) throw cut_off_change(path_);  // not one writer after another
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -356,8 +349,8 @@ sqlite3_stmt* Database::prepared(const char* sql) const {
   const std::string_view text = sql;
   if (const auto known = statements_.find(text); known != statements_.end()) return known->second.get();
   sqlite3_stmt* statement = nullptr;
-  const int code = sqlite3_prepare_v2(connection_->getHandle(), sql, static_cast<int>(text.size()) + 1,
-                                      &statement, nullptr);
+  const int code =
+      sqlite3_prepare_v2(connection_->getHandle(), sql, static_cast<int>(text.size()) + 1, &statement, nullptr);
   if (code != SQLITE_OK) refuse(code);
   statements_.emplace(text, statement);
   return statement;
@@ -427,18 +420,15 @@ BrokenEnvironment Database::explain(const SQLite::Exception& error) const {
   const int code = error.getErrorCode() & 0xFF;
   if (is_of_locks(error)) {
     if (const std::string why = why_locks_fail(path_); !why.empty())
-      return BrokenEnvironment(
-          "locks do not work where " + file + " lies (" + why +
-          "), and nothing is written without them: name a cache on a local disk, or make "
-          "them work. What is stored there can be read");
+      return BrokenEnvironment("locks do not work where " + file + " lies (" + why +
+                               "), and nothing is written without them: name a cache on a local disk, or make "
+                               "them work. What is stored there can be read");
   }
   if (code == SQLITE_FULL || (code == SQLITE_IOERR && (system_error == ENOSPC || system_error == EDQUOT))) {
-    return BrokenEnvironment("no space left for " + file +
-                             "; what was committed is kept: free some space and go on");
+    return BrokenEnvironment("no space left for " + file + "; what was committed is kept: free some space and go on");
   }
   if (system_error == EFBIG || (code == SQLITE_IOERR && at_size_limit(path_))) {
-    return BrokenEnvironment(file +
-                             " cannot grow past the limit of this shell on the size of files; what was " +
+    return BrokenEnvironment(file + " cannot grow past the limit of this shell on the size of files; what was " +
                              "committed is kept: raise the limit ('ulimit -f') and go on");
   }
   switch (code) {
@@ -464,8 +454,7 @@ BrokenEnvironment Database::explain(const SQLite::Exception& error) const {
   }
 }
 
-ReadTransaction::ReadTransaction(const Database& database)
-    : database_(database), open_(!database.in_transaction()) {
+ReadTransaction::ReadTransaction(const Database& database) : database_(database), open_(!database.in_transaction()) {
   if (!open_) return;
   database_.run("BEGIN");
   Query first = database_.query("SELECT count(*) FROM sqlite_schema");  // BEGIN alone takes no snapshot
@@ -481,8 +470,7 @@ ReadTransaction::~ReadTransaction() {
   }
 }
 
-WriteTransaction::WriteTransaction(const Database& database)
-    : database_(database), open_(!database.in_transaction()) {
+WriteTransaction::WriteTransaction(const Database& database) : database_(database), open_(!database.in_transaction()) {
   if (open_) database_.run("BEGIN IMMEDIATE");
 }
 

@@ -29,8 +29,7 @@ bool SearchLocks::open_file() {
     const std::string path = database_.string() + "-searches";
     file_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0644);
     struct stat facts = {};
-    if (file_ >= 0 && (::fstat(file_, &facts) != 0 || !S_ISREG(facts.st_mode)))
-      ::close(std::exchange(file_, -1));
+    if (file_ >= 0 && (::fstat(file_, &facts) != 0 || !S_ISREG(facts.st_mode))) ::close(std::exchange(file_, -1));
   }
   return file_ >= 0;
 }
@@ -55,9 +54,7 @@ void SearchLocks::enter(std::int64_t workload) {
   entered_.insert(workload);
 }
 
-bool SearchLocks::try_exclusive(std::int64_t workload) {
-  return !open_file() || lock(F_WRLCK, workload, false);
-}
+bool SearchLocks::try_exclusive(std::int64_t workload) { return !open_file() || lock(F_WRLCK, workload, false); }
 
 void SearchLocks::release_exclusive(std::int64_t workload) {
   if (file_ >= 0) lock(entered_.contains(workload) ? F_RDLCK : F_UNLCK, workload, false);

@@ -42,8 +42,7 @@ std::optional<FileState> FileState::of_settled(const fs::path& database, std::ch
   const FileState state(facts);
   if (!is_empty(database, "-wal") || !is_empty(database, "-journal")) return std::nullopt;
   const std::chrono::nanoseconds now = std::chrono::system_clock::now().time_since_epoch();
-  const std::chrono::nanoseconds latest =
-      now - std::min(age, std::chrono::floor<std::chrono::milliseconds>(now));
+  const std::chrono::nanoseconds latest = now - std::min(age, std::chrono::floor<std::chrono::milliseconds>(now));
   const auto seconds = std::chrono::floor<std::chrono::seconds>(latest);
   const Time limit{seconds.count(), (latest - seconds).count()};
   return std::max(state.written_, state.changed_) <= limit ? std::optional(state) : std::nullopt;

@@ -24,8 +24,8 @@ class FileState {
   static std::optional<FileState> of(const std::filesystem::path& path);
   // The same of a database whose main file is all of it, and was not changed for at least `age`: no log waits beside
   // it, and no journal of a change that was cut off. `network`: what network_file_system() says of the path.
-  static std::optional<FileState> of_settled(const std::filesystem::path& database,
-                                             std::chrono::milliseconds age, const std::string& network);
+  static std::optional<FileState> of_settled(const std::filesystem::path& database, std::chrono::milliseconds age,
+                                             const std::string& network);
 
   // Between two looks at one path that agree nobody has changed the file, if the first saw it settled.
   bool operator==(const FileState& other) const;

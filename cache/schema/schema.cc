@@ -33,20 +33,17 @@ void refuse(const std::filesystem::path& path, const Identity& found) {
     throw BrokenEnvironment(has + ", of a newer moetune; this one knows " + ours +
                             ": update moetune, or name another file");
   if (found.version < 1)
-    throw BrokenEnvironment(has +
-                            ", which no moetune makes: it was altered; move it away, or name another file");
+    throw BrokenEnvironment(has + ", which no moetune makes: it was altered; move it away, or name another file");
   if (found.version < kSchemaVersion)
-    throw BrokenEnvironment(
-        has + ", of a moetune before 0.1.0, and this one reads " + ours +
-        " alone; a build of 2026-11-27 brings its winners over: with that `moetune cache export"
-        " NEW.pack --cache OLD`, with this one `moetune cache import NEW.pack`");
+    throw BrokenEnvironment(has + ", of a moetune before 0.1.0, and this one reads " + ours +
+                            " alone; a build of 2026-11-27 brings its winners over: with that `moetune cache export"
+                            " NEW.pack --cache OLD`, with this one `moetune cache import NEW.pack`");
 }
 
 // For a file whose version is today's.
 void require_unaltered(const Database& database) {
   const std::string found = schema_digest(database);
-  if (found == kCacheSchemaDigest || found == kSchemaDigest)
-    return;  // spares making the tables to compare with
+  if (found == kCacheSchemaDigest || found == kSchemaDigest) return;  // spares making the tables to compare with
   const std::vector<std::string> differences = schema_differences(database);
   if (differences.empty()) return;
   std::string text;
@@ -60,8 +57,7 @@ void require_unaltered(const Database& database) {
 void refuse_foreign(const std::filesystem::path& path) {
   // SQLite would take a file shorter than any page for an empty database, and overwrite it.
   if (const auto size = std::filesystem::file_size(path); size > 0 && size < kSmallestPage) {
-    throw BrokenEnvironment(path.string() +
-                            " is not a moetune cache (no SQLite database); name another file");
+    throw BrokenEnvironment(path.string() + " is not a moetune cache (no SQLite database); name another file");
   }
   // Not by reading the file's header: closing a descriptor of it would drop the locks that this process's
   // other connections hold on it (POSIX). Through SQLite, as immutable, nothing is locked and no journal of

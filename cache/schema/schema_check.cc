@@ -81,8 +81,8 @@ std::vector<std::string> schema_differences(const Database& database) {
   model.execute(kCacheSchema);
   std::map<std::string, Object> wanted = objects_of(model);
   const auto is_extra = [&](const auto& one) { return !tables.contains(one.first); };
-  const bool has_extras = std::ranges::any_of(
-      wanted, [&](const auto& one) { return is_extra(one) && found.contains(one.first); });
+  const bool has_extras =
+      std::ranges::any_of(wanted, [&](const auto& one) { return is_extra(one) && found.contains(one.first); });
   if (!has_extras) std::erase_if(wanted, is_extra);
 
   Sentences differences;

@@ -20,8 +20,7 @@ std::string program_name(std::string_view command) {
   std::string_view word = command.substr(std::min(begin, command.size()));
   word = word.substr(0, word.find_first_of(" \t\n"));
   const bool is_plain = std::all_of(word.begin(), word.end(), [](char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) ||
-           std::string_view("._/+-").find(c) != std::string_view::npos;
+    return std::isalnum(static_cast<unsigned char>(c)) || std::string_view("._/+-").find(c) != std::string_view::npos;
   });
   word.remove_prefix(word.rfind('/') + 1);  // npos + 1 is 0
   return is_plain && !word.empty() ? shortened(word, 64) : "command";

@@ -88,8 +88,7 @@ void ExternalProposer::read_messages(Clock::time_point until) {
   if (program_ == nullptr || state_ != State::suggests) return;
   if (!program_->why_over().empty()) return leave_out(program_->why_over());
   if (is_asked_ && Clock::now() >= answer_due_)
-    leave_out(
-        format("did not answer for %.3g s", std::chrono::duration<double>(Clock::now() - asked_at_).count()));
+    leave_out(format("did not answer for %.3g s", std::chrono::duration<double>(Clock::now() - asked_at_).count()));
 }
 
 void ExternalProposer::handle(const std::string& line) {
@@ -121,8 +120,8 @@ void ExternalProposer::offer(const Document& configs) {
   is_asked_ = false;
   if (!configs.is_array()) return reject("configs must be an array of objects");
   if (configs.size() > kMostConfigs) {
-    return reject(format("a message holds at most %zu configurations, and this one has %zu", kMostConfigs,
-                         configs.size()));
+    return reject(
+        format("a message holds at most %zu configurations, and this one has %zu", kMostConfigs, configs.size()));
   }
   for (const Document& config : configs) offer_one(config);
 }
@@ -132,8 +131,7 @@ void ExternalProposer::offer_variants(const Document& variants) {
   if (!task_.try_variant) return reject(task_.why_no_variants);
   if (!variants.is_array()) return reject("variants must be an array of objects");
   for (const Document& variant : variants) {
-    if (variants_.size() == kMostWaiting)
-      return reject(format("%zu variants wait to be tried", kMostWaiting));
+    if (variants_.size() == kMostWaiting) return reject(format("%zu variants wait to be tried", kMostWaiting));
     variants_.push_back(variant);
   }
 }
@@ -167,8 +165,7 @@ void ExternalProposer::offer_one(const Document& object) {
   } catch (const BadInput& error) {
     return reject(error.what(), object);
   }
-  if (const auto told = told_.find(*id); told != told_.end())
-    return reject("it was tried: " + told->second, object);
+  if (const auto told = told_.find(*id); told != told_.end()) return reject("it was tried: " + told->second, object);
   if (!is_new(*id)) return reject("it waits to be tried", object);
   if (offered_.size() == kMostOffered)
     return reject(format("%zu configurations wait to be tried", kMostOffered), object);
@@ -177,16 +174,13 @@ void ExternalProposer::offer_one(const Document& object) {
 }
 
 Config ExternalProposer::config_of(const Document& object) const {
-  if (!object.is_object())
-    throw BadInput("a configuration must be an object, as {\"tile\": 64, \"loader\": \"tma\"}");
+  if (!object.is_object()) throw BadInput("a configuration must be an object, as {\"tile\": 64, \"loader\": \"tma\"}");
   std::vector<std::pair<std::string, std::string>> texts;
   for (const auto& [name, value] : object.items())
-    texts.emplace_back(
-        name, value.is_string() ? value.get<std::string>() : shortened(value.dump(), kLongestReason));
+    texts.emplace_back(name, value.is_string() ? value.get<std::string>() : shortened(value.dump(), kLongestReason));
   Config config = values_from_texts(task_.space.parameters(), texts);
   for (const Parameter& parameter : task_.space.parameters()) {
-    if (config.find(parameter.name) == nullptr)
-      throw BadInput("parameter '" + parameter.name + "' has no value");
+    if (config.find(parameter.name) == nullptr) throw BadInput("parameter '" + parameter.name + "' has no value");
   }
   return config;
 }
@@ -197,8 +191,8 @@ bool ExternalProposer::is_new(ConfigId id) const { return is_untried(id) && !is_
 
 void ExternalProposer::answer_sample(const Document& message) {
   const auto n = message.is_object() ? message.find("n") : message.end();
-  const bool has_count = message.is_object() && n != message.end() && n->is_number_unsigned() &&
-                         n->get<std::uint64_t>() <= kMostConfigs;
+  const bool has_count =
+      message.is_object() && n != message.end() && n->is_number_unsigned() && n->get<std::uint64_t>() <= kMostConfigs;
   if (!has_count) return reject(format("sample needs n, a whole number up to %zu", kMostConfigs));
   const auto count = n->get<std::size_t>();
   std::vector<ConfigId> ids;
@@ -258,8 +252,7 @@ void ExternalProposer::wait_for_it(const Document& seconds) {
   if (!seconds.is_number() || !(seconds.get<double>() >= 0)) return reject("wait needs a number of seconds");
   const std::chrono::duration<double> longest = kLongest;
   const auto more = std::chrono::duration<double>(std::min(seconds.get<double>(), longest.count()));
-  answer_due_ =
-      std::min(Clock::now() + std::chrono::duration_cast<Clock::duration>(more), asked_at_ + kLongest);
+  answer_due_ = std::min(Clock::now() + std::chrono::duration_cast<Clock::duration>(more), asked_at_ + kLongest);
 }
 
 void ExternalProposer::reject(const std::string& why, const Document& config) {
@@ -286,9 +279,9 @@ void ExternalProposer::leave_out(const std::string& why) {
   report_.why_left_out = shortened(to_utf8(why), kLongestReason);
   if (program_ != nullptr) program_->stop();
   program_.reset();
-  events_.emit(Warning{WarningKind::proposer, "The proposer " + report_.name +
-                                                  " is left out, and auto goes on without it: it " +
-                                                  report_.why_left_out + "."});
+  events_.emit(Warning{
+      WarningKind::proposer,
+      "The proposer " + report_.name + " is left out, and auto goes on without it: it " + report_.why_left_out + "."});
 }
 
 }  // namespace moetune

@@ -24,9 +24,7 @@ constexpr const char* kSpaceKeys[] = {"let", "constraints", "bases", "defaults"}
 
 std::string description_path(const std::string& kernel) { return "templates/" + kernel + "/kernel.json"; }
 
-std::string text_of(const Document& value) {
-  return value.is_string() ? value.get<std::string>() : value.dump();
-}
+std::string text_of(const Document& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
 
 // Takes the first values of its own parameters for the reference, which is never run: the device has the kernel's.
 void replace_reference(nlohmann::json& description) {
@@ -89,14 +87,12 @@ std::vector<Config> SourceVariants::configs_of(const Document& variant, const Ma
     if (const auto usual = space.default_config(session_.environment())) return {*usual};
     throw BadInput("a variant needs configs, or a default that is legal");
   }
-  if (!variant["configs"].is_array() || variant["configs"].empty() ||
-      variant["configs"].size() > kMostConfigs)
+  if (!variant["configs"].is_array() || variant["configs"].empty() || variant["configs"].size() > kMostConfigs)
     throw BadInput("a variant has 1 to 8 configs");
   for (const Document& object : variant["configs"]) {
     if (!object.is_object()) throw BadInput("a variant's configs must be objects");
     std::string text;
-    for (const auto& [name, value] : object.items())
-      text += (text.empty() ? "" : ",") + name + "=" + text_of(value);
+    for (const auto& [name, value] : object.items()) text += (text.empty() ? "" : ",") + name + "=" + text_of(value);
     configs.push_back(space.parse_config(text, nullptr));
     const std::string why = space.why_illegal(configs.back(), session_.environment());
     if (!why.empty()) throw BadInput(configs.back().text() + ": " + why);
@@ -114,8 +110,7 @@ Trial SourceVariants::run(const Made& made, const Config& config, BuildPtr& buil
     result.message = error.what();
     return trial;
   }
-  Attempt attempt =
-      session_.try_compile(made.kernel->plan(config, session_.problem(), session_.info().limits), config);
+  Attempt attempt = session_.try_compile(made.kernel->plan(config, session_.problem(), session_.info().limits), config);
   build = attempt.candidate.build;
   result.outcome = attempt.outcome;
   result.message = attempt.message;
@@ -155,9 +150,9 @@ std::optional<VariantDuel> SourceVariants::meet(const TuneResult& result) {
                    .config = best_->candidate.config,
                    .result = met[1],
                    .winner = met[0]};
-  const bool is_faster = met[1].outcome == Outcome::ok &&
-                         (met[0].outcome != Outcome::ok ||
-                          met[1].measurement.median_us * (1 + kTie) < met[0].measurement.median_us);
+  const bool is_faster =
+      met[1].outcome == Outcome::ok &&
+      (met[0].outcome != Outcome::ok || met[1].measurement.median_us * (1 + kTie) < met[0].measurement.median_us);
   if (!is_faster) return duel;
   const TrialResult check = device.verify(best_->candidate, ~request_.seed, request_.policy.time_limit_s);
   duel.wins = check.outcome == Outcome::ok;

@@ -78,8 +78,8 @@ void CellMeter::compile(const std::vector<Hint>& cubins) {
 
 std::optional<Candidate> CellMeter::candidate(const Config& config, TrialResult& failure) {
   if (session_.compiler() == nullptr) return Candidate{.config = config};
-  Attempt attempt = session_.try_compile(
-      session_.kernel()->plan(config, session_.problem(), session_.info().limits), config);
+  Attempt attempt =
+      session_.try_compile(session_.kernel()->plan(config, session_.problem(), session_.info().limits), config);
   if (attempt.outcome == Outcome::ok) return std::move(attempt.candidate);
   failure = {.outcome = attempt.outcome, .message = attempt.message};
   return std::nullopt;
@@ -196,8 +196,7 @@ bool CellMeter::is_right(const std::string& config) {
   TrialResult failure;
   const std::optional<Candidate> found = candidate(session_.space_file()->parse_config(config), failure);
   if (!found) return false;
-  return session_.device().verify(*found, ~settings_.seed, settings_.policy.time_limit_s).outcome ==
-         Outcome::ok;
+  return session_.device().verify(*found, ~settings_.seed, settings_.policy.time_limit_s).outcome == Outcome::ok;
 }
 
 CellMeter::Effort CellMeter::thorough() const {
@@ -265,8 +264,8 @@ double CellMeter::take_duel(const std::vector<std::string>& configs, const std::
 }
 
 // The default's time is that of the duel if it met the others there, else that of its trial.
-void CellMeter::take_default(const std::vector<std::string>& met, const std::vector<double>& times,
-                             double of_trial_us, MeasuredCell& cell) {
+void CellMeter::take_default(const std::vector<std::string>& met, const std::vector<double>& times, double of_trial_us,
+                             MeasuredCell& cell) {
   const Config& space_default = *session_.default_config();
   const std::string text = space_default.text();
   const auto place = std::ranges::find(met, text);
@@ -320,8 +319,8 @@ void CellMeter::measure(const std::vector<Hint>& cubins, const Effort& effort, M
   policy_ = effort.policy;
   deadline_ = steady_clock::time_point::max();
   if (effort.seconds > 0 && !session_.info().recorded)  // which has all times at once
-    deadline_ = steady_clock::now() + std::chrono::duration_cast<steady_clock::duration>(
-                                          std::chrono::duration<double>(effort.seconds));
+    deadline_ = steady_clock::now() +
+                std::chrono::duration_cast<steady_clock::duration>(std::chrono::duration<double>(effort.seconds));
   cell.measured_default.reset();
   cell.contended = false;
   const std::optional<Config>& space_default = session_.default_config();
@@ -365,8 +364,7 @@ std::vector<ConfigId> CellMeter::siblings(const std::string& cubin) const {
   return found;
 }
 
-ConfigId CellMeter::nearest_sibling(std::span<const Position> point,
-                                    const std::vector<ConfigId>& among) const {
+ConfigId CellMeter::nearest_sibling(std::span<const Position> point, const std::vector<ConfigId>& among) const {
   const auto distance = [&](ConfigId id) {
     const std::span<const Position> other = session_.space().point(id);
     std::size_t sum = 0;

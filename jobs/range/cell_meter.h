@@ -91,8 +91,7 @@ class CellMeter {
   void take_default(const std::vector<std::string>& met, const std::vector<double>& times, double of_trial_us,
                     MeasuredCell& cell);
   std::string judged(const MeasuredCell& cell, const Judgement& judgement) const;
-  std::vector<double> meet(const std::vector<std::string>& configs, const DuelPolicy& policy,
-                           bool& contended);
+  std::vector<double> meet(const std::vector<std::string>& configs, const DuelPolicy& policy, bool& contended);
   double time_of(ConfigId id);  // infinity if it does not run
   void compile(const std::vector<Hint>& cubins);
   std::optional<Candidate> candidate(const Config& config, TrialResult& failure);

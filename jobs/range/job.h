@@ -15,13 +15,13 @@
 namespace moetune {
 
 struct RangeRequest {
-  JobTarget target;              // what --over does not name comes from its problem and preset
-  std::string over;              // "batch=1..256,context=512..131072"
-  TuneSettings settings;         // the budget is that of the first, cold search; `fresh` measures all anew
-  double time_s = 0;             // for everything; 0: no limit
-  double regret = 0.02;          // that no cell may exceed
-  std::size_t variants = 4;      // cubins at most, beside those of defaults
-  std::size_t warm_budget = 30;  // trials of a search near a tuned shape; tests set fewer, which find less
+  JobTarget target;                     // what --over does not name comes from its problem and preset
+  std::string over;                     // "batch=1..256,context=512..131072"
+  TuneSettings settings;                // the budget is that of the first, cold search; `fresh` measures all anew
+  double time_s = 0;                    // for everything; 0: no limit
+  double regret = 0.02;                 // that no cell may exceed
+  std::size_t variants = 4;             // cubins at most, beside those of defaults
+  std::size_t warm_budget = 30;         // trials of a search near a tuned shape; tests set fewer, which find less
   std::size_t certificate_shapes = 12;  // 0: none but those that are known
   std::size_t shape_budget = 30;        // trials of an unseen shape's own search
   // Another table of the family that serves today stays if the new one is slower: see RangeComparison.
@@ -41,14 +41,13 @@ struct RangeResult {
   std::string family, ranges;
   Timing timing = Timing::overlapped;  // that its times answer; a recording's is always this
   RangeTable table;
-  std::vector<UnseenShape> unseen;   // what the table's certificate is of
-  std::vector<RangeWinner> winners;  // of the cells that were searched, as far as they are stored
-  std::vector<std::string> cubins;   // that the table launches beside defaults, by their compiled parameters
-  std::size_t planned = 0;           // cells of the grid, those refined included
-  std::size_t left_to_default =
-      0;  // measured cells in which no cubin of the table is faster than the default
-  std::vector<std::string> left_out;          // "problem: why it cannot be measured"
-  std::size_t measured = 0;                   // cells and shapes, by this run
+  std::vector<UnseenShape> unseen;    // what the table's certificate is of
+  std::vector<RangeWinner> winners;   // of the cells that were searched, as far as they are stored
+  std::vector<std::string> cubins;    // that the table launches beside defaults, by their compiled parameters
+  std::size_t planned = 0;            // cells of the grid, those refined included
+  std::size_t left_to_default = 0;    // measured cells in which no cubin of the table is faster than the default
+  std::vector<std::string> left_out;  // "problem: why it cannot be measured"
+  std::size_t measured = 0;           // cells and shapes, by this run
   std::optional<RangeComparison> comparison;  // with RangeRequest::guard, if there was another table
   bool stored = false;                        // with its cubins, so that a runtime can serve it
   bool interrupted = false, out_of_time = false;

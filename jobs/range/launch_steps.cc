@@ -26,8 +26,7 @@ std::size_t LaunchSteps::AtLaunch::steps(Point a, Point b) const {
 
 double LaunchSteps::distance(Point a, Point b) const {
   double sum = 0;
-  for (const AtLaunch& parameter : parameters_)
-    sum += parameter.weight * static_cast<double>(parameter.steps(a, b));
+  for (const AtLaunch& parameter : parameters_) sum += parameter.weight * static_cast<double>(parameter.steps(a, b));
   return sum;
 }
 

@@ -30,9 +30,8 @@ RangePicks::RangePicks(const Kernel& kernel, const DeviceLimits& limits, const R
     if (DispatchTable::is_clear_win(cell.time_us, cell.default_us))
       one.beat = space_defaults_->number_met(cell.default_config, problems[i]);
     hull_.add(one.point);
-    auto& [low, high] = corners[one.point.ragged]
-                            ? *corners[one.point.ragged]
-                            : corners[one.point.ragged].emplace(one.extents, one.extents);
+    auto& [low, high] = corners[one.point.ragged] ? *corners[one.point.ragged]
+                                                  : corners[one.point.ragged].emplace(one.extents, one.extents);
     for (std::size_t axis = 0; axis < low.size(); ++axis) {
       low[axis] = std::min(low[axis], one.extents[axis]);
       high[axis] = std::max(high[axis], one.extents[axis]);
@@ -42,21 +41,18 @@ RangePicks::RangePicks(const Kernel& kernel, const DeviceLimits& limits, const R
   std::vector<std::uint32_t> entries;
   for (std::size_t number = 0; number < space_defaults_->configs().size(); ++number)
     entries.push_back(static_cast<std::uint32_t>(table.cells.size() + number));
-  dispatch_ =
-      std::make_unique<const DispatchTable>(std::move(measured), std::move(entries), *space_defaults_);
+  dispatch_ = std::make_unique<const DispatchTable>(std::move(measured), std::move(entries), *space_defaults_);
   for (const bool ragged : {false, true}) {
-    if (corners[ragged])
-      find_defaults(kernel, specialization, corners[ragged]->first, corners[ragged]->second, ragged);
+    if (corners[ragged]) find_defaults(kernel, specialization, corners[ragged]->first, corners[ragged]->second, ragged);
   }
 }
 
 // Looks closer wherever there may be a default that is not known yet.
-void RangePicks::find_defaults(const Kernel& kernel, const Assignment& specialization, Extents low,
-                               Extents high, bool ragged) {
+void RangePicks::find_defaults(const Kernel& kernel, const Assignment& specialization, Extents low, Extents high,
+                               bool ragged) {
   constexpr int kMostBoxes = 4096;
   const auto is_known = [&](std::uint32_t number) {
-    return std::ranges::find(defaults_, space_defaults_->texts()[number], &Default::config) !=
-           defaults_.end();
+    return std::ranges::find(defaults_, space_defaults_->texts()[number], &Default::config) != defaults_.end();
   };
   const auto ask_at = [&](const Extents& extents) {
     const std::optional<std::uint32_t> number = space_defaults_->at(extents, ragged);
@@ -93,8 +89,7 @@ void RangePicks::find_defaults(const Kernel& kernel, const Assignment& specializ
 
 std::optional<RangePicks::Pick> RangePicks::at(const Problem& problem) const {
   if (!dispatch_) return std::nullopt;
-  const std::uint32_t entry =
-      dispatch_->find(interface_->table_point_of(problem), kernel_.extents_of(problem)).entry;
+  const std::uint32_t entry = dispatch_->find(interface_->table_point_of(problem), kernel_.extents_of(problem)).entry;
   if (entry == Cell::kNone) return std::nullopt;
   if (entry >= table_.cells.size()) return Pick{space_defaults_->texts()[entry - table_.cells.size()]};
   return Pick{table_.cells[entry].config, &table_.cells[entry]};

@@ -37,8 +37,7 @@ class RangePicks {
   const std::vector<Default>& defaults() const { return defaults_; }
 
  private:
-  void find_defaults(const Kernel& kernel, const Assignment& specialization, Extents low, Extents high,
-                     bool ragged);
+  void find_defaults(const Kernel& kernel, const Assignment& specialization, Extents low, Extents high, bool ragged);
 
   const Kernel& kernel_;
   const RangeTable& table_;

@@ -55,8 +55,7 @@ RangePlan::RangePlan(const Session& session, const Problem& base, const std::str
   const std::vector<std::string>& names = kernel_.free_dimensions();
   std::vector<std::vector<std::int64_t>> axes;
   for (const DimensionRange& range : ranges_) {
-    places_.push_back(
-        static_cast<std::size_t>(std::find(names.begin(), names.end(), range.name) - names.begin()));
+    places_.push_back(static_cast<std::size_t>(std::find(names.begin(), names.end(), range.name) - names.begin()));
     if (places_.back() == 0) counted_ = places_.size() - 1;
   }
   // A fine grid says first at which of its coordinates a place is measured.
@@ -130,8 +129,7 @@ std::string RangePlan::recorded_text() const {
   }
   std::vector<DimensionRange> hull = ranges_;
   for (std::size_t i = 0; i < hull.size(); ++i) {
-    const auto [least, most] =
-        std::ranges::minmax(shapes, {}, [i](const GridPoint& shape) { return shape[i]; });
+    const auto [least, most] = std::ranges::minmax(shapes, {}, [i](const GridPoint& shape) { return shape[i]; });
     hull[i].first = least[i];
     hull[i].last = most[i];
   }
@@ -168,8 +166,7 @@ void RangePlan::fill() {
   });
 }
 
-std::optional<Problem> RangePlan::problem_of_kind(const GridPoint& values, bool ragged,
-                                                  std::string* why_none) const {
+std::optional<Problem> RangePlan::problem_of_kind(const GridPoint& values, bool ragged, std::string* why_none) const {
   Extents extents = base_;
   for (std::size_t i = 0; i < values.size(); ++i) extents[places_[i]] = values[i];
   try {
@@ -222,8 +219,7 @@ std::optional<Problem> RangePlan::served(const Problem& problem) const {
 }
 
 bool RangePlan::is_planned(const Problem& problem) const {
-  return std::any_of(cells_.begin(), cells_.end(),
-                     [&](const PlannedProblem& cell) { return cell.problem == problem; });
+  return std::any_of(cells_.begin(), cells_.end(), [&](const PlannedProblem& cell) { return cell.problem == problem; });
 }
 
 std::optional<Problem> RangePlan::problem_at(const GridPoint& values, bool ragged) {
@@ -231,8 +227,7 @@ std::optional<Problem> RangePlan::problem_at(const GridPoint& values, bool ragge
   if (!problem) return std::nullopt;
   if (session_.recording() == nullptr && !fits(*problem)) {
     const std::string why = problem->text() + ": it needs more than 60% of the device's memory";
-    if (std::ranges::find(left_out_, why) == left_out_.end())
-      left_out_.push_back(why);  // a point of both grids
+    if (std::ranges::find(left_out_, why) == left_out_.end()) left_out_.push_back(why);  // a point of both grids
     return std::nullopt;
   }
   return served(*problem);
@@ -285,8 +280,7 @@ void RangePlan::restore(const std::string& text) {
     const bool serves =
         session_.recording() != nullptr ? is_recorded(problem) : has_fixed_extents(problem) && fits(problem);
     const bool is_ours = kernel_.specialization(problem).text() == specialization_.text();
-    if (serves && is_ours && is_within(problem) && !is_taken(cell_of(problem)))
-      cells_.push_back(cell_of(problem));
+    if (serves && is_ours && is_within(problem) && !is_taken(cell_of(problem))) cells_.push_back(cell_of(problem));
   } catch (const BadInput&) {  // of another version
   }
 }
@@ -297,8 +291,7 @@ std::vector<std::int64_t> RangePlan::coordinates_of(std::size_t axis, double oct
   std::vector<std::int64_t> coordinates = axis_coordinates(range.first, range.last, octaves);
   const std::vector<std::string> lengths = kernel_.free_lengths();
   const bool is_length = std::ranges::find(lengths, range.name) != lengths.end();
-  return is_length && !leaves_shapes() ? merge_equal_places(axis, within_tiles(std::move(coordinates)))
-                                       : coordinates;
+  return is_length && !leaves_shapes() ? merge_equal_places(axis, within_tiles(std::move(coordinates))) : coordinates;
 }
 
 // Lengths that are one place in the table are one coordinate.
@@ -336,8 +329,7 @@ std::int64_t RangePlan::measured_coordinate(std::size_t axis, const GridPoint& p
   return coordinate;
 }
 
-std::vector<Problem> RangePlan::unseen(std::size_t count, std::uint64_t seed,
-                                       const std::set<std::string>& keep) const {
+std::vector<Problem> RangePlan::unseen(std::size_t count, std::uint64_t seed, const std::set<std::string>& keep) const {
   std::vector<Problem> shapes;
   Random random(seed ^ 0x5eed5eed5eed5eedu);
   const auto take = [&](const Problem& problem) {

@@ -28,9 +28,7 @@ class RangePlan {
   RangePlan(const Session& session, const Problem& base, const std::string& over);
 
   const std::vector<DimensionRange>& ranges() const { return ranges_; }
-  const std::vector<PlannedProblem>& cells() const {
-    return cells_;
-  }  // in the order in which to measure them
+  const std::vector<PlannedProblem>& cells() const { return cells_; }  // in the order in which to measure them
   // Problems and ends of ranges, with reasons.
   const std::vector<std::string>& left_out() const { return left_out_; }
   std::size_t coarse() const { return coarse_; }  // cells of the coarse grid, the first ones
@@ -45,13 +43,11 @@ class RangePlan {
   bool is_of_base(const std::string& problem) const;
   const FamilyInterface& interface() const { return *interface_; }
   // Random problems within the ranges that are no cells, but for those of `keep`; the first of one sequence.
-  std::vector<Problem> unseen(std::size_t count, std::uint64_t seed,
-                              const std::set<std::string>& keep = {}) const;
+  std::vector<Problem> unseen(std::size_t count, std::uint64_t seed, const std::set<std::string>& keep = {}) const;
 
  private:
   std::vector<std::int64_t> coordinates_of(std::size_t axis, double octaves);
-  std::vector<std::int64_t> merge_equal_places(std::size_t axis,
-                                               const std::vector<std::int64_t>& coordinates);
+  std::vector<std::int64_t> merge_equal_places(std::size_t axis, const std::vector<std::int64_t>& coordinates);
   std::int64_t measured_coordinate(std::size_t axis, const GridPoint& position,
                                    const std::vector<std::int64_t>& coordinates);
   void note_impossible_ends(const std::vector<GridPoint>& points);
@@ -62,13 +58,11 @@ class RangePlan {
   std::string recorded_text() const;
   std::string why_empty() const;
   // The nearest of `among`, of the same kind if there is one.
-  std::optional<std::size_t> nearest(const PlannedProblem& to,
-                                     const std::vector<PlannedProblem>& among) const;
+  std::optional<std::size_t> nearest(const PlannedProblem& to, const std::vector<PlannedProblem>& among) const;
   // The problem at values of the ranges; nullopt if the kernel has none, or the device cannot hold it.
   std::optional<Problem> problem_at(const GridPoint& values, bool ragged);
   // nullopt also if it is of the other kind; `why_none` gets what the kernel refuses.
-  std::optional<Problem> problem_of_kind(const GridPoint& values, bool ragged,
-                                         std::string* why_none = nullptr) const;
+  std::optional<Problem> problem_of_kind(const GridPoint& values, bool ragged, std::string* why_none = nullptr) const;
   // The same; a ragged problem is the one that lies at, or nearest to, the table position of the even one of `values`.
   std::optional<Problem> problem_for(const GridPoint& values, bool ragged) const;
   bool fits(const Problem& problem) const;

@@ -29,9 +29,8 @@ RangeSearch::RangeSearch(const RangeRequest& request, const JobContext& context)
     : request_(request),
       context_(context),
       session_(
-          choose_device(
-              request.target.device, request.target.workload,
-              {.replay = request.target.replay, .family = true, .waits = waits_of(context, request.time_s)}),
+          choose_device(request.target.device, request.target.workload,
+                        {.replay = request.target.replay, .family = true, .waits = waits_of(context, request.time_s)}),
           {.cache = request.target.cache,
            .no_compile = request.no_compile,
            .threads = request.threads,
@@ -83,8 +82,7 @@ void RangeSearch::forget_untrue(RangeState& known) const {
 // measured, which overlap with these, are taken over and count as cells of the grid, which has fewer of its own then.
 void RangeSearch::restore_cells(const RangeState& known, bool goes_on) {
   const std::size_t first = goes_on ? std::min(plan_.coarse(), known.cells.size()) : 0;
-  const std::size_t count =
-      goes_on ? std::min(known.taken_over, known.cells.size() - first) : known.cells.size();
+  const std::size_t count = goes_on ? std::min(known.taken_over, known.cells.size() - first) : known.cells.size();
   for (std::size_t i = first; i < first + count; ++i) {
     if (goes_on || known.cells[i].is_measured()) plan_.restore(known.cells[i].problem);
   }
@@ -125,8 +123,7 @@ void RangeSearch::enter(const Problem& problem) {
   session_.move_to(problem);
   const bool is_first = entered_.insert(problem.text()).second;
   if (!request_.settings.fresh || !is_first) return;
-  if (const auto known = session_.cache()->workloads.find(session_.key()))
-    session_.cache()->trials.clear(*known);
+  if (const auto known = session_.cache()->workloads.find(session_.key())) session_.cache()->trials.clear(*known);
 }
 
 // False, with the reason in the cell, if no configuration is legal there.
@@ -184,8 +181,7 @@ std::vector<CellMeter::Hint> RangeSearch::hints(std::size_t index, const std::ve
 }
 
 // Measures cubins in a cell. Discards the losses at unseen shapes: the table that lost lacked this measurement.
-void RangeSearch::measure(std::size_t index, const std::vector<std::string>& cubins,
-                          const CellMeter::Effort& effort) {
+void RangeSearch::measure(std::size_t index, const std::vector<std::string>& cubins, const CellMeter::Effort& effort) {
   meter_.measure(hints(index, cubins, effort.origins), effort, state_.cells[index]);
   state_.shapes.clear();
   ++result_.measured;
@@ -204,8 +200,7 @@ void RangeSearch::look(std::size_t index, const std::vector<std::string>& cubins
 bool RangeSearch::complete(std::size_t index, const std::vector<std::string>& cubins, double until) {
   const MeasuredCell& cell = state_.cells[index];
   const auto is_missing = [&](const std::string& name) { return !cell.cubins.contains(name); };
-  if (!cell.unreachable.empty() || time_is_up(until) || std::ranges::none_of(cubins, is_missing))
-    return false;
+  if (!cell.unreachable.empty() || time_is_up(until) || std::ranges::none_of(cubins, is_missing)) return false;
   if (!enter(index)) return false;
   look(index, cubins);
   return true;
@@ -230,8 +225,7 @@ void RangeSearch::take_into_pool(const MeasuredCell& cell) {
 void RangeSearch::search_cell(std::size_t index) try {
   const bool is_first = std::ranges::none_of(state_.cells, &MeasuredCell::searched);
   if (!enter(index)) return;
-  const TuneResult found =
-      tune_here(is_first ? request_.settings.budget : request_.warm_budget, kSearchUntil, true);
+  const TuneResult found = tune_here(is_first ? request_.settings.budget : request_.warm_budget, kSearchUntil, true);
   meter_.begin(session_.request(request_.settings).kernel != nullptr);
   std::vector<std::string> cubins = choosable_cubins(state_);
   const auto add = [&](const Config& config) {
@@ -260,8 +254,7 @@ void RangeSearch::search_cell(std::size_t index) try {
 // that were searched before.
 void RangeSearch::search() {
   for (std::size_t i = 0; i < plan_.coarse(); ++i) {
-    const auto searched =
-        static_cast<std::size_t>(std::ranges::count_if(state_.cells, &MeasuredCell::searched));
+    const auto searched = static_cast<std::size_t>(std::ranges::count_if(state_.cells, &MeasuredCell::searched));
     if (searched > 0 && time_is_up(kSearchUntil)) break;
     if (searched >= kLeastSearches && state_.idle >= kIdleSearches) break;
     if (!state_.cells[i].searched && state_.cells[i].unreachable.empty()) search_cell(i);
@@ -365,8 +358,7 @@ void RangeSearch::certify_once(const std::vector<Problem>& shapes) {
 void RangeSearch::certify() {
   for (std::size_t round = 0; round < kMostWithdrawals; ++round) {
     const std::size_t before = state_.withdrawn.size();
-    certify_once(
-        plan_.unseen(std::max(request_.certificate_shapes, state_.shapes.size()), request_.settings.seed));
+    certify_once(plan_.unseen(std::max(request_.certificate_shapes, state_.shapes.size()), request_.settings.seed));
     if (state_.withdrawn.size() == before) return;
   }
 }
@@ -381,8 +373,7 @@ const std::vector<RangePicks::Default>& RangeSearch::defaults_of_range() {
   if (defaults_) return *defaults_;
   RangeTable all;
   for (const PlannedProblem& planned : plan_.cells())
-    all.cells.push_back(
-        {.problem = planned.problem.text(), .config = "", .time_us = 1, .default_us = 2, .best_us = 1});
+    all.cells.push_back({.problem = planned.problem.text(), .config = "", .time_us = 1, .default_us = 2, .best_us = 1});
   return defaults_.emplace(RangePicks(*session_.kernel(), session_.info().limits, all).defaults());
 }
 
@@ -410,8 +401,7 @@ std::vector<StoredLaunch> RangeSearch::launches() {
   const Kernel& kernel = *session_.kernel();
   for (const RangeCell& cell : solution_.table.cells) add(cell.config, kernel.parse(cell.problem));
   const std::vector<RangePicks::Default>& defaults = defaults_of_range();
-  for (const RangePicks::Default& one :
-       defaults) {  // side by side, of cubins that are then asked for in turn
+  for (const RangePicks::Default& one : defaults) {  // side by side, of cubins that are then asked for in turn
     const Config config = session_.space_file()->parse_config(one.config);
     if (!launches_.contains(meter_.cubin_of(config)))
       session_.compiler()->submit(kernel.plan(config, one.problem, session_.info().limits).unit);
@@ -424,15 +414,14 @@ std::vector<StoredLaunch> RangeSearch::launches() {
 // trials are in the cache already.
 void RangeSearch::commit() {
   solve_again();
-  if (!stored_at_ || Clock::now() - *stored_at_ > std::chrono::seconds(1))
-    store(RangeStore::Stage::under_way);
+  if (!stored_at_ || Clock::now() - *stored_at_ > std::chrono::seconds(1)) store(RangeStore::Stage::under_way);
 }
 
 void RangeSearch::store(RangeStore::Stage stage) {
   Provenance made = provenance_of(request_.settings.strategy, request_.settings.seed, session_.info());
   if (session_.kernel() != nullptr && !solution_.table.cells.empty()) {
-    made.judged = judged_of_ranges(*session_.kernel(), served_ranges(*session_.kernel(), solution_.table),
-                                   base_, key().hardware);
+    made.judged =
+        judged_of_ranges(*session_.kernel(), served_ranges(*session_.kernel(), solution_.table), base_, key().hardware);
   }
   store_.put(state_, solution_.table, {launches(), provenance_text(made)}, stage);
   stored_at_ = Clock::now();
@@ -442,9 +431,8 @@ void RangeSearch::store(RangeStore::Stage stage) {
 // would reach the others.
 std::size_t RangeSearch::unreached() const {
   if (state_.cubins.empty() && state_.idle >= std::min(kLeastSearches, plan_.coarse())) return 0;
-  return static_cast<std::size_t>(std::ranges::count_if(state_.cells, [](const MeasuredCell& cell) {
-    return !cell.is_measured() && cell.unreachable.empty();
-  }));
+  return static_cast<std::size_t>(std::ranges::count_if(
+      state_.cells, [](const MeasuredCell& cell) { return !cell.is_measured() && cell.unreachable.empty(); }));
 }
 
 void RangeSearch::take_winners() {
@@ -463,8 +451,7 @@ void RangeSearch::take_winners() {
 }
 
 void RangeSearch::finish() {
-  result_.out_of_time =
-      !result_.interrupted && request_.time_s > 0 && (unreached() > 0 || time_is_up(kCertifyUntil));
+  result_.out_of_time = !result_.interrupted && request_.time_s > 0 && (unreached() > 0 || time_is_up(kCertifyUntil));
   const bool is_complete = !result_.interrupted && !result_.out_of_time;
   solve_again();
   store(is_complete           ? RangeStore::Stage::complete

@@ -10,8 +10,7 @@ namespace moetune {
 namespace {
 
 // Makes the ranges wide enough for a problem in all dimensions that are not among the first `named`.
-void widen(std::vector<DimensionRange>& ranges, std::size_t named, const Kernel& kernel,
-           const Problem& problem) {
+void widen(std::vector<DimensionRange>& ranges, std::size_t named, const Kernel& kernel, const Problem& problem) {
   const Extents extents = kernel.extents_of(problem);
   const std::vector<std::string>& names = kernel.free_dimensions();
   for (std::size_t i = 0; i < names.size(); ++i) {
@@ -41,8 +40,8 @@ std::vector<DimensionRange> served_ranges(const Kernel& kernel, const RangeTable
   return ranges;
 }
 
-std::string judged_of_ranges(const Kernel& kernel, const std::vector<DimensionRange>& served,
-                             const Problem& base, const HardwareKey& hardware) {
+std::string judged_of_ranges(const Kernel& kernel, const std::vector<DimensionRange>& served, const Problem& base,
+                             const HardwareKey& hardware) {
   if (hardware.origin != "gpu") return "";
   try {
     Extents extents = kernel.extents_of(base);

@@ -23,8 +23,8 @@ std::vector<DimensionRange> served_ranges(const Kernel& kernel, const RangeTable
 
 // The digest (tuner/judgement.h) that judges a table of these ranges, all free dimensions among them: of the problem
 // at their lower ends in the family of `base`. "" for recorded hardware, and if there is no such problem.
-std::string judged_of_ranges(const Kernel& kernel, const std::vector<DimensionRange>& served,
-                             const Problem& base, const HardwareKey& hardware);
+std::string judged_of_ranges(const Kernel& kernel, const std::vector<DimensionRange>& served, const Problem& base,
+                             const HardwareKey& hardware);
 
 // Whether `wide` has all values of `narrow`. A dimension that either lacks does not count.
 bool covers(const std::vector<DimensionRange>& wide, const std::vector<DimensionRange>& narrow);

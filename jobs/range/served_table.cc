@@ -28,10 +28,8 @@ bool ServedTable::supersedes(Timing timing, const std::string& stored_at) const 
 
 std::unique_ptr<const ServedTable> find_served_table(const Cache& cache, const Kernel& kernel,
                                                      const HardwareKey& hardware, const Problem& problem) {
-  std::vector<FamilyRange> ranges =
-      cache.ranges.of_family(kernel.name(), kernel.specialization(problem).text());
-  std::ranges::stable_sort(ranges, {},
-                           [](const FamilyRange& one) { return one.key.timing; });  // latest first before
+  std::vector<FamilyRange> ranges = cache.ranges.of_family(kernel.name(), kernel.specialization(problem).text());
+  std::ranges::stable_sort(ranges, {}, [](const FamilyRange& one) { return one.key.timing; });  // latest first before
   for (const FamilyRange& range : ranges) {
     if (!range.key.hardware.is_same(hardware)) continue;
     try {

@@ -66,8 +66,8 @@ std::vector<std::string> choosable_cubins(const RangeState& state) {
 
 RangeSolution solve(const RangeState& state, double bound, std::size_t variants) {
   const std::vector<std::string> choosable = choosable_cubins(state);
-  const bool any_quiet = std::ranges::any_of(
-      state.cells, [](const MeasuredCell& cell) { return cell.is_measured() && !cell.contended; });
+  const bool any_quiet =
+      std::ranges::any_of(state.cells, [](const MeasuredCell& cell) { return cell.is_measured() && !cell.contended; });
   std::vector<MeasuredCell> cells;
   std::vector<CellTimes> times;
   for (const MeasuredCell& one : state.cells) {
@@ -93,8 +93,7 @@ RangeSolution solve(const RangeState& state, double bound, std::size_t variants)
     const MeasuredConfig met = cell.measured_default.value_or(MeasuredConfig{});
     if (!choice) ++solution.left_to_default;
     table.contended = table.contended || cell.contended;
-    table.cells.push_back(
-        {cell.problem, pick.config, pick.time_us, met.time_us, times[i].best_us(), met.config});
+    table.cells.push_back({cell.problem, pick.config, pick.time_us, met.time_us, times[i].best_us(), met.config});
   }
   table.certificate = certificate_of(state.shapes);
   return solution;

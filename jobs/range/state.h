@@ -22,8 +22,7 @@ struct MeasuredConfig {
 struct MeasuredCell {
   std::string problem;
   bool searched = false, contended = false;
-  std::string
-      unreachable;  // why nothing can be measured here: no legal configuration, too little memory; "": it can
+  std::string unreachable;  // why nothing can be measured here: no legal configuration, too little memory; "": it can
   std::map<std::string, MeasuredConfig> cubins;    // by the compiled part of their configurations
   std::optional<MeasuredConfig> measured_default;  // the space's default
   std::string default_cubin;                       // that the default launches
@@ -49,7 +48,7 @@ struct RangeState {
   std::vector<std::string> cubins;  // the pool, in the order in which they proved worth it
   std::size_t idle = 0;             // searches in sequence that brought nothing to the pool
   std::vector<std::string> filled;  // cubins that the finer grid measures, chosen after the searches
-  std::size_t taken_over = 0;  // cells after those of the coarse grid that a search of other ranges measured
+  std::size_t taken_over = 0;       // cells after those of the coarse grid that a search of other ranges measured
   std::vector<MeasuredCell> cells;
   std::vector<UnseenShape> shapes;
   std::vector<std::string> withdrawn;  // configurations that failed at a shape which they were chosen for

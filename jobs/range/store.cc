@@ -21,8 +21,8 @@ std::vector<DimensionRange> served_by(const RangeKey& key, const RangeTable& tab
 
 }  // namespace
 
-RangeStore::RangeStore(Cache& cache, RangeKey key, const std::vector<DimensionRange>& ranges,
-                       const Problem& base, const Choice& choice)
+RangeStore::RangeStore(Cache& cache, RangeKey key, const std::vector<DimensionRange>& ranges, const Problem& base,
+                       const Choice& choice)
     : cache_(cache), key_(std::move(key)), ranges_(ranges_text(ranges)), choice_(choice) {
   // A server takes the latest table, whatever its sources. Without a guard that is this search's, and of those of
   // other sources nothing is replaced.
@@ -33,8 +33,7 @@ RangeStore::RangeStore(Cache& cache, RangeKey key, const std::vector<DimensionRa
   const std::vector<DimensionRange> wanted = served_ranges(find_kernel(key_.kernel), ranges, base);
   goes_on_ = is_ours && standing_->table.ranges == ranges_ && covers(served, wanted) && !choice_.fresh;
   if ((choice_.guard || (is_ours && !choice_.fresh)) && !covers(wanted, served)) {
-    throw BadField("over", "the cache holds a table for " + ranges_text(served) + ", which " +
-                               ranges_text(wanted) +
+    throw BadField("over", "the cache holds a table for " + ranges_text(served) + ", which " + ranges_text(wanted) +
                                " would replace; use another cache, a range as wide, or fresh to replace it");
   }
 }
@@ -65,8 +64,8 @@ std::optional<RangeStore::Standing> RangeStore::find_standing(bool any_sources) 
 bool RangeStore::may_replace(const RangeTable& table, Stage stage) {
   if (!standing_) return true;
   const bool has_as_many = table.cells.size() >= standing_->table.cells.size();
-  const bool is_enough = stage == Stage::complete ||
-                         (has_as_many && (stage == Stage::time_is_up || (goes_on_ && !choice_.guard)));
+  const bool is_enough =
+      stage == Stage::complete || (has_as_many && (stage == Stage::time_is_up || (goes_on_ && !choice_.guard)));
   if (table.cells.empty() || !is_enough) return false;
   if (!choice_.guard) return true;
   comparison_ = RangeComparison::of(table, standing_->table);

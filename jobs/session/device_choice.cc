@@ -54,10 +54,9 @@ std::optional<ShippedRecording> find_named(const std::string& name) {
     names.push_back(shipped.name());
     if (names.back() == name) return shipped;
   }
-  throw BadField("device",
-                 names.empty()
-                     ? "there is no file " + name + ", and no recording" + recordings_home()
-                     : "no such file; " + unknown_name("recording", name, names) + recordings_home());
+  throw BadField("device", names.empty()
+                               ? "there is no file " + name + ", and no recording" + recordings_home()
+                               : "no such file; " + unknown_name("recording", name, names) + recordings_home());
 }
 
 RecordingPtr read_named(const std::string& name, const std::string& objective) {
@@ -92,8 +91,7 @@ std::optional<Problem> known_problem(const std::string& text, const Kernel& kern
 DeviceChoice replay(KernelProblem what, std::vector<RecordingPtr> recordings, const std::string& name) {
   DeviceChoice choice{.what = std::move(what), .recordings = std::move(recordings)};
   choice.recording = choice.recordings.front();
-  choice.device =
-      std::make_unique<ReplayDevice>(choice.recordings, std::string(kReplay) + name, replay_pace());
+  choice.device = std::make_unique<ReplayDevice>(choice.recordings, std::string(kReplay) + name, replay_pace());
   return choice;
 }
 
@@ -103,8 +101,8 @@ KernelProblem problem_in(const Recording& recording, const std::string& name) tr
   if (kernel == nullptr) return {nullptr, {recording.kernel, {}}};
   return {kernel, recorded_problem(recording.problem, *kernel)};
 } catch (const BadInput& error) {
-  throw BadField(
-      "device", std::string(kReplay) + name + " is of a problem that moetune does not know: " + error.what());
+  throw BadField("device",
+                 std::string(kReplay) + name + " is of a problem that moetune does not know: " + error.what());
 }
 
 void require_time(const std::string& objective, const std::string& what) {
@@ -119,8 +117,7 @@ DeviceChoice choose_one(const std::string& name, const WorkloadSpec& workload, c
   KernelProblem what = problem_in(*recording, name);
   if (workload.kernel && *workload.kernel != recording->kernel) {
     find_kernel(*workload.kernel);  // an unknown name is the likelier mistake
-    throw BadField("device",
-                   name + " is a recording of " + recording->kernel + ", not of " + *workload.kernel);
+    throw BadField("device", name + " is a recording of " + recording->kernel + ", not of " + *workload.kernel);
   }
   if (workload.names_problem()) {
     if (what.kernel == nullptr)
@@ -137,8 +134,7 @@ DeviceChoice choose_one(const std::string& name, const WorkloadSpec& workload, c
 std::string options_of(const std::string& brief) {
   const std::size_t space = brief.find(' ');
   if (brief == "default") return "(no option: it is the default)";
-  if (space != std::string::npos)
-    return "--preset " + brief.substr(0, space) + " --problem " + brief.substr(space + 1);
+  if (space != std::string::npos) return "--preset " + brief.substr(0, space) + " --problem " + brief.substr(space + 1);
   return (brief.find('=') == std::string::npos ? "--preset " : "--problem ") + brief;
 }
 
@@ -159,15 +155,14 @@ DeviceChoice choose_shipped(const KernelProblem& what, bool names_problem, const
   const std::string no_gpu = why_no_gpu.empty() ? "" : "no GPU here (" + why_no_gpu + "); and ";
   if (!first) {
     throw BrokenEnvironment(no_gpu + "no recording of " + kernel + " is shipped" + recordings_home() +
-                            " to stand in. Without a GPU `moetune compile " + kernel +
-                            "` and `moetune space " + kernel +
-                            "` work, and --device replay:FILE takes a recording");
+                            " to stand in. Without a GPU `moetune compile " + kernel + "` and `moetune space " +
+                            kernel + "` work, and --device replay:FILE takes a recording");
   }
   if (!fitting && names_problem) {
     throw BrokenEnvironment(
         no_gpu + "no shipped recording is of " + kernel + " " + brief_problem(kernel, what.problem.text()) +
-        ". Without a GPU `moetune compile` and `moetune space` work with this problem, and `moetune search " +
-        kernel + "` with what is recorded" + recordings_home() + ":" + known);
+        ". Without a GPU `moetune compile` and `moetune space` work with this problem, and `moetune search " + kernel +
+        "` with what is recorded" + recordings_home() + ":" + known);
   }
   const ShippedRecording& chosen = fitting ? *fitting : *first;
   RecordingPtr recording = read_shipped(chosen);
@@ -211,8 +206,7 @@ DeviceChoice choose_among(const std::string& name, const KernelProblem& what, bo
     problems.push_back(*problem);
     found.push_back(std::move(recording));
   }
-  const std::string where =
-      source_of(name) == Source::shipped ? "no shipped recording" : "no recording in " + name;
+  const std::string where = source_of(name) == Source::shipped ? "no shipped recording" : "no recording in " + name;
   if (found.empty()) throw BadField("device", where + " is of " + kernel.name() + " " + part(what.problem));
   return replay({&kernel, problems.front()}, std::move(found), name);
 }
@@ -232,31 +226,26 @@ Pick pick_of(const std::string& device) {
 // One worker serves the choice and what follows: starting the driver is slow.
 DeviceChoice choose_cuda(const std::string& device, KernelProblem what, const WorkerWaits& waits) {
   DeviceChoice choice{.what = std::move(what), .builder = std::make_shared<BuildSource>()};
-  choice.device = std::make_unique<CudaDevice>(
-      CudaDevice::Options{.pick = pick_of(device),
-                          .slice = named_slice(device),
-                          .waits = waits,
-                          .build = [builder = choice.builder](const std::vector<CompileUnit>& units) {
-                            return (*builder)(units);
-                          }});
+  choice.device = std::make_unique<CudaDevice>(CudaDevice::Options{
+      .pick = pick_of(device),
+      .slice = named_slice(device),
+      .waits = waits,
+      .build = [builder = choice.builder](const std::vector<CompileUnit>& units) { return (*builder)(units); }});
   return choice;
 }
 
 // A shipped recording for a GPU that is not there.
-DeviceChoice stand_in(const KernelProblem& what, bool names_problem, const DeviceNeeds& needs,
-                      const std::string& why) {
+DeviceChoice stand_in(const KernelProblem& what, bool names_problem, const DeviceNeeds& needs, const std::string& why) {
   if (!needs.replay.may_stand_in) throw BrokenEnvironment(no_gpu_text("this job", why, true));
-  DeviceChoice choice = needs.family
-                            ? choose_among(std::string(kShippedRecordings).substr(kReplay.size()), what, true)
-                            : choose_shipped(what, names_problem, why);
+  DeviceChoice choice = needs.family ? choose_among(std::string(kShippedRecordings).substr(kReplay.size()), what, true)
+                                     : choose_shipped(what, names_problem, why);
   choice.why_no_gpu = why;
   return choice;
 }
 
 }  // namespace
 
-DeviceChoice choose_device(const std::string& device, const WorkloadSpec& workload,
-                           const DeviceNeeds& needs) {
+DeviceChoice choose_device(const std::string& device, const WorkloadSpec& workload, const DeviceNeeds& needs) {
   const bool replays = device.starts_with(kReplay);
   const std::string name = replays ? device.substr(kReplay.size()) : "";
   const bool runs_kernels = !needs.gpu_job.empty();
@@ -269,8 +258,7 @@ DeviceChoice choose_device(const std::string& device, const WorkloadSpec& worklo
     throw BadField("device", device + ": a recording cannot run kernels, as " + std::string(needs.gpu_job) +
                                  " does; it needs a GPU: " + kGpuForms);
   }
-  if (replays && (needs.family || source_of(name) == Source::folder))
-    return choose_among(name, what, needs.family);
+  if (replays && (needs.family || source_of(name) == Source::folder)) return choose_among(name, what, needs.family);
   if (replays) return choose_shipped(what, workload.names_problem(), "");
   try {
     return choose_cuda(device, what, needs.waits);
@@ -278,8 +266,7 @@ DeviceChoice choose_device(const std::string& device, const WorkloadSpec& worklo
     if (runs_kernels) throw BrokenEnvironment(no_gpu_text(needs.gpu_job, error.what(), false));
     if (device != "auto") throw;
     return stand_in(what, workload.names_problem(), needs, error.what());
-  } catch (const BrokenEnvironment&
-               error) {  // of a driver that is there and does not work: nothing stands in for it
+  } catch (const BrokenEnvironment& error) {  // of a driver that is there and does not work: nothing stands in for it
     if (runs_kernels || device != "auto") throw;
     throw BrokenEnvironment(std::string(error.what()) + "; the device replay:FILE goes without a GPU");
   }

@@ -32,16 +32,14 @@ struct DeviceNeeds {
   // The job goes from problem to problem of a family. A recorded device then serves all recordings of that family on
   // one GPU, and begins at the first of them.
   bool family = false;
-  std::string_view gpu_job =
-      {};  // the name of a job that runs kernels, for messages: a recording is BadField
+  std::string_view gpu_job = {};  // the name of a job that runs kernels, for messages: a recording is BadField
   WorkerWaits waits = {};
 };
 
 // "auto" takes the idlest GPU (gpu_choice.h), else a fitting shipped recording if one may stand in. Throws BadField and
 // BadInput for what the user named wrongly (kernel, preset, problem, device, file, objective), BrokenEnvironment if
 // `auto` finds neither a GPU nor a recording that may stand in.
-DeviceChoice choose_device(const std::string& device, const WorkloadSpec& workload,
-                           const DeviceNeeds& needs = {});
+DeviceChoice choose_device(const std::string& device, const WorkloadSpec& workload, const DeviceNeeds& needs = {});
 
 // Those of a job that ends after `time_s` seconds; 0: no limit. It reports what is slow.
 WorkerWaits waits_of(const JobContext& context, double time_s = 0);

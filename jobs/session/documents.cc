@@ -54,8 +54,7 @@ Document device_document(const DeviceInfo& info) {
 }
 
 Document subject_document(const Subject& subject) {
-  return {
-      {"kernel", subject.kernel}, {"problem", subject.problem}, {"device", device_document(subject.device)}};
+  return {{"kernel", subject.kernel}, {"problem", subject.problem}, {"device", device_document(subject.device)}};
 }
 
 Document counts_document(const TrialCounts& counts) {

@@ -51,8 +51,7 @@ std::optional<PciId> parse_pci(const std::string& name) {
 bool is_at(const DeviceInfo& gpu, const PciId& wanted) {
   const std::optional<PciId> here = parse_pci(gpu.pci_bus_id);
   return here && (!wanted.domain || wanted.domain == here->domain) &&
-         std::tuple(wanted.bus, wanted.device, wanted.function) ==
-             std::tuple(here->bus, here->device, here->function);
+         std::tuple(wanted.bus, wanted.device, wanted.function) == std::tuple(here->bus, here->device, here->function);
 }
 
 bool is_uuid(const std::string& text) {
@@ -83,8 +82,7 @@ bool is_gpu_name(const std::string& text) {
   unsigned ordinal = 0;
   const char* const end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(text.data() + kCuda.size(), end, ordinal);
-  if (error == std::errc() && stop == end && text == std::string(kCuda) + std::to_string(ordinal))
-    return true;
+  if (error == std::errc() && stop == end && text == std::string(kCuda) + std::to_string(ordinal)) return true;
   throw BadField("device", "'" + text + "' names no GPU; they are cuda:0, cuda:1, ...");
 }
 
@@ -108,8 +106,8 @@ std::size_t idlest_gpu(const std::vector<DeviceInfo>& gpus) {
     const GpuLoad load = gpu.load.value_or(GpuLoad{});
     return std::pair(load.foreign_processes > 0, -load.free_bytes);
   };
-  const auto idlest = std::min_element(
-      gpus.begin(), gpus.end(), [&](const DeviceInfo& a, const DeviceInfo& b) { return rank(a) < rank(b); });
+  const auto idlest = std::min_element(gpus.begin(), gpus.end(),
+                                       [&](const DeviceInfo& a, const DeviceInfo& b) { return rank(a) < rank(b); });
   return static_cast<std::size_t>(idlest - gpus.begin());
 }
 

@@ -20,11 +20,9 @@ void check_config_text(const JobTarget& target, const std::optional<std::string>
 Session gpu_session(const JobTarget& target, const std::optional<std::string>& config, std::string_view job,
                     const JobContext& context, Timing timing) {
   check_config_text(target, config);
-  DeviceChoice choice =
-      choose_device(target.device, target.workload, {.gpu_job = job, .waits = waits_of(context)});
+  DeviceChoice choice = choose_device(target.device, target.workload, {.gpu_job = job, .waits = waits_of(context)});
   choice.device->set_stop(context.stop);
-  return Session(std::move(choice), {.cache = target.cache, .timing = timing, .stop = context.stop},
-                 context.events);
+  return Session(std::move(choice), {.cache = target.cache, .timing = timing, .stop = context.stop}, context.events);
 }
 
 }  // namespace moetune

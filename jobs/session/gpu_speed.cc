@@ -13,8 +13,8 @@ constexpr std::size_t kFewestSamples = 5;
 
 }  // namespace
 
-std::optional<double> gpu_speed(const std::string& device, const CacheChoice& cache,
-                                const JobContext& context, std::optional<DeviceChoice>* opened) {
+std::optional<double> gpu_speed(const std::string& device, const CacheChoice& cache, const JobContext& context,
+                                std::optional<DeviceChoice>* opened) {
   const JobTarget target{.workload = {.kernel = "decode_kernel", .problem = "elements=1024", .preset = ""},
                          .device = device,
                          .cache = cache};

@@ -13,8 +13,8 @@ namespace moetune {
 
 // nullopt if somebody else used the GPU. Throws BrokenEnvironment if it does not work, Stopped. `opened` receives the
 // GPU as it was opened for this, if it is not null: what comes next need not start a worker.
-std::optional<double> gpu_speed(const std::string& device, const CacheChoice& cache,
-                                const JobContext& context, std::optional<DeviceChoice>* opened = nullptr);
+std::optional<double> gpu_speed(const std::string& device, const CacheChoice& cache, const JobContext& context,
+                                std::optional<DeviceChoice>* opened = nullptr);
 
 // The median of samples; nullopt of fewer than five.
 std::optional<double> typical_speed(std::vector<double> samples);

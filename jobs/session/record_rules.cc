@@ -64,21 +64,18 @@ std::string why_unsound(const FamilyRange& range, const KnownKernel& known) {
 
 RecordRules record_rules() {
   const auto spaces = std::make_shared<StoredSpaces>();
-  const auto known = [spaces](const auto& key) {
-    return spaces->known_kernel(key.kernel, key.source_digest);
-  };
+  const auto known = [spaces](const auto& key) { return spaces->known_kernel(key.kernel, key.source_digest); };
   const auto seen = std::make_shared<std::map<std::pair<const Kernel*, bool>, SoundTexts>>();
-  return {
-      .workload = [spaces](const Workload& one) { return why_unsound(one, spaces->known(one.key)); },
-      .trial =
-          [known, seen](const WorkloadKey& key, const TrialRecord& one) {
-            const KnownKernel of = known(key);
-            return why_unsound(one, of, (*seen)[{of.kernel, of.is_current}]);
-          },
-      .winner = [spaces](const Workload& of, const WinnerRecord& one,
-                         WinnerParts parts) { return why_unsound(of, one, parts, spaces->known(of.key)); },
-      .range = [known](const FamilyRange& one) { return why_unsound(one, known(one.key)); },
-      .range_merit = merit_of_range};
+  return {.workload = [spaces](const Workload& one) { return why_unsound(one, spaces->known(one.key)); },
+          .trial =
+              [known, seen](const WorkloadKey& key, const TrialRecord& one) {
+                const KnownKernel of = known(key);
+                return why_unsound(one, of, (*seen)[{of.kernel, of.is_current}]);
+              },
+          .winner = [spaces](const Workload& of, const WinnerRecord& one,
+                             WinnerParts parts) { return why_unsound(of, one, parts, spaces->known(of.key)); },
+          .range = [known](const FamilyRange& one) { return why_unsound(one, known(one.key)); },
+          .range_merit = merit_of_range};
 }
 
 std::vector<CacheProblem> outdated_workloads(const Cache& cache) {
@@ -90,17 +87,15 @@ std::vector<CacheProblem> outdated_workloads(const Cache& cache) {
     if (space == nullptr || spaces.is_current(key)) continue;
     const std::string what = outdated(cache, workload, *space);
     if (what.empty()) continue;
-    found.push_back({format("workload %lld (%s %s)", static_cast<long long>(workload.id), key.kernel.c_str(),
-                            key.problem.c_str()),
-                     "was tuned with other sources, and " + what});
+    found.push_back(
+        {format("workload %lld (%s %s)", static_cast<long long>(workload.id), key.kernel.c_str(), key.problem.c_str()),
+         "was tuned with other sources, and " + what});
   }
   for (const FamilyRange& range : cache.ranges.read()) {
     if (spaces.known_kernel(range.key.kernel, range.key.source_digest).is_current) continue;
-    const SoundRange sound =
-        read_sound_range(range, spaces.known_kernel(range.key.kernel, range.key.source_digest));
+    const SoundRange sound = read_sound_range(range, spaces.known_kernel(range.key.kernel, range.key.source_digest));
     if (!sound.outdated.empty())
-      found.push_back(
-          {place_of(range), "was tuned with other sources, and serves nowhere: " + sound.outdated});
+      found.push_back({place_of(range), "was tuned with other sources, and serves nowhere: " + sound.outdated});
   }
   return found;
 }

@@ -27,13 +27,12 @@ bool same_parameters(const std::vector<Parameter>& left, const std::vector<Param
 
 bool within_domains(const std::vector<Parameter>& recorded, const std::vector<Parameter>& known) {
   return same_parameters(recorded, known) &&
-         std::equal(recorded.begin(), recorded.end(), known.begin(),
-                    [](const Parameter& a, const Parameter& b) {
-                      return std::all_of(a.values.begin(), a.values.end(), [&](const Value& value) {
-                        return std::any_of(b.values.begin(), b.values.end(),
-                                           [&](const Value& other) { return other.text() == value.text(); });
-                      });
-                    });
+         std::equal(recorded.begin(), recorded.end(), known.begin(), [](const Parameter& a, const Parameter& b) {
+           return std::all_of(a.values.begin(), a.values.end(), [&](const Value& value) {
+             return std::any_of(b.values.begin(), b.values.end(),
+                                [&](const Value& other) { return other.text() == value.text(); });
+           });
+         });
 }
 
 unsigned thread_count(const SessionOptions& options) {
@@ -104,10 +103,9 @@ void Session::open_space() {
   default_config_ = space_file_->default_config(environment());
   if (recording() == nullptr) legal_ = space_file_->enumerate(environment());
   if (space().empty()) {
-    throw BadInput("no configuration of " + kernel_name() + " is legal for " + problem().text() + " on " +
-                   info().key.name +
-                   (recording() == nullptr ? ": " + space_file_->why_empty(environment())
-                                           : ": the recording holds none"));
+    throw BadInput(
+        "no configuration of " + kernel_name() + " is legal for " + problem().text() + " on " + info().key.name +
+        (recording() == nullptr ? ": " + space_file_->why_empty(environment()) : ": the recording holds none"));
   }
   // A recording may predate a default.
   if (default_config_ && !space().find(*default_config_)) default_config_.reset();
@@ -139,16 +137,15 @@ void Session::open_compiler(const SessionOptions& options) {
   }
   if (options.no_compile || kernel() == nullptr) return;
   if (!needed && !within_domains(recording()->space.parameters(), space_file_->parameters())) {
-    warn(WarningKind::nothing_compiled, "The recording was made with other parameters or values than " +
-                                            kernel_name() + " has now: nothing is compiled.");
+    warn(WarningKind::nothing_compiled, "The recording was made with other parameters or values than " + kernel_name() +
+                                            " has now: nothing is compiled.");
     return;
   }
   try {
-    compiler_ = std::make_unique<Compiler>(Compiler::Options{
-        .architecture = info().architecture, .load = {options.waits.start_limit, options.waits.slow}});
+    compiler_ = std::make_unique<Compiler>(Compiler::Options{.architecture = info().architecture,
+                                                             .load = {options.waits.start_limit, options.waits.slow}});
   } catch (const BrokenEnvironment& error) {
-    if (needed || environment_variable("MOETUNE_NVRTC") != nullptr)
-      throw;  // a compiler that was named is to be used
+    if (needed || environment_variable("MOETUNE_NVRTC") != nullptr) throw;  // a compiler that was named is to be used
     warn(WarningKind::nothing_compiled, std::string("Nothing is compiled: ") + error.what());
     return;
   }
@@ -171,9 +168,7 @@ std::vector<BuildPtr> Session::build_now(const std::vector<CompileUnit>& units) 
   return builds;
 }
 
-std::string Session::problem_text() const {
-  return kernel() == nullptr ? recording()->problem : problem().text();
-}
+std::string Session::problem_text() const { return kernel() == nullptr ? recording()->problem : problem().text(); }
 
 Assignment Session::environment() const { return expression_environment(problem(), info().limits); }
 
@@ -203,11 +198,7 @@ std::int64_t Session::enter_workload() {
 }
 
 TuneTools Session::tools(std::int64_t workload) {
-  return {.device = device(),
-          .cache = cache_.get(),
-          .workload = workload,
-          .compiler = pool_.get(),
-          .events = events_};
+  return {.device = device(), .cache = cache_.get(), .workload = workload, .compiler = pool_.get(), .events = events_};
 }
 
 TuneResult Session::tune(const TuneRequest& request, std::stop_token stop) {
@@ -219,9 +210,8 @@ void Session::store_winner(const TuneRequest& request, const TuneResult& result)
 }
 
 Config Session::parse_config(const std::string& text) const {
-  return as_field("config", [&] {
-    return space_file_->parse_config(text, default_config_ ? &*default_config_ : nullptr);
-  });
+  return as_field("config",
+                  [&] { return space_file_->parse_config(text, default_config_ ? &*default_config_ : nullptr); });
 }
 
 Attempt Session::try_compile(Plan plan, const Config& config) {
@@ -247,8 +237,7 @@ Attempt Session::try_compile(Plan plan, const Config& config) {
 
 Attempt Session::try_compile(const Config& config) {
   const std::string reason = space_file_->why_illegal(config, environment(), Rules::must);
-  if (!reason.empty())
-    throw BadField("config", "configuration " + config.text() + " cannot run here: " + reason);
+  if (!reason.empty()) throw BadField("config", "configuration " + config.text() + " cannot run here: " + reason);
   return try_compile(kernel()->plan(config, problem(), info().limits), config);
 }
 
@@ -270,14 +259,11 @@ Ceilings Session::ceilings() const {
 
 Cost Session::cost() const { return kernel() == nullptr ? Cost() : kernel()->cost(problem()); }
 
-std::optional<Floor> Session::floor(Launches launches) const {
-  return floor_of(cost(), ceilings(), launches);
-}
+std::optional<Floor> Session::floor(Launches launches) const { return floor_of(cost(), ceilings(), launches); }
 
 double Session::least_us() const {
   if (kernel() == nullptr) return 0;
-  return least_time_us(*kernel(), problem(), timing_, ceilings(),
-                       peak_of(info().key, info().memory_bus_bits));
+  return least_time_us(*kernel(), problem(), timing_, ceilings(), peak_of(info().key, info().memory_bus_bits));
 }
 
 // The default's: whether launches overlap is the kernel's choice and the device's, not the configuration's.

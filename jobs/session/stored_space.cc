@@ -12,8 +12,7 @@ StoredSpaces::Known* StoredSpaces::find(const std::string& kernel) {
   if (found != known_.end()) return &found->second;
   const Kernel* const known = moetune::known_kernel(kernel);
   if (known == nullptr) return nullptr;
-  return &known_.emplace(kernel, Known{known, load_space(kernel), kernel_source_digest(kernel)})
-              .first->second;
+  return &known_.emplace(kernel, Known{known, load_space(kernel), kernel_source_digest(kernel)}).first->second;
 }
 
 KnownKernel StoredSpaces::known_kernel(const std::string& kernel, std::string_view source_digest) {
@@ -25,9 +24,7 @@ KnownKernel StoredSpaces::known_kernel(const std::string& kernel, std::string_vi
 
 const Space* StoredSpaces::space(const WorkloadKey& key) { return known_kernel(key.kernel, "").space; }
 
-bool StoredSpaces::is_current(const WorkloadKey& key) {
-  return known_kernel(key.kernel, key.source_digest).is_current;
-}
+bool StoredSpaces::is_current(const WorkloadKey& key) { return known_kernel(key.kernel, key.source_digest).is_current; }
 
 const Ceilings& StoredSpaces::ceilings(const Cache& cache, const WorkloadKey& key) {
   if (last_hardware_ && last_hardware_->is_same(key.hardware)) return *last_ceilings_;

@@ -19,8 +19,7 @@ struct CacheChoice {
 };
 
 // For what only reads: null if nothing was ever tuned (the file does not exist, or is empty).
-std::unique_ptr<Cache> open_existing_cache(const CacheChoice& choice,
-                                           Cache::Mode mode = Cache::Mode::read_only);
+std::unique_ptr<Cache> open_existing_cache(const CacheChoice& choice, Cache::Mode mode = Cache::Mode::read_only);
 // The same for what looks at nothing else: throws BadField if a file was named that does not exist.
 std::unique_ptr<Cache> open_named_cache(const CacheChoice& choice, Cache::Mode mode = Cache::Mode::read_only);
 // For what stores: created if it is missing; null with CacheChoice::none. Throws BadField for a path and

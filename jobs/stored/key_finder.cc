@@ -35,15 +35,13 @@ const DeviceInfo* KeyFinder::gpu() {
   return gpu_ ? &*gpu_ : nullptr;
 }
 
-WorkloadKey KeyFinder::of_recording(const std::string& kernel, const std::string& problem,
-                                    bool family) const {
+WorkloadKey KeyFinder::of_recording(const std::string& kernel, const std::string& problem, bool family) const {
   const WorkloadSpec spec{.kernel = kernel, .problem = problem, .preset = ""};
   try {
     const Session session(choose_device(device_, spec, {.family = family}),
                           {.cache = {.path = "", .none = true}, .no_compile = no_compile_, .threads = 1}, {});
     return session.key();
-  } catch (
-      const BrokenEnvironment& error) {  // no GPU, and no recording of this one; there may be of the next
+  } catch (const BrokenEnvironment& error) {  // no GPU, and no recording of this one; there may be of the next
     const std::string why = error.what();
     throw BadInput(why.substr(0, why.find('\n')));
   }

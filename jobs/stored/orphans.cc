@@ -30,14 +30,12 @@ std::function<bool(const Workload&)> orphan_rule(const Cache& cache) {
   const auto spaces = std::make_shared<StoredSpaces>();
   std::set<TunedProblem> tuned;
   for (const Workload& workload : cache.workloads.all()) {
-    if (!is_recording(workload.key) && spaces->is_current(workload.key) &&
-        cache.winners.find_sound(workload.id))
+    if (!is_recording(workload.key) && spaces->is_current(workload.key) && cache.winners.find_sound(workload.id))
       tuned.insert(tuned_problem(workload.key));
   }
   return [spaces, tuned](const Workload& workload) {
     const WorkloadKey& key = workload.key;
-    if (key.hardware.origin != "gpu" || spaces->space(key) == nullptr || spaces->is_current(key))
-      return false;
+    if (key.hardware.origin != "gpu" || spaces->space(key) == nullptr || spaces->is_current(key)) return false;
     return is_recording(key) || tuned.contains(tuned_problem(key)) || !is_problem(key);
   };
 }

@@ -80,8 +80,7 @@ Json open_one(Runtime& runtime, Layers& layers, const Json& asked) {
     const Family& family = runtime.family(name, kernel.specialization(problem).text());
     count_shapes(served, kernel, family, layers, asked.at("shapes").get<std::vector<std::string>>());
   } catch (const RuntimeError& error) {
-    served["why_none"] =
-        error.status == MOETUNE_NOT_TUNED ? "nothing is tuned for it" : std::string(error.what());
+    served["why_none"] = error.status == MOETUNE_NOT_TUNED ? "nothing is tuned for it" : std::string(error.what());
   } catch (const BadInput& error) {
     served["why_none"] = error.what();
   }
@@ -176,15 +175,13 @@ std::vector<std::filesystem::path> installed_packs() {
   std::error_code error;
   const std::filesystem::path folder = std::filesystem::read_symlink("/proc/self/exe", error).parent_path();
   for (const char* place : {"packs", "../lib/packs", "../share/moetune/packs", "../../packs"}) {
-    for (std::filesystem::path& pack : packs_in((folder / place).lexically_normal()))
-      packs.push_back(std::move(pack));
+    for (std::filesystem::path& pack : packs_in((folder / place).lexically_normal())) packs.push_back(std::move(pack));
   }
   return packs;
 }
 
-std::optional<ServedFamilies> find_served(const std::vector<std::filesystem::path>& files,
-                                          const DeviceInfo& gpu, const std::vector<AskedFamily>& asked,
-                                          std::stop_token stop) {
+std::optional<ServedFamilies> find_served(const std::vector<std::filesystem::path>& files, const DeviceInfo& gpu,
+                                          const std::vector<AskedFamily>& asked, std::stop_token stop) {
   ServedFamilies found;
   std::vector<ServedFamily>& all = found.families;
   Json families = Json::array(), names = Json::array();

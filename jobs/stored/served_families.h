@@ -41,9 +41,8 @@ std::vector<std::filesystem::path> installed_packs();
 
 // `files`: caches, packs and folders of them, which exist, in a server's order; without any nothing serves. nullopt if
 // `stop` is requested before the answer.
-std::optional<ServedFamilies> find_served(const std::vector<std::filesystem::path>& files,
-                                          const DeviceInfo& gpu, const std::vector<AskedFamily>& asked,
-                                          std::stop_token stop = {});
+std::optional<ServedFamilies> find_served(const std::vector<std::filesystem::path>& files, const DeviceInfo& gpu,
+                                          const std::vector<AskedFamily>& asked, std::stop_token stop = {});
 
 // The child's side: serves if the arguments are its call, and returns true with the exit status.
 bool is_serving_call(int argc, char** argv, int& status);

@@ -20,16 +20,14 @@ Config stored_config(const std::string& text) {
   return config;
 }
 
-void warn(const Events& events, WarningKind kind, const std::string& text) {
-  events.emit(Warning{kind, text});
-}
+void warn(const Events& events, WarningKind kind, const std::string& text) { events.emit(Warning{kind, text}); }
 
 void warn_of_sources(Session& session, const std::string& what, const std::string& sources,
                      const std::string& toolchain, const Events& events) {
   if (sources == session.key().source_digest && toolchain == session.key().toolchain) return;
-  warn(events, WarningKind::other_sources,
-       what + " was tuned with other sources or another compiler (" + toolchain +
-           "); a new search would start afresh.");
+  warn(
+      events, WarningKind::other_sources,
+      what + " was tuned with other sources or another compiler (" + toolchain + "); a new search would start afresh.");
 }
 
 StoredCandidate candidate_of(const StoredResult& found, Session& session, const Events& events) {
@@ -37,14 +35,13 @@ StoredCandidate candidate_of(const StoredResult& found, Session& session, const 
   warn_of_sources(session, "The stored winner", key.source_digest, key.toolchain, events);
   if (key.timing != session.key().timing) {
     warn(events, WarningKind::other_timing,
-         "The stored winner is that of " + std::string(timing_name(key.timing)) +
-             " launches; there is none of " + std::string(timing_name(session.key().timing)) + " ones.");
+         "The stored winner is that of " + std::string(timing_name(key.timing)) + " launches; there is none of " +
+             std::string(timing_name(session.key().timing)) + " ones.");
   }
   if (found.contended) {
-    warn(
-        events, WarningKind::contended_winner,
-        "The stored winner is contended: it was measured while somebody else used the GPU. Search again when the "
-        "GPU is quiet.");
+    warn(events, WarningKind::contended_winner,
+         "The stored winner is contended: it was measured while somebody else used the GPU. Search again when the "
+         "GPU is quiet.");
   }
   if (found.is_provisional()) {
     warn(events, WarningKind::provisional_winner,
@@ -57,18 +54,15 @@ StoredCandidate candidate_of(const StoredResult& found, Session& session, const 
 StoredCandidate candidate_of(const ServedTable& table, Session& session, const Events& events) {
   const FamilyRange& range = table.range();
   const RangePicks::Pick choice = *table.at(session.problem());
-  warn_of_sources(session, "The range table that serves here", range.key.source_digest, range.key.toolchain,
-                  events);
+  warn_of_sources(session, "The range table that serves here", range.key.source_digest, range.key.toolchain, events);
   const auto plan_of = [&](const std::string& config) {
-    return session.kernel()->plan(session.space_file()->parse_config(config), session.problem(),
-                                  session.info().limits);
+    return session.kernel()->plan(session.space_file()->parse_config(config), session.problem(), session.info().limits);
   };
   try {
     const Plan plan = plan_of(choice.config);
     for (const FamilyRange::Variant& variant : range.variants) {
       const Plan made_for = plan_of(variant.config);
-      if (!(made_for.unit == plan.unit) || interface_digest(made_for.unit, made_for) != variant.interface)
-        continue;
+      if (!(made_for.unit == plan.unit) || interface_digest(made_for.unit, made_for) != variant.interface) continue;
       auto build = std::make_shared<Build>();
       build->outcome = Outcome::ok;
       build->cubin = session.cache()->winners.cubin(variant.cubin_digest);
@@ -94,8 +88,8 @@ std::vector<StoredCandidate> stored_candidates(Session& session, const Events& e
     winner = find_winner(*cache, session.key(), spaces);
     const auto table = find_served_table(*cache, *session.kernel(), session.info().key, session.problem());
     const bool stands_back =
-        table != nullptr && (!winner || winner->contended ||
-                             table->supersedes(winner->workload.key.timing, winner->winner->stored_at));
+        table != nullptr &&
+        (!winner || winner->contended || table->supersedes(winner->workload.key.timing, winner->winner->stored_at));
     if (stands_back) all.push_back(candidate_of(*table, session, events));
     if (winner) all.push_back(candidate_of(*winner, session, events));
   }

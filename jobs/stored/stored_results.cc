@@ -141,14 +141,13 @@ std::optional<WinnerRecord> true_winner(const Cache& cache, const Workload& work
   std::optional<WinnerRecord> winner = cache.winners.read(workload.id, parts);
   const std::string wrong = winner ? why_unsound(workload, *winner, parts, known) : "";
   if (wrong.empty()) return winner;
-  throw DamagedWinner("the winner of workload " + std::to_string(workload.id) + " in " +
-                      cache.path().string() + " cannot be true (" + wrong + "); search again to replace it");
+  throw DamagedWinner("the winner of workload " + std::to_string(workload.id) + " in " + cache.path().string() +
+                      " cannot be true (" + wrong + "); search again to replace it");
 }
 
 }  // namespace
 
-StoredResult read_result(const Cache& cache, const Workload& workload, StoredSpaces& spaces,
-                         WinnerParts parts) {
+StoredResult read_result(const Cache& cache, const Workload& workload, StoredSpaces& spaces, WinnerParts parts) {
   StoredResult result{.workload = workload, .known = spaces.known(workload.key)};
   try {
     result.winner = true_winner(cache, workload, parts, result.known);
@@ -230,8 +229,8 @@ Document result_document(const StoredResult& result) {
       {"source_digest", key.source_digest},
       {"toolchain", key.toolchain},
       {"timing", timing_name(key.timing)},
-      {"timings", result.winner ? timings_document(parse_timings(result.winner->timings), result.best_config)
-                                : Document(nullptr)},
+      {"timings",
+       result.winner ? timings_document(parse_timings(result.winner->timings), result.best_config) : Document(nullptr)},
       {"recorded", key.hardware.origin != "gpu"},
       {"recording", is_recording(key)},
       {"winner", result.winner.has_value()},

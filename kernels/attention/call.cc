@@ -37,9 +37,7 @@ TensorMap KvTensors::row_map(bool values, std::int64_t box_tokens) const {
 }
 
 TensorMap KvTensors::map(bool values, std::int64_t box_tokens, std::int64_t box_chunks) const {
-  const auto bytes = [&](std::int64_t count) {
-    return static_cast<std::uint64_t>(count * dtype_bytes(dtype));
-  };
+  const auto bytes = [&](std::int64_t count) { return static_cast<std::uint64_t>(count * dtype_bytes(dtype)); };
   const auto count = [](std::int64_t value) { return static_cast<std::uint64_t>(value); };
   const auto box = [](std::int64_t value) { return static_cast<std::uint32_t>(value); };
   const std::int64_t chunk = std::min(kSwizzleBytes / dtype_bytes(dtype), head_dim);
@@ -52,8 +50,7 @@ TensorMap KvTensors::map(bool values, std::int64_t box_tokens, std::int64_t box_
   map.dims = {count(chunk), count(tokens), count(head_dim / chunk), count(heads), count(blocks)};
   map.strides = {bytes(by.token), bytes(chunk), bytes(by.head), bytes(by.block)};
   map.box = {box(chunk), box(box_tokens), box(box_chunks), 1, 1};
-  map.swizzle =
-      chunk * dtype_bytes(dtype) == kSwizzleBytes ? TensorMap::Swizzle::b128 : TensorMap::Swizzle::b64;
+  map.swizzle = chunk * dtype_bytes(dtype) == kSwizzleBytes ? TensorMap::Swizzle::b128 : TensorMap::Swizzle::b64;
   return map;
 }
 
@@ -62,25 +59,21 @@ void CallRules::refuse(const std::string& rule) const { throw BadInput(std::stri
 // The tensor's name and the field's are apart, so that nothing is put together unless it is wrong.
 void CallRules::check_stride(const char* tensor, const char* field, std::int64_t stride,
                              std::int64_t element_bytes) const {
-  const bool sound =
-      stride > 0 && stride < kMaximumStride / element_bytes && stride * element_bytes % kAlignment == 0;
+  const bool sound = stride > 0 && stride < kMaximumStride / element_bytes && stride * element_bytes % kAlignment == 0;
   if (sound) return;
   const std::string text = std::string(tensor) + field + "=" + std::to_string(stride);
   if (stride <= 0) refuse(text + " elements; it must be positive");
   if (stride >= kMaximumStride / element_bytes) refuse(text + " elements is too large: less than 2^40 bytes");
-  refuse(text + " elements is not a multiple of " + std::to_string(kAlignment / element_bytes) +
-         " (16 bytes)");
+  refuse(text + " elements is not a multiple of " + std::to_string(kAlignment / element_bytes) + " (16 bytes)");
 }
 
-void CallRules::check_range(const char* name, std::int64_t value, std::int64_t least,
-                            std::int64_t most) const {
+void CallRules::check_range(const char* name, std::int64_t value, std::int64_t least, std::int64_t most) const {
   if (value >= least && value <= most) return;
-  refuse(std::string(name) + "=" + std::to_string(value) + " is out of range (from " + std::to_string(least) +
-         " to " + std::to_string(most) + ")");
+  refuse(std::string(name) + "=" + std::to_string(value) + " is out of range (from " + std::to_string(least) + " to " +
+         std::to_string(most) + ")");
 }
 
-void CallRules::check_disjoint(const char* tensor, std::span<StridedDimension> dimensions,
-                               std::int64_t row) const {
+void CallRules::check_disjoint(const char* tensor, std::span<StridedDimension> dimensions, std::int64_t row) const {
   std::sort(dimensions.begin(), dimensions.end(), [](const StridedDimension& a, const StridedDimension& b) {
     return a.stride != b.stride ? a.stride < b.stride : a.count < b.count;
   });
@@ -137,8 +130,6 @@ void define_softcap(CompileUnit& unit, std::int64_t softcap) {
 
 float scale_log2(double scale) { return static_cast<float>(std::numbers::log2e * scale); }
 
-Argument pointer_argument(const char* buffer, bool present) {
-  return {buffer, present ? Pointer{buffer} : Pointer{}};
-}
+Argument pointer_argument(const char* buffer, bool present) { return {buffer, present ? Pointer{buffer} : Pointer{}}; }
 
 }  // namespace moetune

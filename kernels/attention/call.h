@@ -50,14 +50,12 @@ class CallRules {
 
   [[noreturn]] void refuse(const std::string& rule) const;
   // `tensor` and `field` make the name of the stride together.
-  void check_stride(const char* tensor, const char* field, std::int64_t stride,
-                    std::int64_t element_bytes) const;
+  void check_stride(const char* tensor, const char* field, std::int64_t stride, std::int64_t element_bytes) const;
   void check_range(const char* name, std::int64_t value, std::int64_t least, std::int64_t most) const;
   // Rows of `row` elements lie apart. Sorts `dimensions`.
   void check_disjoint(const char* tensor, std::span<StridedDimension> dimensions, std::int64_t row) const;
   // That the tensor lies within what a GPU addresses, and sums of its offsets within 64 bits.
-  void check_span(const char* tensor, std::span<const StridedDimension> dimensions,
-                  std::int64_t element_bytes) const;
+  void check_span(const char* tensor, std::span<const StridedDimension> dimensions, std::int64_t element_bytes) const;
   // Strides, v_offset and spans; not the number of blocks.
   void check_kv(const KvTensors& kv) const;
   // Too small or too large, it would make scores that are no numbers.

@@ -17,8 +17,7 @@ constexpr double kDissimilarity = 1e-5, kNarrowDissimilarity = 1e-3;
 void add_used(Runs& runs, const KvTensors& kv, bool values, const std::vector<Range>& used) {
   const KvStrides& strides = kv.strides(values);
   const std::int64_t dim = kv.head_dim, heads = kv.heads;
-  const bool tokens_meet = strides.token == dim,
-             heads_meet = strides.head == dim && strides.token == heads * dim,
+  const bool tokens_meet = strides.token == dim, heads_meet = strides.head == dim && strides.token == heads * dim,
              is_dense = tokens_meet && strides.head == kv.tokens * dim;
   for (const Range& tokens : used) {
     const std::int64_t begin = (values ? kv.v_offset : 0) + tokens.begin / kv.tokens * strides.block;
@@ -42,8 +41,7 @@ void add_used(Runs& runs, const KvTensors& kv, bool values, const std::vector<Ra
   }
 }
 
-std::vector<Range> unused_kv(const KvTensors& kv, bool values, const std::vector<Range>& used,
-                             std::int64_t elements) {
+std::vector<Range> unused_kv(const KvTensors& kv, bool values, const std::vector<Range>& used, std::int64_t elements) {
   Runs runs;
   if (!values) add_used(runs, kv, false, used);
   if (values || kv.v_offset > 0) add_used(runs, kv, true, used);
@@ -60,8 +58,8 @@ std::int64_t pages_touched(const std::vector<Range>& visible, std::int64_t page)
   return pages;
 }
 
-PagePool fill_pages(const char* kernel, const std::vector<Range>& visible, std::int64_t page,
-                    std::int64_t blocks, std::int64_t table_stride, std::mt19937_64& random) {
+PagePool fill_pages(const char* kernel, const std::vector<Range>& visible, std::int64_t page, std::int64_t blocks,
+                    std::int64_t table_stride, std::mt19937_64& random) {
   const std::int64_t needed = pages_touched(visible, page);
   if (needed > blocks) {
     throw BadInput(std::string(kernel) + ": the sequences need " + std::to_string(needed) +
@@ -119,8 +117,7 @@ Buffer normal_buffer(std::string name, DType type, std::int64_t elements, float 
 }
 
 Buffer integer_buffer(std::string name, std::vector<std::int32_t> values) {
-  Buffer buffer{std::move(name), DType::i32, static_cast<std::int64_t>(values.size()),
-                Role::input,     false,      {}};
+  Buffer buffer{std::move(name), DType::i32, static_cast<std::int64_t>(values.size()), Role::input, false, {}};
   buffer.fill.kind = Fill::Kind::integers;
   buffer.fill.integers = std::move(values);
   return buffer;
@@ -149,10 +146,9 @@ Buffer scale_buffer(std::string name, std::int64_t count, std::int32_t first) {
 Buffer attention_output(std::string name, DType type, std::int64_t elements, std::int64_t terms,
                         bool narrow_probabilities) {
   Buffer buffer{std::move(name), type, elements, Role::output, false, {}};
-  buffer.check =
-      OutputCheck::within({.dissimilarity = narrow_probabilities ? kNarrowDissimilarity : kDissimilarity,
-                           .baseline_factor = 2,
-                           .terms = static_cast<double>(terms)});
+  buffer.check = OutputCheck::within({.dissimilarity = narrow_probabilities ? kNarrowDissimilarity : kDissimilarity,
+                                      .baseline_factor = 2,
+                                      .terms = static_cast<double>(terms)});
   return buffer;
 }
 

@@ -41,8 +41,8 @@ struct PagePool {
 };
 
 // `visible` are the tokens of each sequence that its queries see. Throws BadInput if `blocks` are too few.
-PagePool fill_pages(const char* kernel, const std::vector<Range>& visible, std::int64_t page,
-                    std::int64_t blocks, std::int64_t table_stride, std::mt19937_64& random);
+PagePool fill_pages(const char* kernel, const std::vector<Range>& visible, std::int64_t page, std::int64_t blocks,
+                    std::int64_t table_stride, std::mt19937_64& random);
 
 // Runs of elements that lie together, in any order.
 class Runs {

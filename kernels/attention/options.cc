@@ -6,8 +6,7 @@
 
 namespace moetune {
 
-AttentionOptions read_attention_options(const CallRules& rules, std::string_view text,
-                                        AttentionOptions read) {
+AttentionOptions read_attention_options(const CallRules& rules, std::string_view text, AttentionOptions read) {
   while (!text.empty()) {
     const std::string_view pair = text.substr(0, text.find(','));
     text.remove_prefix(std::min(text.size(), pair.size() + 1));
@@ -23,8 +22,7 @@ AttentionOptions read_attention_options(const CallRules& rules, std::string_view
     } else if (name == "kv_settled" && read.kv_settled && (value == "0" || value == "1")) {
       read.kv_settled = value == "1";
     } else {
-      rules.refuse("unknown option '" + std::string(pair) +
-                   "'; known are layout=heads_first, layout=tokens_first" +
+      rules.refuse("unknown option '" + std::string(pair) + "'; known are layout=heads_first, layout=tokens_first" +
                    (read.kv_settled ? ", scale=NUMBER, kv_settled=0 and kv_settled=1" : " and scale=NUMBER"));
     }
   }

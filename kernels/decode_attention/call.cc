@@ -17,11 +17,10 @@ void check_rows(const char* which, const RowStrides& strides, std::int64_t eleme
 // The members in the order of the schema.
 template <typename Self>
 auto integer_members(Self& call) {
-  return std::array{&call.q.sequence, &call.q.token, &call.q.head,   &call.o.sequence,
-                    &call.o.token,    &call.o.head,  &call.k.block,  &call.k.head,
-                    &call.k.token,    &call.v.block, &call.v.head,   &call.v.token,
-                    &call.v_offset,   &call.blocks,  &call.capacity, &call.page_table_stride,
-                    &call.kv_settled};
+  return std::array{
+      &call.q.sequence, &call.q.token, &call.q.head,   &call.o.sequence,        &call.o.token,   &call.o.head,
+      &call.k.block,    &call.k.head,  &call.k.token,  &call.v.block,           &call.v.head,    &call.v.token,
+      &call.v_offset,   &call.blocks,  &call.capacity, &call.page_table_stride, &call.kv_settled};
 }
 
 }  // namespace
@@ -52,8 +51,8 @@ Call DecodeCall::call() const {
 }
 
 std::int64_t DecodeCall::row_elements(const RowStrides& strides, const DecodeShape& shape) const {
-  return (shape.batch - 1) * strides.sequence + (shape.q_len - 1) * strides.token +
-         (shape.q_heads - 1) * strides.head + shape.head_dim;
+  return (shape.batch - 1) * strides.sequence + (shape.q_len - 1) * strides.token + (shape.q_heads - 1) * strides.head +
+         shape.head_dim;
 }
 
 KvTensors DecodeCall::kv(const DecodeShape& shape) const {
@@ -61,8 +60,8 @@ KvTensors DecodeCall::kv(const DecodeShape& shape) const {
 }
 
 std::int64_t row_offset(const RowStrides& strides, const DecodeShape& shape, std::int64_t row) {
-  return row / shape.q_heads / shape.q_len * strides.sequence +
-         row / shape.q_heads % shape.q_len * strides.token + row % shape.q_heads * strides.head;
+  return row / shape.q_heads / shape.q_len * strides.sequence + row / shape.q_heads % shape.q_len * strides.token +
+         row % shape.q_heads * strides.head;
 }
 
 const CallSchema& decode_attention_call_schema() {
@@ -83,8 +82,7 @@ const CallSchema& decode_attention_call_schema() {
        {"kv_blocks", "pages in the pool, or sequences that contiguous KV has room for"},
        {"capacity", "tokens that a sequence has room for; of pages, columns of the table times the page"},
        {"page_table_stride", "entries from a row of the page table to the next"},
-       {"kv_settled",
-        "1: no launch that may still run writes lengths, page table or any but the newest tokens", true}},
+       {"kv_settled", "1: no launch that may still run writes lengths, page table or any but the newest tokens", true}},
       {{"scale", "what q.k is multiplied by before the softmax"}}};
   return schema;
 }

@@ -17,14 +17,10 @@ class DecodeAttention final : public Kernel {
   const std::string& summary() const override { return summary_; }
   const ProblemSchema& schema() const override { return decode_attention_schema(); }
   const std::vector<Preset>& presets() const override { return decode_attention_presets(); }
-  std::string advice_for_unknown_preset(std::string_view name) const override {
-    return decode_attention_advice(name);
-  }
+  std::string advice_for_unknown_preset(std::string_view name) const override { return decode_attention_advice(name); }
   void check(const Problem& problem) const override { check_decode_attention(problem); }
 
-  Assignment specialization(const Problem& problem) const override {
-    return DecodeShape(problem).specialization();
-  }
+  Assignment specialization(const Problem& problem) const override { return DecodeShape(problem).specialization(); }
 
   const std::vector<std::string>& free_dimensions() const override {
     static const std::vector<std::string> names = {"batch", "kv_heads", "context"};
@@ -57,8 +53,7 @@ class DecodeAttention final : public Kernel {
     return decode_attention_launcher(config, DecodeShape(problem), limits);
   }
 
-  Plan reference(Reference which, const Problem& problem, const Call& call,
-                 const DeviceLimits&) const override {
+  Plan reference(Reference which, const Problem& problem, const Call& call, const DeviceLimits&) const override {
     return decode_attention_reference_plan(which, DecodeShape(problem), DecodeCall(call));
   }
 

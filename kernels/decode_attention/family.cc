@@ -89,8 +89,7 @@ class DecodeFamily final : public FamilyInterface {
     const std::int64_t most = extents[0] * length;
     TablePoint point;
     point.ragged = extents[0] > 1 && known < most - most / 10;
-    point.position = {point.ragged ? ragged_rows(rows, (known * extents[1] + length / 2) / length) : rows,
-                      length};
+    point.position = {point.ragged ? ragged_rows(rows, (known * extents[1] + length / 2) / length) : rows, length};
     return point;
   }
   TablePoint last_point(const Extents& most) const override {
@@ -100,9 +99,7 @@ class DecodeFamily final : public FamilyInterface {
   }
 
   bool has_ragged() const override { return true; }
-  void make_ragged(Problem& problem) const override {
-    problem.dims.set("lengths", Value::named("ragged", 1));
-  }
+  void make_ragged(Problem& problem) const override { problem.dims.set("lengths", Value::named("ragged", 1)); }
 
   TablePoint table_point_of(const Problem& problem) const override {
     const DecodeShape shape(problem);
@@ -122,9 +119,7 @@ class DecodeFamily final : public FamilyInterface {
     return shape_.window == 0 ? context : std::min(context, 2 * shape_.window);
   }
 
-  std::optional<Multiple> multiple() const override {
-    return Multiple{"q_heads", "kv_heads", shape_.group()};
-  }
+  std::optional<Multiple> multiple() const override { return Multiple{"q_heads", "kv_heads", shape_.group()}; }
   // Few tables reach down to fewer rows than the KV heads of their problems.
   std::vector<std::string> varying_dimensions() const override { return {"batch", "context", "lengths"}; }
 
@@ -140,16 +135,14 @@ class DecodeFamily final : public FamilyInterface {
   std::array<TensorSlot, kSlots> slots_;
 };
 
-void DecodeFamily::require_size(OwnTensor slot, const char* what, std::int64_t size,
-                                std::int64_t wanted) const {
+void DecodeFamily::require_size(OwnTensor slot, const char* what, std::int64_t size, std::int64_t wanted) const {
   if (size == wanted) return;
-  refuse_family("tensor '" + slots_[slot].name.text() + "' has " + size_text(size) + " " + what +
-                "; it must have " + size_text(wanted));
+  refuse_family("tensor '" + slots_[slot].name.text() + "' has " + size_text(size) + " " + what + "; it must have " +
+                size_text(wanted));
 }
 
 // [batch, q_len, heads, head_dim], or without q_len if that is 1.
-RowStrides DecodeFamily::rows(OwnTensor slot, const TensorView& view, std::int64_t batch,
-                              std::int64_t heads) const {
+RowStrides DecodeFamily::rows(OwnTensor slot, const TensorView& view, std::int64_t batch, std::int64_t heads) const {
   const std::size_t rank = view.shape.size();
   if (rank != 4 && !(rank == 3 && shape_.q_len == 1)) {
     refuse_family("tensor '" + slots_[slot].name.text() + "' has " + std::to_string(rank) +
@@ -167,8 +160,7 @@ RowStrides DecodeFamily::rows(OwnTensor slot, const TensorView& view, std::int64
   return {batch > 1 ? view.strides[0] : shape_.q_len * token, token, head};
 }
 
-KvStrides DecodeFamily::keys(OwnTensor slot, const TensorView& view, bool heads_first,
-                             std::int64_t tokens) const {
+KvStrides DecodeFamily::keys(OwnTensor slot, const TensorView& view, bool heads_first, std::int64_t tokens) const {
   const std::size_t head = heads_first ? 1 : 2, token = heads_first ? 2 : 1;
   if (view.strides[3] != 1)
     refuse_family("the elements of a head of '" + slots_[slot].name.text() + "' must lie side by side");
@@ -181,14 +173,12 @@ KvStrides DecodeFamily::keys(OwnTensor slot, const TensorView& view, bool heads_
   return strides;
 }
 
-void DecodeFamily::bind(std::span<const TensorView* const> tensors, std::string_view options,
-                        Extents& extents, Call& call) const {
-  const AttentionOptions read = read_attention_options(
-      CallRules("decode_attention"), options,
-      {shape_.heads_first, 1 / std::sqrt(static_cast<double>(shape_.head_dim)), false});
-  const auto tensor = [&](OwnTensor slot) -> const TensorView& {
-    return require_tensor(slots_, tensors, slot);
-  };
+void DecodeFamily::bind(std::span<const TensorView* const> tensors, std::string_view options, Extents& extents,
+                        Call& call) const {
+  const AttentionOptions read =
+      read_attention_options(CallRules("decode_attention"), options,
+                             {shape_.heads_first, 1 / std::sqrt(static_cast<double>(shape_.head_dim)), false});
+  const auto tensor = [&](OwnTensor slot) -> const TensorView& { return require_tensor(slots_, tensors, slot); };
   const auto contiguous = [&](OwnTensor slot, std::int64_t elements) {
     require_contiguous(slots_[slot], tensor(slot), elements);
   };
@@ -227,8 +217,7 @@ void DecodeFamily::bind(std::span<const TensorView* const> tensors, std::string_
     made.page_table_stride = batch > 1 ? table.strides[0] : table.shape[1];
     made.capacity = table.shape[1] * shape_.page;
   } else if (k.shape[0] < batch) {
-    refuse_family("tensor 'k' has room for " + size_text(k.shape[0]) + " sequences; q has " +
-                  size_text(batch));
+    refuse_family("tensor 'k' has room for " + size_text(k.shape[0]) + " sequences; q has " + size_text(batch));
   }
   contiguous(kLengths, batch);
   if (shape_.lse) contiguous(kLse, batch * shape_.q_len * heads * shape_.group());

@@ -23,20 +23,18 @@ std::vector<Range> visible_tokens(const DecodeShape& shape, const std::vector<st
 std::vector<Range> between_rows(const DecodeShape& shape, const RowStrides& strides, std::int64_t elements) {
   if (elements == shape.query_rows() * shape.head_dim) return {};
   Runs runs;
-  for (std::int64_t row = 0; row < shape.query_rows(); ++row)
-    runs.add(row_offset(strides, shape, row), shape.head_dim);
+  for (std::int64_t row = 0; row < shape.query_rows(); ++row) runs.add(row_offset(strides, shape, row), shape.head_dim);
   return runs.complement(elements);
 }
 
 }  // namespace
 
-std::vector<Buffer> decode_attention_buffers(const DecodeShape& shape, const DecodeCall& call,
-                                             std::uint64_t seed) {
+std::vector<Buffer> decode_attention_buffers(const DecodeShape& shape, const DecodeCall& call, std::uint64_t seed) {
   std::mt19937_64 random(seed);
   std::vector<std::int64_t> lengths = shape.lengths();
   shuffle(lengths, random);
-  const PagePool pool = shape.paged() ? fill_pages("decode_attention", visible_tokens(shape, lengths, 0),
-                                                   shape.page, call.blocks, call.page_table_stride, random)
+  const PagePool pool = shape.paged() ? fill_pages("decode_attention", visible_tokens(shape, lengths, 0), shape.page,
+                                                   call.blocks, call.page_table_stride, random)
                                       : PagePool{{}, visible_tokens(shape, lengths, call.capacity)};
 
   const std::int64_t q_elements = call.row_elements(call.q, shape);

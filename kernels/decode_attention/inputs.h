@@ -16,7 +16,6 @@ namespace moetune {
 // o and lse (where wanted).
 // q, o and pages lie as `call` says; between and around them is NaN as well. With a v_offset, k holds the
 // values too.
-std::vector<Buffer> decode_attention_buffers(const DecodeShape& shape, const DecodeCall& call,
-                                             std::uint64_t seed);
+std::vector<Buffer> decode_attention_buffers(const DecodeShape& shape, const DecodeCall& call, std::uint64_t seed);
 
 }  // namespace moetune

@@ -94,8 +94,8 @@ void add_extents(Arguments& arguments, const DecodeShape& shape) {
   arguments.push_back({"kv_heads", i32(shape.kv_heads)});
 }
 
-void fill_attention(Launch& launch, const DecodeChoice& choice, const DecodeShape& shape,
-                    const DecodeCall& call, const DeviceLimits& limits) {
+void fill_attention(Launch& launch, const DecodeChoice& choice, const DecodeShape& shape, const DecodeCall& call,
+                    const DeviceLimits& limits) {
   launch.entry = "decode_attention";
   launch.grid = {u32(shape.kv_heads * choice.head_blocks), u32(choice.splits), u32(shape.batch)};
   if (choice.persistent) launch.grid = {u32(choice.blocks), 1, 1};
@@ -134,8 +134,8 @@ void fill_attention(Launch& launch, const DecodeChoice& choice, const DecodeShap
   }
 }
 
-void fill_combine(Launch& launch, const DecodeChoice& choice, const DecodeShape& shape,
-                  const DecodeCall& call, const DeviceLimits& limits) {
+void fill_combine(Launch& launch, const DecodeChoice& choice, const DecodeShape& shape, const DecodeCall& call,
+                  const DeviceLimits& limits) {
   launch.entry = "decode_attention_combine";
   launch.grid = {u32(shape.q_len * shape.q_heads), u32(shape.batch), 1};
   if (choice.persistent) launch.grid = {u32(choice.blocks), u32(choice.rows), 1};

@@ -16,13 +16,10 @@ constexpr std::int64_t kMaximumPageEntries = std::int64_t{64} << 20;  // inputs 
 
 [[noreturn]] void refuse_problem(const std::string& rule) { throw BadInput("decode_attention: " + rule); }
 
-Preset preset(std::string name, std::string doc, std::string q_heads, std::string kv_heads,
-              std::string head_dim) {
+Preset preset(std::string name, std::string doc, std::string q_heads, std::string kv_heads, std::string head_dim) {
   return {std::move(name),
           std::move(doc),
-          {{"q_heads", std::move(q_heads)},
-           {"kv_heads", std::move(kv_heads)},
-           {"head_dim", std::move(head_dim)}}};
+          {{"q_heads", std::move(q_heads)}, {"kv_heads", std::move(kv_heads)}, {"head_dim", std::move(head_dim)}}};
 }
 
 Preset gpt_oss(std::string name, std::string doc, std::string window) {
@@ -101,8 +98,7 @@ Assignment DecodeShape::specialization() const {
                          {"lse", named(lse ? "natural" : "none")},
                          {"kv_dtype", named(narrow ? "e4m3" : "same")},
                          {"kv_scale", named(head_scales ? "head" : "tensor")}};
-  if (softcap > 0)
-    compiled.set("softcap", Value::integer(softcap));  // others are named as before there was any
+  if (softcap > 0) compiled.set("softcap", Value::integer(softcap));  // others are named as before there was any
   return compiled;
 }
 
@@ -112,27 +108,21 @@ const ProblemSchema& decode_attention_schema() {
       integer_dimension("q_heads", "query heads", 64, 1, 1024),
       integer_dimension("kv_heads", "key and value heads; q_heads is a multiple of it", 8, 1, 1024),
       integer_dimension("head_dim", "elements of a head: 64, 128 or 256", 128, 64, 256),
-      integer_dimension("context", "tokens in the KV cache of the longest sequence", 8192, 1,
-                        std::int64_t{1} << 22),
+      integer_dimension("context", "tokens in the KV cache of the longest sequence", 8192, 1, std::int64_t{1} << 22),
       named_dimension("dtype", "type of queries and output, and of keys and values if kv_dtype is the same",
                       {"bf16", "fp16"}),
-      integer_dimension("page", "tokens a KV page: 1, 16, 32, 64, 128 or 256; 0 for contiguous KV", 0, 0,
-                        256),
-      named_dimension("lengths",
-                      "every sequence as long as context, or uniform in [1, context], with an empty one",
+      integer_dimension("page", "tokens a KV page: 1, 16, 32, 64, 128 or 256; 0 for contiguous KV", 0, 0, 256),
+      named_dimension("lengths", "every sequence as long as context, or uniform in [1, context], with an empty one",
                       {"full", "ragged"}),
-      named_dimension("layout",
-                      "KV as [batch or page, head, token, dim] or [batch or page, token, head, dim]",
+      named_dimension("layout", "KV as [batch or page, head, token, dim] or [batch or page, token, head, dim]",
                       {"hnd", "nhd"}),
-      integer_dimension("window", "tokens a query sees, itself included; 0 for all", 0, 0,
-                        std::int64_t{1} << 22),
+      integer_dimension("window", "tokens a query sees, itself included; 0 for all", 0, 0, std::int64_t{1} << 22),
       named_dimension("sinks", "no sinks, or a learned logit of every query head in the softmax denominator",
                       {"none", "learned"}),
       integer_dimension("q_len", "new tokens of a sequence, causal among themselves", 1, 1, 8),
       named_dimension("lse", "whether the natural logarithm of the softmax denominator is an output",
                       {"none", "natural"}),
-      named_dimension("kv_dtype", "type of keys and values: that of queries, or e4m3 with scales",
-                      {"same", "e4m3"}),
+      named_dimension("kv_dtype", "type of keys and values: that of queries, or e4m3 with scales", {"same", "e4m3"}),
       named_dimension("kv_scale", "e4m3: one scale for all keys and one for all values, or for every KV head",
                       {"tensor", "head"}),
       integer_dimension("softcap", kSoftcapDoc, 0, 0, kMostSoftcap),
@@ -175,8 +165,7 @@ void check_decode_attention(const Problem& problem) {
 
 std::optional<std::string> exceeded_size(const DecodeShape& shape) {
   // 2^16 * 2^22 * 2^10 * 2^8 elements of 2 bytes, twice: 2^58 at most, so this cannot overflow.
-  const std::int64_t kv_bytes =
-      shape.batch * shape.context * shape.kv_heads * shape.head_dim * (shape.narrow ? 2 : 4);
+  const std::int64_t kv_bytes = shape.batch * shape.context * shape.kv_heads * shape.head_dim * (shape.narrow ? 2 : 4);
   if (kv_bytes > kMaximumKvBytes) {
     return "keys and values would take " + std::to_string(ceil_div(kv_bytes, std::int64_t{1} << 30)) +
            " GiB; at most " + std::to_string(kMaximumKvBytes >> 30) + " GiB are supported";
@@ -193,8 +182,8 @@ Problem decode_attention_problem_of(const Assignment& specialization, const Exte
   if (group == nullptr || group->is_named() || group->number < 1 || group->number > 1024)
     refuse_problem("a specialization needs group=1 to 1024, the query heads that share a KV head");
   if (extents.size() != 3) refuse_problem("a problem of a family needs batch, kv_heads and context");
-  std::string text = "batch=" + std::to_string(extents[0]) + ",q_heads=" +
-                     std::to_string(group->number * std::min<std::int64_t>(extents[1], 1 << 20)) +
+  std::string text = "batch=" + std::to_string(extents[0]) +
+                     ",q_heads=" + std::to_string(group->number * std::min<std::int64_t>(extents[1], 1 << 20)) +
                      ",kv_heads=" + std::to_string(extents[1]) + ",context=" + std::to_string(extents[2]);
   for (const auto& [name, value] : specialization) {
     if (name != "group") text += "," + name + "=" + value.text();

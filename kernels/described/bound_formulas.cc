@@ -21,13 +21,11 @@ std::string_view member_of(std::string_view name, std::string_view group) {
 // An integer field of the call: "call.n", or "n" if no dimension has the name.
 std::optional<std::size_t> field_position(const Description& description, std::string_view name) {
   const std::string_view qualified = member_of(name, "call.");
-  if (qualified.empty() &&
-      std::ranges::find(description.schema, name, &Dimension::name) != description.schema.end())
+  if (qualified.empty() && std::ranges::find(description.schema, name, &Dimension::name) != description.schema.end())
     return std::nullopt;
   const auto& fields = description.call.integers;
   const auto found = std::ranges::find(fields, qualified.empty() ? name : qualified, &CallField::name);
-  return found == fields.end() ? std::nullopt
-                               : std::optional(static_cast<std::size_t>(found - fields.begin()));
+  return found == fields.end() ? std::nullopt : std::optional(static_cast<std::size_t>(found - fields.begin()));
 }
 
 }  // namespace

@@ -46,16 +46,12 @@ class CallReader {
   }
 
  private:
-  [[noreturn]] void refuse(const std::string& sentence) const {
-    throw BadInput(description_.name + ": " + sentence);
-  }
+  [[noreturn]] void refuse(const std::string& sentence) const { throw BadInput(description_.name + ": " + sentence); }
 
   const Vocabulary& vocabulary() const { return description_.space.vocabulary; }
   const ProblemSchema& schema() const { return description_.schema; }
   std::size_t slot_count() const { return description_.tensors.size(); }
-  const TensorView* given(std::size_t slot) const {
-    return slot < tensors_.size() ? tensors_[slot] : nullptr;
-  }
+  const TensorView* given(std::size_t slot) const { return slot < tensors_.size() ? tensors_[slot] : nullptr; }
   bool is_free(std::size_t dimension) const {
     return std::ranges::count(description_.free_dimensions, schema()[dimension].name) > 0;
   }
@@ -73,8 +69,7 @@ class CallReader {
       bindings_[slot] = {.named = !schema()[dimension].names.empty()};
       if (!now) continue;
       // A name that no expression quotes equals none of them.
-      const auto number =
-          now->is_named() ? vocabulary().interned(now->name).value_or(-1 - now->number) : now->number;
+      const auto number = now->is_named() ? vocabulary().interned(now->name).value_or(-1 - now->number) : now->number;
       bindings_[slot] = {true, now->is_named(), number};
     }
     for (std::size_t i = 0; i < lets_.size(); ++i) {
@@ -146,8 +141,8 @@ class CallReader {
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
     if (error != std::errc() || end != text.data() + text.size() || number < dimension.minimum ||
         number > dimension.maximum)
-      refuse(dimension.name + " is " + text + "; it must be from " + std::to_string(dimension.minimum) +
-             " to " + std::to_string(dimension.maximum));
+      refuse(dimension.name + " is " + text + "; it must be from " + std::to_string(dimension.minimum) + " to " +
+             std::to_string(dimension.maximum));
     return Value::integer(number);
   }
 
@@ -172,15 +167,13 @@ class CallReader {
   std::string shape_of(const DescribedTensor& tensor) const {
     std::string text;
     for (std::size_t d = 0; d < tensor.shape.size(); ++d)
-      text += (d == 0 ? "" : ", ") +
-              (tensor.any.contains(d) ? "any" : description_.formulas[tensor.shape[d]].text());
+      text += (d == 0 ? "" : ", ") + (tensor.any.contains(d) ? "any" : description_.formulas[tensor.shape[d]].text());
     return "[" + text + "]";
   }
 
   // Finds one dimension from a size: of what is read first, and first those that are one by themselves.
   bool read_size() {
-    for (const auto& [written, by_itself] :
-         {std::pair(false, true), {false, false}, {true, true}, {true, false}}) {
+    for (const auto& [written, by_itself] : {std::pair(false, true), {false, false}, {true, true}, {true, false}}) {
       for (std::size_t slot = 0; slot < slot_count(); ++slot) {
         const DescribedTensor& tensor = description_.tensors[slot];
         if (given(slot) == nullptr || (tensor.role == Role::output) != written) continue;
@@ -220,12 +213,12 @@ class CallReader {
       }
     }
     if (at(low) != size)
-      refuse(quoted(slot) + " is " + shape_text(*given(slot)) + "; it must be " +
-             shape_of(description_.tensors[slot]) + " of some " + wanted.name);
+      refuse(quoted(slot) + " is " + shape_text(*given(slot)) + "; it must be " + shape_of(description_.tensors[slot]) +
+             " of some " + wanted.name);
     const bool is_empty = low == 0 && is_free(dimension);
     if (!is_empty && (low < wanted.minimum || low > wanted.maximum))
-      refuse(wanted.name + " is " + std::to_string(low) + "; it must be from " +
-             std::to_string(wanted.minimum) + " to " + std::to_string(wanted.maximum));
+      refuse(wanted.name + " is " + std::to_string(low) + "; it must be from " + std::to_string(wanted.minimum) +
+             " to " + std::to_string(wanted.maximum));
     sized_.set(dimension);
   }
 
@@ -290,8 +283,7 @@ class CallReader {
     for (std::size_t i = 0; i < schema().size(); ++i) {
       if (values_[i]) continue;
       if (is_free(i))
-        refuse("no tensor's shape says '" + schema()[i].name + "'; state it as a fact, " + schema()[i].name +
-               "=...");
+        refuse("no tensor's shape says '" + schema()[i].name + "'; state it as a fact, " + schema()[i].name + "=...");
       set(i, schema()[i].default_value);
     }
   }
@@ -311,8 +303,8 @@ class CallReader {
       if (!is_bare(i)) add(call.options, name, *values_[i]);
     }
     for (std::size_t i = 0; i < schema().size(); ++i)
-      if (!is_free(i) && (sized_[i] || (stated_[i] && schema()[i].names.empty()) ||
-                          !(*values_[i] == schema()[i].default_value)))
+      if (!is_free(i) &&
+          (sized_[i] || (stated_[i] && schema()[i].names.empty()) || !(*values_[i] == schema()[i].default_value)))
         add(call.specialization, schema()[i].name, *values_[i]);
     if (!call.specialization.empty()) call.problem += (call.problem.empty() ? "" : ",") + call.specialization;
   }
@@ -321,21 +313,17 @@ class CallReader {
   bool is_bare(std::size_t dimension) const {
     for (std::size_t slot = 0; slot < slot_count(); ++slot)
       for (std::size_t d = 0; given(slot) != nullptr && d < given(slot)->shape.size(); ++d)
-        if (!description_.tensors[slot].any.contains(d) &&
-            alone(description_.tensors[slot].shape[d]) == dimension)
+        if (!description_.tensors[slot].any.contains(d) && alone(description_.tensors[slot].shape[d]) == dimension)
           return true;
     return false;
   }
 
   ShownTensor shown_tensor(std::size_t slot) const {
     const DescribedTensor& tensor = description_.tensors[slot];
-    ShownTensor found{
-        .name = Name(tensor.name), .role = tensor.role, .present = holds(tensor.when).value_or(true)};
-    if (given(slot) != nullptr && !found.present)
-      refuse("tensor " + quoted(slot) + " is none of this call's");
+    ShownTensor found{.name = Name(tensor.name), .role = tensor.role, .present = holds(tensor.when).value_or(true)};
+    if (given(slot) != nullptr && !found.present) refuse("tensor " + quoted(slot) + " is none of this call's");
     if (!found.present) return found;
-    if (given(slot) == nullptr && tensor.role == Role::input)
-      refuse("tensor " + quoted(slot) + " is missing");
+    if (given(slot) == nullptr && tensor.role == Role::input) refuse("tensor " + quoted(slot) + " is missing");
     Assignment types;
     if (const std::string& of = tensor.type.dimension; !of.empty()) types.set(of, *values_[dimension_of(of)]);
     found.dtype = type_of(tensor.type, types);
@@ -363,8 +351,7 @@ class CallReader {
   int number_of(std::size_t dimension) const {
     const auto& free = description_.free_dimensions;
     const auto place = std::ranges::find(free, schema()[dimension].name) - free.begin();
-    return static_cast<int>(is_free(dimension) ? static_cast<std::size_t>(place)
-                                               : Extents::capacity() + dimension);
+    return static_cast<int>(is_free(dimension) ? static_cast<std::size_t>(place) : Extents::capacity() + dimension);
   }
 
   const Description& description_;
@@ -378,8 +365,8 @@ class CallReader {
 
 }  // namespace
 
-void read_call(const Description& description, std::span<const TensorView* const> tensors,
-               std::string_view facts, Assignment& problem, ShownCall& call) {
+void read_call(const Description& description, std::span<const TensorView* const> tensors, std::string_view facts,
+               Assignment& problem, ShownCall& call) {
   CallReader(description, tensors).read(facts, problem, call);
 }
 

@@ -12,7 +12,7 @@ namespace moetune {
 
 // `tensors` by slot, null for none; what is written may be missing. Does not check strides. `facts` are `name=value`
 // pairs of dimensions. `problem` gets the values of all dimensions, `call` all but its fields.
-void read_call(const Description& description, std::span<const TensorView* const> tensors,
-               std::string_view facts, Assignment& problem, ShownCall& call);
+void read_call(const Description& description, std::span<const TensorView* const> tensors, std::string_view facts,
+               Assignment& problem, ShownCall& call);
 
 }  // namespace moetune

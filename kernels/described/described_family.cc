@@ -60,8 +60,7 @@ class DescribedFamily final : public FamilyInterface {
 
   Extents extents_at(const TablePoint& point, const Extents& like) const override {
     Extents extents = like;
-    for (std::size_t i = 0; i < extents.size() && i < point.position.size(); ++i)
-      extents[i] = point.position[i];
+    for (std::size_t i = 0; i < extents.size() && i < point.position.size(); ++i) extents[i] = point.position[i];
     return extents;
   }
 
@@ -77,8 +76,7 @@ class DescribedFamily final : public FamilyInterface {
       if (slots_[slot].present) read_extents(slot, require_tensor(slots_, tensors, slot), extents);
     for (std::size_t i = 0; i < free_.size(); ++i)
       if (extents[i] == kNotGiven)
-        refuse("no tensor's shape says '" + free_[i]->name + "': give it as an option, " + free_[i]->name +
-               "=...");
+        refuse("no tensor's shape says '" + free_[i]->name + "': give it as an option, " + free_[i]->name + "=...");
     check(extents);
     BoundFormulas::Values values(formulas_, extents, {});
     for (std::size_t slot = 0; slot < slots_.size(); ++slot)
@@ -94,28 +92,23 @@ class DescribedFamily final : public FamilyInterface {
     auto operator<=>(const Step&) const = default;
   };
 
-  [[noreturn]] void refuse(const std::string& rule) const {
-    throw BadInput(description_->name + ": " + rule);
-  }
+  [[noreturn]] void refuse(const std::string& rule) const { throw BadInput(description_->name + ": " + rule); }
 
   // The free dimension that a size is, by itself.
   std::optional<std::size_t> extent_of(Formula size) const {
     const std::string& text = description_->formulas[size].text();
-    return free_position(*description_,
-                         text.starts_with("problem.") ? std::string_view(text).substr(8) : text);
+    return free_position(*description_, text.starts_with("problem.") ? std::string_view(text).substr(8) : text);
   }
 
   void read_options(std::string_view options, Extents& extents, Call& call) const {
     for (const auto& [name, text] : split_assignment(options, "the options")) {
       double value = 0;
       const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-      if (error != std::errc() || end != text.data() + text.size())
-        refuse(name + "=" + text + " is no number");
+      if (error != std::errc() || end != text.data() + text.size()) refuse(name + "=" + text + " is no number");
       const auto position = free_position(*description_, name);
       if (!position) {
         set_field(call, description_->call, name, value);
-      } else if (value >= 0 && value < 0x1p53 &&
-                 value == static_cast<double>(static_cast<std::int64_t>(value))) {
+      } else if (value >= 0 && value < 0x1p53 && value == static_cast<double>(static_cast<std::int64_t>(value))) {
         extents[*position] = static_cast<std::int64_t>(value);
       } else {
         refuse(name + "=" + text + " is no size");
@@ -172,19 +165,16 @@ class DescribedFamily final : public FamilyInterface {
     for (std::size_t d = 0; d < right.shape.size(); ++d)
       if (!description_->tensors[slot].any.contains(d))
         right.shape[d] = values.raw(description_->tensors[slot].shape[d]);
-    refuse("tensor '" + slots_[slot].name.text() + "' is " + shape_text(tensor) + "; it must be " +
-           shape_text(right));
+    refuse("tensor '" + slots_[slot].name.text() + "' is " + shape_text(tensor) + "; it must be " + shape_text(right));
   }
 
   // Puts its strides into the call, too.
-  void check_shape(std::size_t slot, const TensorView& tensor, const BoundFormulas::Values& values,
-                   Call& call) const {
+  void check_shape(std::size_t slot, const TensorView& tensor, const BoundFormulas::Values& values, Call& call) const {
     const std::vector<Formula>& shape = description_->tensors[slot].shape;
     const std::vector<std::size_t>& strides = description_->tensors[slot].strides;
     std::int64_t dense = 1;
     for (std::size_t d = shape.size(); d-- > 0;) {
-      const std::int64_t size =
-          description_->tensors[slot].any.contains(d) ? tensor.shape[d] : values.raw(shape[d]);
+      const std::int64_t size = description_->tensors[slot].any.contains(d) ? tensor.shape[d] : values.raw(shape[d]);
       if (tensor.shape[d] != size) refuse_shape(slot, tensor, values);
       const bool is_dense = tensor.shape[d] == 1 || tensor.strides[d] == dense;
       if (d < strides.size()) {

@@ -117,12 +117,11 @@ class DescribedKernel final : public Kernel {
     return described_launcher(description_, &config, problem, limits);
   }
 
-  Plan reference(Reference which, const Problem& problem, const Call& call,
-                 const DeviceLimits& limits) const override {
+  Plan reference(Reference which, const Problem& problem, const Call& call, const DeviceLimits& limits) const override {
     if (description_->has_answers) return answers_plan(which, problem);
     const auto& config = description_->reference_config;
-    const auto made = described_launcher(description_, config ? &*config : nullptr, problem, limits,
-                                         which == Reference::exact);
+    const auto made =
+        described_launcher(description_, config ? &*config : nullptr, problem, limits, which == Reference::exact);
     Plan plan;
     plan.unit = made->unit();
     made->plan(extents_of(problem), call, plan);
@@ -140,9 +139,7 @@ class DescribedKernel final : public Kernel {
       if (buffer.rotates) cost.inputs = Inputs::cold;
     }
     const DescribedCost& described = description_->cost;
-    const auto number = [&](Formula formula) {
-      return static_cast<double>(value_of(bound, formula, 0, INT64_MAX));
-    };
+    const auto number = [&](Formula formula) { return static_cast<double>(value_of(bound, formula, 0, INT64_MAX)); };
     if (described.read_bytes) cost.read_bytes = number(*described.read_bytes);
     if (described.written_bytes) cost.written_bytes = number(*described.written_bytes);
     for (const auto& [type, count] : described.flops) {
@@ -163,24 +160,22 @@ class DescribedKernel final : public Kernel {
   };
 
   Bound values_of(const Problem& problem) const {
-    return {std::make_unique<BoundFormulas>(*description_, description_->of_problem, nullptr, problem.dims,
-                                            DeviceLimits()),
-            extents_of(problem)};
+    return {
+        std::make_unique<BoundFormulas>(*description_, description_->of_problem, nullptr, problem.dims, DeviceLimits()),
+        extents_of(problem)};
   }
 
   std::int64_t value_of(const Bound& bound, Formula formula, std::int64_t least, std::int64_t most) const {
     const std::int64_t value = BoundFormulas::Values(*bound.formulas, bound.extents, {}).raw(formula);
     if (value != kUndefined && value >= least && value <= most) return value;
     const Expression& expression = description_->formulas[formula];
-    throw BadInput(
-        expression.where() + ": \"" + expression.text() + "\" is " +
-        (value == kUndefined ? std::string("undefined (") + kWhyUndefined + ")" : std::to_string(value)) +
-        "; it must be from " + std::to_string(least) + " to " + std::to_string(most));
+    throw BadInput(expression.where() + ": \"" + expression.text() + "\" is " +
+                   (value == kUndefined ? std::string("undefined (") + kWhyUndefined + ")" : std::to_string(value)) +
+                   "; it must be from " + std::to_string(least) + " to " + std::to_string(most));
   }
 
   // Without a seed, files and lists stand as zeros, and there are no answers among them.
-  std::vector<Buffer> buffers_of(const Problem& problem, const Call& call,
-                                 std::optional<std::uint64_t> seed) const {
+  std::vector<Buffer> buffers_of(const Problem& problem, const Call& call, std::optional<std::uint64_t> seed) const {
     const Bound bound = values_of(problem);
     std::vector<Buffer> buffers, written;
     for (const DescribedTensor& tensor : description_->tensors) {
@@ -208,8 +203,7 @@ class DescribedKernel final : public Kernel {
   }
 
   // Computes the elements of a fill by formula, or of offsets.
-  void list_values(const DescribedTensor& tensor, const Bound& bound, std::uint64_t seed,
-                   Buffer& buffer) const {
+  void list_values(const DescribedTensor& tensor, const Bound& bound, std::uint64_t seed, Buffer& buffer) const {
     if (buffer.elements > kMostComputed || (tensor.total && buffer.elements < 2))
       throw BadInput(name() + ": tensor '" + tensor.name + "' has " + std::to_string(buffer.elements) +
                      " elements; such a fill is of " + (tensor.total ? "2" : "1") + " to 16,777,216");
@@ -259,8 +253,7 @@ class DescribedKernel final : public Kernel {
       const bool rounds = which == Reference::baseline && exact_dtype(buffer.dtype) != buffer.dtype;
       Launch& launch = plan.launches.emplace_back();
       launch.entry = EntryName(rounds ? "moetune_round_answer" : "moetune_copy_answer");
-      launch.grid = {static_cast<std::uint32_t>(std::clamp<std::int64_t>(buffer.elements / 256, 1, 4096)), 1,
-                     1};
+      launch.grid = {static_cast<std::uint32_t>(std::clamp<std::int64_t>(buffer.elements / 256, 1, 4096)), 1, 1};
       launch.block = {256, 1, 1};
       launch.arguments.push_back({Name("from"), Pointer{Name(answer_name(position++)), 0}});
       launch.arguments.push_back({Name("to"), Pointer{Name(buffer.name), 0}});
@@ -280,12 +273,11 @@ class DescribedKernel final : public Kernel {
     for (const std::string& file : files) {
       Content& content = contents_[file + " " + std::string(dtype_name(buffer.dtype))];
       if (!content) {
-        content = std::make_shared<const std::vector<std::uint8_t>>(read_array(
-            std::filesystem::path(description_->file).parent_path() / file, buffer.dtype, buffer.elements));
+        content = std::make_shared<const std::vector<std::uint8_t>>(
+            read_array(std::filesystem::path(description_->file).parent_path() / file, buffer.dtype, buffer.elements));
         content_bytes_ += static_cast<std::int64_t>(content->size());
       }
-      if (content_bytes_ > kMostArrayBytes)
-        throw BadInput(name() + ": its files hold more than 1,000,000,000 bytes");
+      if (content_bytes_ > kMostArrayBytes) throw BadInput(name() + ": its files hold more than 1,000,000,000 bytes");
       if (static_cast<std::int64_t>(content->size()) != buffer.bytes())
         throw BadInput(name() + ": " + file + " is of another problem than this one");
       contents.push_back(content);
@@ -297,8 +289,7 @@ class DescribedKernel final : public Kernel {
     return value_of(bound, tensor.shape[dimension], 1, kMostTensorElements);
   }
 
-  Buffer buffer_of(const DescribedTensor& tensor, const Problem& problem, const Call& call,
-                   const Bound& bound) const {
+  Buffer buffer_of(const DescribedTensor& tensor, const Problem& problem, const Call& call, const Bound& bound) const {
     Buffer buffer{.name = tensor.name,
                   .dtype = type_of(tensor.type, problem.dims),
                   .elements = 1,
@@ -311,8 +302,7 @@ class DescribedKernel final : public Kernel {
                          stride = d < tensor.strides.size() ? call.integers[tensor.strides[d]] : dense;
       std::int64_t step = 0;
       if (__builtin_mul_overflow(dense, size, &dense) || __builtin_mul_overflow(stride, size - 1, &step) ||
-          __builtin_add_overflow(last, step, &last) || dense > kMostTensorElements ||
-          last >= kMostTensorElements)
+          __builtin_add_overflow(last, step, &last) || dense > kMostTensorElements || last >= kMostTensorElements)
         throw BadInput(name() + ": tensor '" + tensor.name + "' has more than 2^40 elements");
     }
     buffer.elements = last + 1;
@@ -320,16 +310,13 @@ class DescribedKernel final : public Kernel {
     buffer.fill.scale = tensor.scale;
     if (tensor.cold_if) buffer.rotates = tensor.cold && value_of(bound, *tensor.cold_if, 0, INT64_MAX) != 0;
     if (tensor.scale_by)
-      buffer.fill.scale =
-          static_cast<float>(static_cast<double>(value_of(bound, *tensor.scale_by, 0, kMostValues)) /
-                             (tensor.over != 0 ? tensor.over : 1));
+      buffer.fill.scale = static_cast<float>(static_cast<double>(value_of(bound, *tensor.scale_by, 0, kMostValues)) /
+                                             (tensor.over != 0 ? tensor.over : 1));
     if (tensor.values) buffer.fill.values = value_of(bound, *tensor.values, 1, kMostValues);
     if (tensor.role == Role::input) return buffer;
     buffer.check = {tensor.check, tensor.tolerance, "", 0};
-    if (tensor.segments)
-      buffer.check.segment_length = value_of(bound, *tensor.segments, 1, kMostTensorElements);
-    if (tensor.terms)
-      buffer.check.tolerance.terms = static_cast<double>(value_of(bound, *tensor.terms, 1, INT64_MAX));
+    if (tensor.segments) buffer.check.segment_length = value_of(bound, *tensor.segments, 1, kMostTensorElements);
+    if (tensor.terms) buffer.check.tolerance.terms = static_cast<double>(value_of(bound, *tensor.terms, 1, INT64_MAX));
     // The terms whose rounding may leave such an error (summation_error of the worker's validator).
     if (tensor.error) buffer.check.tolerance.terms = std::pow(*tensor.error * 0x1p23, 2);
     // A sum in f64 rounds 2^29 times as finely.

@@ -19,17 +19,15 @@ Dim3 dim3_of(const std::vector<Formula>& formulas, Values& values) {
 
 class DescribedLauncher final : public Launcher {
  public:
-  DescribedLauncher(std::shared_ptr<const Description> description, const DescribedProgram& program,
-                    CompileUnit unit, BoundFormulas formulas, const Problem& problem)
+  DescribedLauncher(std::shared_ptr<const Description> description, const DescribedProgram& program, CompileUnit unit,
+                    BoundFormulas formulas, const Problem& problem)
       : description_(std::move(description)),
         program_(program),
         unit_(std::move(unit)),
         formulas_(std::move(formulas)) {
-    for (const DescribedTensor& tensor : description_->tensors)
-      types_.push_back(type_of(tensor.type, problem.dims));
+    for (const DescribedTensor& tensor : description_->tensors) types_.push_back(type_of(tensor.type, problem.dims));
     shapes_.emplace(*description_, description_->of_problem, nullptr, problem.dims, DeviceLimits());
-    for (const DescribedTensor& tensor : description_->tensors)
-      present_.push_back(is_present(tensor, *shapes_));
+    for (const DescribedTensor& tensor : description_->tensors) present_.push_back(is_present(tensor, *shapes_));
   }
 
   const CompileUnit& unit() const override { return unit_; }
@@ -70,10 +68,9 @@ class DescribedLauncher final : public Launcher {
     }
   }
 
-  void add_memset(const DescribedLaunch& described, const Extents& extents, Values& values,
-                  LaunchPlan& plan) const {
-    const std::int64_t bytes = described.bytes ? values.within(*described.bytes, 0, kMostBytes)
-                                               : tensor_bytes(*described.tensor, extents);
+  void add_memset(const DescribedLaunch& described, const Extents& extents, Values& values, LaunchPlan& plan) const {
+    const std::int64_t bytes =
+        described.bytes ? values.within(*described.bytes, 0, kMostBytes) : tensor_bytes(*described.tensor, extents);
     if (bytes > 0 && is_there(described.buffer, described.tensor, plan))
       plan.memsets.push_back({described.buffer, 0, bytes, described.value,
                               static_cast<std::uint32_t>(plan.launches.size()), described.symbol});
@@ -95,8 +92,7 @@ class DescribedLauncher final : public Launcher {
     return false;
   }
 
-  void add_launch(const DescribedLaunch& described, const Call& call, Values& values,
-                  LaunchPlan& plan) const {
+  void add_launch(const DescribedLaunch& described, const Call& call, Values& values, LaunchPlan& plan) const {
     Launch& launch = plan.launches.emplace_back();
     launch.entry = described.entry;
     launch.grid = dim3_of(described.grid, values);
@@ -105,12 +101,11 @@ class DescribedLauncher final : public Launcher {
     if (described.shared)
       launch.dynamic_shared = static_cast<std::uint32_t>(values.within(*described.shared, 0, kMostThreads));
     launch.programmatic_dependent = described.dependent;
-    for (const DescribedArgument& argument : described.arguments)
-      add_argument(argument, call, values, plan, launch);
+    for (const DescribedArgument& argument : described.arguments) add_argument(argument, call, values, plan, launch);
   }
 
-  void add_argument(const DescribedArgument& described, const Call& call, Values& values,
-                    const LaunchPlan& plan, Launch& launch) const {
+  void add_argument(const DescribedArgument& described, const Call& call, Values& values, const LaunchPlan& plan,
+                    Launch& launch) const {
     using Kind = DescribedArgument::Kind;
     Argument& argument = launch.arguments.emplace_back();
     argument.name = described.name;
@@ -163,9 +158,8 @@ class DescribedLauncher final : public Launcher {
       case DescribedArgument::Kind::f64:
         return std::bit_cast<std::uint64_t>(real_of(field, call, values));
       default:
-        return static_cast<std::uint64_t>(field.bytes == 8
-                                              ? values.within(*field.value, INT64_MIN + 1, INT64_MAX)
-                                              : values.within(*field.value, INT32_MIN, kMostU32));
+        return static_cast<std::uint64_t>(field.bytes == 8 ? values.within(*field.value, INT64_MIN + 1, INT64_MAX)
+                                                           : values.within(*field.value, INT32_MIN, kMostU32));
     }
   }
 
@@ -206,8 +200,8 @@ class DescribedLauncher final : public Launcher {
 
 }  // namespace
 
-CompileUnit described_unit(const Description& description, const DescribedProgram& program,
-                           const Config* config, const Assignment& problem, const DeviceLimits& limits) {
+CompileUnit described_unit(const Description& description, const DescribedProgram& program, const Config* config,
+                           const Assignment& problem, const DeviceLimits& limits) {
   CompileUnit unit{"templates/" + description.name + "/" + program.source, {}, program.instances};
   for (const DescribedType& type : description.types) {
     for (const auto& [name, cuda] : type.types)
@@ -226,15 +220,14 @@ CompileUnit described_unit(const Description& description, const DescribedProgra
   return unit;
 }
 
-std::unique_ptr<const Launcher> described_launcher(std::shared_ptr<const Description> description,
-                                                   const Config* config, const Problem& problem,
-                                                   const DeviceLimits& limits, bool exact) {
+std::unique_ptr<const Launcher> described_launcher(std::shared_ptr<const Description> description, const Config* config,
+                                                   const Problem& problem, const DeviceLimits& limits, bool exact) {
   const DescribedProgram& program = config != nullptr ? description->program : description->reference;
   CompileUnit unit = described_unit(*description, program, config, problem.dims, limits);
   if (config == nullptr) unit.defines.emplace_back("EXACT", exact ? "1" : "0");
   BoundFormulas formulas(*description, program.formulas, config, problem.dims, limits);
-  return std::make_unique<DescribedLauncher>(std::move(description), program, std::move(unit),
-                                             std::move(formulas), problem);
+  return std::make_unique<DescribedLauncher>(std::move(description), program, std::move(unit), std::move(formulas),
+                                             problem);
 }
 
 }  // namespace moetune

@@ -90,8 +90,7 @@ class PartsReader {
     std::set<std::string> names;
     for (const JsonPlace& choice : choices.elements(kMostListed)) {
       dimension.names.push_back(read_name(choice));
-      if (!names.insert(dimension.names.back()).second)
-        choice.fail("stands here for the second time" + choice.shown());
+      if (!names.insert(dimension.names.back()).second) choice.fail("stands here for the second time" + choice.shown());
     }
     if (dimension.names.empty()) choices.fail("is empty");
     const std::string chosen = text_or(place, "default", dimension.names.front());
@@ -111,8 +110,7 @@ class PartsReader {
       dimension.minimum = ends[0].integer(0, kLargest);
       dimension.maximum = ends[1].integer(dimension.minimum, kLargest);
     }
-    dimension.default_value =
-        Value::integer(place.at("default").integer(dimension.minimum, dimension.maximum));
+    dimension.default_value = Value::integer(place.at("default").integer(dimension.minimum, dimension.maximum));
   }
 
   void read_call() {
@@ -122,8 +120,7 @@ class PartsReader {
       const std::string type = place.at("type").text();
       const JsonPlace value = place.at("default");
       auto& fields = type == "f32" ? description_.call.reals : description_.call.integers;
-      if (type != "f32" && type != "i64")
-        place.at("type").fail("must be f32 or i64" + place.at("type").shown());
+      if (type != "f32" && type != "i64") place.at("type").fail("must be f32 or i64" + place.at("type").shown());
       if (fields.size() == (type == "f32" ? Call::kMaxReals : Call::kMaxIntegers))
         place.fail("is one field too many: a call has at most 24 of i64 and 4 of f32");
       if (type == "f32") {
@@ -182,8 +179,7 @@ class PartsReader {
         if (cold->value().is_string()) tensor.cold_if = read_formula(*cold, description_);
         tensor.cold = tensor.cold && (tensor.cold_if || cold->boolean());
       }
-      if (const auto fresh = place.find("fresh"))
-        tensor.fresh = fresh->boolean() && tensor.role == Role::input;
+      if (const auto fresh = place.find("fresh")) tensor.fresh = fresh->boolean() && tensor.role == Role::input;
       read_fill(place, description_, tensor);
       read_check(place, tensor);
       description_.tensors.push_back(std::move(tensor));
@@ -199,8 +195,7 @@ class PartsReader {
     if (!strides) return;
     auto& fields = description_.call.integers;
     for (const JsonPlace& stride : strides->elements(tensor.shape.size())) {
-      if (fields.size() == Call::kMaxIntegers)
-        stride.fail("is one field too many: a call has at most 24 of i64");
+      if (fields.size() == Call::kMaxIntegers) stride.fail("is one field too many: a call has at most 24 of i64");
       std::string name = new_name(stride, call_fields_);
       description_.space.vocabulary.add_environment("call." + name);
       description_.space.vocabulary.add_environment(name);
@@ -239,8 +234,7 @@ class PartsReader {
     if (const auto error = check->find("error")) tensor.error = error->positive();
     if (tensor.terms && tensor.error) check->fail("has both terms and error, which bound the same");
     if (const auto limit = check->find("dissimilarity")) tensor.tolerance.dissimilarity = limit->positive();
-    if (const auto factor = check->find("baseline_factor"))
-      tensor.tolerance.baseline_factor = factor->positive();
+    if (const auto factor = check->find("baseline_factor")) tensor.tolerance.baseline_factor = factor->positive();
   }
 
   void read_rules() {
@@ -254,16 +248,14 @@ class PartsReader {
     const auto cost = top_.find("cost");
     if (!cost) return;
     cost->allow_only({"read_bytes", "written_bytes", "flops"});
-    if (const auto bytes = cost->find("read_bytes"))
-      description_.cost.read_bytes = read_formula(*bytes, description_);
+    if (const auto bytes = cost->find("read_bytes")) description_.cost.read_bytes = read_formula(*bytes, description_);
     if (const auto bytes = cost->find("written_bytes"))
       description_.cost.written_bytes = read_formula(*bytes, description_);
     const auto flops = cost->find("flops");
     if (!flops) return;
     for (const auto& [type, count] : flops->members(8)) {
       const LocatedJson word(nlohmann::json(type).dump(), description_.file + ": cost.flops");
-      description_.cost.flops.emplace_back(read_type(word.root(), description_),
-                                           read_formula(count, description_));
+      description_.cost.flops.emplace_back(read_type(word.root(), description_), read_formula(count, description_));
     }
   }
 
@@ -321,9 +313,8 @@ class PartsReader {
     for (const std::string& name : dimension->names) {
       const JsonPlace cuda = members[0].second.at(name);
       const std::string text = cuda.text();
-      if (text.empty() ||
-          text.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_: ") !=
-              std::string::npos)
+      if (text.empty() || text.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_: ") !=
+                              std::string::npos)
         cuda.fail("must be a type's name" + cuda.shown());
       type.types.emplace_back(name, text);
     }
@@ -372,9 +363,8 @@ class PartsReader {
     try {
       for (const auto& [name, value] : split_assignment(place.text(), "the reference's configuration")) {
         const auto& parameters = description_.space.parameters;
-        const auto found =
-            std::find_if(parameters.begin(), parameters.end(),
-                         [&, wanted = name](const Parameter& one) { return one.name == wanted; });
+        const auto found = std::find_if(parameters.begin(), parameters.end(),
+                                        [&, wanted = name](const Parameter& one) { return one.name == wanted; });
         if (found == parameters.end()) throw BadInput("it has no parameter '" + name + "'");
         config.set(name, value_from_text(*found, value));
       }
@@ -402,8 +392,7 @@ class PartsReader {
     }
     if (answers > LaunchPlan().launches.capacity()) place.fail("has more than 8 tensors");
     for (const DescribedTensor& tensor : description_.tensors) {
-      if (tensor.role != Role::input && tensor.answers.empty())
-        place.fail("lacks the tensor '" + tensor.name + "'");
+      if (tensor.role != Role::input && tensor.answers.empty()) place.fail("lacks the tensor '" + tensor.name + "'");
       if (tensor.role != Role::output && tensor.files.empty() && tensor.fill != Fill::Kind::zeros &&
           tensor.fill != Fill::Kind::constant)
         place.fail("is of inputs that are drawn: '" + tensor.name + "' must have files, zeros or a constant");
@@ -423,16 +412,14 @@ class PartsReader {
             return exact_dtype(dtype_from_name(name)) == dtype_from_name(name);
           }))
         continue;
-      place.fail("judges '" + tensor.name + "', whose type has less than 32 bits: a reference " + which +
-                 " cannot");
+      place.fail("judges '" + tensor.name + "', whose type has less than 32 bits: a reference " + which + " cannot");
     }
     require_error_bound(place);
   }
 
   void require_error_bound(const JsonPlace& place) const {
     for (const DescribedTensor& tensor : description_.tensors)
-      if (tensor.check == OutputCheck::Kind::tolerance && tensor.role != Role::input && !tensor.terms &&
-          !tensor.error)
+      if (tensor.check == OutputCheck::Kind::tolerance && tensor.role != Role::input && !tensor.terms && !tensor.error)
         place.fail("leaves open how far '" + tensor.name +
                    "' may be off: give its check \"terms\" or \"error\", or \"exact\"");
   }
@@ -462,8 +449,7 @@ class PartsReader {
       if (rule.when) check_reads(*rule.when, description_, of_space);
     check_range_of_problem();
     for (const DescribedTensor& tensor : description_.tensors)
-      if (tensor.when)
-        check_reads(description_.formulas[*tensor.when], description_, {.free_dimensions = false});
+      if (tensor.when) check_reads(description_.formulas[*tensor.when], description_, {.free_dimensions = false});
     check_range(description_.program.formulas, {.parameters = true, .device = true, .call = true});
     check_range(description_.reference.formulas, {.device = true, .call = true});
     for (DescribedMacro& macro : description_.macros) {

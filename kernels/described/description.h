@@ -147,7 +147,7 @@ struct Description {
   std::vector<DescribedRule> rules;
   DescribedProgram program;
   DescribedProgram reference;
-  bool has_baseline = false;  // the reference rounds as a plain implementation would if EXACT is 0
+  bool has_baseline = false;               // the reference rounds as a plain implementation would if EXACT is 0
   std::optional<Config> reference_config;  // instead of a reference: another configuration
   bool has_answers = false;                // or files: DescribedTensor::answers of each that is written
   DescribedCost cost;

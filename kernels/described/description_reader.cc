@@ -36,14 +36,12 @@ std::set<Slot> slots_read(const Expression& expression, const SpaceFile& space) 
     open.pop_back();
     if (!read.insert(slot).second) continue;
     for (const SpaceFile::Let& let : space.lets)
-      if (let.slot == slot)
-        open.insert(open.end(), let.expression.slots().begin(), let.expression.slots().end());
+      if (let.slot == slot) open.insert(open.end(), let.expression.slots().begin(), let.expression.slots().end());
   }
   return read;
 }
 
-std::string why_unreadable(const Vocabulary::Symbol& symbol, const Description& description,
-                           const MayRead& may) {
+std::string why_unreadable(const Vocabulary::Symbol& symbol, const Description& description, const MayRead& may) {
   const std::string& name = symbol.name;
   if (symbol.kind == Vocabulary::Kind::let) return "";
   if (symbol.kind == Vocabulary::Kind::parameter) {
@@ -64,8 +62,7 @@ std::string why_unreadable(const Vocabulary::Symbol& symbol, const Description& 
     if (!may.device) return "'" + name + "' has no value here";
     std::vector<std::string> known;
     for (const auto& [other, ignored] : expression_environment({}, {})) known.push_back(other);
-    return std::find(known.begin(), known.end(), name) == known.end() ? unknown_name("name", name, known)
-                                                                      : "";
+    return std::find(known.begin(), known.end(), name) == known.end() ? unknown_name("name", name, known) : "";
   }
   if (!is_dimension) {
     std::vector<std::string> known;
@@ -81,8 +78,7 @@ std::string why_unreadable(const Vocabulary::Symbol& symbol, const Description& 
 std::vector<Formula> read_formulas(const JsonPlace& place, Description& description, std::size_t most) {
   std::vector<Formula> formulas;
   if (!place.value().is_array()) return {read_formula(place, description)};
-  for (const JsonPlace& element : place.elements(most))
-    formulas.push_back(read_formula(element, description));
+  for (const JsonPlace& element : place.elements(most)) formulas.push_back(read_formula(element, description));
   if (formulas.empty()) place.fail("is empty");
   return formulas;
 }
@@ -90,14 +86,12 @@ std::vector<Formula> read_formulas(const JsonPlace& place, Description& descript
 // Reads one program's launches.
 class LaunchReader {
  public:
-  LaunchReader(Description& description, DescribedProgram& program)
-      : description_(description), program_(program) {}
+  LaunchReader(Description& description, DescribedProgram& program) : description_(description), program_(program) {}
 
   void read(const JsonPlace& place) {
     if (place.find("memset") || place.find("symbol")) return read_memset(place);
     place.allow_only({"when", "entry", "grid", "block", "cluster", "shared", "dependent", "arguments"});
-    if (++launches_ > decltype(LaunchPlan::launches)::capacity())
-      place.fail("is one launch too many: at most 8");
+    if (++launches_ > decltype(LaunchPlan::launches)::capacity()) place.fail("is one launch too many: at most 8");
     DescribedLaunch launch;
     read_when(place, launch);
     read_entry(place.at("entry"), launch);
@@ -106,14 +100,12 @@ class LaunchReader {
     if (const auto cluster = place.find("cluster")) launch.cluster = read_formulas(*cluster, description_, 3);
     if (const auto shared = place.find("shared")) launch.shared = read_formula(*shared, description_);
     if (const auto dependent = place.find("dependent")) launch.dependent = dependent->boolean();
-    for (const JsonPlace& argument :
-         place.at("arguments").elements(decltype(Launch::arguments)::capacity())) {
+    for (const JsonPlace& argument : place.at("arguments").elements(decltype(Launch::arguments)::capacity())) {
       launch.arguments.push_back(read_argument(argument, launch.arguments.size()));
       const auto kind = launch.arguments.back().kind;
       const bool is_large = kind == DescribedArgument::Kind::map || kind == DescribedArgument::Kind::fields;
       if (++(is_large ? large_ : scalars_) > (is_large ? LaunchPlan::kMaxLarge : LaunchPlan::kMaxScalars))
-        argument.fail(
-            "is one argument too many: all launches take at most 8 maps and structs, and 120 others");
+        argument.fail("is one argument too many: all launches take at most 8 maps and structs, and 120 others");
     }
     program_.launches.push_back(std::move(launch));
   }
@@ -134,10 +126,8 @@ class LaunchReader {
     if (symbol) memset.symbol = Name(read_name(*symbol));
     memset.buffer = read_buffer(place.at(symbol ? "of" : "memset"), memset.tensor);
     if (const auto bytes = place.find("bytes")) memset.bytes = read_formula(*bytes, description_);
-    if (!memset.bytes && !memset.tensor)
-      place.fail("lacks the key 'bytes': of a scratch it must say how many");
-    if (const auto value = place.find("value"))
-      memset.value = static_cast<std::uint8_t>(value->integer(0, 255));
+    if (!memset.bytes && !memset.tensor) place.fail("lacks the key 'bytes': of a scratch it must say how many");
+    if (const auto value = place.find("value")) memset.value = static_cast<std::uint8_t>(value->integer(0, 255));
     program_.launches.push_back(std::move(memset));
   }
 
@@ -149,11 +139,9 @@ class LaunchReader {
     for (std::size_t begin = 0, end; begin <= name.size(); begin = end + 2) {
       end = std::min(name.find("::", begin), name.size());
       if (!is_word(std::string_view(name).substr(begin, end - begin)))
-        place.fail("must be a function's name, with template arguments behind it if it has some" +
-                   place.shown());
+        place.fail("must be a function's name, with template arguments behind it if it has some" + place.shown());
     }
-    if (name.size() > EntryName::kCapacity)
-      place.fail("has a name of more than 63 characters" + place.shown());
+    if (name.size() > EntryName::kCapacity) place.fail("has a name of more than 63 characters" + place.shown());
     launch.entry = EntryName(name);
     const bool is_instance = name.size() < text.size();
     if (is_instance && text.find_first_of("\"\\\n;{}#") != std::string::npos)
@@ -225,8 +213,7 @@ class LaunchReader {
     static const std::vector<std::string> kScalars = {"i8",  "u8",  "i16", "u16", "i32",
                                                       "u32", "i64", "u64", "f32", "f64"};
     const auto members = place.value().is_object() ? place.members(2) : decltype(place.members(2))();
-    if (members.size() != 1 ||
-        std::find(kScalars.begin(), kScalars.end(), members[0].first) == kScalars.end())
+    if (members.size() != 1 || std::find(kScalars.begin(), kScalars.end(), members[0].first) == kScalars.end())
       place.fail("must be " + expected + "i8, u8, i16, u16, i32, u32, i64, u64, f32 and f64" + place.shown());
     read_scalar(members[0].first, members[0].second, argument);
   }
@@ -258,12 +245,10 @@ class LaunchReader {
     if (!argument.tensor) map.fail("must be a tensor" + map.shown());
     argument.dims = read_formulas(place.at("dims"), description_, TensorMap::kMaxRank);
     argument.box = read_formulas(place.at("box"), description_, TensorMap::kMaxRank);
-    if (argument.box.size() != argument.dims.size())
-      place.at("box").fail("must have as many elements as dims");
+    if (argument.box.size() != argument.dims.size()) place.at("box").fail("must have as many elements as dims");
     if (const auto strides = place.find("strides")) {
       argument.strides = read_formulas(*strides, description_, TensorMap::kMaxRank - 1);
-      if (argument.strides.size() + 1 != argument.dims.size())
-        strides->fail("must have one element less than dims");
+      if (argument.strides.size() + 1 != argument.dims.size()) strides->fail("must have one element less than dims");
     }
     if (const auto offset = place.find("offset")) argument.value = read_formula(*offset, description_);
     const std::vector<std::string> names = {"none", "b32", "b64", "b128"};

@@ -17,8 +17,7 @@ FillWord word_of_fill(const JsonPlace& fill) {
   if (fill.value().is_string()) return {fill.text(), std::nullopt};
   const auto members = fill.value().is_object() ? fill.members(2) : decltype(fill.members(2))();
   for (const auto& [key, value] : members)
-    if (members.size() == 1 ||
-        (key != "over" && key != "integers" && value.value().is_string() && fill.find("over")))
+    if (members.size() == 1 || (key != "over" && key != "integers" && value.value().is_string() && fill.find("over")))
       return {key, value};
   return {};
 }
@@ -57,15 +56,13 @@ void read_fill(const JsonPlace& place, Description& description, DescribedTensor
     return;
   }
   static const std::vector<std::pair<std::string, Fill::Kind>> kinds = {
-      {"zeros", Fill::Kind::zeros},      {"normal", Fill::Kind::normal},
-      {"uniform", Fill::Kind::uniform},  {"constant", Fill::Kind::constant},
-      {"integers", Fill::Kind::zipf},    {"permutation", Fill::Kind::permutation},
-      {"steps", Fill::Kind::steps},      {"formula", Fill::Kind::integers},
-      {"offsets", Fill::Kind::integers}, {"files", Fill::Kind::arrays}};
+      {"zeros", Fill::Kind::zeros},       {"normal", Fill::Kind::normal},    {"uniform", Fill::Kind::uniform},
+      {"constant", Fill::Kind::constant}, {"integers", Fill::Kind::zipf},    {"permutation", Fill::Kind::permutation},
+      {"steps", Fill::Kind::steps},       {"formula", Fill::Kind::integers}, {"offsets", Fill::Kind::integers},
+      {"files", Fill::Kind::arrays}};
   const auto [kind, value] = word_of_fill(*fill);
   const auto found = std::ranges::find(kinds, kind, &std::pair<std::string, Fill::Kind>::first);
-  const bool may_have = kind == "normal" || kind == "uniform",
-             has_none = kind == "zeros" || kind == "permutation";
+  const bool may_have = kind == "normal" || kind == "uniform", has_none = kind == "zeros" || kind == "permutation";
   if (found == kinds.end() || (!value && !may_have && !has_none) || (value && has_none))
     fill->fail(
         "must be zeros, permutation, normal, uniform, or an object with normal, uniform, constant, integers, "

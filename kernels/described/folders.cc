@@ -63,8 +63,8 @@ class Loader {
     const auto other = places_.find(name);
     if (other != places_.end() && other->second == folder) return;  // named twice
     if (other != places_.end())
-      return refuse(folder, "'" + name + "' is " + (other->second.starts_with("a ") ? "" : "also ") +
-                                other->second + ", which a folder cannot replace: rename " + folder.string());
+      return refuse(folder, "'" + name + "' is " + (other->second.starts_with("a ") ? "" : "also ") + other->second +
+                                ", which a folder cannot replace: rename " + folder.string());
     try {
       std::string text = read_regular_file(file, kMaxDescription);
       loaded_.kernels.push_back(described_kernel(read_description(text, file, name)));
@@ -96,8 +96,7 @@ std::string description_core(const std::string& text) {
   if (text.size() > kMaxDescription) throw BadInput("kernel.json is larger than 1 MiB");
   nlohmann::json json = parse_json(text, "kernel.json");
   if (!json.is_object()) throw BadInput("kernel.json is no object");
-  for (const char* key : {"doc", "presets", "parameters", "constraints", "bases", "defaults", "cost"})
-    json.erase(key);
+  for (const char* key : {"doc", "presets", "parameters", "constraints", "bases", "defaults", "cost"}) json.erase(key);
   return json.dump();
 }
 

@@ -100,11 +100,10 @@ std::vector<std::uint8_t> read_npy(const std::filesystem::path& file, DType type
   header.read();
   const std::string_view types = numpy_types(type);
   if (header.type.size() != 3 || types.find(header.type) == std::string_view::npos)
-    fail("its elements are '" + std::string(header.type.substr(0, 16)) + "'; " +
-         std::string(dtype_name(type)) + " takes '" + std::string(types.substr(0, 3)) + "'");
+    fail("its elements are '" + std::string(header.type.substr(0, 16)) + "'; " + std::string(dtype_name(type)) +
+         " takes '" + std::string(types.substr(0, 3)) + "'");
   if (header.elements != elements)
-    fail("it has " + std::to_string(header.elements) + " elements; the tensor has " +
-         std::to_string(elements));
+    fail("it has " + std::to_string(header.elements) + " elements; the tensor has " + std::to_string(elements));
   if (content.size() - begin - length != static_cast<std::size_t>(bytes))
     fail("it holds " + std::to_string(content.size() - begin - length) + " bytes of elements, not " +
          std::to_string(bytes));

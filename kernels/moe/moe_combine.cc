@@ -48,16 +48,12 @@ class MoeCombine final : public MoeKernel {
     const MoeShape shape(problem);
     const std::int64_t places = call.integers[kMoePlaces];
     RoutingPlan routing = shape.routing(places, seed);
-    Buffer rows{.name = "rows",
-                .dtype = DType::bf16,
-                .elements = places * shape.hidden,
-                .rotates = true,
-                .fresh = true};
+    Buffer rows{
+        .name = "rows", .dtype = DType::bf16, .elements = places * shape.hidden, .rotates = true, .fresh = true};
     rows.fill = {.kind = Fill::Kind::normal, .poison = padding_of(routing, shape)};
-    return {
-        std::move(rows), moe_list("inverse", std::move(routing.inverse)), moe_weights(shape),
-        moe_out(shape, DType::bf16, call.integers[kMoeRow],
-                {.dissimilarity = 1e-5, .baseline_factor = 2.0, .terms = static_cast<double>(shape.top_k)})};
+    return {std::move(rows), moe_list("inverse", std::move(routing.inverse)), moe_weights(shape),
+            moe_out(shape, DType::bf16, call.integers[kMoeRow],
+                    {.dissimilarity = 1e-5, .baseline_factor = 2.0, .terms = static_cast<double>(shape.top_k)})};
   }
 
   std::unique_ptr<const Launcher> launcher(const Config& config, const Problem& problem,
@@ -65,8 +61,7 @@ class MoeCombine final : public MoeKernel {
     return moe_combine_launcher(config, MoeShape(problem), limits);
   }
 
-  Plan reference(Reference which, const Problem& problem, const Call& call,
-                 const DeviceLimits&) const override {
+  Plan reference(Reference which, const Problem& problem, const Call& call, const DeviceLimits&) const override {
     return moe_combine_reference_plan(which, MoeShape(problem), call);
   }
 

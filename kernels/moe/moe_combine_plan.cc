@@ -43,13 +43,12 @@ void check_moe_combine_call(const MoeShape& shape, const Call& call) {
 std::unique_ptr<const Launcher> moe_combine_launcher(const Config& config, const MoeShape& shape,
                                                      const DeviceLimits& limits) {
   const MoeTeams teams(config);
-  return make_launcher(combine_unit(config, shape),
-                       [=](const Extents& extents, const Call& call, LaunchPlan& plan) {
-                         Launch& launch = plan.launches.emplace_back();
-                         launch.entry = "moe_combine";
-                         teams.shape(launch, extents[0], limits);
-                         add_combine_arguments(launch, extents[0], call);
-                       });
+  return make_launcher(combine_unit(config, shape), [=](const Extents& extents, const Call& call, LaunchPlan& plan) {
+    Launch& launch = plan.launches.emplace_back();
+    launch.entry = "moe_combine";
+    teams.shape(launch, extents[0], limits);
+    add_combine_arguments(launch, extents[0], call);
+  });
 }
 
 Plan moe_combine_reference_plan(Reference which, const MoeShape& shape, const Call& call) {
@@ -58,8 +57,7 @@ Plan moe_combine_reference_plan(Reference which, const MoeShape& shape, const Ca
   plan.unit.defines.emplace_back("EXACT", which == Reference::exact ? "1" : "0");
   Launch& launch = plan.launches.emplace_back();
   launch.entry = "moe_combine_reference";
-  launch.grid[0] =
-      static_cast<std::uint32_t>(ceil_div(shape.tokens * shape.hidden, kCombineReferenceThreads));
+  launch.grid[0] = static_cast<std::uint32_t>(ceil_div(shape.tokens * shape.hidden, kCombineReferenceThreads));
   launch.block[0] = static_cast<std::uint32_t>(kCombineReferenceThreads);
   add_combine_arguments(launch, shape.tokens, call);
   return plan;

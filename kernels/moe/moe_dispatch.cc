@@ -9,11 +9,10 @@ namespace {
 class MoeDispatch final : public MoeKernel {
  public:
   MoeDispatch()
-      : MoeKernel("moe_dispatch",
-                  "the rows of tokens in the order of their experts, in bf16 or in e4m3 with scales",
-                  {"hidden", "top_k", "out", "scale", "scale_layout", "padding"},
-                  {{"x_row", "elements from a token's row of x to the next token's"},
-                   {"places", "rows that are written"}}) {}
+      : MoeKernel(
+            "moe_dispatch", "the rows of tokens in the order of their experts, in bf16 or in e4m3 with scales",
+            {"hidden", "top_k", "out", "scale", "scale_layout", "padding"},
+            {{"x_row", "elements from a token's row of x to the next token's"}, {"places", "rows that are written"}}) {}
 
   const ProblemSchema& schema() const override { return moe_dispatch_schema(); }
   void check(const Problem& problem) const override { check_moe_dispatch(problem); }
@@ -51,8 +50,7 @@ class MoeDispatch final : public MoeKernel {
     return moe_dispatch_launcher(config, MoeDispatchShape(problem), limits);
   }
 
-  Plan reference(Reference which, const Problem& problem, const Call& call,
-                 const DeviceLimits&) const override {
+  Plan reference(Reference which, const Problem& problem, const Call& call, const DeviceLimits&) const override {
     return moe_dispatch_reference_plan(which, MoeDispatchShape(problem), call);
   }
 

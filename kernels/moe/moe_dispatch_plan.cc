@@ -42,21 +42,20 @@ std::unique_ptr<const Launcher> moe_dispatch_launcher(const Config& config, cons
                                                       const DeviceLimits& limits) {
   const MoeTeams teams(config);
   const bool by_token = config.is("by", "token"), narrow = of.narrow();
-  return make_launcher(dispatch_unit(config, of),
-                       [=](const Extents& extents, const Call& call, LaunchPlan& plan) {
-                         const std::int64_t places = call.integers[kMoePlaces];
-                         Launch& launch = plan.launches.emplace_back();
-                         launch.entry = "moe_dispatch";
-                         teams.shape(launch, by_token ? extents[0] : places, limits);
-                         launch.arguments = {{"x", Pointer{"x"}},
-                                             {"sorted", Pointer{"sorted"}},
-                                             {"inverse", Pointer{"inverse"}},
-                                             {"rows", Pointer{"rows"}},
-                                             {"scales", narrow ? Pointer{"scales"} : Pointer{}},
-                                             {"x_row", call.integers[kMoeRow]},
-                                             {"tokens", dispatch_int(extents[0])},
-                                             {"places", dispatch_int(places)}};
-                       });
+  return make_launcher(dispatch_unit(config, of), [=](const Extents& extents, const Call& call, LaunchPlan& plan) {
+    const std::int64_t places = call.integers[kMoePlaces];
+    Launch& launch = plan.launches.emplace_back();
+    launch.entry = "moe_dispatch";
+    teams.shape(launch, by_token ? extents[0] : places, limits);
+    launch.arguments = {{"x", Pointer{"x"}},
+                        {"sorted", Pointer{"sorted"}},
+                        {"inverse", Pointer{"inverse"}},
+                        {"rows", Pointer{"rows"}},
+                        {"scales", narrow ? Pointer{"scales"} : Pointer{}},
+                        {"x_row", call.integers[kMoeRow]},
+                        {"tokens", dispatch_int(extents[0])},
+                        {"places", dispatch_int(places)}};
+  });
 }
 
 Plan moe_dispatch_reference_plan(Reference which, const MoeDispatchShape& shape, const Call& call) {

@@ -70,17 +70,16 @@ Buffer expert_out(const MoeExpertsShape& shape, const Call& call) {
 class MoeExperts final : public MoeKernel {
  public:
   MoeExperts()
-      : MoeKernel("moe_experts",
-                  "the experts' products: gate and up with SwiGLU, down, and the sum over a token's experts",
-                  {"hidden", "experts", "top_k", "intermediate", "dtype", "w", "activation", "part", "x",
-                   "out", "layout"},
-                  {{"x_row", "elements from a row of x to the next"},
-                   {"places", "places of sorted"},
-                   {"out_row", "elements from a row of the output to the next"},
-                   {"up_row", "elements from a row of w_gate_up to the next"},
-                   {"up_expert", "elements from an expert's w_gate_up to the next expert's"},
-                   {"down_row", "elements from a row of w_down to the next"},
-                   {"down_expert", "elements from an expert's w_down to the next expert's"}}) {}
+      : MoeKernel(
+            "moe_experts", "the experts' products: gate and up with SwiGLU, down, and the sum over a token's experts",
+            {"hidden", "experts", "top_k", "intermediate", "dtype", "w", "activation", "part", "x", "out", "layout"},
+            {{"x_row", "elements from a row of x to the next"},
+             {"places", "places of sorted"},
+             {"out_row", "elements from a row of the output to the next"},
+             {"up_row", "elements from a row of w_gate_up to the next"},
+             {"up_expert", "elements from an expert's w_gate_up to the next expert's"},
+             {"down_row", "elements from a row of w_down to the next"},
+             {"down_expert", "elements from an expert's w_down to the next expert's"}}) {}
 
   const ProblemSchema& schema() const override { return moe_experts_schema(); }
   const std::vector<Preset>& presets() const override {
@@ -136,8 +135,7 @@ class MoeExperts final : public MoeKernel {
     return moe_experts_launcher(config, MoeExpertsShape(problem), limits);
   }
 
-  Plan reference(Reference which, const Problem& problem, const Call& call,
-                 const DeviceLimits&) const override {
+  Plan reference(Reference which, const Problem& problem, const Call& call, const DeviceLimits&) const override {
     return moe_experts_reference_plan(which, MoeExpertsShape(problem), call);
   }
 
@@ -146,16 +144,15 @@ class MoeExperts final : public MoeKernel {
   Cost cost(const Problem& problem) const override {
     const MoeExpertsShape shape(problem);
     const auto hidden = static_cast<double>(shape.hidden);
-    const auto slots =
-        static_cast<double>(std::min(shape.slots(), shape.experts() * shape.sizes.slots_of_expert()));
-    const double matrices = ((shape.has_up() ? 2 : 0) + (shape.has_down() ? 1 : 0)) * hidden *
-                            static_cast<double>(shape.intermediate);
+    const auto slots = static_cast<double>(std::min(shape.slots(), shape.experts() * shape.sizes.slots_of_expert()));
+    const double matrices =
+        ((shape.has_up() ? 2 : 0) + (shape.has_down() ? 1 : 0)) * hidden * static_cast<double>(shape.intermediate);
     // With their scales.
     const double row_bytes = shape.narrow() ? 1 + 4.0 / kExpertsScaleGroup : 2;
-    const double weight_bytes = shape.narrow() ? 1 + 4.0 / (kExpertsScaleGroup * kExpertsScaleGroup)
-                                : shape.packed ? static_cast<double>(kPackedValueBytes + kPackedScaleBytes) /
-                                                     (kPackedRows * kPackedDepth)
-                                               : 2;
+    const double weight_bytes =
+        shape.narrow() ? 1 + 4.0 / (kExpertsScaleGroup * kExpertsScaleGroup)
+        : shape.packed ? static_cast<double>(kPackedValueBytes + kPackedScaleBytes) / (kPackedRows * kPackedDepth)
+                       : 2;
     const auto values = [&](bool places, std::int64_t width) {
       return (places ? slots : static_cast<double>(shape.tokens)) * static_cast<double>(width);
     };
@@ -173,13 +170,11 @@ class MoeExperts final : public MoeKernel {
  private:
   static void add_weights(const MoeExpertsShape& shape, const Call& call, std::vector<Buffer>& buffers) {
     const auto& of = call.integers;
-    const auto add = [&](const char* name, const MoeExpertsShape::Matrix& matrix, std::size_t row,
-                         std::int64_t depth) {
+    const auto add = [&](const char* name, const MoeExpertsShape::Matrix& matrix, std::size_t row, std::int64_t depth) {
       buffers.push_back(
-          shape.packed
-              ? packed_weights(name, shape.packed_values(matrix.rows, matrix.columns))
-              : expert_weights(name, shape.operand,
-                               {shape.experts(), matrix.rows, matrix.columns, of[row], of[row + 1]}, depth));
+          shape.packed ? packed_weights(name, shape.packed_values(matrix.rows, matrix.columns))
+                       : expert_weights(name, shape.operand,
+                                        {shape.experts(), matrix.rows, matrix.columns, of[row], of[row + 1]}, depth));
     };
     if (shape.has_up()) add("w_gate_up", shape.gate_up(), kExpertsUpRow, shape.hidden);
     if (shape.has_down()) add("w_down", shape.down(), kExpertsDownRow, shape.intermediate);
@@ -189,11 +184,9 @@ class MoeExperts final : public MoeKernel {
     const std::int64_t up = 2 * shape.intermediate, hidden = shape.hidden, down = shape.intermediate;
     const auto mean = [](std::int64_t terms) { return 1 / std::sqrt(static_cast<float>(terms)); };
     if (shape.narrow()) {
-      buffers.push_back(
-          expert_scales("x_scale", shape.x_rows(call.integers[kMoePlaces]) * shape.x_scales(), 1));
+      buffers.push_back(expert_scales("x_scale", shape.x_rows(call.integers[kMoePlaces]) * shape.x_scales(), 1));
       buffers.back().fresh = true;
-      if (shape.has_up())
-        buffers.push_back(expert_scales("gate_up_scale", shape.gate_up_scales(), mean(hidden)));
+      if (shape.has_up()) buffers.push_back(expert_scales("gate_up_scale", shape.gate_up_scales(), mean(hidden)));
       if (shape.has_down()) buffers.push_back(expert_scales("down_scale", shape.down_scales(), mean(down)));
     }
     if (shape.packed && shape.has_up())

@@ -26,22 +26,21 @@ enum ExpertsSlot {
 class MoeExpertsFamily final : public TokensFamily {
  public:
   explicit MoeExpertsFamily(const MoeExpertsShape& shape)
-      : TokensFamily("moe_experts",
-                     {{"x", shape.operand, Role::input, true, 16},
-                      {"sorted", DType::i32, Role::input, !shape.x_places, 4},
-                      {"offsets", DType::i32, Role::input, true, 4},
-                      {"inverse", DType::i32, Role::input, !shape.out_places, 4},
-                      {"weights", DType::f32, Role::input, !shape.out_places, 4},
-                      {"w_gate_up", weights(shape), Role::input, shape.has_up(), 16},
-                      {"w_down", weights(shape), Role::input, shape.has_down(), 16},
-                      {"out", shape.dtype, Role::output, true, 16},
-                      {"x_scale", DType::f32, Role::input, shape.narrow(), 4},
-                      {"gate_up_scale", scales(shape), Role::input, is_scaled(shape) && shape.has_up(),
-                       shape.packed ? 16 : 4},
-                      {"down_scale", scales(shape), Role::input, is_scaled(shape) && shape.has_down(),
-                       shape.packed ? 16 : 4},
-                      {"gate_up_bias", shape.dtype, Role::input, shape.biased && shape.has_up(), 4},
-                      {"down_bias", shape.dtype, Role::input, shape.biased && shape.has_down(), 4}}),
+      : TokensFamily(
+            "moe_experts",
+            {{"x", shape.operand, Role::input, true, 16},
+             {"sorted", DType::i32, Role::input, !shape.x_places, 4},
+             {"offsets", DType::i32, Role::input, true, 4},
+             {"inverse", DType::i32, Role::input, !shape.out_places, 4},
+             {"weights", DType::f32, Role::input, !shape.out_places, 4},
+             {"w_gate_up", weights(shape), Role::input, shape.has_up(), 16},
+             {"w_down", weights(shape), Role::input, shape.has_down(), 16},
+             {"out", shape.dtype, Role::output, true, 16},
+             {"x_scale", DType::f32, Role::input, shape.narrow(), 4},
+             {"gate_up_scale", scales(shape), Role::input, is_scaled(shape) && shape.has_up(), shape.packed ? 16 : 4},
+             {"down_scale", scales(shape), Role::input, is_scaled(shape) && shape.has_down(), shape.packed ? 16 : 4},
+             {"gate_up_bias", shape.dtype, Role::input, shape.biased && shape.has_up(), 4},
+             {"down_bias", shape.dtype, Role::input, shape.biased && shape.has_down(), 4}}),
         shape_(shape) {}
 
   void check_call(const Extents& extents, const Call& call) const override {
@@ -52,10 +51,8 @@ class MoeExpertsFamily final : public TokensFamily {
             Call& call) const override {
     if (!options.empty()) refuse("unknown option '" + std::string(options) + "'; there are none");
     const TensorView& x = matrix(tensors, kExpertsX, shape_.x_places ? "places" : "tokens", shape_.x_width());
-    const TensorView& out =
-        matrix(tensors, kExpertsOut, shape_.out_places ? "places" : "tokens", shape_.out_width());
-    const std::int64_t places =
-        shape_.x_places ? x.shape[0] : entries(tensors, kExpertsSorted, "[places]", 1);
+    const TensorView& out = matrix(tensors, kExpertsOut, shape_.out_places ? "places" : "tokens", shape_.out_width());
+    const std::int64_t places = shape_.x_places ? x.shape[0] : entries(tensors, kExpertsSorted, "[places]", 1);
     // Without a tensor of tokens' rows: as many as have so many places without padding.
     const std::int64_t tokens = !shape_.x_places    ? x.shape[0]
                                 : shape_.out_places ? ceil_div(places, shape_.top_k)
@@ -63,8 +60,7 @@ class MoeExpertsFamily final : public TokensFamily {
     check({tokens});
     const std::int64_t out_rows = shape_.out_places ? places : tokens;
     if (out.shape[0] != out_rows)
-      refuse("tensor 'out' has " + std::to_string(out.shape[0]) + " rows; it must have " +
-             std::to_string(out_rows));
+      refuse("tensor 'out' has " + std::to_string(out.shape[0]) + " rows; it must have " + std::to_string(out_rows));
     Call made = contiguous_experts_call(shape_);
     if (x.shape[0] > 1) made.integers[kMoeRow] = x.strides[0];
     made.integers[kMoePlaces] = places;
@@ -107,8 +103,7 @@ class MoeExpertsFamily final : public TokensFamily {
   std::int64_t entries(std::span<const TensorView* const> tensors, std::size_t slot, const char* text,
                        std::size_t dimensions) const {
     const TensorView& tensor = require_tensor(this->tensors(), tensors, slot);
-    if (tensor.shape.size() != dimensions)
-      refuse("tensor '" + this->tensors()[slot].name.text() + "' must be " + text);
+    if (tensor.shape.size() != dimensions) refuse("tensor '" + this->tensors()[slot].name.text() + "' must be " + text);
     return tensor.shape[0];
   }
 
@@ -121,9 +116,9 @@ class MoeExpertsFamily final : public TokensFamily {
     const bool fits = all.shape.size() == 3 && all.shape[0] == shape_.experts() && all.shape[1] == rows &&
                       all.shape[2] == columns && all.strides[dense] == 1;
     if (!fits)
-      refuse("tensor '" + this->tensors()[slot].name.text() + "' must be [" +
-             std::to_string(shape_.experts()) + ", " + std::to_string(rows) + ", " + std::to_string(columns) +
-             "], the values of a " + (shape_.n_major ? "column" : "row") + " side by side");
+      refuse("tensor '" + this->tensors()[slot].name.text() + "' must be [" + std::to_string(shape_.experts()) + ", " +
+             std::to_string(rows) + ", " + std::to_string(columns) + "], the values of a " +
+             (shape_.n_major ? "column" : "row") + " side by side");
     call.integers[field] = all.strides[3 - dense];
     call.integers[field + 1] = all.strides[0];
   }

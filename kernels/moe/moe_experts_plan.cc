@@ -83,7 +83,7 @@ struct ExpertsChoice {
 
   std::int64_t shared_bytes(const ExpertsProduct& product) const {
     const std::int64_t columns = product.matrices * product.columns;
-    const std::int64_t scales = packed ? columns / kPackedRows * (depth / kPackedDepth) * kPackedScaleBytes
+    const std::int64_t scales = packed            ? columns / kPackedRows * (depth / kPackedDepth) * kPackedScaleBytes
                                 : narrow && wgmma ? 4 * rows * depth / between_group()
                                                   : 0;
     const std::int64_t weights = packed ? columns * depth / 2 : columns * depth * size;
@@ -154,13 +154,13 @@ TensorMap weight_map(const char* buffer, DType dtype, const ExpertsProduct& prod
   map.buffer = buffer;
   map.dtype = dtype;
   map.swizzle = TensorMap::Swizzle::b128;
-  map.dims = {count(product.depth), count(kSwizzledRows), count(product.matrices),
-              count(product.width / kSwizzledRows), count(experts)};
+  map.dims = {count(product.depth), count(kSwizzledRows), count(product.matrices), count(product.width / kSwizzledRows),
+              count(experts)};
   const std::int64_t column = in_turn ? product.matrices * row : row;
   map.strides = {bytes(column), bytes(in_turn ? row : product.width * row), bytes(kSwizzledRows * column),
                  bytes(expert)};
-  map.box = {to_unsigned(kExpertsSwizzleBytes / size), to_unsigned(kSwizzledRows),
-             to_unsigned(product.matrices), to_unsigned(own_columns / kSwizzledRows), 1};
+  map.box = {to_unsigned(kExpertsSwizzleBytes / size), to_unsigned(kSwizzledRows), to_unsigned(product.matrices),
+             to_unsigned(own_columns / kSwizzledRows), 1};
   return map;
 }
 
@@ -182,8 +182,8 @@ TensorMap column_map(const char* buffer, DType dtype, const ExpertsProduct& prod
 }
 
 // Packed weights as [expert][strip][block][words]: a box is a stage of a warpgroup's strips.
-TensorMap packed_map(const char* buffer, const ExpertsProduct& product, std::int64_t own_columns,
-                     std::int64_t depth, std::int64_t experts) {
+TensorMap packed_map(const char* buffer, const ExpertsProduct& product, std::int64_t own_columns, std::int64_t depth,
+                     std::int64_t experts) {
   constexpr std::int64_t kWords = kPackedValueBytes / 4;
   const std::int64_t strips = product.matrices * product.width / kPackedRows,
                      blocks = ceil_div(product.depth, kPackedDepth);
@@ -199,8 +199,8 @@ TensorMap packed_map(const char* buffer, const ExpertsProduct& product, std::int
 }
 
 // Rows of places as [place][value]: a box is a chunk of a quarter of a tile's rows, or of eight.
-TensorMap rows_map(const char* buffer, const ExpertsChoice& choice, const ExpertsProduct& product,
-                   DType dtype, std::int64_t places) {
+TensorMap rows_map(const char* buffer, const ExpertsChoice& choice, const ExpertsProduct& product, DType dtype,
+                   std::int64_t places) {
   const auto size = count(choice.size * product.depth);
   TensorMap map;
   map.buffer = buffer;
@@ -208,8 +208,8 @@ TensorMap rows_map(const char* buffer, const ExpertsChoice& choice, const Expert
   map.swizzle = TensorMap::Swizzle::b128;
   map.dims = {count(product.depth), count(places), 1, 1, 1};
   map.strides = {size, size, size, size};
-  map.box = {to_unsigned(kExpertsSwizzleBytes / choice.size),
-             to_unsigned(std::max(choice.rows / 4, kSwizzledRows)), 1, 1, 1};
+  map.box = {to_unsigned(kExpertsSwizzleBytes / choice.size), to_unsigned(std::max(choice.rows / 4, kSwizzledRows)), 1,
+             1, 1};
   return map;
 }
 
@@ -258,24 +258,22 @@ class ExpertsLaunches {
 
   // Through the copy engine, or an address and strides.
   void add_up_weights(Launch& launch) const {
-    add_weights(launch, "w_gate_up", choice_.up, call_.integers[kExpertsUpRow],
-                call_.integers[kExpertsUpExpert]);
+    add_weights(launch, "w_gate_up", choice_.up, call_.integers[kExpertsUpRow], call_.integers[kExpertsUpExpert]);
   }
   void add_down_weights(Launch& launch) const {
-    add_weights(launch, "w_down", choice_.down, call_.integers[kExpertsDownRow],
-                call_.integers[kExpertsDownExpert]);
+    add_weights(launch, "w_down", choice_.down, call_.integers[kExpertsDownRow], call_.integers[kExpertsDownExpert]);
   }
   void add_weights(Launch& launch, const char* buffer, const ExpertsProduct& product, std::int64_t row,
                    std::int64_t expert) const {
     if (choice_.wgmma && shape_.n_major) {
-      launch.arguments.push_back({buffer, column_map(buffer, shape_.operand, product, shape_.experts(), row,
-                                                     expert, choice_.biased)});
+      launch.arguments.push_back(
+          {buffer, column_map(buffer, shape_.operand, product, shape_.experts(), row, expert, choice_.biased)});
     } else if (choice_.wgmma) {
       launch.arguments.push_back(
-          {buffer, choice_.packed ? packed_map(buffer, product, choice_.own_columns(product), choice_.depth,
-                                               shape_.experts())
-                                  : weight_map(buffer, shape_.operand, product, choice_.own_columns(product),
-                                               shape_.experts(), row, expert, choice_.biased)});
+          {buffer, choice_.packed
+                       ? packed_map(buffer, product, choice_.own_columns(product), choice_.depth, shape_.experts())
+                       : weight_map(buffer, shape_.operand, product, choice_.own_columns(product), shape_.experts(),
+                                    row, expert, choice_.biased)});
     } else {
       launch.arguments.push_back({buffer, Pointer{buffer}});
       launch.arguments.push_back({"weight_row", row});
@@ -359,8 +357,7 @@ class ExpertsLaunches {
   }
 
   void write_both() {
-    Launch& launch =
-        begin("moe_experts_products", choice_.up, choice_.up.column_tiles() + choice_.down.column_tiles());
+    Launch& launch = begin("moe_experts_products", choice_.up, choice_.up.column_tiles() + choice_.down.column_tiles());
     add_up_weights(launch);
     add_down_weights(launch);
     add_places_of(launch, "rows", "between", choice_.down, true);
@@ -379,8 +376,7 @@ class ExpertsLaunches {
   void write_combine() {
     Launch& launch = plan_.launches.emplace_back();
     launch.entry = "moe_experts_combine";
-    launch.grid[0] =
-        to_unsigned(ceil_div(shape_.tokens * (shape_.hidden / kCombineValues), kExpertsCombineThreads));
+    launch.grid[0] = to_unsigned(ceil_div(shape_.tokens * (shape_.hidden / kCombineValues), kExpertsCombineThreads));
     launch.block[0] = to_unsigned(kExpertsCombineThreads);
     launch.programmatic_dependent = limits_.compute_capability >= 90;
     launch.arguments = {{"products", Pointer{"products"}},

@@ -13,8 +13,7 @@ constexpr std::int64_t kMostExpertStride = std::int64_t{1}
 
 [[noreturn]] void refuse_experts(const std::string& rule) { throw BadInput("moe_experts: " + rule); }
 
-void check_operand_row(const MoeExpertsShape& shape, const char* name, std::int64_t row,
-                       std::int64_t columns) {
+void check_operand_row(const MoeExpertsShape& shape, const char* name, std::int64_t row, std::int64_t columns) {
   check_moe_row("moe_experts", name, row, columns);
   if (row % shape.unit() != 0)
     refuse_experts(std::string(name) + "=" + std::to_string(row) + " must be a multiple of " +
@@ -24,11 +23,9 @@ void check_operand_row(const MoeExpertsShape& shape, const char* name, std::int6
 void check_matrix(const MoeExpertsShape& shape, const char* name, std::int64_t row, std::int64_t expert,
                   const MoeExpertsShape::Matrix& matrix) {
   check_operand_row(shape, (std::string(name) + "_row").c_str(), row, matrix.columns);
-  if (expert < (matrix.rows - 1) * row + matrix.columns || expert > kMostExpertStride ||
-      expert % shape.unit() != 0)
+  if (expert < (matrix.rows - 1) * row + matrix.columns || expert > kMostExpertStride || expert % shape.unit() != 0)
     refuse_experts(std::string(name) + "_expert=" + std::to_string(expert) + " must be a multiple of " +
-                   std::to_string(shape.unit()) + " that holds an expert's " + std::to_string(matrix.rows) +
-                   " rows");
+                   std::to_string(shape.unit()) + " that holds an expert's " + std::to_string(matrix.rows) + " rows");
 }
 
 void check_no_gaps(bool places, const char* name, std::int64_t row, std::int64_t width) {
@@ -62,8 +59,7 @@ std::int64_t MoeExpertsShape::packed_scales(std::int64_t rows, std::int64_t colu
 }
 
 std::int64_t MoeExpertsShape::most_places() const {
-  return RoutingSizes{.tokens = tokens, .experts = experts(), .top_k = top_k, .align = kMostExpertsAlign}
-      .places();
+  return RoutingSizes{.tokens = tokens, .experts = experts(), .top_k = top_k, .align = kMostExpertsAlign}.places();
 }
 
 MoeExpertsShape MoeExpertsShape::at(const Extents& extents) const {
@@ -75,31 +71,29 @@ MoeExpertsShape MoeExpertsShape::at(const Extents& extents) const {
 const ProblemSchema& moe_experts_schema() {
   static const ProblemSchema schema = [] {
     ProblemSchema all = moe_schema();
-    all.push_back(integer_dimension("intermediate", "values of a token within an expert, a multiple of 8",
-                                    256, 8, 32768));
+    all.push_back(
+        integer_dimension("intermediate", "values of a token within an expert, a multiple of 8", 256, 8, 32768));
     all.push_back(named_dimension("dtype", "type of the output, and of rows and weights", {"bf16", "fp16"}));
     all.push_back(named_dimension(
         "w",
         "type of rows and weights: dtype; e4m3 with a scale for 128 values of a row and 128x128 weights; or of weights "
         "alone, mxfp4",
         {"same", "e4m3", "mxfp4"}));
-    all.push_back(named_dimension(
-        "activation",
-        "silu: of gate, times up; swigluoai: gpt-oss', with biases, and rows of gate and up in "
-        "turn",
-        {"silu", "swigluoai"}));
+    all.push_back(
+        named_dimension("activation",
+                        "silu: of gate, times up; swigluoai: gpt-oss', with biases, and rows of gate and up in "
+                        "turn",
+                        {"silu", "swigluoai"}));
     all.push_back(named_dimension(
         "part", "whole: both products; up: gate and up with the activation alone; down: the other alone",
         {"whole", "up", "down"}));
     all.push_back(named_dimension(
         "x", "rows of x: those of tokens, which sorted gathers, or of places, as moe_dispatch writes them",
         {"tokens", "places"}));
-    all.push_back(named_dimension("out",
-                                  "rows of the output: a token's sum over its experts, or one for each place",
+    all.push_back(named_dimension("out", "rows of the output: a token's sum over its experts, or one for each place",
                                   {"tokens", "places"}));
     all.push_back(named_dimension(
-        "layout",
-        "of an expert's weights: k_major for [N, K]; n_major for [K, N], as transformers' gpt-oss has them",
+        "layout", "of an expert's weights: k_major for [N, K]; n_major for [K, N], as transformers' gpt-oss has them",
         {"k_major", "n_major"}));
     return all;
   }();
@@ -122,15 +116,13 @@ void check_moe_experts(const Problem& problem) {
   if (problem["intermediate"] % kUnit != 0)
     refuse_experts("intermediate=" + problem.dims.at("intermediate").text() + " is no multiple of 8");
   if (problem["align"] > kMostExpertsAlign)
-    refuse_experts("align=" + problem.dims.at("align").text() + " is more than " +
-                   std::to_string(kMostExpertsAlign));
+    refuse_experts("align=" + problem.dims.at("align").text() + " is more than " + std::to_string(kMostExpertsAlign));
   if (problem.is("part", "up") && !problem.is("out", "places"))
     refuse_experts("part=up writes a row for each place: it needs out=places");
   if (problem.is("part", "down") && !problem.is("x", "places"))
     refuse_experts("part=down reads a row for each place: it needs x=places");
   if (problem.is("w", "same")) return;
-  if (problem.is("layout", "n_major"))
-    refuse_experts("layout=n_major is for 16-bit weights: it needs w=same");
+  if (problem.is("layout", "n_major")) refuse_experts("layout=n_major is for 16-bit weights: it needs w=same");
   const bool packed = problem.is("w", "mxfp4");
   const std::int64_t group = packed ? kMxGroup : kExpertsScaleGroup;
   for (const char* name : {"hidden", "intermediate"}) {
@@ -139,8 +131,7 @@ void check_moe_experts(const Problem& problem) {
                      problem.dims.at(name).text() + " is no multiple of " + std::to_string(group));
   }
   if (packed && !problem.is("dtype", "bf16")) refuse_experts("w=mxfp4 needs dtype=bf16");
-  if (!packed && problem.is("activation", "swigluoai"))
-    refuse_experts("activation=swigluoai is not for w=e4m3");
+  if (!packed && problem.is("activation", "swigluoai")) refuse_experts("activation=swigluoai is not for w=e4m3");
 }
 
 void check_moe_experts_call(const MoeExpertsShape& shape, const Call& call) {
@@ -151,9 +142,8 @@ void check_moe_experts_call(const MoeExpertsShape& shape, const Call& call) {
   check_no_gaps(shape.out_places, "out_row", of[kExpertsOutRow], shape.out_width());
   check_moe_places("moe_experts", of[kMoePlaces]);
   if (of[kMoePlaces] > shape.most_places())
-    refuse_experts(
-        "places=" + std::to_string(of[kMoePlaces]) + " is more than " + std::to_string(shape.most_places()) +
-        ", the most of so many tokens with segments at multiples of " + std::to_string(kMostExpertsAlign));
+    refuse_experts("places=" + std::to_string(of[kMoePlaces]) + " is more than " + std::to_string(shape.most_places()) +
+                   ", the most of so many tokens with segments at multiples of " + std::to_string(kMostExpertsAlign));
   if (shape.packed) return;  // without strides
   check_matrix(shape, "up", of[kExpertsUpRow], of[kExpertsUpExpert], shape.gate_up());
   check_matrix(shape, "down", of[kExpertsDownRow], of[kExpertsDownExpert], shape.down());

@@ -39,9 +39,7 @@ struct MoeExpertsShape : MoeShape {
   std::int64_t x_rows(std::int64_t places) const { return x_places ? places : tokens; }
   std::int64_t out_rows(std::int64_t places) const { return out_places ? places : tokens; }
 
-  std::int64_t unit() const {
-    return 16 / dtype_bytes(operand);
-  }  // elements that all strides are multiples of
+  std::int64_t unit() const { return 16 / dtype_bytes(operand); }  // elements that all strides are multiples of
   bool narrow() const { return operand == DType::e4m3; }
 
   // A packed matrix of weights of all experts: its bytes, and those of its scales (templates/common/mxfp4.cuh).

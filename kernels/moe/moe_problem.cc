@@ -49,10 +49,8 @@ constexpr MoeModel kMoeModels[] = {
     {"qwen3-30b-a3b", "Qwen3-30B-A3B", "2048", "128", "8", "768", true, nullptr},
     {"qwen3-235b-a22b", "Qwen3-235B-A22B", "4096", "128", "8", "1536", true, nullptr},
     {"deepseek-v3", "DeepSeek-V3 and R1", "7168", "256", "8", nullptr, true, nullptr},
-    {"deepseek-v3-tp8", "DeepSeek-V3 and R1, an eighth of every expert", "7168", "256", "8", "256", false,
-     nullptr},
-    {"deepseek-v3-ep8", "DeepSeek-V3 and R1, an eighth of the experts", "7168", "32", "8", "2048", false,
-     "13"},
+    {"deepseek-v3-tp8", "DeepSeek-V3 and R1, an eighth of every expert", "7168", "256", "8", "256", false, nullptr},
+    {"deepseek-v3-ep8", "DeepSeek-V3 and R1, an eighth of the experts", "7168", "32", "8", "2048", false, "13"},
     {"glm-4.5-air", "GLM-4.5-Air", "4096", "128", "8", "1408", false, nullptr},
     {"kimi-k2", "Kimi-K2", "7168", "384", "8", nullptr, true, nullptr},
     {"kimi-k2-tp8", "Kimi-K2, an eighth of every expert", "7168", "384", "8", "256", false, nullptr},
@@ -89,13 +87,11 @@ ProblemSchema moe_schema() {
       integer_dimension("hidden", "values of a token, a multiple of 8", 7168, 8, 16384),
       integer_dimension("experts", "experts that were chosen from", 256, 8, 1024),
       integer_dimension("top_k", "experts that each token got", 8, 1, 32),
-      integer_dimension("align", "each expert's segment begins at a multiple of it: a power of two", 16, 1,
-                        256),
-      integer_dimension("capacity", "slots that an expert took, in percent of the even share; 0 for all", 0,
-                        0, 100'000),
-      named_dimension(
-          "skew", "how the inputs load the experts: evenly, by Zipf's law, or one of them with every token",
-          {"uniform", "zipf", "one"}),
+      integer_dimension("align", "each expert's segment begins at a multiple of it: a power of two", 16, 1, 256),
+      integer_dimension("capacity", "slots that an expert took, in percent of the even share; 0 for all", 0, 0,
+                        100'000),
+      named_dimension("skew", "how the inputs load the experts: evenly, by Zipf's law, or one of them with every token",
+                      {"uniform", "zipf", "one"}),
   };
 }
 
@@ -105,17 +101,15 @@ std::vector<Preset> moe_experts_presets() { return presets_of(true); }
 void check_moe(const std::string& kernel, const Problem& problem) {
   const MoeShape shape(problem);
   const auto text = [&](const char* name) { return name + ("=" + problem.dims.at(name).text()); };
-  if (shape.top_k > shape.sizes.experts)
-    refuse_moe(kernel, text("top_k") + " is more than there are experts");
+  if (shape.top_k > shape.sizes.experts) refuse_moe(kernel, text("top_k") + " is more than there are experts");
   if (shape.hidden % kVectorElements != 0) refuse_moe(kernel, text("hidden") + " is no multiple of 8");
-  if ((shape.sizes.align & (shape.sizes.align - 1)) != 0)
-    refuse_moe(kernel, text("align") + " is no power of two");
+  if ((shape.sizes.align & (shape.sizes.align - 1)) != 0) refuse_moe(kernel, text("align") + " is no power of two");
 }
 
 void check_moe_places(const std::string& kernel, std::int64_t places) {
   if (places < 1 || places > kMostPlaces)
-    refuse_moe(kernel, "places=" + std::to_string(places) + " is out of range (from 1 to " +
-                           std::to_string(kMostPlaces) + ")");
+    refuse_moe(kernel,
+               "places=" + std::to_string(places) + " is out of range (from 1 to " + std::to_string(kMostPlaces) + ")");
 }
 
 void check_moe_row(const std::string& kernel, const char* name, std::int64_t row, std::int64_t hidden) {
@@ -125,10 +119,8 @@ void check_moe_row(const std::string& kernel, const char* name, std::int64_t row
 }
 
 Buffer MoeMatrices::buffer(const char* name, DType dtype) const {
-  Buffer buffer{.name = name,
-                .dtype = dtype,
-                .elements = (count - 1) * matrix + (rows - 1) * row + columns,
-                .rotates = true};
+  Buffer buffer{
+      .name = name, .dtype = dtype, .elements = (count - 1) * matrix + (rows - 1) * row + columns, .rotates = true};
   buffer.fill.kind = Fill::Kind::normal;
   for (std::int64_t m = 0; m < count; ++m) {
     const std::int64_t begin = m * matrix, last = begin + (rows - 1) * row + columns;

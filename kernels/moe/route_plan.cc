@@ -46,8 +46,7 @@ class RoutePlan final : public RoutingKernel {
     buffers.back().dtype = shape.ids;
     buffers.back().fresh = true;
     if (shape.mapped) buffers.push_back(moe_list("expert_map", shape.sample_map(map_size)));
-    if (shape.counted)
-      buffers.push_back(moe_list("token_count", {static_cast<std::int32_t>(shape.sample_count())}));
+    if (shape.counted) buffers.push_back(moe_list("token_count", {static_cast<std::int32_t>(shape.sample_count())}));
     const auto add = [&](const char* name, std::int64_t elements, DType type = DType::i32) {
       buffers.push_back({.name = name, .dtype = type, .elements = elements, .role = Role::output});
       buffers.back().check = OutputCheck::exact();
@@ -72,8 +71,7 @@ class RoutePlan final : public RoutingKernel {
 
   Cost cost(const Problem& problem) const override {
     const RoutePlanShape shape(problem);
-    const std::int64_t slots = shape.slots(),
-                       lists = shape.segment == 0 ? 2 * shape.experts + 1 : shape.experts,
+    const std::int64_t slots = shape.slots(), lists = shape.segment == 0 ? 2 * shape.experts + 1 : shape.experts,
                        grouping = shape.grouping() == nullptr ? 0 : shape.grouping_elements(),
                        read = dtype_bytes(shape.ids) * slots + 4 * (shape.sample_map_size() + shape.counted),
                        written = 4 * (lists + shape.places() + slots + grouping) + shape.dropped * slots;

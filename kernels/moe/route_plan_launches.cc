@@ -35,13 +35,9 @@ CompileUnit route_plan_unit(const Config& config, const RoutePlanShape& shape) {
   return unit;
 }
 
-Argument optional_pointer(bool present, const char* name) {
-  return {name, present ? Pointer{name} : Pointer{}};
-}
+Argument optional_pointer(bool present, const char* name) { return {name, present ? Pointer{name} : Pointer{}}; }
 
-Argument int_argument(const char* name, std::int64_t value) {
-  return {name, static_cast<std::int32_t>(value)};
-}
+Argument int_argument(const char* name, std::int64_t value) { return {name, static_cast<std::int32_t>(value)}; }
 
 void add_id_arguments(Launch& launch, const RoutePlanShape& shape) {
   launch.arguments.push_back({"ids", Pointer{"ids"}});
@@ -55,8 +51,8 @@ Argument grouping_argument(const RoutePlanShape& shape) {
 }
 
 // Both kernels take the same arguments, but for the counter of finished blocks.
-void add_plan_arguments(Launch& launch, const RoutePlanShape& shape, const Call& call, bool is_split,
-                        bool is_first, std::int64_t slots_each) {
+void add_plan_arguments(Launch& launch, const RoutePlanShape& shape, const Call& call, bool is_split, bool is_first,
+                        std::int64_t slots_each) {
   add_id_arguments(launch, shape);
   launch.arguments.push_back({"counts", Pointer{"counts"}});
   launch.arguments.push_back(optional_pointer(shape.segment == 0, "offsets"));
@@ -80,29 +76,27 @@ std::unique_ptr<const Launcher> route_plan_launcher(const Config& config, const 
   const std::int64_t warps = config.number("warps"), most_blocks = config.number("blocks");
   const bool is_split = config.is("schedule", "split");
   // Tally of templates/router/place.cuh, and ApartTally of templates/route_plan/route_plan.cu.
-  const std::int64_t shared =
-      4 * (warps * of.experts + router_layout_words(of.experts) + (is_split ? 0 : of.experts));
-  return make_launcher(
-      route_plan_unit(config, of), [=](const Extents& extents, const Call& call, LaunchPlan& plan) {
-        const RoutePlanShape shape = of.at(extents);
-        const std::int64_t each = ceil_div(ceil_div(shape.slots(), most_blocks), kLanesOfWarp) * kLanesOfWarp;
-        const std::int64_t blocks = ceil_div(shape.slots(), each);
-        Launch& launch = plan.launches.emplace_back();
-        launch.entry = "route_plan";
-        launch.grid[0] = static_cast<std::uint32_t>(blocks);
-        launch.block[0] = static_cast<std::uint32_t>(kLanesOfWarp * warps);
-        launch.dynamic_shared = static_cast<std::uint32_t>(shared);
-        launch.programmatic_dependent = limits.compute_capability >= 90;
-        const LaunchShape shape_of_launch = launch;
-        add_plan_arguments(launch, shape, call, is_split, true, each);
-        if (!is_split) return;
-        plan.scratch.push_back({"route_plan_state", 4, true});  // GridState of templates/router/arrival.cuh
-        plan.scratch.push_back({"block_counts", 4 * blocks * shape.experts, false});
-        Launch& place = plan.launches.emplace_back();
-        static_cast<LaunchShape&>(place) = shape_of_launch;
-        place.entry = "route_plan_place";
-        add_plan_arguments(place, shape, call, true, false, each);
-      });
+  const std::int64_t shared = 4 * (warps * of.experts + router_layout_words(of.experts) + (is_split ? 0 : of.experts));
+  return make_launcher(route_plan_unit(config, of), [=](const Extents& extents, const Call& call, LaunchPlan& plan) {
+    const RoutePlanShape shape = of.at(extents);
+    const std::int64_t each = ceil_div(ceil_div(shape.slots(), most_blocks), kLanesOfWarp) * kLanesOfWarp;
+    const std::int64_t blocks = ceil_div(shape.slots(), each);
+    Launch& launch = plan.launches.emplace_back();
+    launch.entry = "route_plan";
+    launch.grid[0] = static_cast<std::uint32_t>(blocks);
+    launch.block[0] = static_cast<std::uint32_t>(kLanesOfWarp * warps);
+    launch.dynamic_shared = static_cast<std::uint32_t>(shared);
+    launch.programmatic_dependent = limits.compute_capability >= 90;
+    const LaunchShape shape_of_launch = launch;
+    add_plan_arguments(launch, shape, call, is_split, true, each);
+    if (!is_split) return;
+    plan.scratch.push_back({"route_plan_state", 4, true});  // GridState of templates/router/arrival.cuh
+    plan.scratch.push_back({"block_counts", 4 * blocks * shape.experts, false});
+    Launch& place = plan.launches.emplace_back();
+    static_cast<LaunchShape&>(place) = shape_of_launch;
+    place.entry = "route_plan_place";
+    add_plan_arguments(place, shape, call, true, false, each);
+  });
 }
 
 Plan route_plan_reference_plan(const RoutePlanShape& shape, const Call& call) {
@@ -125,9 +119,8 @@ Plan route_plan_reference_plan(const RoutePlanShape& shape, const Call& call) {
   Launch& counts = add("route_plan_reference_counts", shape.experts);
   add_id_arguments(counts, shape);
   add_arguments(counts, {pointer("counts"), map_size, tokens, capacity});
-  add_arguments(add("route_plan_reference_offsets", 1),
-                {pointer("counts"), offsets, sorted, grouping_argument(shape), tokens,
-                 int_argument("places", shape.places())});
+  add_arguments(add("route_plan_reference_offsets", 1), {pointer("counts"), offsets, sorted, grouping_argument(shape),
+                                                         tokens, int_argument("places", shape.places())});
   Launch& places = add("route_plan_reference_places", shape.experts);
   add_id_arguments(places, shape);
   add_arguments(places, {offsets, sorted, pointer("inverse"), grouping_argument(shape),

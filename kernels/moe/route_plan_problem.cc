@@ -69,27 +69,21 @@ const ProblemSchema& route_plan_schema() {
       integer_dimension("experts", "experts that have a segment: those of this GPU", 256, 1, 1024),
       integer_dimension("top_k", "experts of each token", 8, 1, 32),
       named_dimension("ids", "type of the ids", {"i32", "i64"}),
-      named_dimension(
-          "map",
-          "local: an expert map gives the segments of the ids, or -1 for experts elsewhere; none: "
-          "ids are segments",
-          {"none", "local"}),
-      named_dimension(
-          "layout",
-          "what tells a grouped GEMM whose places are whose. blocks: the expert of each block of places; "
-          "rows: the expert of each place; ends: where each segment ends; masked: nothing, all segments "
-          "have as many places",
-          {"blocks", "rows", "ends", "masked"}),
-      integer_dimension("align", "each expert's segment begins at a multiple of it: a power of two", 16, 1,
-                        256),
+      named_dimension("map",
+                      "local: an expert map gives the segments of the ids, or -1 for experts elsewhere; none: "
+                      "ids are segments",
+                      {"none", "local"}),
+      named_dimension("layout",
+                      "what tells a grouped GEMM whose places are whose. blocks: the expert of each block of places; "
+                      "rows: the expert of each place; ends: where each segment ends; masked: nothing, all segments "
+                      "have as many places",
+                      {"blocks", "rows", "ends", "masked"}),
+      integer_dimension("align", "each expert's segment begins at a multiple of it: a power of two", 16, 1, 256),
       integer_dimension("segment", "of layout=masked: places of every expert's segment", 0, 0, 65536),
-      named_dimension("dropped", "mask: a mask of the slots that an expert had no room for",
-                      {"none", "mask"}),
-      named_dimension("count", "device: how many of the tokens are placed is read on the device",
-                      {"host", "device"}),
-      named_dimension(
-          "skew", "how the inputs load the experts: evenly, by Zipf's law, or one of them with every token",
-          {"uniform", "zipf", "one"}),
+      named_dimension("dropped", "mask: a mask of the slots that an expert had no room for", {"none", "mask"}),
+      named_dimension("count", "device: how many of the tokens are placed is read on the device", {"host", "device"}),
+      named_dimension("skew", "how the inputs load the experts: evenly, by Zipf's law, or one of them with every token",
+                      {"uniform", "zipf", "one"}),
   };
   return schema;
 }

@@ -17,8 +17,7 @@ class Router final : public RoutingKernel {
   Router()
       : RoutingKernel(
             "router",
-            "top-k experts of each token with their weights, and the permutation that groups tokens by expert") {
-  }
+            "top-k experts of each token with their weights, and the permutation that groups tokens by expert") {}
 
   const ProblemSchema& schema() const override { return router_schema(); }
   const std::vector<Preset>& presets() const override { return router_presets(); }
@@ -49,8 +48,7 @@ class Router final : public RoutingKernel {
   std::vector<Buffer> buffers(const Problem& problem, const Call& call, std::uint64_t) const override {
     const RouterShape shape(problem);
     const std::int64_t row = call.integers[kLogitsRow];
-    Buffer logits{
-        .name = "logits", .dtype = shape.dtype, .elements = (shape.tokens - 1) * row + shape.experts};
+    Buffer logits{.name = "logits", .dtype = shape.dtype, .elements = (shape.tokens - 1) * row + shape.experts};
     logits.fresh = true;
     logits.fill = {.kind = Fill::Kind::columns, .shifts = shape.load_shifts()};
     logits.fill.shifts.resize(static_cast<std::size_t>(row));
@@ -74,8 +72,7 @@ class Router final : public RoutingKernel {
     };
     add_integers("ids", shape.slots(), shape.ids);
     add("weights", DType::f32, shape.slots(),
-        OutputCheck::within(
-            {.dissimilarity = 1e-9, .terms = kExponential + static_cast<double>(shape.experts)}));
+        OutputCheck::within({.dissimilarity = 1e-9, .terms = kExponential + static_cast<double>(shape.experts)}));
     if (shape.has_plan() || shape.has_ranks()) add_integers("counts", shape.experts);
     if (shape.has_ranks()) {
       add_integers("tokens_per_rank", shape.ranks);

@@ -66,8 +66,7 @@ std::vector<TensorSlot> router_slots(const RouterShape& shape) {
 
 class RouterFamily final : public TokensFamily {
  public:
-  explicit RouterFamily(const RouterShape& shape)
-      : TokensFamily("router", router_slots(shape)), shape_(shape) {}
+  explicit RouterFamily(const RouterShape& shape) : TokensFamily("router", router_slots(shape)), shape_(shape) {}
 
   void check_call(const Extents&, const Call& call) const override { check_router_call(shape_, call); }
 
@@ -115,8 +114,7 @@ void check_router_call(const RouterShape& shape, const Call& call) {
   if (row < shape.experts || row > (std::int64_t{1} << 20))
     refuse_call("logits_row=" + std::to_string(row) + " does not hold a token's logits");
   if (row != shape.experts && row * dtype_bytes(shape.dtype) % 16 != 0)
-    refuse_call("logits_row=" + std::to_string(row) +
-                " must be the number of experts or a multiple of 16 bytes");
+    refuse_call("logits_row=" + std::to_string(row) + " must be the number of experts or a multiple of 16 bytes");
 }
 
 }  // namespace moetune

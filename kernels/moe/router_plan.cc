@@ -41,8 +41,7 @@ CompileUnit unit_of(const Config& config, const RouterShape& shape) {
   CompileUnit unit{"templates/router/router.cu", shape_defines(shape)};
   for (const char* name : {"schedule", "select", "lanes", "vector", "rows", "warps", "dependents", "pad"}) {
     std::string macro = name;
-    std::transform(macro.begin(), macro.end(), macro.begin(),
-                   [](char c) { return static_cast<char>(c - 'a' + 'A'); });
+    std::transform(macro.begin(), macro.end(), macro.begin(), [](char c) { return static_cast<char>(c - 'a' + 'A'); });
     unit.defines.emplace_back(macro, config.at(name).text());
   }
   return unit;
@@ -81,13 +80,11 @@ std::int64_t shared_bytes(const Schedule& schedule, const RouterShape& shape, st
     const std::int64_t tokens = std::min(shape.tokens, kRoundTokens);
     const std::int64_t ids = ceil_div(tokens, std::int64_t{4}) * 4 * ids_of_row(shape.top_k), inbox = 8;
     const std::int64_t sums = shape.tokens > kRoundTokens ? shape.experts : 0;
-    return 2 * ids + inbox +
-           4 * (router_layout_words(shape.experts) + ceil_div(tokens, kWarp) * shape.experts + sums);
+    return 2 * ids + inbox + 4 * (router_layout_words(shape.experts) + ceil_div(tokens, kWarp) * shape.experts + sums);
   }
   if (!schedule.is_barrier) return 4 * (schedule.warps * shape.experts + router_layout_words(shape.experts));
   const std::int64_t words = ceil_div(std::min(tokens_each, kChunkTokens), kWarp);
-  return 4 * (router_layout_words(shape.experts) + 1 + (2 + words) * shape.experts) +
-         2 * kChunkTokens * shape.top_k;
+  return 4 * (router_layout_words(shape.experts) + 1 + (2 + words) * shape.experts) + 2 * kChunkTokens * shape.top_k;
 }
 
 // GridState of templates/router/arrival.cuh.
@@ -132,8 +129,7 @@ void add_route_arguments(Launch& launch, const RouterShape& shape, const Call& c
                       {"weights", Pointer{"weights"}}};
   launch.arguments.push_back(pointer_if(shape.has_plan() || shape.has_ranks(), "counts"));
   add_place_arguments(launch, shape);
-  launch.arguments.push_back(
-      {"state", shape.has_plan() || shape.has_ranks() ? Pointer{"router_state"} : Pointer{}});
+  launch.arguments.push_back({"state", shape.has_plan() || shape.has_ranks() ? Pointer{"router_state"} : Pointer{}});
   launch.arguments.push_back({"logits_row", call.integers[kLogitsRow]});
 }
 
@@ -151,8 +147,7 @@ void add_place_launch(LaunchPlan& plan, const RouterShape& shape, std::int64_t t
   Launch& launch = plan.launches.emplace_back();
   static_cast<LaunchShape&>(launch) = first;
   launch.entry = "router_place";
-  launch.arguments = {
-      {"ids", Pointer{"ids"}}, pointer_if(shape.mapped, "expert_map"), {"counts", Pointer{"counts"}}};
+  launch.arguments = {{"ids", Pointer{"ids"}}, pointer_if(shape.mapped, "expert_map"), {"counts", Pointer{"counts"}}};
   add_place_arguments(launch, shape);
   add_sizes(launch, shape, tokens_each);
   launch.arguments.push_back(pointer_if(shape.dropped, "dropped"));
@@ -200,9 +195,8 @@ Plan router_reference_plan(const RouterShape& shape, const Call& call) {
     return launch;
   };
   const auto pointer = [](const char* name) { return Argument{name, Pointer{name}}; };
-  const Argument tokens{"tokens", narrow(shape.tokens)},
-      capacity{"capacity", narrow(shape.slots_of_expert())}, map = pointer_if(shape.mapped, "expert_map"),
-                                                             ids = pointer("ids");
+  const Argument tokens{"tokens", narrow(shape.tokens)}, capacity{"capacity", narrow(shape.slots_of_expert())},
+      map = pointer_if(shape.mapped, "expert_map"), ids = pointer("ids");
   add("router_reference", shape.tokens).arguments = {pointer("logits"),
                                                      pointer_if(shape.bias, "bias"),
                                                      pointer_if(shape.counted, "token_count"),
@@ -214,17 +208,16 @@ Plan router_reference_plan(const RouterShape& shape, const Call& call) {
   if (shape.has_plan() || shape.has_ranks())
     add("router_reference_counts", shape.experts).arguments = {ids, map, pointer("counts"), tokens, capacity};
   if (shape.has_ranks())
-    add("router_reference_ranks", shape.ranks).arguments = {ids, pointer("tokens_per_rank"),
-                                                            pointer("in_rank"), tokens};
+    add("router_reference_ranks", shape.ranks).arguments = {ids, pointer("tokens_per_rank"), pointer("in_rank"),
+                                                            tokens};
   if (!shape.has_plan()) return plan;
   const char* const name = shape.grouping();
   const Argument offsets = pointer_if(shape.segment == 0, "offsets"), sorted = pointer("sorted"),
                  grouping{"grouping", name != nullptr ? Pointer{name} : Pointer{}};
-  add("router_reference_offsets", 1).arguments = {
-      pointer("counts"), offsets, sorted, grouping, tokens, {"places", narrow(shape.places())}};
+  add("router_reference_offsets", 1).arguments = {pointer("counts"), offsets, sorted,
+                                                  grouping,          tokens,  {"places", narrow(shape.places())}};
   add("router_reference_places", shape.experts).arguments = {
-      ids,    map,     offsets, sorted, pointer("inverse"), grouping, pointer_if(shape.dropped, "dropped"),
-      tokens, capacity};
+      ids, map, offsets, sorted, pointer("inverse"), grouping, pointer_if(shape.dropped, "dropped"), tokens, capacity};
   return plan;
 }
 

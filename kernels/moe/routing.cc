@@ -45,8 +45,7 @@ RoutingPlan plan_routing(const RoutingSizes& sizes, std::span<const std::int32_t
   for (std::int32_t& count : plan.counts) {
     count = std::min(count, room);
     const auto segment = static_cast<std::int32_t>(sizes.segment);
-    plan.offsets.push_back(plan.offsets.back() +
-                           (segment > 0 ? segment : (count + align - 1) / align * align));
+    plan.offsets.push_back(plan.offsets.back() + (segment > 0 ? segment : (count + align - 1) / align * align));
   }
   plan.sorted.resize(static_cast<std::size_t>(sizes.places()), static_cast<std::int32_t>(sizes.slots()));
   plan.row_experts.resize(plan.sorted.size(), -1);

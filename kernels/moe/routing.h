@@ -27,14 +27,13 @@ struct RoutingSizes {
 };
 
 struct RoutingPlan {
-  std::vector<std::int32_t> counts;   // [experts]: slots taken
-  std::vector<std::int32_t> offsets;  // [experts + 1]: where segments begin
-  std::vector<std::int32_t> sorted;   // [places]: slots in the order of experts; slots() for padding
-  std::vector<std::int32_t> inverse;  // [slots]: the place of each slot; -1 if it is dropped
-  std::vector<std::int32_t>
-      block_experts;  // [places / align]: whose segment it is; -1 behind the last. None of equal
-                      // segments
-  std::vector<std::int32_t> row_experts;  // [places]: whose slot is there; -1 for nobody's
+  std::vector<std::int32_t> counts;         // [experts]: slots taken
+  std::vector<std::int32_t> offsets;        // [experts + 1]: where segments begin
+  std::vector<std::int32_t> sorted;         // [places]: slots in the order of experts; slots() for padding
+  std::vector<std::int32_t> inverse;        // [slots]: the place of each slot; -1 if it is dropped
+  std::vector<std::int32_t> block_experts;  // [places / align]: whose segment it is; -1 behind the last. None of equal
+                                            // segments
+  std::vector<std::int32_t> row_experts;    // [places]: whose slot is there; -1 for nobody's
 };
 
 // `ids` [slots] are experts, or -1 for none. Slots of one expert keep their order; those beyond its room are dropped.

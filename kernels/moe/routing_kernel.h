@@ -25,8 +25,7 @@ class RoutingKernel : public Kernel {
   const std::vector<std::string>& free_dimensions() const final { return tokens_alone(); }
 
  protected:
-  RoutingKernel(std::string name, std::string summary)
-      : name_(std::move(name)), summary_(std::move(summary)) {}
+  RoutingKernel(std::string name, std::string summary) : name_(std::move(name)), summary_(std::move(summary)) {}
 
  private:
   const std::string name_, summary_;

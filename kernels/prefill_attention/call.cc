@@ -120,8 +120,7 @@ void check_prefill_attention_call(const PrefillShape& shape, const PrefillCall& 
     kPrefillRules.refuse("capacity=" + std::to_string(call.capacity) +
                          " is not a multiple of page=" + std::to_string(shape.page));
   }
-  kPrefillRules.check_range("page_table_stride", call.page_table_stride, call.capacity / shape.page,
-                            kMaximumBlocks);
+  kPrefillRules.check_range("page_table_stride", call.page_table_stride, call.capacity / shape.page, kMaximumBlocks);
 }
 
 }  // namespace moetune

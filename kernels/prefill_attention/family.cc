@@ -72,14 +72,11 @@ class PrefillFamily final : public FamilyInterface {
   }
 
   bool has_ragged() const override { return true; }
-  void make_ragged(Problem& problem) const override {
-    problem.dims.set("lengths", Value::named("ragged", 1));
-  }
+  void make_ragged(Problem& problem) const override { problem.dims.set("lengths", Value::named("ragged", 1)); }
 
   TablePoint table_point_of(const Problem& problem) const override {
     const PrefillShape shape(problem);
-    return table_point({shape.batch, shape.kv_heads, shape.seqlen_q, shape.seqlen_kv},
-                       PrefillTotals(shape).new_tokens);
+    return table_point({shape.batch, shape.kv_heads, shape.seqlen_q, shape.seqlen_kv}, PrefillTotals(shape).new_tokens);
   }
 
   // With as many KV heads as `like` has. New tokens count among a sequence's tokens.
@@ -89,12 +86,8 @@ class PrefillFamily final : public FamilyInterface {
             std::max(point.position[1], point.position[2])};
   }
 
-  std::optional<Multiple> multiple() const override {
-    return Multiple{"q_heads", "kv_heads", shape_.group()};
-  }
-  std::vector<std::string> varying_dimensions() const override {
-    return {"batch", "seqlen_q", "seqlen_kv", "lengths"};
-  }
+  std::optional<Multiple> multiple() const override { return Multiple{"q_heads", "kv_heads", shape_.group()}; }
+  std::vector<std::string> varying_dimensions() const override { return {"batch", "seqlen_q", "seqlen_kv", "lengths"}; }
 
   void bind(std::span<const TensorView* const> tensors, std::string_view options, Extents& extents,
             Call& call) const override;
@@ -111,27 +104,25 @@ class PrefillFamily final : public FamilyInterface {
   std::array<TensorSlot, kPrefillSlots> slots_;
 };
 
-const TensorView& PrefillFamily::tensor(std::span<const TensorView* const> tensors, PrefillSlot slot,
-                                        std::size_t rank, const char* shape) const {
+const TensorView& PrefillFamily::tensor(std::span<const TensorView* const> tensors, PrefillSlot slot, std::size_t rank,
+                                        const char* shape) const {
   const TensorView& view = require_tensor(slots_, tensors, slot);
   if (view.shape.size() == rank) return view;
-  kPrefillBinding.refuse("tensor '" + slots_[slot].name.text() + "' has " +
-                         std::to_string(view.shape.size()) + " dimensions; it must be " + shape);
+  kPrefillBinding.refuse("tensor '" + slots_[slot].name.text() + "' has " + std::to_string(view.shape.size()) +
+                         " dimensions; it must be " + shape);
 }
 
-void PrefillFamily::require_size(PrefillSlot slot, const char* what, std::int64_t size,
-                                 std::int64_t wanted) const {
+void PrefillFamily::require_size(PrefillSlot slot, const char* what, std::int64_t size, std::int64_t wanted) const {
   if (size == wanted) return;
-  kPrefillBinding.refuse("tensor '" + slots_[slot].name.text() + "' has " + std::to_string(size) + " " +
-                         what + "; it must have " + std::to_string(wanted));
+  kPrefillBinding.refuse("tensor '" + slots_[slot].name.text() + "' has " + std::to_string(size) + " " + what +
+                         "; it must have " + std::to_string(wanted));
 }
 
 TokenStrides PrefillFamily::rows(PrefillSlot slot, const TensorView& view, std::int64_t heads) const {
   require_size(slot, "heads", view.shape[1], heads);
   require_size(slot, "elements a head", view.shape[2], shape_.head_dim);
   if (view.strides[2] != 1)
-    kPrefillBinding.refuse("the elements of a head of '" + slots_[slot].name.text() +
-                           "' must lie side by side");
+    kPrefillBinding.refuse("the elements of a head of '" + slots_[slot].name.text() + "' must lie side by side");
   // A dimension of size one has no stride that matters; a tensor may state any.
   const std::int64_t head = heads > 1 ? view.strides[1] : shape_.head_dim;
   return {view.shape[0] > 1 ? view.strides[0] : heads * head, head};
@@ -142,8 +133,7 @@ KvStrides PrefillFamily::keys(PrefillSlot slot, const TensorView& view, bool hea
   const std::size_t first = shape_.paged() ? 1 : 0, last = first + 2;
   const std::size_t head = heads_first ? first : first + 1, token = heads_first ? first + 1 : first;
   if (view.strides[last] != 1)
-    kPrefillBinding.refuse("the elements of a head of '" + slots_[slot].name.text() +
-                           "' must lie side by side");
+    kPrefillBinding.refuse("the elements of a head of '" + slots_[slot].name.text() + "' must lie side by side");
   require_size(slot, "elements a head", view.shape[last], shape_.head_dim);
   const std::int64_t heads = view.shape[head], tokens = view.shape[token];
   const std::int64_t dense = heads * tokens * shape_.head_dim;
@@ -165,16 +155,15 @@ void PrefillFamily::bind_pages(std::span<const TensorView* const> tensors, std::
   call.capacity = table.shape[1] * shape_.page;
 }
 
-void PrefillFamily::bind(std::span<const TensorView* const> tensors, std::string_view options,
-                         Extents& extents, Call& call) const {
+void PrefillFamily::bind(std::span<const TensorView* const> tensors, std::string_view options, Extents& extents,
+                         Call& call) const {
   const AttentionOptions read = read_attention_options(
       kPrefillBinding, options, {shape_.heads_first, 1 / std::sqrt(static_cast<double>(shape_.head_dim))});
   const bool first = read.heads_first;
-  const char* const layout = shape_.paged()
-                                 ? (first ? "[pages, kv_heads, page, head_dim] (layout=heads_first)"
-                                          : "[pages, page, kv_heads, head_dim] (layout=tokens_first)")
-                                 : (first ? "[kv_heads, tokens, head_dim] (layout=heads_first)"
-                                          : "[tokens, kv_heads, head_dim] (layout=tokens_first)");
+  const char* const layout = shape_.paged() ? (first ? "[pages, kv_heads, page, head_dim] (layout=heads_first)"
+                                                     : "[pages, page, kv_heads, head_dim] (layout=tokens_first)")
+                                            : (first ? "[kv_heads, tokens, head_dim] (layout=heads_first)"
+                                                     : "[tokens, kv_heads, head_dim] (layout=tokens_first)");
   const std::size_t rank = shape_.paged() ? 4 : 3;
   const TensorView& q = tensor(tensors, kPrefillQ, 3, "[tokens, heads, head_dim]");
   const TensorView& o = tensor(tensors, kPrefillO, 3, "[tokens, heads, head_dim]");
@@ -202,15 +191,13 @@ void PrefillFamily::bind(std::span<const TensorView* const> tensors, std::string
     require_size(kPrefillK, "tokens a page", tokens, shape_.page);
     bind_pages(tensors, batch, made);
   } else {
-    require_contiguous(slots_[kPrefillKvOffsets], require_tensor(slots_, tensors, kPrefillKvOffsets),
-                       batch + 1);
+    require_contiguous(slots_[kPrefillKvOffsets], require_tensor(slots_, tensors, kPrefillKvOffsets), batch + 1);
   }
   if (shape_.lse)
     require_contiguous(slots_[kPrefillLse], require_tensor(slots_, tensors, kPrefillLse),
                        q.shape[0] * heads * shape_.group());
   if (shape_.sinks)
-    require_contiguous(slots_[kPrefillSinks], require_tensor(slots_, tensors, kPrefillSinks),
-                       heads * shape_.group());
+    require_contiguous(slots_[kPrefillSinks], require_tensor(slots_, tensors, kPrefillSinks), heads * shape_.group());
   for (const PrefillSlot slot : {kPrefillKScale, kPrefillVScale, kPrefillQScale}) {
     if (slot == kPrefillQScale ? shape_.narrow_queries : shape_.narrow)
       require_contiguous(slots_[slot], require_tensor(slots_, tensors, slot), shape_.head_scales ? heads : 1);

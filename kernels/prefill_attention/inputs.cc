@@ -19,14 +19,12 @@ std::vector<std::int32_t> offsets_of(const std::vector<PrefillSequence>& sequenc
 }
 
 // Those that other orders may move: without pages a sequence's KV lies where its place says.
-std::int64_t movable_sequences(const PrefillShape& shape) {
-  return shape.ragged && shape.paged() ? shape.batch : 0;
-}
+std::int64_t movable_sequences(const PrefillShape& shape) { return shape.ragged && shape.paged() ? shape.batch : 0; }
 
 void require_room(const char* field, std::int64_t room, std::int64_t needed) {
   if (room >= needed) return;
-  throw BadInput("prefill_attention: the sequences need " + std::to_string(needed) + " tokens and " + field +
-                 "=" + std::to_string(room));
+  throw BadInput("prefill_attention: the sequences need " + std::to_string(needed) + " tokens and " + field + "=" +
+                 std::to_string(room));
 }
 
 // Buffers that say where each sequence's KV lies, and the tokens in use, numbered as kv_buffers wants them.
@@ -35,16 +33,15 @@ struct Placement {
   std::vector<Range> used;
 };
 
-Placement place_pages(const PrefillShape& shape, const PrefillCall& call,
-                      const std::vector<PrefillSequence>& sequences, std::mt19937_64& random) {
+Placement place_pages(const PrefillShape& shape, const PrefillCall& call, const std::vector<PrefillSequence>& sequences,
+                      std::mt19937_64& random) {
   std::vector<Range> visible;
   std::vector<std::int32_t> tokens;
   for (const PrefillSequence& sequence : sequences) {
     visible.push_back(shape.visible(sequence));
     tokens.push_back(static_cast<std::int32_t>(sequence.tokens));
   }
-  PagePool pool =
-      fill_pages("prefill_attention", visible, shape.page, call.blocks, call.page_table_stride, random);
+  PagePool pool = fill_pages("prefill_attention", visible, shape.page, call.blocks, call.page_table_stride, random);
   Placement placement{{}, std::move(pool.used)};
   placement.buffers.push_back(sequence_rows("kv_lengths", std::move(tokens), movable_sequences(shape)));
   placement.buffers.push_back(sequence_rows("page_table", std::move(pool.table), movable_sequences(shape)));
@@ -76,20 +73,18 @@ std::vector<Range> outside_of_rows(const PrefillShape& shape, const PrefillCall&
 
 }  // namespace
 
-std::vector<Buffer> prefill_attention_buffers(const PrefillShape& shape, const PrefillCall& call,
-                                              std::uint64_t seed) {
+std::vector<Buffer> prefill_attention_buffers(const PrefillShape& shape, const PrefillCall& call, std::uint64_t seed) {
   std::mt19937_64 random(seed);
   std::vector<PrefillSequence> sequences = shape.sequences();
   shuffle(sequences, random);
   const std::vector<std::int32_t> q_offsets = offsets_of(sequences, &PrefillSequence::new_tokens);
   require_room("q_tokens", call.q_tokens, q_offsets.back());
-  Placement placement = shape.paged() ? place_pages(shape, call, sequences, random)
-                                      : place_one_after_another(shape, call, sequences);
+  Placement placement =
+      shape.paged() ? place_pages(shape, call, sequences, random) : place_one_after_another(shape, call, sequences);
 
   std::vector<Buffer> buffers;
-  buffers.push_back(
-      normal_buffer("q", shape.q_dtype(), call.row_elements(call.q, shape),
-                    query_scale(shape.narrow_queries ? kNarrowScale : kQueryScale, shape.softcap)));
+  buffers.push_back(normal_buffer("q", shape.q_dtype(), call.row_elements(call.q, shape),
+                                  query_scale(shape.narrow_queries ? kNarrowScale : kQueryScale, shape.softcap)));
   buffers.back().fresh = true;
   buffers.back().fill.poison = outside_of_rows(shape, call, q_offsets.back());
   for (Buffer& buffer : kv_buffers(call.kv(shape), placement.used, shape.narrow ? kNarrowScale : 1)) {
@@ -105,8 +100,7 @@ std::vector<Buffer> prefill_attention_buffers(const PrefillShape& shape, const P
   for (Buffer& buffer : placement.buffers) buffers.push_back(std::move(buffer));
   if (shape.sinks) buffers.push_back(normal_buffer("sinks", DType::f32, shape.q_heads, kSinkScale));
   const std::int64_t terms = shape.head_dim + shape.seqlen_kv;
-  buffers.push_back(
-      attention_output("o", shape.dtype, call.row_elements(call.o, shape), terms, shape.narrow_queries));
+  buffers.push_back(attention_output("o", shape.dtype, call.row_elements(call.o, shape), terms, shape.narrow_queries));
   if (shape.lse) buffers.push_back(attention_output("lse", DType::f32, call.q_tokens * shape.q_heads, terms));
   return buffers;
 }

@@ -46,12 +46,11 @@ struct PrefillChoice {
         splits(config.number("splits")),
         rows(kWarpgroupRows * warpgroups),
         multiplies_bytes(wgmma && shape.narrow_queries),
-        shared_bytes(((config.number("query_stages") * rows + stages * tile) * element_bytes() +
-                      stages * (multiplies_bytes ? ceil_div(tile, kChunkBytes) * kChunkBytes
-                                                 : tile * element_bytes())) *
-                         shape.head_dim +
-                     kBarrierBytes +
-                     (wgmma && shape.narrow ? kRawStages * tile * shape.head_dim + kRawBarrierBytes : 0)),
+        shared_bytes(
+            ((config.number("query_stages") * rows + stages * tile) * element_bytes() +
+             stages * (multiplies_bytes ? ceil_div(tile, kChunkBytes) * kChunkBytes : tile * element_bytes())) *
+                shape.head_dim +
+            kBarrierBytes + (wgmma && shape.narrow ? kRawStages * tile * shape.head_dim + kRawBarrierBytes : 0)),
         box_tokens(shape.paged() ? std::min(tile / cluster, shape.page) : tile / cluster) {}
 
   // The producers of the wgmma body are a warpgroup more.
@@ -71,9 +70,7 @@ struct PrefillChoice {
     return std::min(tiles, clusters * cluster);
   }
   // Pairs of a sequence and a KV head that are taken together; 0: sequence by sequence.
-  std::int64_t section_of(const PrefillShape& shape) const {
-    return std::min(section, shape.batch * shape.kv_heads);
-  }
+  std::int64_t section_of(const PrefillShape& shape) const { return std::min(section, shape.batch * shape.kv_heads); }
   // Query tokens that partial results have room for, of each sequence.
   std::int64_t partial_tokens(const PrefillShape& shape) const {
     return blocks(shape) * (rows / (packed ? shape.group() : 1));
@@ -208,8 +205,8 @@ void add_input_strides(PrefillArguments& arguments, const PrefillCall& call) {
   arguments.push_back({"v_token_stride", call.v.token});
 }
 
-void fill_prefill(Launch& launch, const PrefillChoice& choice, const PrefillShape& shape,
-                  const PrefillCall& call, const DeviceLimits& limits) {
+void fill_prefill(Launch& launch, const PrefillChoice& choice, const PrefillShape& shape, const PrefillCall& call,
+                  const DeviceLimits& limits) {
   const std::int64_t tiles = choice.tiles(shape);
   launch.entry = "prefill_attention";
   launch.grid[0] = unsigned_of(choice.persistent ? choice.resident_blocks(tiles, limits) : tiles);
@@ -267,9 +264,7 @@ class PrefillLauncher final : public Launcher {
 
   const CompileUnit& unit() const override { return unit_; }
 
-  Extents plan_extents(const Extents& extents) const override {
-    return {extents[0], extents[1], extents[2], 1};
-  }
+  Extents plan_extents(const Extents& extents) const override { return {extents[0], extents[1], extents[2], 1}; }
 
   void plan(const Extents& extents, const Call& given, LaunchPlan& plan) const override {
     const PrefillShape shape = shape_.at(extents);

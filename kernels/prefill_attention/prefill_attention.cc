@@ -19,9 +19,7 @@ class PrefillAttention final : public Kernel {
   const std::vector<Preset>& presets() const override { return prefill_attention_presets(); }
   void check(const Problem& problem) const override { check_prefill_attention(problem); }
 
-  Assignment specialization(const Problem& problem) const override {
-    return PrefillShape(problem).specialization();
-  }
+  Assignment specialization(const Problem& problem) const override { return PrefillShape(problem).specialization(); }
 
   const std::vector<std::string>& free_dimensions() const override {
     static const std::vector<std::string> names = {"batch", "kv_heads", "seqlen_q", "seqlen_kv"};
@@ -35,9 +33,7 @@ class PrefillAttention final : public Kernel {
 
   const CallSchema& call_schema() const override { return prefill_attention_call_schema(); }
 
-  Call default_call(const Problem& problem) const override {
-    return PrefillCall(PrefillShape(problem)).call();
-  }
+  Call default_call(const Problem& problem) const override { return PrefillCall(PrefillShape(problem)).call(); }
 
   void check_call(const Problem& problem, const Call& call) const override {
     check_prefill_attention_call(PrefillShape(problem), PrefillCall(call));
@@ -56,8 +52,7 @@ class PrefillAttention final : public Kernel {
     return prefill_attention_launcher(config, PrefillShape(problem), limits);
   }
 
-  Plan reference(Reference which, const Problem& problem, const Call& call,
-                 const DeviceLimits&) const override {
+  Plan reference(Reference which, const Problem& problem, const Call& call, const DeviceLimits&) const override {
     return prefill_attention_reference_plan(which, PrefillShape(problem), PrefillCall(call));
   }
 

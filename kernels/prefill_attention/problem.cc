@@ -81,8 +81,7 @@ std::vector<PrefillSequence> PrefillShape::sequences() const {
   if (batch > 1) all.back() = {1, 1};
   if (batch > 2) all[all.size() / 2] = {std::min<std::int64_t>(3, seqlen_q), 0};
   if (batch > 3) all[1].new_tokens = 0;
-  if (batch > 4)
-    all[all.size() - 2] = {std::min<std::int64_t>(5, seqlen_q), std::min<std::int64_t>(2, seqlen_kv)};
+  if (batch > 4) all[all.size() - 2] = {std::min<std::int64_t>(5, seqlen_q), std::min<std::int64_t>(2, seqlen_kv)};
   return all;
 }
 
@@ -148,16 +147,12 @@ const ProblemSchema& prefill_attention_schema() {
       integer_dimension("kv_heads", "key and value heads; q_heads is a multiple of it", 8, 1, kMostKvHeads),
       integer_dimension("head_dim", "elements of a head: 64, 128 or 256", 128, 64, 256),
       integer_dimension("seqlen_q", "new tokens of the sequence that has most", 4096, 1, kMostNewTokens),
-      integer_dimension("seqlen_kv", "tokens of the longest sequence, new ones included", 4096, 1,
-                        kMostKvTokens),
-      integer_dimension("causal", "1: a token sees itself and what lies before it; 0: all of its sequence", 1,
-                        0, 1),
-      integer_dimension("window", "causal: tokens a token sees, itself included; 0 for all", 0, 0,
-                        kMostKvTokens),
+      integer_dimension("seqlen_kv", "tokens of the longest sequence, new ones included", 4096, 1, kMostKvTokens),
+      integer_dimension("causal", "1: a token sees itself and what lies before it; 0: all of its sequence", 1, 0, 1),
+      integer_dimension("window", "causal: tokens a token sees, itself included; 0 for all", 0, 0, kMostKvTokens),
       named_dimension("sinks", "no sinks, or a learned logit of every query head in the softmax denominator",
                       {"none", "learned"}),
-      named_dimension("lengths",
-                      "every sequence as long as the longest, or uniform below it with odd ones among them",
+      named_dimension("lengths", "every sequence as long as the longest, or uniform below it with odd ones among them",
                       {"full", "ragged"}),
       integer_dimension("page", "tokens a KV page: 16, 32, 64, 128 or 256; 0 for contiguous KV", 0, 0, 256),
       named_dimension("layout", "KV with tokens before heads (in a page, or in all), or heads before tokens",
@@ -166,8 +161,7 @@ const ProblemSchema& prefill_attention_schema() {
                       {"bf16", "fp16"}),
       named_dimension("lse", "whether the natural logarithm of the softmax denominator is an output",
                       {"none", "natural"}),
-      named_dimension("kv_dtype", "type of keys and values: that of queries, or e4m3 with scales",
-                      {"same", "e4m3"}),
+      named_dimension("kv_dtype", "type of keys and values: that of queries, or e4m3 with scales", {"same", "e4m3"}),
       named_dimension("kv_scale", "e4m3: one scale for all keys and one for all values, or for every KV head",
                       {"tensor", "head"}),
       named_dimension("q_dtype", "type of queries: that of the output, or e4m3 with scales as keys have them",
@@ -201,19 +195,18 @@ void check_prefill_extents(const Extents& extents, std::int64_t group) {
   if (extents.size() != 4) refuse_prefill("the extents are batch, kv_heads, seqlen_q and seqlen_kv");
   for (std::size_t i = 0; i < 4; ++i) {
     if (extents[i] >= 1 && extents[i] <= kMost[i]) continue;
-    refuse_prefill(std::string(kNames[i]) + "=" + std::to_string(extents[i]) +
-                   " is out of range (from 1 to " + std::to_string(kMost[i]) + ")");
+    refuse_prefill(std::string(kNames[i]) + "=" + std::to_string(extents[i]) + " is out of range (from 1 to " +
+                   std::to_string(kMost[i]) + ")");
   }
   if (extents[3] < extents[2]) {
-    refuse_prefill("seqlen_kv=" + std::to_string(extents[3]) + " is less than seqlen_q=" +
-                   std::to_string(extents[2]) + "; it counts the new tokens, too");
+    refuse_prefill("seqlen_kv=" + std::to_string(extents[3]) + " is less than seqlen_q=" + std::to_string(extents[2]) +
+                   "; it counts the new tokens, too");
   }
   const std::int64_t blocks = extents[0] * extents[1] * group * ceil_div(extents[2], kLeastRows);
   if (blocks * kMostPrefillSplits > kMostTiles)
     refuse_prefill("batch, heads and seqlen_q make " + std::to_string(blocks) + " blocks of " +
-                   std::to_string(kLeastRows) + " rows; at most " +
-                   std::to_string(kMostTiles / kMostPrefillSplits) + " are supported, each in up to " +
-                   std::to_string(kMostPrefillSplits) + " splits");
+                   std::to_string(kLeastRows) + " rows; at most " + std::to_string(kMostTiles / kMostPrefillSplits) +
+                   " are supported, each in up to " + std::to_string(kMostPrefillSplits) + " splits");
 }
 
 void check_prefill_attention(const Problem& problem) {
@@ -235,8 +228,7 @@ void check_prefill_attention(const Problem& problem) {
   const std::int64_t row_bytes = problem["batch"] * problem["head_dim"] * 4;
   require_fits("keys and values", row_bytes * problem["seqlen_kv"] * problem["kv_heads"]);
   require_fits("queries and output", row_bytes * problem["seqlen_q"] * problem["q_heads"]);
-  if (problem["page"] > 0 &&
-      problem["batch"] * (problem["seqlen_kv"] / problem["page"] + 3) > kMostPageEntries)
+  if (problem["page"] > 0 && problem["batch"] * (problem["seqlen_kv"] / problem["page"] + 3) > kMostPageEntries)
     refuse_prefill("the page table would have more than " + std::to_string(kMostPageEntries) + " entries");
 }
 
@@ -245,8 +237,7 @@ Problem prefill_attention_problem_of(const Assignment& specialization, const Ext
   if (group == nullptr || group->is_named() || group->number < 1 || group->number > kMostKvHeads)
     refuse_prefill("a specialization needs group=1 to 1024, the query heads that share a KV head");
   check_prefill_extents(extents, group->number);
-  std::string text = "batch=" + std::to_string(extents[0]) +
-                     ",q_heads=" + std::to_string(group->number * extents[1]) +
+  std::string text = "batch=" + std::to_string(extents[0]) + ",q_heads=" + std::to_string(group->number * extents[1]) +
                      ",kv_heads=" + std::to_string(extents[1]) + ",seqlen_q=" + std::to_string(extents[2]) +
                      ",seqlen_kv=" + std::to_string(extents[3]);
   for (const auto& [name, value] : specialization) {

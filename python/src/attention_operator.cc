@@ -12,8 +12,8 @@ constexpr double kLeastScale = 0x1p-100;         // likewise
 constexpr int64_t kMostSoftcap = 100;            // likewise
 
 struct AttentionFacts {
-  int64_t group, head_dim, causal, page, window, softcap, q_len, dtype, q_dtype, kv_dtype, heads_first, lse,
-      sinks, head_scales;
+  int64_t group, head_dim, causal, page, window, softcap, q_len, dtype, q_dtype, kv_dtype, heads_first, lse, sinks,
+      head_scales;
 };
 
 std::string but_group(const AttentionFacts& facts) {
@@ -108,16 +108,16 @@ void AttentionOperator::check_heads(const Given& given) const {
            (slots_.q_scale >= 0 ? ", or e4m3 like 'k'" : ""));
   require_side_by_side(q, "q");
   if (groups < 1 || heads % groups != 0)
-    refuse("'q' has " + std::to_string(heads) + " heads, no multiple of the " + std::to_string(groups) +
-           " of '" + slots_.k_name + "' (layout=" + (is_heads_first(given) ? "HND" : "NHD") + ")");
+    refuse("'q' has " + std::to_string(heads) + " heads, no multiple of the " + std::to_string(groups) + " of '" +
+           slots_.k_name + "' (layout=" + (is_heads_first(given) ? "HND" : "NHD") + ")");
   if (has(given, slots_.sinks)) require(given, {slots_.sinks, "sinks", kF32, 1, {heads}});
 }
 
 void AttentionOperator::check_kv(const Given& given) const {
   const DLTensor &q = *given.tensors[slots_.q], &k = *given.tensors[slots_.k];
   if (number_of(k.dtype) != number_of(q.dtype) && !is_narrow(given))
-    refuse(std::string("'") + slots_.k_name + "' is " + type_text(k.dtype) + "; it must be " +
-           type_text(q.dtype) + " like 'q'" + (has_narrow_queries(given) ? "" : ", or e4m3"));
+    refuse(std::string("'") + slots_.k_name + "' is " + type_text(k.dtype) + "; it must be " + type_text(q.dtype) +
+           " like 'q'" + (has_narrow_queries(given) ? "" : ", or e4m3"));
   if (k.shape[k.ndim - 1] != q.shape[q.ndim - 1])
     refuse(std::string("'") + slots_.k_name + "' has heads of " + std::to_string(k.shape[k.ndim - 1]) +
            " elements; those of 'q' have " + std::to_string(q.shape[q.ndim - 1]));
@@ -127,12 +127,10 @@ void AttentionOperator::check_kv(const Given& given) const {
 
 void AttentionOperator::check_room(const Given& given) const {
   const int64_t tokens = given.tensors[slots_.k]->shape[0] > 0 ? room(given) : 0;
-  const std::string where =
-      std::string("'") + slots_.k_name + "'" + (is_paged(given) ? " with 'page_table'" : "");
+  const std::string where = std::string("'") + slots_.k_name + "'" + (is_paged(given) ? " with 'page_table'" : "");
   if (tokens < 1) refuse(where + " has room for no token");
   if (tokens > kMostRoom)
-    refuse(where + " has room for sequences of " + std::to_string(tokens) +
-           " tokens; at most 2^30 are possible");
+    refuse(where + " has room for sequences of " + std::to_string(tokens) + " tokens; at most 2^30 are possible");
 }
 
 void AttentionOperator::check_scale(const Given& given, int slot, const char* name) const {

@@ -44,9 +44,7 @@ class AttentionOperator : public Operator {
   static bool is_heads_first(const Given& given) { return given.integers[0] != 0; }
   bool has(const Given& given, int slot) const { return given.tensors[slot] != nullptr; }
   bool is_paged(const Given& given) const { return has(given, slots_.page_table); }
-  bool is_narrow(const Given& given) const {
-    return number_of(given.tensors[slots_.k]->dtype) == number_of(kE4m3);
-  }
+  bool is_narrow(const Given& given) const { return number_of(given.tensors[slots_.k]->dtype) == number_of(kE4m3); }
   bool has_narrow_queries(const Given& given) const {
     return number_of(given.tensors[slots_.q]->dtype) == number_of(kE4m3);
   }

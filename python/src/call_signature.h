@@ -49,8 +49,8 @@ class CallSignature {
  private:
   static constexpr int32_t kMaxRank = MOETUNE_MAX_RANK;
   static constexpr size_t kMostTexts = 4096;
-  static constexpr size_t kMost = 8 + std::tuple_size_v<decltype(Given::integers)> +
-                                  MOETUNE_MAX_TENSORS * (5 + 2 * static_cast<size_t>(kMaxRank));
+  static constexpr size_t kMost =
+      8 + std::tuple_size_v<decltype(Given::integers)> + MOETUNE_MAX_TENSORS * (5 + 2 * static_cast<size_t>(kMaxRank));
 
   int64_t words_[kMost];
   size_t count_ = 0;

@@ -55,8 +55,7 @@ class DecodeOperator final : public AttentionOperator {
   static constexpr OtherName kOtherNames[] = {
       {"o", "out"}, {"k", "k_cache"}, {"v", "v_cache"}, {"lengths", "seq_lens"}, {"context", "max_context"}};
   static constexpr const char* kLengths[] = {"context"};
-  static constexpr Slots kSlots =
-      MOETUNE_ATTENTION_SLOTS(DECODE, -1, "k_cache", "v_cache", kLengths, kOtherNames);
+  static constexpr Slots kSlots = MOETUNE_ATTENTION_SLOTS(DECODE, -1, "k_cache", "v_cache", kLengths, kOtherNames);
 
   int64_t last_context(const Given& given) const {
     const int64_t stated = given.integers[kMaxContext];
@@ -72,8 +71,7 @@ class DecodeOperator final : public AttentionOperator {
     if (given.tensors[MOETUNE_DECODE_Q]->shape[0] == 0) return;  // nothing is read
     check_room(given);
     if (last > most)
-      refuse("max_context is " + std::to_string(last) + "; page_table and cache have room for " +
-             std::to_string(most));
+      refuse("max_context is " + std::to_string(last) + "; page_table and cache have room for " + std::to_string(most));
     if (first > last)
       refuse("min_context is " + std::to_string(first) + "; the longest context is " + std::to_string(last));
   }

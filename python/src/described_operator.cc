@@ -27,8 +27,7 @@ class DescribedOperator : public Operator {
   const char* kernel() const override { return kernel_.c_str(); }
   std::string specialization(const FamilyKey& key) const override { return key.as<const char*>(); }
 
-  std::unique_ptr<moetune_shown_call> show(const Overload& overload, const Given& given,
-                                           CallPlan&) const override {
+  std::unique_ptr<moetune_shown_call> show(const Overload& overload, const Given& given, CallPlan&) const override {
     return shown(given.tensors, facts_of(overload, given));
   }
 
@@ -56,9 +55,7 @@ class DescribedOperator : public Operator {
     }
   }
 
-  void complete(const Given& given, moetune_arguments& arguments) const override {
-    arguments.reals[0] = given.scale;
-  }
+  void complete(const Given& given, moetune_arguments& arguments) const override { arguments.reals[0] = given.scale; }
 
  protected:
   virtual std::string facts_of(const Overload& overload, const Given& given) const {
@@ -83,8 +80,7 @@ class DescribedOperator : public Operator {
     auto call = std::make_unique<moetune_shown_call>();
     call->size = sizeof *call;
     check(moetune_show_call(kernel(), nullptr, 0, nullptr, call.get()));
-    if (tensors != nullptr)
-      check(moetune_show_call(kernel(), tensors, call->slot_count, facts.c_str(), call.get()));
+    if (tensors != nullptr) check(moetune_show_call(kernel(), tensors, call->slot_count, facts.c_str(), call.get()));
     return call;
   }
 
@@ -132,8 +128,7 @@ class TransferOperator final : public DescribedOperator {
     const DLTensor* const from = given.tensors[MOETUNE_KV_TRANSFER_SOURCE_PAGES];
     const DLTensor* const to = given.tensors[MOETUNE_KV_TRANSFER_TARGET_PAGES];
     if (from == nullptr && to == nullptr) refuse("neither 'source_pages' nor 'target_pages' is given");
-    if (to != nullptr && overload.makes_outputs)
-      refuse("'target_pages' are pages of a pool: give it as 'target'");
+    if (to != nullptr && overload.makes_outputs) refuse("'target_pages' are pages of a pool: give it as 'target'");
     if (to != nullptr && from == nullptr) require_pages("source", source, "target_pages", *to);
     if (from != nullptr && to == nullptr) require_pages("target", target, "source_pages", *from);
     const int64_t sms = given.integers[kTransferSms];
@@ -150,11 +145,10 @@ class TransferOperator final : public DescribedOperator {
 
  private:
   // The kernel would read or write behind an end without a list that has fewer.
-  void require_pages(const char* name, const DLTensor* end, const char* list_name,
-                     const DLTensor& list) const {
+  void require_pages(const char* name, const DLTensor* end, const char* list_name, const DLTensor& list) const {
     if (end == nullptr || end->ndim == 0 || list.ndim == 0 || end->shape[0] == list.shape[0]) return;
-    refuse("'" + std::string(name) + "' has " + std::to_string(end->shape[0]) + " pages; '" + list_name +
-           "' lists " + std::to_string(list.shape[0]));
+    refuse("'" + std::string(name) + "' has " + std::to_string(end->shape[0]) + " pages; '" + list_name + "' lists " +
+           std::to_string(list.shape[0]));
   }
 };
 
@@ -163,8 +157,7 @@ class LaunchedKernel final : public DescribedOperator {
  public:
   explicit LaunchedKernel(const std::string& kernel) : DescribedOperator(kernel, kernel, "") {}
 
-  std::unique_ptr<moetune_shown_call> show(const Overload&, const Given& given,
-                                           CallPlan& plan) const override {
+  std::unique_ptr<moetune_shown_call> show(const Overload&, const Given& given, CallPlan& plan) const override {
     const LaunchedCall& launched = given.launched;
     const auto slots = shown(nullptr, "");
     require_numbers("integers", launched.integer_count, slots->integer_count);
@@ -202,8 +195,7 @@ class LaunchedKernel final : public DescribedOperator {
  private:
   void require_numbers(const char* list, size_t count, size_t most) const {
     if (count > most)
-      refuse("its call has " + std::to_string(most) + " " + list + "; " + std::to_string(count) +
-             " are given");
+      refuse("its call has " + std::to_string(most) + " " + list + "; " + std::to_string(count) + " are given");
   }
 };
 

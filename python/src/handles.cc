@@ -36,8 +36,7 @@ const DLTensor* tensor_or_null(const ffi::AnyView& value, const char* name) {
 Memory memory_of(const ffi::AnyView& value, std::optional<int> device) {
   const DLTensor* tensor = tensor_or_null(value, "workspace");
   if (tensor == nullptr) return {};
-  const bool is_on_gpu =
-      tensor->device.device_type == kDLCUDA || tensor->device.device_type == kDLCUDAManaged;
+  const bool is_on_gpu = tensor->device.device_type == kDLCUDA || tensor->device.device_type == kDLCUDAManaged;
   if (device && (!is_on_gpu || tensor->device.device_id != *device))
     fail(MOETUNE_WRONG_DEVICE, "the workspace is not in the memory of device " + std::to_string(*device));
   int64_t count = 1;
@@ -60,8 +59,7 @@ void* stream_of(const ffi::AnyView& value, int device) {
 
 // Names the types when the library is loaded, so that Python can give them classes. Their fields are no part of
 // TVM-FFI's reflection, whose functions older versions of it lack.
-[[maybe_unused]] const int32_t type_indices[] = {RuntimeObj::RuntimeTypeIndex(),
-                                                 FamilyObj::RuntimeTypeIndex(), ChoiceObj::RuntimeTypeIndex(),
-                                                 ArgumentsObj::RuntimeTypeIndex()};
+[[maybe_unused]] const int32_t type_indices[] = {RuntimeObj::RuntimeTypeIndex(), FamilyObj::RuntimeTypeIndex(),
+                                                 ChoiceObj::RuntimeTypeIndex(), ArgumentsObj::RuntimeTypeIndex()};
 
 }  // namespace moetune::python

@@ -88,8 +88,7 @@ ffi::Array<int64_t> choice_facts(const Choice& choice) {
 }
 
 Choice make_choice(const Family& family, int64_t entry, int64_t kind, const ffi::Array<int64_t>& extents) {
-  if (entry < 0 || entry > UINT32_MAX || kind < 0 || kind > UINT32_MAX ||
-      extents.size() > MOETUNE_MAX_EXTENTS)
+  if (entry < 0 || entry > UINT32_MAX || kind < 0 || kind > UINT32_MAX || extents.size() > MOETUNE_MAX_EXTENTS)
     fail(MOETUNE_INVALID_ARGUMENT, "the choice is not one that pick returned");
   moetune_choice choice{static_cast<uint32_t>(entry), static_cast<uint32_t>(kind), {}};
   std::copy(extents.begin(), extents.end(), choice.extents);
@@ -101,8 +100,7 @@ ffi::Any init_workspace(const Args& args) {
   const auto& runtime = args.object<RuntimeObj>(0, "Runtime");
   const Memory memory = memory_of(args[1], runtime.device());
   const Use use(runtime);
-  check(moetune_workspace_init(use.handle(), memory.address, memory.bytes,
-                               stream_of(args[2], runtime.device())));
+  check(moetune_workspace_init(use.handle(), memory.address, memory.bytes, stream_of(args[2], runtime.device())));
   return nullptr;
 }
 
@@ -110,8 +108,7 @@ ffi::Any init_workspace(const Args& args) {
 ffi::Any bind(const Args& args) {
   const FamilyObj& family = family_at(args);
   const auto options = args[1].cast<ffi::String>();
-  if (args.size() - 2 > MOETUNE_MAX_TENSORS)
-    fail(MOETUNE_INVALID_ARGUMENT, "no kernel has more than 16 tensors");
+  if (args.size() - 2 > MOETUNE_MAX_TENSORS) fail(MOETUNE_INVALID_ARGUMENT, "no kernel has more than 16 tensors");
   auto bound = ffi::make_object<ArgumentsObj>();
   const DLTensor* tensors[MOETUNE_MAX_TENSORS]{};
   size_t count = 0;
@@ -124,8 +121,8 @@ ffi::Any bind(const Args& args) {
   }
   bound->family = reference_to(family);
   const Use use(*family.runtime.get());
-  check(moetune_bind(family.handle, tensors, count, c_text(options, "an option"), &bound->value,
-                     bound->extents, &bound->extent_count));
+  check(moetune_bind(family.handle, tensors, count, c_text(options, "an option"), &bound->value, bound->extents,
+                     &bound->extent_count));
   return Arguments(std::move(bound));
 }
 
@@ -172,37 +169,32 @@ struct Launch {
         stream(stream_of(args[4], family.runtime->device())) {
     if (!is_this(choice.family)) fail(MOETUNE_INVALID_ARGUMENT, "the choice is another family's");
     if (memory.address == nullptr && stream == nullptr && args[4] == nullptr)
-      fail(
-          MOETUNE_INVALID_ARGUMENT,
-          "without a workspace, whose framework's current stream is meant, state the stream (0: the default one)");
+      fail(MOETUNE_INVALID_ARGUMENT,
+           "without a workspace, whose framework's current stream is meant, state the stream (0: the default one)");
     if (arguments.family && !is_this(*arguments.family))
       fail(MOETUNE_INVALID_ARGUMENT, "the arguments were bound by another family");
     if (arguments.device >= 0 && arguments.device != family.runtime->device())
       fail(MOETUNE_WRONG_DEVICE, "the arguments' tensors are on device " + std::to_string(arguments.device) +
-                                     "; the runtime is of device " +
-                                     std::to_string(family.runtime->device()));
+                                     "; the runtime is of device " + std::to_string(family.runtime->device()));
     for (size_t i = 0; i < arguments.extent_count; ++i) {
       if (choice.value.extents[i] > arguments.extents[i]) refuse_extents();
     }
   }
   // Not by the handle alone, which a family of a later runtime may have again.
   bool is_this(const Family& other) const {
-    return other.get() == &family ||
-           (other->handle == family.handle && other->runtime.get() == family.runtime.get());
+    return other.get() == &family || (other->handle == family.handle && other->runtime.get() == family.runtime.get());
   }
   [[noreturn]] void refuse_extents() const {
     const auto text = [&](const int64_t* extents) {
       std::string all;
-      for (size_t i = 0; i < arguments.extent_count; ++i)
-        all += (i > 0 ? ", " : "") + std::to_string(extents[i]);
+      for (size_t i = 0; i < arguments.extent_count; ++i) all += (i > 0 ? ", " : "") + std::to_string(extents[i]);
       return "(" + all + ")";
     };
     fail(MOETUNE_INVALID_ARGUMENT, "the choice is for extents of " + text(choice.value.extents) +
                                        "; the tensors have room for " + text(arguments.extents));
   }
   void run() const {
-    check(
-        moetune_launch(family.handle, &choice.value, &arguments.value, memory.address, memory.bytes, stream));
+    check(moetune_launch(family.handle, &choice.value, &arguments.value, memory.address, memory.bytes, stream));
   }
 
   const FamilyObj& family;

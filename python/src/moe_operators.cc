@@ -24,8 +24,7 @@ class DispatchOperator final : public TokensOperator {
     const DLTensor& x = matrix(given, MOETUNE_MOE_DISPATCH_X, "x", "[tokens, hidden]");
     const DLTensor& inverse = matrix(given, MOETUNE_MOE_DISPATCH_INVERSE, "inverse", "[tokens, top_k]");
     const DLTensor& sorted = tensor(given, MOETUNE_MOE_DISPATCH_SORTED, "sorted");
-    if (sorted.ndim != 1)
-      refuse("'sorted' has " + std::to_string(sorted.ndim) + " dimensions; it must be [places]");
+    if (sorted.ndim != 1) refuse("'sorted' has " + std::to_string(sorted.ndim) + " dimensions; it must be [places]");
     require_type(x, "x", kBf16);
     require_side_by_side(x, "x");
     require(given, {MOETUNE_MOE_DISPATCH_SORTED, "sorted", kI32, 1, {sorted.shape[0]}});
@@ -136,10 +135,8 @@ class ExpertsOperator final : public TokensOperator {
 
   FamilyKey key(const Given& given) const override {
     const bool x_places = given.tensors[MOETUNE_MOE_EXPERTS_SORTED] == nullptr;
-    const DLTensor& x =
-        matrix(given, MOETUNE_MOE_EXPERTS_X, "x", x_places ? "[places, values]" : "[tokens, hidden]");
-    const bool is_e4m3 = number_of(x.dtype) == number_of(kE4m3),
-               is_fp16 = number_of(x.dtype) == number_of(kF16);
+    const DLTensor& x = matrix(given, MOETUNE_MOE_EXPERTS_X, "x", x_places ? "[places, values]" : "[tokens, hidden]");
+    const bool is_e4m3 = number_of(x.dtype) == number_of(kE4m3), is_fp16 = number_of(x.dtype) == number_of(kF16);
     if (!is_e4m3 && !is_fp16 && number_of(x.dtype) != number_of(kBf16))
       refuse("'x' is " + type_text(x.dtype) + "; it must be bf16, fp16 or e4m3");
     require_side_by_side(x, "x");
@@ -156,10 +153,9 @@ class ExpertsOperator final : public TokensOperator {
   std::string specialization(const FamilyKey& key) const override {
     static constexpr const char* kWeights[] = {"", ",w=e4m3", ",w=mxfp4"};
     const auto facts = key.as<ExpertsFacts>();
-    return "hidden=" + std::to_string(facts.hidden) + pair("experts", facts.experts) +
-           pair("top_k", facts.top_k) + pair("intermediate", facts.intermediate) +
-           ",dtype=" + (facts.is_fp16 != 0 ? "fp16" : "bf16") + kWeights[facts.weights] +
-           (facts.n_major != 0 ? ",layout=n_major" : "") +
+    return "hidden=" + std::to_string(facts.hidden) + pair("experts", facts.experts) + pair("top_k", facts.top_k) +
+           pair("intermediate", facts.intermediate) + ",dtype=" + (facts.is_fp16 != 0 ? "fp16" : "bf16") +
+           kWeights[facts.weights] + (facts.n_major != 0 ? ",layout=n_major" : "") +
            (facts.activation != 0 ? std::string(",activation=") + kActivations[facts.activation] : "") +
            (facts.has_down == 0 ? ",part=up"
             : facts.has_up == 0 ? ",part=down"
@@ -234,8 +230,7 @@ class ExpertsOperator final : public TokensOperator {
     }
     const DLTensor& inverse = matrix(given, MOETUNE_MOE_EXPERTS_INVERSE, "inverse", "[tokens, top_k]");
     if (stated != 0 && stated != inverse.shape[1])
-      refuse("top_k is " + std::to_string(stated) + "; that of 'inverse' is " +
-             std::to_string(inverse.shape[1]));
+      refuse("top_k is " + std::to_string(stated) + "; that of 'inverse' is " + std::to_string(inverse.shape[1]));
     return inverse.shape[1];
   }
 
@@ -247,8 +242,7 @@ class ExpertsOperator final : public TokensOperator {
     require(given, {MOETUNE_MOE_EXPERTS_OFFSETS, "offsets", kI32, 1, {of.experts + 1}});
     if (of.x_places == 0) {
       const DLTensor& sorted = tensor(given, MOETUNE_MOE_EXPERTS_SORTED, "sorted");
-      if (sorted.ndim != 1)
-        refuse("'sorted' has " + std::to_string(sorted.ndim) + " dimensions; it must be [places]");
+      if (sorted.ndim != 1) refuse("'sorted' has " + std::to_string(sorted.ndim) + " dimensions; it must be [places]");
       require(given, {MOETUNE_MOE_EXPERTS_SORTED, "sorted", kI32, 1, {sorted.shape[0]}});
     }
     refuse_if_given(given, of.out_places == 0, MOETUNE_MOE_EXPERTS_WEIGHTS, "'weights' go with 'inverse'");
@@ -263,11 +257,9 @@ class ExpertsOperator final : public TokensOperator {
     if (of.weights != kSame && (of.hidden % group != 0 || of.intermediate % group != 0))
       refuse("hidden " + std::to_string(of.hidden) + " and intermediate " + std::to_string(of.intermediate) +
              " must be multiples of " + std::to_string(group) + ", the values that share a scale");
-    refuse_if_given(given, of.weights == kNarrow, MOETUNE_MOE_EXPERTS_X_SCALE,
-                    "'x_scale' belongs to an 'x' of e4m3");
+    refuse_if_given(given, of.weights == kNarrow, MOETUNE_MOE_EXPERTS_X_SCALE, "'x_scale' belongs to an 'x' of e4m3");
     require_product(given, of, of.has_up != 0, {MOETUNE_MOE_EXPERTS_W_GATE_UP, "w_gate_up"},
-                    {MOETUNE_MOE_EXPERTS_GATE_UP_SCALE, "gate_up_scale"},
-                    {of.experts, 2 * of.intermediate, of.hidden});
+                    {MOETUNE_MOE_EXPERTS_GATE_UP_SCALE, "gate_up_scale"}, {of.experts, 2 * of.intermediate, of.hidden});
     require_product(given, of, of.has_down != 0, {MOETUNE_MOE_EXPERTS_W_DOWN, "w_down"},
                     {MOETUNE_MOE_EXPERTS_DOWN_SCALE, "down_scale"}, {of.experts, of.hidden, of.intermediate});
     if (of.weights == kNarrow)
@@ -297,8 +289,7 @@ class ExpertsOperator final : public TokensOperator {
       return;
     }
     const DLDataType type = of.weights == kNarrow ? kE4m3 : of.is_fp16 != 0 ? kF16 : kBf16;
-    const TensorShape shape{values.slot, values.name, type, 3, {matrix.experts, matrix.rows, matrix.depth},
-                            true};
+    const TensorShape shape{values.slot, values.name, type, 3, {matrix.experts, matrix.rows, matrix.depth}, true};
     if (of.n_major == 0) {
       require(given, shape);
     } else {
@@ -308,18 +299,15 @@ class ExpertsOperator final : public TokensOperator {
         refuse("the elements of each column of 'w_gate_up' must lie side by side, as those of 'w_down' do");
     }
     if (of.weights == kNarrow)
-      require(given,
-              {scales.slot, scales.name, kF32, 3, {matrix.experts, matrix.rows / 128, matrix.depth / 128}});
+      require(given, {scales.slot, scales.name, kF32, 3, {matrix.experts, matrix.rows / 128, matrix.depth / 128}});
   }
 
   void require_biases(const Given& given, const ExpertsFacts& of) const {
     for (const auto& [slot, name, width, is_there] :
          {std::tuple{MOETUNE_MOE_EXPERTS_GATE_UP_BIAS, "gate_up_bias", 2 * of.intermediate, of.has_up},
           {MOETUNE_MOE_EXPERTS_DOWN_BIAS, "down_bias", of.hidden, of.has_down}}) {
-      refuse_if_given(given, is_there != 0, slot,
-                      "'" + std::string(name) + "' belongs to a product that is missing");
-      refuse_if_given(given, of.activation != 0, slot,
-                      "'" + std::string(name) + "' belongs to activation 'swigluoai'");
+      refuse_if_given(given, is_there != 0, slot, "'" + std::string(name) + "' belongs to a product that is missing");
+      refuse_if_given(given, of.activation != 0, slot, "'" + std::string(name) + "' belongs to activation 'swigluoai'");
       if (of.activation != 0 && is_there != 0)
         require(given, {slot, name, of.is_fp16 != 0 ? kF16 : kBf16, 2, {of.experts, width}});
     }

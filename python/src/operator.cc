@@ -63,9 +63,8 @@ void check_devices(const Overload& overload, const Given& given, size_t count) {
     if (!is_on_gpu(*tensor)) refuse(place, "not in the memory of a GPU");
     if (!first || given.tensors[*first] == nullptr) first = place;
     if (tensor->device.device_id != given.tensors[*first]->device.device_id)
-      refuse(place, "on device " + std::to_string(tensor->device.device_id) + "; '" +
-                        name_of(overload, given, *first) + "' is on device " +
-                        std::to_string(given.tensors[*first]->device.device_id));
+      refuse(place, "on device " + std::to_string(tensor->device.device_id) + "; '" + name_of(overload, given, *first) +
+                        "' is on device " + std::to_string(given.tensors[*first]->device.device_id));
   }
 }
 
@@ -103,8 +102,7 @@ void Operator::require(const Given& given, const TensorShape& expected) const {
 void Operator::require_shape(const DLTensor& found, const TensorShape& expected) const {
   const std::span<const int64_t> shape(found.shape, static_cast<size_t>(found.ndim));
   if (!std::ranges::equal(shape, expected.shape()))
-    refuse(std::string("'") + expected.name + "' is " + text_of(shape) + "; it must be " +
-           text_of(expected.shape()));
+    refuse(std::string("'") + expected.name + "' is " + text_of(shape) + "; it must be " + text_of(expected.shape()));
   require_type(found, expected.name, expected.type);
 }
 
@@ -121,8 +119,7 @@ void Operator::require_side_by_side(const DLTensor& found, const char* name) con
 
 void Operator::require_at_least(int64_t least, const char* name, int64_t value) const {
   if (value < least)
-    refuse(std::string(name) + " is " + std::to_string(value) + "; it must be " + std::to_string(least) +
-           " or more");
+    refuse(std::string(name) + " is " + std::to_string(value) + "; it must be " + std::to_string(least) + " or more");
 }
 
 // A sentence of the runtime names tensors as moetune.h does, and strides after them ("o_head_stride").
@@ -131,12 +128,10 @@ void Operator::fail_with(moetune_status status) const {
   const std::string prefix = std::string(kernel()) + ": ";
   if (rest.starts_with(prefix)) rest.remove_prefix(prefix.size());
   std::string sentence = std::string(name()) + ": ";
-  if (status != MOETUNE_INVALID_ARGUMENT && status != MOETUNE_WRONG_DEVICE)
-    fail(status, sentence + std::string(rest));
+  if (status != MOETUNE_INVALID_ARGUMENT && status != MOETUNE_WRONG_DEVICE) fail(status, sentence + std::string(rest));
   while (!rest.empty()) {
     const auto end = std::ranges::find_if_not(rest, is_of_word);
-    const std::string_view word =
-        rest.substr(0, std::max<size_t>(1, static_cast<size_t>(end - rest.begin())));
+    const std::string_view word = rest.substr(0, std::max<size_t>(1, static_cast<size_t>(end - rest.begin())));
     std::string own(word);
     for (const OtherName& other : other_names()) {
       if (word == other.kernels) own = other.own;
@@ -155,13 +150,12 @@ size_t LaunchedCall::next(Parameter::Kind list) {
                   : list == Parameter::kWritten  ? written
                   : list == Parameter::kIntegers ? integer_count
                                                  : real_count;
-  const size_t before = list == Parameter::kWritten ? read : 0, most = list == Parameter::kIntegers
-                                                                           ? integers.size()
-                                                                       : is_number ? reals.size()
+  const size_t before = list == Parameter::kWritten ? read : 0, most = list == Parameter::kIntegers ? integers.size()
+                                                                       : is_number                  ? reals.size()
                                                                                    : MOETUNE_MAX_TENSORS;
   if (before + count == most)
-    fail(MOETUNE_INVALID_ARGUMENT, "launch: no kernel takes more than " + std::to_string(most) +
-                                       (is_number ? " numbers of a type" : " tensors"));
+    fail(MOETUNE_INVALID_ARGUMENT,
+         "launch: no kernel takes more than " + std::to_string(most) + (is_number ? " numbers of a type" : " tensors"));
   return before + count++;
 }
 
@@ -221,8 +215,8 @@ int64_t choice_of(const Overload& overload, const Parameter& parameter, std::str
   std::string known = choices.front();
   for (size_t i = 1; i < choices.size(); ++i)
     known += (i + 1 == choices.size() ? " or " : ", ") + std::string(choices[i]);
-  fail(MOETUNE_INVALID_ARGUMENT, std::string(overload.of.name()) + ": " + parameter.name + " is '" +
-                                     std::string(name) + "'; it must be " + known);
+  fail(MOETUNE_INVALID_ARGUMENT, std::string(overload.of.name()) + ": " + parameter.name + " is '" + std::string(name) +
+                                     "'; it must be " + known);
 }
 
 }  // namespace moetune::python

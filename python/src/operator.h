@@ -14,9 +14,8 @@ namespace moetune::python {
 
 class Operator;
 
-inline constexpr DLDataType kI32{kDLInt, 32, 1}, kI64{kDLInt, 64, 1}, kF32{kDLFloat, 32, 1},
-    kF16{kDLFloat, 16, 1}, kBf16{kDLBfloat, 16, 1}, kE4m3{kDLFloat8_e4m3fn, 8, 1}, kBool{kDLBool, 8, 1},
-    kU8{kDLUInt, 8, 1};
+inline constexpr DLDataType kI32{kDLInt, 32, 1}, kI64{kDLInt, 64, 1}, kF32{kDLFloat, 32, 1}, kF16{kDLFloat, 16, 1},
+    kBf16{kDLBfloat, 16, 1}, kE4m3{kDLFloat8_e4m3fn, 8, 1}, kBool{kDLBool, 8, 1}, kU8{kDLUInt, 8, 1};
 
 // An argument of a schema, and where a call keeps it.
 struct Parameter {
@@ -100,8 +99,7 @@ struct TensorShape {
   DLDataType type;  // bytes will do for bool
   int rank;
   std::array<int64_t, MOETUNE_MAX_RANK> sizes;
-  bool is_sliced =
-      false;  // the caller's may be a slice of a wider tensor: the last dimension alone is contiguous
+  bool is_sliced = false;  // the caller's may be a slice of a wider tensor: the last dimension alone is contiguous
 
   std::span<const int64_t> shape() const { return {sizes.data(), static_cast<size_t>(rank)}; }
 };
@@ -150,9 +148,7 @@ class Operator {
   // Fills in all that follows; a described kernel's operator has this alone. Throws as key().
   virtual void plan(const Overload& overload, const Given& given, CallPlan& plan) const;
   // The call as moetune_show_call reads it; null unless a kernel.json describes the kernel. Fills the plan's slots.
-  virtual std::unique_ptr<moetune_shown_call> show(const Overload&, const Given&, CallPlan&) const {
-    return nullptr;
-  }
+  virtual std::unique_ptr<moetune_shown_call> show(const Overload&, const Given&, CallPlan&) const { return nullptr; }
 
   // Throws InvalidArgument for arguments that no family takes, by shapes, strides, types and options alone: tensors may
   // be fake ones. Outputs that the operator makes may be missing yet.

@@ -32,8 +32,7 @@ double real_of(const Args& args, int32_t index, const char* name) {
 class PythonCall {
  public:
   explicit PythonCall(const Args& args)
-      : overload_(overload_at(args.integer(0, "overload"))),
-        host_is_device_(args.integer(2, "host_is_device") != 0) {
+      : overload_(overload_at(args.integer(0, "overload"))), host_is_device_(args.integer(2, "host_is_device") != 0) {
     given_.capturing = args.integer(1, "capturing") != 0;
     int32_t at = 3;
     for (const Parameter& parameter : overload_.parameters) {
@@ -82,8 +81,8 @@ class PythonCall {
       ffi::Array<int64_t> from;
       for (int d = 0; d < made.rank; ++d)
         from.push_back(slot.dimensions[d] < 0 ? -1 : places[static_cast<size_t>(slot.dimensions[d])]);
-      all.push_back(ffi::Array<ffi::Any>{
-          made.type, ffi::Shape(made.sizes.begin(), made.sizes.begin() + made.rank), from});
+      all.push_back(
+          ffi::Array<ffi::Any>{made.type, ffi::Shape(made.sizes.begin(), made.sizes.begin() + made.rank), from});
     }
     return ffi::Array<ffi::Any>{all, fixed};
   }
@@ -177,8 +176,7 @@ void add_workspace(int64_t device, int64_t stream, const ffi::Tensor& tensor) {
 }
 
 int64_t workspace_bytes(int64_t device, int64_t stream) {
-  return static_cast<int64_t>(
-      OperatorTable::instance().workspace(device, reinterpret_cast<void*>(stream)).bytes);
+  return static_cast<int64_t>(OperatorTable::instance().workspace(device, reinterpret_cast<void*>(stream)).bytes);
 }
 
 }  // namespace

@@ -28,8 +28,7 @@ moetune_arguments bound(CallPlan& plan, const Given& given, moetune_family* fami
     plan.is_bound = true;
   }
   moetune_arguments arguments = plan.arguments;
-  for (size_t slot = 0; slot < MOETUNE_MAX_TENSORS; ++slot)
-    arguments.tensors[slot] = address_of(given.tensors[slot]);
+  for (size_t slot = 0; slot < MOETUNE_MAX_TENSORS; ++slot) arguments.tensors[slot] = address_of(given.tensors[slot]);
   return arguments;
 }
 
@@ -41,8 +40,7 @@ Step attempt(CallPlan& plan, const Given& given) {
   if (use.handle() == nullptr) return kOpenFamily;
   moetune_family* const family = (*found.family)->handle;
   moetune_arguments arguments = bound(plan, given, family);
-  if (plan.most.values[0] == 0 && plan.most.count > 0)
-    return kLaunched;  // decode_attention without sequences
+  if (plan.most.values[0] == 0 && plan.most.count > 0) return kLaunched;  // decode_attention without sequences
   key.of->complete(given, arguments);
   const moetune_choice choice = key.of->choose(given, family, plan.most);
   const Memory workspace = found.workspace;
@@ -65,9 +63,9 @@ void ask_helper(Step step, const CallPlan& plan, const Given& given) {
   const FreeExtents& extents = plan.extents;
   const ffi::Array<int64_t> values(extents.values.begin(), extents.values.begin() + extents.count);
   const ffi::Any answer =
-      helper()(static_cast<int64_t>(step), key.device, ffi::String(key.of->name()),
-               ffi::String(key.of->kernel()), ffi::String(key.of->specialization(key)),
-               ffi::String(plan.problem), values, reinterpret_cast<int64_t>(given.stream), given.capturing);
+      helper()(static_cast<int64_t>(step), key.device, ffi::String(key.of->name()), ffi::String(key.of->kernel()),
+               ffi::String(key.of->specialization(key)), ffi::String(plan.problem), values,
+               reinterpret_cast<int64_t>(given.stream), given.capturing);
   if (step != kOpenFamily) return;
   if (const auto family = answer.as<Family>()) OperatorTable::instance().add(key, *family);
 }
@@ -83,8 +81,7 @@ void launch_planned(CallPlan& plan, const Given& given) {
     if (step == kLaunched) return;
     ask_helper(step, plan, given);
   }
-  fail(MOETUNE_OUT_OF_MEMORY,
-       std::string(plan.key.of->name()) + ": the workspace is too small for a stored choice");
+  fail(MOETUNE_OUT_OF_MEMORY, std::string(plan.key.of->name()) + ": the workspace is too small for a stored choice");
 }
 
 }  // namespace moetune::python

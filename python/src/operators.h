@@ -10,18 +10,7 @@ enum DecodeInteger { kHeadsFirst, kWindow, kSoftcap, kMaxContext, kMinContext, k
 
 enum PrefillInteger { kPrefillCausal = kSoftcap + 1, kPrefillMaxQ, kPrefillMaxKv, kPrefillMinKv };
 
-enum RouteInteger {
-  kTopK,
-  kScore,
-  kGroups,
-  kGroupsKept,
-  kRenormalize,
-  kAlign,
-  kCapacity,
-  kSegment,
-  kRanks,
-  kIdsType
-};
+enum RouteInteger { kTopK, kScore, kGroups, kGroupsKept, kRenormalize, kAlign, kCapacity, kSegment, kRanks, kIdsType };
 inline constexpr const char* kScores[] = {"softmax", "topk_softmax", "sigmoid", "sqrt_softplus"};
 inline constexpr const char* kIdsTypes[] = {"i32", "i64"};
 inline constexpr const char* kLogitTypes[] = {"bf16", "f16", "f32"};

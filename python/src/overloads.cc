@@ -28,12 +28,9 @@ Parameter flag(const char* name, int place, const char* fact) {
   return {.name = name, .kind = kFlag, .place = place, .initial = "False", .fact = fact};
 }
 Parameter choice(const char* name, int place, const char* initial, std::span<const char* const> choices) {
-  return {
-      .name = name, .kind = kChoice, .place = place, .initial = initial, .choices = choices, .fact = name};
+  return {.name = name, .kind = kChoice, .place = place, .initial = initial, .choices = choices, .fact = name};
 }
-Parameter number(const char* name, int place) {
-  return {.name = name, .kind = kInteger, .place = place, .fact = name};
-}
+Parameter number(const char* name, int place) { return {.name = name, .kind = kInteger, .place = place, .fact = name}; }
 
 Schemas decode_schemas() {
   return {decode_operator(),
@@ -86,13 +83,10 @@ Schemas prefill_schemas() {
 
 std::vector<Schemas> route_schemas() {
   const Parameters inputs = {{"logits", kTensor, MOETUNE_ROUTER_LOGITS}, {"top_k", kInteger, kTopK}};
-  const Parameters chosen = {{"ids", kTensor, MOETUNE_ROUTER_IDS},
-                             {"weights", kTensor, MOETUNE_ROUTER_WEIGHTS}};
+  const Parameters chosen = {{"ids", kTensor, MOETUNE_ROUTER_IDS}, {"weights", kTensor, MOETUNE_ROUTER_WEIGHTS}};
   const Parameters counts = {{"counts", kTensor, MOETUNE_ROUTER_COUNTS}};
-  const Parameters places = {{"sorted", kTensor, MOETUNE_ROUTER_SORTED},
-                             {"inverse", kTensor, MOETUNE_ROUTER_INVERSE}};
-  const Parameters padded =
-      chosen + counts + Parameters{{"offsets", kTensor, MOETUNE_ROUTER_OFFSETS}} + places;
+  const Parameters places = {{"sorted", kTensor, MOETUNE_ROUTER_SORTED}, {"inverse", kTensor, MOETUNE_ROUTER_INVERSE}};
+  const Parameters padded = chosen + counts + Parameters{{"offsets", kTensor, MOETUNE_ROUTER_OFFSETS}} + places;
   const Parameters dropped = {{"dropped", kOptionalTensor, MOETUNE_ROUTER_DROPPED, "None"}};
   const Parameters options = {{"score", kChoice, kScore, "'softmax'", kScores},
                               {"bias", kOptionalTensor, MOETUNE_ROUTER_BIAS, "None"},
@@ -124,8 +118,7 @@ std::vector<Schemas> route_schemas() {
 }
 
 std::vector<Schemas> route_plan_schemas() {
-  const Parameters inputs = {{"ids", kTensor, MOETUNE_ROUTE_PLAN_IDS},
-                             {"num_experts", kInteger, kPlanExperts}};
+  const Parameters inputs = {{"ids", kTensor, MOETUNE_ROUTE_PLAN_IDS}, {"num_experts", kInteger, kPlanExperts}};
   const Parameters counts = {{"counts", kTensor, MOETUNE_ROUTE_PLAN_COUNTS}};
   const Parameters places = {{"sorted", kTensor, MOETUNE_ROUTE_PLAN_SORTED},
                              {"inverse", kTensor, MOETUNE_ROUTE_PLAN_INVERSE}};
@@ -253,12 +246,7 @@ Schemas gate_schemas() {
             .initial = "'bf16'",
             .choices = kLogitTypes,
             .fact = "logits"},
-           {.name = "ids_type",
-            .kind = kChoice,
-            .place = 6,
-            .initial = "'i32'",
-            .choices = kIdsTypes,
-            .fact = "ids"}}};
+           {.name = "ids_type", .kind = kChoice, .place = 6, .initial = "'i32'", .choices = kIdsTypes, .fact = "ids"}}};
 }
 
 Schemas transfer_schemas() {
@@ -304,8 +292,7 @@ std::vector<Schemas> rope_schemas() {
            {},
            options},
           {described_operator("qk_norm_rope_kv_write", "qk_norm_rope", "kv=pages"),
-           inputs + Parameters{{"slots", kTensor, MOETUNE_QK_NORM_ROPE_SLOTS}} + heads, q, caches, options,
-           caches}};
+           inputs + Parameters{{"slots", kTensor, MOETUNE_QK_NORM_ROPE_SLOTS}} + heads, q, caches, options, caches}};
 }
 
 // "Tensor(a!)? lse=None"
@@ -345,8 +332,7 @@ std::vector<Overload> launch_overloads() {
   const Parameters inputs = {{"kernel", kKernel}, {"tensors", kRead}, {"facts", kFacts, 0, "''"}};
   const Parameters options = {{"integers", kIntegers, 0, "[]"}, {"reals", kReals, 0, "[]"}};
   const Schemas schemas{launch_operator(), inputs, {}, {}, options};
-  return {overload_of("", schemas, {}, {{"", kWritten}}),
-          overload_of(".out", schemas, {{"out", kWritten}}, {})};
+  return {overload_of("", schemas, {}, {{"", kWritten}}), overload_of(".out", schemas, {{"out", kWritten}}, {})};
 }
 
 }  // namespace

@@ -20,8 +20,7 @@ class Args {
   template <typename Object>
   const Object& object(int32_t index, const char* what) const {
     if (const auto* found = (*this)[index].as<Object>()) return *found;
-    throw ffi::Error("TypeError",
-                     std::string("argument ") + std::to_string(index) + " must be a moetune." + what, "");
+    throw ffi::Error("TypeError", std::string("argument ") + std::to_string(index) + " must be a moetune." + what, "");
   }
   int64_t integer(int32_t index, const char* name) const {
     const TVMFFIAny raw = (*this)[index].CopyToTVMFFIAny();

@@ -15,8 +15,7 @@ class PrefillOperator final : public AttentionOperator {
   FamilyKey key(const Given& given) const override {
     const DLTensor &q = tensor(given, MOETUNE_PREFILL_Q, "q"),
                    &offsets = tensor(given, MOETUNE_PREFILL_Q_OFFSETS, "q_offsets");
-    if (q.ndim != 3)
-      refuse("'q' has " + std::to_string(q.ndim) + " dimensions; it must be [tokens, heads, head_dim]");
+    if (q.ndim != 3) refuse("'q' has " + std::to_string(q.ndim) + " dimensions; it must be [tokens, heads, head_dim]");
     if (offsets.ndim != 1 || offsets.shape[0] < 1) refuse("'q_offsets' must be [batch + 1]");
     check_k(given);
     const int64_t batch = offsets.shape[0] - 1;
@@ -82,8 +81,7 @@ class PrefillOperator final : public AttentionOperator {
 
   void check_options(const Given& given) const {
     const auto& integers = given.integers;
-    const int64_t max_q = integers[kPrefillMaxQ], max_kv = integers[kPrefillMaxKv],
-                  min_kv = integers[kPrefillMinKv];
+    const int64_t max_q = integers[kPrefillMaxQ], max_kv = integers[kPrefillMaxKv], min_kv = integers[kPrefillMinKv];
     require_at_least(0, "max_q", max_q);
     require_at_least(0, "max_kv", max_kv);
     require_at_least(0, "min_kv", min_kv);
@@ -93,14 +91,11 @@ class PrefillOperator final : public AttentionOperator {
     if (is_idle(given)) return;  // nothing is read
     check_room(given);
     const int64_t tokens = given.tensors[MOETUNE_PREFILL_Q]->shape[0], most = room(given);
-    if (max_q > tokens)
-      refuse("max_q is " + std::to_string(max_q) + "; q has " + std::to_string(tokens) + " tokens");
+    if (max_q > tokens) refuse("max_q is " + std::to_string(max_q) + "; q has " + std::to_string(tokens) + " tokens");
     if (max_kv > std::max(tokens, most))
-      refuse("max_kv is " + std::to_string(max_kv) + "; page_table, k and v have room for " +
-             std::to_string(most));
+      refuse("max_kv is " + std::to_string(max_kv) + "; page_table, k and v have room for " + std::to_string(most));
     if (const int64_t last = extents(given).values[3]; min_kv > last)
-      refuse("min_kv is " + std::to_string(min_kv) + "; the longest sequence has " + std::to_string(last) +
-             " tokens");
+      refuse("min_kv is " + std::to_string(min_kv) + "; the longest sequence has " + std::to_string(last) + " tokens");
   }
 };
 

@@ -10,8 +10,8 @@ namespace {
 constexpr int64_t kTopkSoftmax = 1;  // of kScores: its weights always add up to 1
 
 struct RouteFacts {
-  int64_t experts, top_k, score, bias, groups, groups_kept, renormalize, dtype, align, capacity, mapped,
-      counted, segment, ranks, ids_type, dropped;
+  int64_t experts, top_k, score, bias, groups, groups_kept, renormalize, dtype, align, capacity, mapped, counted,
+      segment, ranks, ids_type, dropped;
 };
 
 class RouteOperator final : public TokensOperator {
@@ -106,8 +106,8 @@ class RouteOperator final : public TokensOperator {
   }
 
  private:
-  static constexpr const char* kChosen[] = {
-      ",outputs=weights", "", ",layout=rows", ",layout=ends", ",layout=masked", ",outputs=ranks"};
+  static constexpr const char* kChosen[] = {",outputs=weights", "", ",layout=rows", ",layout=ends", ",layout=masked",
+                                            ",outputs=ranks"};
 
   bool has_plan() const { return routed_ != Routed::weights && routed_ != Routed::ranks; }
   // Whether segments are as long as they need, padded to a multiple of `align`.
@@ -125,13 +125,11 @@ class RouteOperator final : public TokensOperator {
              " experts");
     if (is_padded() && (align < 1 || align > 256 || (align & (align - 1)) != 0))
       refuse("align is " + std::to_string(align) + "; it must be a power of two, at most 256");
-    if (const int64_t segment = given.integers[kSegment];
-        routed_ == Routed::masked && (segment < 1 || segment > 65536))
+    if (const int64_t segment = given.integers[kSegment]; routed_ == Routed::masked && (segment < 1 || segment > 65536))
       refuse("segment is " + std::to_string(segment) + "; it must be from 1 to 65536");
     if (const int64_t ranks = given.integers[kRanks];
         routed_ == Routed::ranks && (ranks < 1 || ranks > experts || experts % ranks != 0))
-      refuse("ranks is " + std::to_string(ranks) + "; it must divide the " + std::to_string(experts) +
-             " experts");
+      refuse("ranks is " + std::to_string(ranks) + "; it must divide the " + std::to_string(experts) + " experts");
     if (!(given.scale > 0) || std::isinf(given.scale))
       refuse("scale is " + std::to_string(given.scale) + "; it must be a positive number");
     check_groups(given, experts);
@@ -141,11 +139,10 @@ class RouteOperator final : public TokensOperator {
   void check_groups(const Given& given, int64_t experts) const {
     const int64_t groups = given.integers[kGroups], kept = given.integers[kGroupsKept];
     if (groups < 1 || experts % groups != 0)
-      refuse("groups is " + std::to_string(groups) + "; it must divide the " + std::to_string(experts) +
-             " experts");
+      refuse("groups is " + std::to_string(groups) + "; it must divide the " + std::to_string(experts) + " experts");
     if (kept < 1 || kept > groups)
-      refuse("groups_kept is " + std::to_string(kept) + "; it must be from 1 to the " +
-             std::to_string(groups) + " groups");
+      refuse("groups_kept is " + std::to_string(kept) + "; it must be from 1 to the " + std::to_string(groups) +
+             " groups");
     if (experts / groups * kept < given.integers[kTopK])
       refuse("top_k is " + std::to_string(given.integers[kTopK]) + "; the groups that are kept have " +
              std::to_string(experts / groups * kept) + " experts");

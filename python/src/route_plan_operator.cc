@@ -62,9 +62,8 @@ class RoutePlanOperator final : public TokensOperator {
     const auto facts = key.as<RoutePlanFacts>();
     const int64_t tokens = given.tensors[MOETUNE_ROUTE_PLAN_IDS]->shape[0], experts = facts.experts,
                   slots = tokens * facts.top_k;
-    const int64_t places = is_masked()
-                               ? experts * facts.segment
-                               : round_up(slots + std::min(experts, slots) * (facts.align - 1), facts.align);
+    const int64_t places = is_masked() ? experts * facts.segment
+                                       : round_up(slots + std::min(experts, slots) * (facts.align - 1), facts.align);
     TensorShapes made;
     made.add({MOETUNE_ROUTE_PLAN_COUNTS, "counts", kI32, 1, {experts}});
     if (!is_masked()) made.add({MOETUNE_ROUTE_PLAN_OFFSETS, "offsets", kI32, 1, {experts + 1}});
@@ -93,8 +92,7 @@ class RoutePlanOperator final : public TokensOperator {
   void check_map(const Given& given) const {
     const DLTensor* const map = given.tensors[MOETUNE_ROUTE_PLAN_EXPERT_MAP];
     if (map == nullptr) return;
-    if (map->ndim != 1 || map->shape[0] < 1)
-      refuse("'expert_map' must have one dimension, and an entry for each id");
+    if (map->ndim != 1 || map->shape[0] < 1) refuse("'expert_map' must have one dimension, and an entry for each id");
     require(given, {MOETUNE_ROUTE_PLAN_EXPERT_MAP, "expert_map", kI32, 1, {map->shape[0]}});
   }
 
@@ -107,10 +105,7 @@ class RoutePlanOperator final : public TokensOperator {
 const Operator& route_plan_operator(Routed routed) {
   static const RoutePlanOperator blocks("route_plan", Routed::blocks), rows("route_plan_rows", Routed::rows),
       ends("route_plan_ends", Routed::ends), masked("route_plan_masked", Routed::masked);
-  return routed == Routed::rows     ? rows
-         : routed == Routed::ends   ? ends
-         : routed == Routed::masked ? masked
-                                    : blocks;
+  return routed == Routed::rows ? rows : routed == Routed::ends ? ends : routed == Routed::masked ? masked : blocks;
 }
 
 }  // namespace moetune::python

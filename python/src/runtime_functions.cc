@@ -27,12 +27,10 @@ std::vector<const char*> c_texts(const std::vector<std::string>& texts) {
 
 Runtime open(const ffi::Array<ffi::Bytes>& paths, int64_t device, bool allow_recorded,
              const ffi::Array<ffi::Bytes>& trusted_keys) {
-  const std::vector<std::string> kept_paths = paths_of(paths, "a path"),
-                                 kept_keys = paths_of(trusted_keys, "a key");
+  const std::vector<std::string> kept_paths = paths_of(paths, "a path"), kept_keys = paths_of(trusted_keys, "a key");
   const std::vector<const char*> texts = c_texts(kept_paths), keys = c_texts(kept_keys);
-  const moetune_open_options options{
-      sizeof options,         texts.data(), texts.size(), static_cast<int32_t>(device),
-      allow_recorded ? 1 : 0, keys.data(),  keys.size()};
+  const moetune_open_options options{sizeof options,         texts.data(), texts.size(), static_cast<int32_t>(device),
+                                     allow_recorded ? 1 : 0, keys.data(),  keys.size()};
   if (options.device != device) fail(MOETUNE_INVALID_ARGUMENT, "no device has such a number");
   moetune_runtime* handle = nullptr;
   check(moetune_open(&options, &handle));

@@ -15,8 +15,8 @@ struct Borrowed {
 };
 
 // `owner` is anything that must outlive the tensor; strides in elements, none for contiguous.
-ffi::Tensor from_address(int64_t address, const ffi::Shape& shape, DLDataType dtype,
-                         const ffi::Shape& strides, int64_t device, ffi::Any owner) {
+ffi::Tensor from_address(int64_t address, const ffi::Shape& shape, DLDataType dtype, const ffi::Shape& strides,
+                         int64_t device, ffi::Any owner) {
   if (!strides.empty() && strides.size() != shape.size())
     fail(MOETUNE_INVALID_ARGUMENT, "shape and strides differ in length");
   for (const int64_t size : shape) {
@@ -30,8 +30,8 @@ ffi::Tensor from_address(int64_t address, const ffi::Shape& shape, DLDataType dt
 }
 
 // A tensor without memory, for a check of a call whose tensors are fake ones.
-ffi::Tensor operator_tensor(const ffi::Shape& shape, const ffi::Shape& strides, DLDataType dtype,
-                            bool is_on_gpu, int64_t device) {
+ffi::Tensor operator_tensor(const ffi::Shape& shape, const ffi::Shape& strides, DLDataType dtype, bool is_on_gpu,
+                            int64_t device) {
   const DLDevice place{is_on_gpu ? kDLCUDA : kDLCPU, static_cast<int32_t>(device)};
   return ffi::Tensor::FromNDAllocStrided(Borrowed{nullptr, {}}, shape, strides, dtype, place);
 }

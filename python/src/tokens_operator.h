@@ -17,9 +17,7 @@ class TokensOperator : public Operator {
   std::string problem(const Given& given, const FamilyKey& key) const override {
     return "tokens=" + std::to_string(extents(given).values[0]) + "," + specialization(key);
   }
-  FreeExtents extents(const Given& given) const override {
-    return {{given.tensors[tokens_slot()]->shape[0]}, 1};
-  }
+  FreeExtents extents(const Given& given) const override { return {{given.tensors[tokens_slot()]->shape[0]}, 1}; }
   bool is_idle(const Given& given) const override { return extents(given).values[0] == 0; }
 
  protected:
@@ -28,8 +26,7 @@ class TokensOperator : public Operator {
   const DLTensor& matrix(const Given& given, int slot, const char* name, const char* shape) const {
     const DLTensor& found = tensor(given, slot, name);
     if (found.ndim == 2) return found;
-    refuse(std::string("'") + name + "' has " + std::to_string(found.ndim) + " dimensions; it must be " +
-           shape);
+    refuse(std::string("'") + name + "' has " + std::to_string(found.ndim) + " dimensions; it must be " + shape);
   }
   // Throws if an output of the caller's is of another shape or type.
   void check_outputs(const Given& given, const FamilyKey& key) const {

@@ -31,8 +31,7 @@ struct Torch {
   Status (*aoti_torch_get_dtype)(TensorHandle, int32_t*);
   Status (*aoti_torch_get_device_type)(TensorHandle, int32_t*);
   Status (*aoti_torch_get_device_index)(TensorHandle, int32_t*);
-  Status (*aoti_torch_empty_strided)(int64_t, const int64_t*, const int64_t*, int32_t, int32_t, int32_t,
-                                     TensorHandle*);
+  Status (*aoti_torch_empty_strided)(int64_t, const int64_t*, const int64_t*, int32_t, int32_t, int32_t, TensorHandle*);
   void (*aoti_torch_check)(bool, const char*, const char*, uint32_t, const char*);
   Status (*aoti_torch_zero_)(TensorHandle);
   bool (*aoti_torch_grad_mode_is_enabled)();
@@ -47,8 +46,7 @@ struct Torch {
   Status (*torch_delete_list)(void*);
   int32_t (*aoti_torch_device_type_cpu)();
   int32_t (*aoti_torch_device_type_cuda)();
-  bool (*requires_grad)(
-      const void*);  // c10::TensorImpl::requires_grad() const: the C interface has no such function
+  bool (*requires_grad)(const void*);  // c10::TensorImpl::requires_grad() const: the C interface has no such function
   // From libtorch_cuda and libcuda; null without a GPU.
   Status (*aoti_torch_get_current_cuda_stream)(int32_t, void**);
   Status (*aoti_torch_create_cuda_guard)(int32_t, void**);
@@ -154,9 +152,7 @@ class BorrowedTensor {
   TensorHandle release() { return std::exchange(handle_, nullptr); }
   TensorHandle handle() const { return handle_; }
   // A handle is an at::Tensor's address, and that holds nothing but the address of a TensorImpl.
-  bool requires_grad() const {
-    return handle_ != nullptr && torch.requires_grad(*static_cast<void**>(handle_));
-  }
+  bool requires_grad() const { return handle_ != nullptr && torch.requires_grad(*static_cast<void**>(handle_)); }
 
   const DLTensor* view() {
     if (handle_ == nullptr) return nullptr;
@@ -272,9 +268,7 @@ class StackCall {
   }
 
  private:
-  int64_t& integer(const Parameter& parameter) {
-    return given_.integers[static_cast<size_t>(parameter.place)];
-  }
+  int64_t& integer(const Parameter& parameter) { return given_.integers[static_cast<size_t>(parameter.place)]; }
 
   void own(const Parameter& parameter, const List& list) {
     for (size_t i = 0; i < list.size(); ++i) {
@@ -289,8 +283,7 @@ class StackCall {
         fail(MOETUNE_INVALID_ARGUMENT, gradient_sentence(overload_, parameter));
     }
     for (const BorrowedTensor& tensor : listed_)
-      if (tensor.requires_grad())
-        fail(MOETUNE_INVALID_ARGUMENT, gradient_sentence(overload_, overload_.parameters[1]));
+      if (tensor.requires_grad()) fail(MOETUNE_INVALID_ARGUMENT, gradient_sentence(overload_, overload_.parameters[1]));
   }
 
   void read() {
@@ -300,8 +293,7 @@ class StackCall {
     auto listed = listed_.begin();
     LaunchedCall& launched = given_.launched;
     for (const Parameter& parameter : overload_.parameters) {
-      if (parameter.kind == Parameter::kChoice)
-        integer(parameter) = choice_of(overload_, parameter, (text++)->view());
+      if (parameter.kind == Parameter::kChoice) integer(parameter) = choice_of(overload_, parameter, (text++)->view());
       if (parameter.kind == Parameter::kKernel) launched.kernel = (text++)->view();
       if (parameter.kind == Parameter::kFacts) launched.facts = (text++)->view();
       if (!parameter.is_any_list()) continue;
@@ -333,8 +325,7 @@ class StackCall {
   void make(const TensorShape& output) {
     std::array<int64_t, MOETUNE_MAX_RANK> strides{};
     int64_t step = 1;
-    for (size_t d = output.shape().size(); d-- > 0; step *= std::max<int64_t>(output.sizes[d], 1))
-      strides[d] = step;
+    for (size_t d = output.shape().size(); d-- > 0; step *= std::max<int64_t>(output.sizes[d], 1)) strides[d] = step;
     const auto is_given = [](const BorrowedTensor& tensor) { return tensor.handle() != nullptr; };
     TensorHandle const like = listed_.empty() ? tensors_[overload_.parameters.front().place].handle()
                                               : std::ranges::find_if(listed_, is_given)->handle();
@@ -342,8 +333,8 @@ class StackCall {
     torch.aoti_torch_get_device_type(like, &device_type);
     torch.aoti_torch_get_device_index(like, &index);
     TensorHandle made = nullptr;
-    require(torch.aoti_torch_empty_strided(output.rank, output.sizes.data(), strides.data(),
-                                           dtype_of(output.type), device_type, index, &made),
+    require(torch.aoti_torch_empty_strided(output.rank, output.sizes.data(), strides.data(), dtype_of(output.type),
+                                           device_type, index, &made),
             "allocate an output");
     tensors_[output.slot].take(reinterpret_cast<StackValue>(made));
     given_.tensors[output.slot] = tensors_[output.slot].view();
@@ -384,8 +375,7 @@ bool succeeds(const Overload& overload, StackValue* stack) noexcept {
 template <size_t index>
 void kernel(StackValue* stack, uint64_t, uint64_t) {
   const Overload& overload = overloads()[index];
-  if (!succeeds(overload, stack))
-    torch.aoti_torch_check(false, overload.name.c_str(), "moetune", 0, sentence.c_str());
+  if (!succeeds(overload, stack)) torch.aoti_torch_check(false, overload.name.c_str(), "moetune", 0, sentence.c_str());
 }
 
 template <size_t... indices>
@@ -403,9 +393,9 @@ bool find(void* library, const char* name, Function& function) {
 bool reads_gradients() {
   const int64_t size = 1;
   TensorHandle handle = nullptr;
-  require(torch.aoti_torch_empty_strided(1, &size, &size, dtype_of(kF32), torch.aoti_torch_device_type_cpu(),
-                                         0, &handle),
-          "allocate a number");
+  require(
+      torch.aoti_torch_empty_strided(1, &size, &size, dtype_of(kF32), torch.aoti_torch_device_type_cpu(), 0, &handle),
+      "allocate a number");
   BorrowedTensor tensor;
   tensor.take(reinterpret_cast<StackValue>(handle));
   if (tensor.requires_grad()) return false;
@@ -433,40 +423,36 @@ bool find_functions(const std::string& folder) {
   void* const driver = ::dlopen("libcuda.so.1", RTLD_LAZY);
   MOETUNE_FIND(driver, cuStreamIsCapturing);
   MOETUNE_FIND(driver, cuCtxGetDevice);
-  return find_types(cpu) && torch.requires_grad != nullptr &&
-         MOETUNE_FIND(cpu, aoti_torch_grad_mode_is_enabled) && MOETUNE_FIND(cpu, torch_set_requires_grad) &&
-         MOETUNE_FIND(cpu, aoti_torch_device_type_cpu) && MOETUNE_FIND(cpu, aoti_torch_library_init_impl) &&
-         MOETUNE_FIND(cpu, torch_library_impl) && MOETUNE_FIND(cpu, aoti_torch_check) &&
-         MOETUNE_FIND(cpu, aoti_torch_delete_tensor_object) && MOETUNE_FIND(cpu, aoti_torch_get_sizes) &&
-         MOETUNE_FIND(cpu, aoti_torch_get_strides) && MOETUNE_FIND(cpu, aoti_torch_get_dim) &&
-         MOETUNE_FIND(cpu, aoti_torch_get_data_ptr) && MOETUNE_FIND(cpu, aoti_torch_get_dtype) &&
-         MOETUNE_FIND(cpu, aoti_torch_get_device_type) && MOETUNE_FIND(cpu, aoti_torch_get_device_index) &&
-         MOETUNE_FIND(cpu, aoti_torch_empty_strided) && MOETUNE_FIND(cpu, aoti_torch_zero_) &&
-         MOETUNE_FIND(cpu, torch_string_c_str) && MOETUNE_FIND(cpu, torch_string_length) &&
-         MOETUNE_FIND(cpu, torch_delete_string) && MOETUNE_FIND(cpu, torch_list_size) &&
-         MOETUNE_FIND(cpu, torch_list_get_item) && MOETUNE_FIND(cpu, torch_list_push_back) &&
-         MOETUNE_FIND(cpu, torch_new_list_reserve_size) && MOETUNE_FIND(cpu, torch_delete_list) &&
-         MOETUNE_FIND(cpu, aoti_torch_device_type_cuda);
+  return find_types(cpu) && torch.requires_grad != nullptr && MOETUNE_FIND(cpu, aoti_torch_grad_mode_is_enabled) &&
+         MOETUNE_FIND(cpu, torch_set_requires_grad) && MOETUNE_FIND(cpu, aoti_torch_device_type_cpu) &&
+         MOETUNE_FIND(cpu, aoti_torch_library_init_impl) && MOETUNE_FIND(cpu, torch_library_impl) &&
+         MOETUNE_FIND(cpu, aoti_torch_check) && MOETUNE_FIND(cpu, aoti_torch_delete_tensor_object) &&
+         MOETUNE_FIND(cpu, aoti_torch_get_sizes) && MOETUNE_FIND(cpu, aoti_torch_get_strides) &&
+         MOETUNE_FIND(cpu, aoti_torch_get_dim) && MOETUNE_FIND(cpu, aoti_torch_get_data_ptr) &&
+         MOETUNE_FIND(cpu, aoti_torch_get_dtype) && MOETUNE_FIND(cpu, aoti_torch_get_device_type) &&
+         MOETUNE_FIND(cpu, aoti_torch_get_device_index) && MOETUNE_FIND(cpu, aoti_torch_empty_strided) &&
+         MOETUNE_FIND(cpu, aoti_torch_zero_) && MOETUNE_FIND(cpu, torch_string_c_str) &&
+         MOETUNE_FIND(cpu, torch_string_length) && MOETUNE_FIND(cpu, torch_delete_string) &&
+         MOETUNE_FIND(cpu, torch_list_size) && MOETUNE_FIND(cpu, torch_list_get_item) &&
+         MOETUNE_FIND(cpu, torch_list_push_back) && MOETUNE_FIND(cpu, torch_new_list_reserve_size) &&
+         MOETUNE_FIND(cpu, torch_delete_list) && MOETUNE_FIND(cpu, aoti_torch_device_type_cuda);
 #undef MOETUNE_FIND
 }
 
 // Registers the kernels under a dispatch key; false if this PyTorch lacks a function.
 bool torch_register(const ffi::String& folder, const ffi::String& key, bool host_is_device) {
   if (!find_functions(folder)) return false;
-  if (!host_is_device &&
-      (torch.aoti_torch_get_current_cuda_stream == nullptr || torch.cuStreamIsCapturing == nullptr ||
-       torch.cuCtxGetDevice == nullptr || torch.aoti_torch_create_cuda_guard == nullptr))
+  if (!host_is_device && (torch.aoti_torch_get_current_cuda_stream == nullptr || torch.cuStreamIsCapturing == nullptr ||
+                          torch.cuCtxGetDevice == nullptr || torch.aoti_torch_create_cuda_guard == nullptr))
     return false;
   torch.cuda = torch.aoti_torch_device_type_cuda();
   torch.host_is_device = host_is_device;
   if (!reads_gradients()) return false;
   void* library = nullptr;  // kept: deleting it takes the kernels away
-  require(torch.aoti_torch_library_init_impl("moetune", key.c_str(), "moetune", 0, &library),
-          "make a library");
+  require(torch.aoti_torch_library_init_impl("moetune", key.c_str(), "moetune", 0, &library), "make a library");
   constexpr auto kernels = kernels_of(std::make_index_sequence<kOverloads>());
   for (size_t i = 0; i < kOverloads; ++i)
-    require(torch.torch_library_impl(library, overloads()[i].name.c_str(), kernels[i], kBuiltFor),
-            "take a kernel");
+    require(torch.torch_library_impl(library, overloads()[i].name.c_str(), kernels[i], kBuiltFor), "take a kernel");
   return true;
 }
 

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::size_t kRandomStarts = 5;  // random configurations before the model is asked
 constexpr std::size_t kMostSeeds = 4;     // winners from histories that are tried first
-constexpr std::size_t kLedUntil = 60;  // asks; so long winners from elsewhere may bind the model to the best
+constexpr std::size_t kLedUntil = 60;     // asks; so long winners from elsewhere may bind the model to the best
 
 // The first asks of a search that knows winners from elsewhere: four of them, from the third on by turns with
 // the choices of the model, and a start drawn anywhere, by which to judge them.
@@ -20,8 +20,7 @@ enum class Turn { winner, model, anywhere };
 constexpr std::array<Turn, 8> kWarmTurns = {Turn::winner, Turn::winner, Turn::model, Turn::winner,
                                             Turn::model,  Turn::winner, Turn::model, Turn::anywhere};
 // The same where none of them is told yet: a model has nothing to go by.
-constexpr std::array<Turn, 5> kBlindTurns = {Turn::winner, Turn::winner, Turn::anywhere, Turn::winner,
-                                             Turn::winner};
+constexpr std::array<Turn, 5> kBlindTurns = {Turn::winner, Turn::winner, Turn::anywhere, Turn::winner, Turn::winner};
 constexpr std::size_t kFewestToDoubt = 4;  // told, before winners can be seen to be beaten
 constexpr std::size_t kPatience = 6;       // told without a new best, before a warm model leaves the last one
 
@@ -39,11 +38,7 @@ constexpr std::size_t kToldAnOpen = 16;
 class AutoSearch : public Searcher {
  public:
   AutoSearch(const LegalSpace& space, std::uint64_t seed)
-      : space_(space),
-        untried_(space.size()),
-        random_(seed),
-        surrogate_(space),
-        descent_(make_local(space, ~seed)) {}
+      : space_(space), untried_(space.size()), random_(seed), surrogate_(space), descent_(make_local(space, ~seed)) {}
 
   std::vector<ConfigId> ask(std::size_t n) override {
     std::vector<ConfigId> ids;
@@ -158,8 +153,7 @@ class AutoSearch : public Searcher {
   std::optional<ConfigId> centre() const {
     const Observation* best = surrogate_.log().best();
     const bool led = warm_ && surrogate_.trusts_history() && begun() < kLedUntil;
-    return led && best != nullptr && surrogate_.log().since_best() < kPatience ? std::optional(best->id)
-                                                                               : std::nullopt;
+    return led && best != nullptr && surrogate_.log().since_best() < kPatience ? std::optional(best->id) : std::nullopt;
   }
 
   // None where there is no seed left, or where it is not the turn of one.

@@ -46,8 +46,7 @@ std::vector<ConfigId> make_candidate_pool(const LegalSpace& space, const std::ve
     std::iota(pool.begin(), pool.end(), ConfigId{0});
     return pool;
   }
-  for (std::size_t i = 0; i < kSampled; ++i)
-    pool.push_back(static_cast<ConfigId>(random.below(space.size())));
+  for (std::size_t i = 0; i < kSampled; ++i) pool.push_back(static_cast<ConfigId>(random.below(space.size())));
   if (!fastest.empty()) add_walks(space, fastest, random, pool);
   std::sort(pool.begin(), pool.end());
   pool.erase(std::unique(pool.begin(), pool.end()), pool.end());

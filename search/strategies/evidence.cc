@@ -99,8 +99,8 @@ class Evidence {
 
 }  // namespace
 
-void fit_kernel(ProductKernel& kernel, const std::vector<Position>& rows, const std::vector<double>& values,
-                int steps, const std::function<bool()>& is_over) {
+void fit_kernel(ProductKernel& kernel, const std::vector<Position>& rows, const std::vector<double>& values, int steps,
+                const std::function<bool()>& is_over) {
   const std::size_t count = kernel.parameters.size();
   Evidence evidence(kernel, rows, values);
   std::vector<double> gradient(count);

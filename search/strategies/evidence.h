@@ -12,7 +12,7 @@ namespace moetune {
 
 // `rows` holds axis_count() positions an observation; `values` are centred. Starts from the kernel's
 // parameters and leaves the best ones found there, tabulated. Takes no further step once `is_over` returns true.
-void fit_kernel(ProductKernel& kernel, const std::vector<Position>& rows, const std::vector<double>& values,
-                int steps, const std::function<bool()>& is_over = {});
+void fit_kernel(ProductKernel& kernel, const std::vector<Position>& rows, const std::vector<double>& values, int steps,
+                const std::function<bool()>& is_over = {});
 
 }  // namespace moetune

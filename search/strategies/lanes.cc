@@ -47,10 +47,8 @@ template <typename Floats>
 
 // Blocks of kRows x kLanes lanes, each of which stays in registers for all of x.
 template <typename Floats, std::size_t kRows, std::size_t kLanes>
-[[gnu::always_inline]] inline void subtract_products_in(float* const* y,
-                                                        const std::vector<std::vector<float>>& x,
-                                                        const std::vector<float>* a, std::size_t at,
-                                                        std::size_t n) {
+[[gnu::always_inline]] inline void subtract_products_in(float* const* y, const std::vector<std::vector<float>>& x,
+                                                        const std::vector<float>* a, std::size_t at, std::size_t n) {
   using Lane = Lane<Floats>;
   constexpr std::size_t kStep = kLanes * Lane::kFloats;
   const std::size_t count = a[0].size();
@@ -121,8 +119,7 @@ template <typename Floats>
     std::memcpy(&positions, at + i, sizeof positions);
     const auto index = __builtin_convertvector(positions, typename Lookup<Floats>::Index);
     Lane product(y + i);
-    product.floats *=
-        is_low ? __builtin_shuffle(low.floats, index) : __builtin_shuffle(low.floats, high.floats, index);
+    product.floats *= is_low ? __builtin_shuffle(low.floats, index) : __builtin_shuffle(low.floats, high.floats, index);
     product.store(y + i);
   }
   multiply_by_entries_scalar(y + i, table.data(), at + i, n - i);
@@ -130,35 +127,32 @@ template <typename Floats>
 
 // One of each for every width of lanes.
 struct Plain {
-  static void add_scaled(float* y, const float* x, float a, std::size_t n) {
-    add_scaled_in<Floats4>(y, x, a, n);
-  }
+  static void add_scaled(float* y, const float* x, float a, std::size_t n) { add_scaled_in<Floats4>(y, x, a, n); }
   static void subtract_products(std::span<float* const> y, const std::vector<std::vector<float>>& x,
                                 std::span<const std::vector<float>> a, std::size_t at, std::size_t n) {
     subtract_products_of<Floats4>(y, x, a, at, n);
   }
-  static void multiply_by_entries(float* y, std::span<const float> table, const std::uint16_t* at,
-                                  std::size_t n) {
+  static void multiply_by_entries(float* y, std::span<const float> table, const std::uint16_t* at, std::size_t n) {
     multiply_by_entries_scalar(y, table.data(), at, n);
   }
 };
 
 #if defined(__x86_64__)
-#define MOETUNE_LANES(Name, Floats, isa)                                                                    \
-  struct Name {                                                                                             \
-    __attribute__((target(isa))) static void add_scaled(float* y, const float* x, float a, std::size_t n) { \
-      add_scaled_in<Floats>(y, x, a, n);                                                                    \
-    }                                                                                                       \
-    __attribute__((target(isa))) static void subtract_products(std::span<float* const> y,                   \
-                                                               const std::vector<std::vector<float>>& x,    \
-                                                               std::span<const std::vector<float>> a,       \
-                                                               std::size_t at, std::size_t n) {             \
-      subtract_products_of<Floats>(y, x, a, at, n);                                                         \
-    }                                                                                                       \
-    __attribute__((target(isa))) static void multiply_by_entries(float* y, std::span<const float> table,    \
-                                                                 const std::uint16_t* at, std::size_t n) {  \
-      multiply_by_entries_in<Floats>(y, table, at, n);                                                      \
-    }                                                                                                       \
+#define MOETUNE_LANES(Name, Floats, isa)                                                                              \
+  struct Name {                                                                                                       \
+    __attribute__((target(isa))) static void add_scaled(float* y, const float* x, float a, std::size_t n) {           \
+      add_scaled_in<Floats>(y, x, a, n);                                                                              \
+    }                                                                                                                 \
+    __attribute__((target(isa))) static void subtract_products(std::span<float* const> y,                             \
+                                                               const std::vector<std::vector<float>>& x,              \
+                                                               std::span<const std::vector<float>> a, std::size_t at, \
+                                                               std::size_t n) {                                       \
+      subtract_products_of<Floats>(y, x, a, at, n);                                                                   \
+    }                                                                                                                 \
+    __attribute__((target(isa))) static void multiply_by_entries(float* y, std::span<const float> table,              \
+                                                                 const std::uint16_t* at, std::size_t n) {            \
+      multiply_by_entries_in<Floats>(y, table, at, n);                                                                \
+    }                                                                                                                 \
   }
 MOETUNE_LANES(Avx2, Floats8, "avx2");
 MOETUNE_LANES(Avx512, Floats16, "avx512f");

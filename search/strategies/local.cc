@@ -24,8 +24,7 @@ struct Point {
 // a time of infinity.
 class LocalSearch : public Searcher {
  public:
-  LocalSearch(const LegalSpace& space, std::uint64_t seed)
-      : space_(space), untried_(space.size()), random_(seed) {}
+  LocalSearch(const LegalSpace& space, std::uint64_t seed) : space_(space), untried_(space.size()), random_(seed) {}
 
   std::vector<ConfigId> ask(std::size_t n) override {
     std::vector<ConfigId> ids;
@@ -111,9 +110,9 @@ class LocalSearch : public Searcher {
   Random random_;
   std::size_t starts_ = 0;
   Point best_;
-  Point base_;                   // whose neighbours are being tried
-  Point next_start_;             // the best point told since that is no neighbour of the base
-  std::vector<ConfigId> queue_;  // neighbours of the base, not asked yet
+  Point base_;                                    // whose neighbours are being tried
+  Point next_start_;                              // the best point told since that is no neighbour of the base
+  std::vector<ConfigId> queue_;                   // neighbours of the base, not asked yet
   std::unordered_set<ConfigId> open_neighbours_;  // asked, not told
 };
 

@@ -11,8 +11,7 @@ constexpr std::size_t kStartsOfModel = 5;  // random configurations before the m
 // Gaussian process, random ones where there is no model yet or no more.
 class ModelSearch : public Searcher {
  public:
-  ModelSearch(const LegalSpace& space, std::uint64_t seed)
-      : untried_(space.size()), random_(seed), surrogate_(space) {}
+  ModelSearch(const LegalSpace& space, std::uint64_t seed) : untried_(space.size()), random_(seed), surrogate_(space) {}
 
   std::vector<ConfigId> ask(std::size_t n) override {
     std::vector<ConfigId> ids;

@@ -113,8 +113,8 @@ void Posterior::correlate(std::size_t observation, std::size_t begin) {
   for (std::size_t k = begin; k < count_; ++k) solved[k] = products[prefixes_[k]];
   for (std::size_t axis = prefix_axes_; axis < kernel_.axis_count(); ++axis) {
     const ProductKernel::Table& table = kernel_.tables()[axis];
-    multiply_by_entries(solved + begin, {table.row(row(observation)[axis]), table.size},
-                        columns_[axis].data() + begin, count_ - begin);
+    multiply_by_entries(solved + begin, {table.row(row(observation)[axis]), table.size}, columns_[axis].data() + begin,
+                        count_ - begin);
   }
 }
 

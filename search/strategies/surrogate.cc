@@ -170,8 +170,7 @@ void Surrogate::fit_times(const std::vector<Observation>& trials) {
   std::vector<Position> all_rows = past_rows;
   for (const Asked& asked : asked_) append_row(asked.id, all_rows);
   times_->add_open(all_rows);
-  for (std::size_t i = 0; i < past_values.size(); ++i)
-    times_->set_value(i, (past_values[i] - centre_) / scale_);
+  for (std::size_t i = 0; i < past_values.size(); ++i) times_->set_value(i, (past_values[i] - centre_) / scale_);
   for (std::size_t i = 0; i < asked_.size(); ++i) asked_[i].in_times = past_values.size() + i;
 }
 
@@ -197,8 +196,7 @@ void Surrogate::fit_failures(const std::vector<Observation>& trials) {
   std::vector<Position> all_rows = past_rows;
   for (const Asked& asked : asked_) append_row(asked.id, all_rows);
   failures_->add_open(all_rows);
-  for (std::size_t i = 0; i < past_labels.size(); ++i)
-    failures_->set_value(i, past_labels[i] - failure_rate_);
+  for (std::size_t i = 0; i < past_labels.size(); ++i) failures_->set_value(i, past_labels[i] - failure_rate_);
   for (std::size_t i = 0; i < asked_.size(); ++i) asked_[i].in_failures = past_labels.size() + i;
 }
 
@@ -218,8 +216,7 @@ bool Surrogate::is_candidate(ConfigId id, const Untried& untried, std::optional<
   return untried.contains(id) && (!beside || space_.are_neighbours(id, *beside));
 }
 
-std::vector<ConfigId> Surrogate::leaders(const Untried& untried, std::optional<ConfigId> beside,
-                                         std::size_t n) const {
+std::vector<ConfigId> Surrogate::leaders(const Untried& untried, std::optional<ConfigId> beside, std::size_t n) const {
   if (!times_) return {};
   std::vector<Ranked> picks;
   const double best = best_value();
@@ -228,8 +225,7 @@ std::vector<ConfigId> Surrogate::leaders(const Untried& untried, std::optional<C
     picks.push_back({pool_[i], gain(i, best)});
   }
   const auto end = picks.begin() + static_cast<std::ptrdiff_t>(std::min(n, picks.size()));
-  std::partial_sort(picks.begin(), end, picks.end(),
-                    [](const Ranked& a, const Ranked& b) { return a.gain > b.gain; });
+  std::partial_sort(picks.begin(), end, picks.end(), [](const Ranked& a, const Ranked& b) { return a.gain > b.gain; });
   std::vector<ConfigId> ids;
   for (auto pick = picks.begin(); pick != end; ++pick) ids.push_back(pick->id);
   return ids;
@@ -239,8 +235,7 @@ void Surrogate::fit_if_due(Random& random) {
   if (!times_ || log_.size() >= next_fit_) refit(random);
 }
 
-std::optional<ConfigId> Surrogate::pick(const Untried& untried, std::optional<ConfigId> beside,
-                                        Random& random) {
+std::optional<ConfigId> Surrogate::pick(const Untried& untried, std::optional<ConfigId> beside, Random& random) {
   fit_if_due(random);
   if (beside) add_neighbours_to_pool(*beside);
   const double best = best_value();

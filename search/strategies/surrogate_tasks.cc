@@ -12,21 +12,20 @@ namespace {
 constexpr std::size_t kFewestPast = 8;  // and at least so many of each
 constexpr double kTaskDoubt = 2.0;      // tasks are expected to have less than half in common
 constexpr double kElsewhereDoubt = 0.0;
-constexpr double kLikeness = 0.8;        // of a task at no distance, another GPU's for one
-constexpr double kLikeFor = 4.0;         // distance over which that falls to a part of e
-constexpr double kSharpness = 4.0;       // of the kernel, where pairs of configurations are compared
-constexpr std::size_t kMostPast = 128;   // trials of all histories together
-constexpr double kLeastRight = 0.1;      // of all differences, for a task to be of use, and for all together
-constexpr double kForetoldBefore = 0.7;  // of the logarithms' differences, credited to a task at first
-constexpr std::size_t kPoolStarts = 8;   // of this problem and of each task, what the pool is drawn around
+constexpr double kLikeness = 0.8;          // of a task at no distance, another GPU's for one
+constexpr double kLikeFor = 4.0;           // distance over which that falls to a part of e
+constexpr double kSharpness = 4.0;         // of the kernel, where pairs of configurations are compared
+constexpr std::size_t kMostPast = 128;     // trials of all histories together
+constexpr double kLeastRight = 0.1;        // of all differences, for a task to be of use, and for all together
+constexpr double kForetoldBefore = 0.7;    // of the logarithms' differences, credited to a task at first
+constexpr std::size_t kPoolStarts = 8;     // of this problem and of each task, what the pool is drawn around
 constexpr std::size_t kFewestToJudge = 4;  // measured here, before a task is judged by them
 
 // The similarity of another task with this one, by its distance.
 double similarity_at(double distance) { return kLikeness * std::exp(-std::max(distance, 0.0) / kLikeFor); }
 
 Axis names_axis(std::size_t size) {
-  Axis axis{
-      .ordered = false, .at = std::vector<double>(size, 0), .rough = std::vector<double>(size * size, 0)};
+  Axis axis{.ordered = false, .at = std::vector<double>(size, 0), .rough = std::vector<double>(size * size, 0)};
   for (std::size_t i = 0; i < size; ++i) axis.rough[i * size + i] = 1;
   return axis;
 }
@@ -63,8 +62,7 @@ void Surrogate::set_history(std::span<const History> histories) {
     std::vector<Observation> known;  // by position in the history
     for (std::size_t i = 0; i < history.trials.size(); ++i) {
       const PastTrial& trial = history.trials[i];
-      if (is_point_of(space_, trial.point))
-        known.push_back({static_cast<ConfigId>(i), trial.outcome, trial.time_us});
+      if (is_point_of(space_, trial.point)) known.push_back({static_cast<ConfigId>(i), trial.outcome, trial.time_us});
     }
     if (known.empty()) continue;
     const double similarity = similarity_at(history.distance);
@@ -72,8 +70,7 @@ void Surrogate::set_history(std::span<const History> histories) {
     for (const Observation& kept : thin(known, std::max(share, kFewestPast))) {
       const std::vector<Position>& point = history.trials[kept.id].point;
       const bool failed = !has_usable_time(kept);
-      past_.push_back(
-          {similarity_.size(), point, space_.find(point), failed, failed ? 0 : std::log(kept.time_us)});
+      past_.push_back({similarity_.size(), point, space_.find(point), failed, failed ? 0 : std::log(kept.time_us)});
     }
     similarity_.push_back(similarity);
   }
@@ -129,8 +126,7 @@ std::vector<double> Surrogate::task_offsets() const {
 }
 
 bool Surrogate::trusts_history() const {
-  return past_.empty() ||
-         std::any_of(trusted_.begin() + 1, trusted_.end(), [](bool trusted) { return trusted; });
+  return past_.empty() || std::any_of(trusted_.begin() + 1, trusted_.end(), [](bool trusted) { return trusted; });
 }
 
 // The fastest here, then those of each trusted task that are legal here: the pool of a large space is a

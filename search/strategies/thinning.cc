@@ -30,8 +30,7 @@ std::vector<Observation> thin(const std::vector<Observation>& trials, std::size_
   const auto time = [&](std::size_t i) {
     return has_usable_time(trials[i]) ? trials[i].time_us : std::numeric_limits<double>::infinity();
   };
-  std::stable_sort(ranked.begin(), ranked.end(),
-                   [&](std::size_t a, std::size_t b) { return time(a) < time(b); });
+  std::stable_sort(ranked.begin(), ranked.end(), [&](std::size_t a, std::size_t b) { return time(a) < time(b); });
   std::vector<Observation> kept;
   for (const std::size_t i : leaders_and_strides(ranked, count)) kept.push_back(trials[i]);
   return kept;

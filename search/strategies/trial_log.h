@@ -28,15 +28,11 @@ class TrialLog {
   std::size_t size() const { return trials_.size(); }
   std::size_t failures() const { return failures_; }
   std::size_t successes() const { return trials_.size() - failures_; }
-  double best_time() const {
-    return best() != nullptr ? best()->time_us : std::numeric_limits<double>::infinity();
-  }
+  double best_time() const { return best() != nullptr ? best()->time_us : std::numeric_limits<double>::infinity(); }
   // The fastest, the first of those that tie; nullptr where none has a time.
   const Observation* best() const { return best_ < trials_.size() ? &trials_[best_] : nullptr; }
   // How many were told after the best; all where none has a time.
-  std::size_t since_best() const {
-    return best_ < trials_.size() ? trials_.size() - 1 - best_ : trials_.size();
-  }
+  std::size_t since_best() const { return best_ < trials_.size() ? trials_.size() - 1 - best_ : trials_.size(); }
   // nullptr where it was not told.
   const Observation* find(ConfigId id) const {
     const auto it = position_.find(id);

@@ -53,8 +53,7 @@ void Access::read_tokens(const std::filesystem::path& file) try {
   for (const NamedToken& one : read_token_file(file)) {
     const ClientRole role = role_named(one.role);
     const std::string where = file.string() + " line " + std::to_string(one.line);
-    if (role == ClientRole::none)
-      throw BadInput(where + " is no 'read TOKEN', 'miss TOKEN' or 'submit TOKEN'");
+    if (role == ClientRole::none) throw BadInput(where + " is no 'read TOKEN', 'miss TOKEN' or 'submit TOKEN'");
     if (one.token.size() < kShortestToken)
       throw BadInput(where + ": a token has at least " + std::to_string(kShortestToken) +
                      " characters; `openssl rand -hex 32` makes one");
@@ -85,8 +84,7 @@ ClientRole Access::role_of(const ServerRequest& request) const {
   const std::string name = sha256_hex(secret);
   const std::lock_guard lock(mutex_);
   const auto found = sessions_.find(name);
-  if (found == sessions_.end() || found->second.ends < std::chrono::steady_clock::now())
-    return ClientRole::none;
+  if (found == sessions_.end() || found->second.ends < std::chrono::steady_clock::now()) return ClientRole::none;
   return found->second.role;
 }
 
@@ -108,9 +106,8 @@ std::string Access::open_session(ClientRole role) {
   const std::lock_guard lock(mutex_);
   std::erase_if(sessions_, [&](const auto& entry) { return entry.second.ends < now; });
   if (sessions_.size() >= kMostSessions) {
-    const auto oldest =
-        std::min_element(sessions_.begin(), sessions_.end(),
-                         [](const auto& a, const auto& b) { return a.second.ends < b.second.ends; });
+    const auto oldest = std::min_element(sessions_.begin(), sessions_.end(),
+                                         [](const auto& a, const auto& b) { return a.second.ends < b.second.ends; });
     sessions_.erase(oldest);
   }
   sessions_[sha256_hex(secret)] = {role, now + session_lasts_};

@@ -69,8 +69,7 @@ std::int64_t job_id(const std::string& text) {
 }
 
 [[noreturn]] void no_such_job(std::int64_t id) {
-  throw Refusal{404, "no_such_job",
-                "There is no job " + std::to_string(id) + "; ended ones are forgotten in time."};
+  throw Refusal{404, "no_such_job", "There is no job " + std::to_string(id) + "; ended ones are forgotten in time."};
 }
 
 // The parameter of a path that fits a template such as "/v1/jobs/{id}/cancel"; nullopt if it does not.
@@ -169,8 +168,7 @@ ServerResponse Api::handle(const ServerRequest& request) {
   } catch (const Refusal& refusal) {
     response = refusal_answer(refusal);
   } catch (const BadField& error) {
-    response = refusal_answer(
-        {.status = 400, .code = "bad_field", .message = error.reason(), .field = error.field()});
+    response = refusal_answer({.status = 400, .code = "bad_field", .message = error.reason(), .field = error.field()});
   } catch (const BadInput& error) {
     response = refusal_answer({.status = 400, .code = "bad_input", .message = error.what()});
   } catch (const BrokenEnvironment& error) {
@@ -206,10 +204,9 @@ std::uint64_t Api::most_body(const ServerRequest& request) {
 // A right token is served however many wrong ones came from its address, which several clients may share.
 void Api::refuse_stranger(const ServerRequest& request) {
   if (request.header("authorization").empty())
-    throw Refusal{
-        401, "no_token",
-        "This needs a token: the header 'Authorization: Bearer TOKEN', or --token-file of moetune's "
-        "commands."};
+    throw Refusal{401, "no_token",
+                  "This needs a token: the header 'Authorization: Bearer TOKEN', or --token-file of moetune's "
+                  "commands."};
   if (const int seconds = wrong_tokens_.take(request.peer); seconds > 0)
     throw Refusal{.status = 429,
                   .code = "too_many_requests",
@@ -222,8 +219,7 @@ void Api::refuse_stranger(const ServerRequest& request) {
 }
 
 std::pair<const Api::Route*, std::string> Api::find_route(const ServerRequest& request) {
-  if (const std::string wrong = parts_.access.foreign(request); !wrong.empty())
-    throw Refusal{421, "foreign", wrong};
+  if (const std::string wrong = parts_.access.foreign(request); !wrong.empty()) throw Refusal{421, "foreign", wrong};
   std::string allowed;
   const std::string method = request.method == "HEAD" ? "GET" : request.method;
   for (const Route& route : routes()) {
@@ -242,10 +238,8 @@ std::pair<const Api::Route*, std::string> Api::find_route(const ServerRequest& r
     return {&route, *parameter};
   }
   if (allowed.empty()) throw Refusal{404, "no_such_path", "There is nothing at this path."};
-  throw Refusal{.status = 405,
-                .code = "no_such_method",
-                .message = "This path takes " + allowed + ".",
-                .allow = allowed};
+  throw Refusal{
+      .status = 405, .code = "no_such_method", .message = "This path takes " + allowed + ".", .allow = allowed};
 }
 
 Document Api::document_of(const JobRecord& job) const {
@@ -255,9 +249,8 @@ Document Api::document_of(const JobRecord& job) const {
 JobRecord Api::record_of(const Json& body) const {
   for (const auto& [name, value] : body.items()) {
     if (name != "kind" && name != "priority" && name != "deadline_s" && name != "request")
-      throw Refusal{
-          400, "bad_request",
-          "A job has no '" + name.substr(0, 100) + "': it has kind, priority, deadline_s, request."};
+      throw Refusal{400, "bad_request",
+                    "A job has no '" + name.substr(0, 100) + "': it has kind, priority, deadline_s, request."};
   }
   const auto kind = body.find("kind");
   if (kind == body.end() || !kind->is_string()) throw BadField("kind", "it is needed, as a text");
@@ -266,8 +259,8 @@ JobRecord Api::record_of(const Json& body) const {
   JobRecord job;
   job.kind = kind->get<std::string>().substr(0, kLongestKind);
   if (const auto found = body.find("priority"); found != body.end()) {
-    const bool is_in = found->is_number_integer() && found->get<double>() >= -kMostPriority &&
-                       found->get<double>() <= kMostPriority;
+    const bool is_in =
+        found->is_number_integer() && found->get<double>() >= -kMostPriority && found->get<double>() <= kMostPriority;
     if (!is_in) throw BadField("priority", "it is a whole number from -100 to 100");
     job.priority = found->get<std::int64_t>();
   }
@@ -282,8 +275,7 @@ JobRecord Api::record_of(const Json& body) const {
                                        std::to_string(static_cast<std::int64_t>(seconds)));
     seconds = found->get<double>();
   }
-  job.deadline =
-      static_cast<std::int64_t>(std::time(nullptr)) + static_cast<std::int64_t>(std::max(1.0, seconds));
+  job.deadline = static_cast<std::int64_t>(std::time(nullptr)) + static_cast<std::int64_t>(std::max(1.0, seconds));
   return job;
 }
 
@@ -302,22 +294,18 @@ ServerResponse Api::submit(const ServerRequest& request, const std::string&) {
 
 ServerResponse Api::list(const ServerRequest& request, const std::string&) {
   JobQueue::Filter filter;
-  if (const auto state = request.query.find("state");
-      state != request.query.end() && !state->second.empty()) {
+  if (const auto state = request.query.find("state"); state != request.query.end() && !state->second.empty()) {
     filter.state = job_state_from_name(state->second);
-    if (!filter.state)
-      throw Refusal{400, "bad_request", "A state is queued, running, done, failed or cancelled."};
+    if (!filter.state) throw Refusal{400, "bad_request", "A state is queued, running, done, failed or cancelled."};
   }
   if (const auto kind = request.query.find("kind"); kind != request.query.end()) filter.kind = kind->second;
   filter.after = query_number(request, "after", 0, std::int64_t{1} << 53);
   filter.limit = std::max<std::int64_t>(1, query_number(request, "limit", 100, kMostListedJobs));
   const std::vector<JobRecord> found = parts_.queue.list(filter);
   Document jobs = Document::array();
-  for (const JobRecord& job : found)
-    jobs.push_back(job_document(job, parts_.scheduler.progress(job.id), false));
+  for (const JobRecord& job : found) jobs.push_back(job_document(job, parts_.scheduler.progress(job.id), false));
   const bool is_full = found.size() == static_cast<std::size_t>(filter.limit);
-  return json_answer(
-      {{"jobs", std::move(jobs)}, {"next", is_full ? Document(found.back().id) : Document(nullptr)}});
+  return json_answer({{"jobs", std::move(jobs)}, {"next", is_full ? Document(found.back().id) : Document(nullptr)}});
 }
 
 ServerResponse Api::ended(const ServerRequest& request, const std::string&) {
@@ -343,10 +331,9 @@ ServerResponse Api::cancel(const ServerRequest&, const std::string& id) {
 ServerResponse Api::withdraw(const ServerRequest& request, const std::string& id) {
   const auto ticket = request.query.find("ticket");
   if (ticket == request.query.end() || ticket->second.empty())
-    throw Refusal{
-        400, "no_ticket",
-        "?ticket= says whose request to take back, as the answer to its POST has it; POST /v1/jobs/" +
-            std::to_string(job_id(id)) + "/cancel ends the job for all."};
+    throw Refusal{400, "no_ticket",
+                  "?ticket= says whose request to take back, as the answer to its POST has it; POST /v1/jobs/" +
+                      std::to_string(job_id(id)) + "/cancel ends the job for all."};
   const JobQueue::Ending ending = parts_.scheduler.withdraw(job_id(id), ticket->second);
   if (!ending.job) no_such_job(job_id(id));
   return json_answer(document_of(*ending.job));
@@ -355,8 +342,7 @@ ServerResponse Api::withdraw(const ServerRequest& request, const std::string& id
 ServerResponse Api::events(const ServerRequest& request, const std::string&) {
   std::optional<std::uint64_t> after;
   const std::string last = request.header("last-event-id");
-  if (const auto number = positive_number(last); number && !last.empty())
-    after = static_cast<std::uint64_t>(*number);
+  if (const auto number = positive_number(last); number && !last.empty()) after = static_cast<std::uint64_t>(*number);
   const auto job = static_cast<std::uint64_t>(query_number(request, "job", 0, std::int64_t{1} << 53));
   const auto cursor = std::make_shared<EventLog::Cursor>(parts_.log.read(after, job));
   ServerResponse response = text_answer("", "text/event-stream");
@@ -423,15 +409,14 @@ JobRecord Api::job_of(const Miss& miss) const {
     search["device"] = (able != fitting.end() ? *able : fitting.front())->name;
     parsed = parse_job_request("search", search, parts_.limits, parts_.devices);
   }
-  return {
-      .kind = "search",
-      .request = parsed.canonical,
-      .shown = parsed.shown,
-      .device = parsed.device,
-      .priority = kMissPriority,
-      .weight = miss.count,
-      .quiet = true,
-      .deadline = static_cast<std::int64_t>(std::time(nullptr)) + static_cast<std::int64_t>(kLongestWait)};
+  return {.kind = "search",
+          .request = parsed.canonical,
+          .shown = parsed.shown,
+          .device = parsed.device,
+          .priority = kMissPriority,
+          .weight = miss.count,
+          .quiet = true,
+          .deadline = static_cast<std::int64_t>(std::time(nullptr)) + static_cast<std::int64_t>(kLongestWait)};
 }
 
 ServerResponse Api::misses(const ServerRequest& request, const std::string&) {
@@ -448,8 +433,7 @@ ServerResponse Api::misses(const ServerRequest& request, const std::string&) {
   for (const Json& one : *list) {
     try {
       Miss miss = miss_of(one);
-      if (miss.hardware.empty())
-        miss.hardware = text_field(body, "hardware");  // of all, as a runtime's file has it
+      if (miss.hardware.empty()) miss.hardware = text_field(body, "hardware");  // of all, as a runtime's file has it
       JobRecord job = job_of(miss);
       ++accepted;
       parts_.metrics.count_misses(static_cast<std::uint64_t>(miss.count));
@@ -470,8 +454,7 @@ ServerResponse Api::misses(const ServerRequest& request, const std::string&) {
     }
   }
   accepted -= full;
-  if (full > 0)
-    why.insert("the queue has no room for another missed shape; one that is still missed is posted again");
+  if (full > 0) why.insert("the queue has no room for another missed shape; one that is still missed is posted again");
   return json_answer({{"accepted", accepted},
                       {"queued", queued},
                       {"known", known},
@@ -493,9 +476,7 @@ ServerResponse Api::devices(const ServerRequest&, const std::string&) {
   return json_answer({{"devices", std::move(devices)}});
 }
 
-ServerResponse Api::health(const ServerRequest&, const std::string&) {
-  return json_answer({{"status", "ok"}});
-}
+ServerResponse Api::health(const ServerRequest&, const std::string&) { return json_answer({{"status", "ok"}}); }
 
 ServerResponse Api::ready(const ServerRequest&, const std::string&) {
   parts_.queue.require_writable();
@@ -520,8 +501,7 @@ ServerResponse Api::openapi(const ServerRequest&, const std::string&) {
 }
 
 ServerResponse Api::page(const ServerRequest& request, const std::string&) {
-  ServerResponse response =
-      text_answer(find_embedded("serve/page/live.html").value(), "text/html; charset=utf-8");
+  ServerResponse response = text_answer(find_embedded("serve/page/live.html").value(), "text/html; charset=utf-8");
   response.headers.emplace_back("Content-Security-Policy", kPagePolicy);
   if (!parts_.access.has_tokens() && request.header("cookie").find("moetune_session=") == std::string::npos)
     response.headers.emplace_back("Set-Cookie", parts_.access.open_session(ClientRole::read));

@@ -7,19 +7,17 @@
 namespace moetune {
 
 ServerResponse json_answer(const Document& document, int status) {
-  return {
-      .status = status,
-      .headers = {{"Content-Type", "application/json"}},
-      .body = escape_json_controls(document.dump(-1, ' ', false, Document::error_handler_t::replace)) + "\n",
-      .stream = {}};
+  return {.status = status,
+          .headers = {{"Content-Type", "application/json"}},
+          .body = escape_json_controls(document.dump(-1, ' ', false, Document::error_handler_t::replace)) + "\n",
+          .stream = {}};
 }
 
 ServerResponse refusal_answer(const Refusal& refusal) {
   Document error = {{"code", refusal.code}, {"message", refusal.message}};
   if (!refusal.field.empty()) error["field"] = refusal.field;
   ServerResponse response = json_answer({{"error", std::move(error)}}, refusal.status);
-  if (refusal.retry_after > 0)
-    response.headers.emplace_back("Retry-After", std::to_string(refusal.retry_after));
+  if (refusal.retry_after > 0) response.headers.emplace_back("Retry-After", std::to_string(refusal.retry_after));
   if (!refusal.allow.empty()) response.headers.emplace_back("Allow", refusal.allow);
   response.delay = refusal.delay;
   if (refusal.status == 401) response.headers.emplace_back("WWW-Authenticate", "Bearer");

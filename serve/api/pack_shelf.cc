@@ -50,8 +50,7 @@ class OpenFile {
 std::vector<PackSignature> signatures_of(const fs::path& pack) {
   const fs::path file = signature_path(pack);
   try {
-    if (const auto text = find_regular_file(file, kMostSignatureBytes))
-      return parse_signatures(*text, file.string());
+    if (const auto text = find_regular_file(file, kMostSignatureBytes)) return parse_signatures(*text, file.string());
   } catch (const BadInput&) {  // no signature, and replaced by one
   }
   return {};
@@ -66,8 +65,8 @@ void write_signatures(const fs::path& pack, std::vector<PackSignature> signature
 std::string facts_of(const fs::path& file) {
   struct stat facts = {};
   if (::stat(file.c_str(), &facts) != 0) return "none;";
-  return format("%llu %lld %lld;", static_cast<unsigned long long>(facts.st_ino),
-                static_cast<long long>(facts.st_size), static_cast<long long>(changed_ns(facts)));
+  return format("%llu %lld %lld;", static_cast<unsigned long long>(facts.st_ino), static_cast<long long>(facts.st_size),
+                static_cast<long long>(changed_ns(facts)));
 }
 
 bool equal(const PackSignature& a, const PackSignature& b) {
@@ -76,8 +75,7 @@ bool equal(const PackSignature& a, const PackSignature& b) {
 
 }  // namespace
 
-PackShelf::PackShelf(fs::path folder, std::uint64_t most_bytes)
-    : folder_(std::move(folder)), most_bytes_(most_bytes) {
+PackShelf::PackShelf(fs::path folder, std::uint64_t most_bytes) : folder_(std::move(folder)), most_bytes_(most_bytes) {
   std::error_code unreachable;
   if (!folder_.empty() && !fs::is_directory(folder_, unreachable))
     throw BadField("packs", folder_.string() + " is no folder");
@@ -111,9 +109,8 @@ void PackShelf::look() {
     if (!is_pack_name(name) || !file.is_regular_file(gone) || found.size() == kMostListed) continue;
     struct stat facts = {};
     if (::stat(file.path().c_str(), &facts) != 0) continue;
-    const Entry entry{.changed_ns = changed_ns(facts),
-                      .bytes = static_cast<std::uint64_t>(facts.st_size),
-                      .inode = facts.st_ino};
+    const Entry entry{
+        .changed_ns = changed_ns(facts), .bytes = static_cast<std::uint64_t>(facts.st_size), .inode = facts.st_ino};
     const auto before = known.find(name);
     const bool is_known = before != known.end() && before->second.changed_ns == entry.changed_ns &&
                           before->second.bytes == entry.bytes && before->second.inode == entry.inode;
@@ -153,8 +150,8 @@ std::optional<PackShelf::File> PackShelf::pack(const std::string& name) {
     // A name of the list, so that it is no path.
     const auto file = std::make_shared<const OpenFile>(entry ? folder_ / name : fs::path());
     const std::optional<struct stat> facts = entry ? file->facts() : std::nullopt;
-    if (facts && S_ISREG(facts->st_mode) && facts->st_ino == entry->inode &&
-        changed_ns(*facts) == entry->changed_ns && static_cast<std::uint64_t>(facts->st_size) == entry->bytes)
+    if (facts && S_ISREG(facts->st_mode) && facts->st_ino == entry->inode && changed_ns(*facts) == entry->changed_ns &&
+        static_cast<std::uint64_t>(facts->st_size) == entry->bytes)
       return File{entry->bytes, entry->sha256, [file] { return file->piece(); }};
     if (tries == 0) look();  // it is new, or has been replaced
   }

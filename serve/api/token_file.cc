@@ -36,9 +36,8 @@ std::vector<NamedToken> read_token_file(const std::filesystem::path& file) {
     words >> first >> second >> more;
     one.role = second.empty() ? "" : first;
     one.token = second.empty() ? first : second;
-    const bool is_sound =
-        more.empty() && !one.token.empty() && !line.ends_with('\r') &&
-        std::all_of(one.token.begin(), one.token.end(), [](char c) { return c > ' ' && c < 0x7F; });
+    const bool is_sound = more.empty() && !one.token.empty() && !line.ends_with('\r') &&
+                          std::all_of(one.token.begin(), one.token.end(), [](char c) { return c > ' ' && c < 0x7F; });
     if (!is_sound)
       throw BadInput(file.string() + " line " + std::to_string(number) +
                      " is no 'TOKEN' or 'read TOKEN', 'miss TOKEN', 'submit TOKEN'");

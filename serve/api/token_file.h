@@ -18,8 +18,6 @@ struct NamedToken {
 std::vector<NamedToken> read_token_file(const std::filesystem::path& file);
 
 // A client's: the first of its file, whatever its role.
-inline std::string read_client_token(const std::filesystem::path& file) {
-  return read_token_file(file).front().token;
-}
+inline std::string read_client_token(const std::filesystem::path& file) { return read_token_file(file).front().token; }
 
 }  // namespace moetune

@@ -74,8 +74,8 @@ Json JobClient::ask(const std::string& method, const std::string& path, const st
   const HttpResponse response = http_request(request);
   const Json json = parse_json_or_discard(response.body);
   if (response.status < 300 && json.is_object()) return json;
-  const std::string what = "the service at " + address_.url + " answers " + method + " " + path + " with " +
-                           std::to_string(response.status);
+  const std::string what =
+      "the service at " + address_.url + " answers " + method + " " + path + " with " + std::to_string(response.status);
   throw_error(field(json, "error"), what);
 }
 
@@ -136,8 +136,7 @@ Json JobClient::follow(std::int64_t id, const std::string& ticket, const JobCont
 
 FinishedJob JobClient::run(const std::string& kind, const Json& request, const JobContext& context) const {
   const auto unreadable = [&](const std::string& why) {
-    return BrokenEnvironment("what is at " + address_.url +
-                             " is no service of this moetune's version: " + why);
+    return BrokenEnvironment("what is at " + address_.url + " is no service of this moetune's version: " + why);
   };
   try {
     return submit_and_follow(kind, request, context);
@@ -152,14 +151,12 @@ FinishedJob JobClient::submit_and_follow(const std::string& kind, const Json& re
                                          const JobContext& context) const {
   const Json submitted = ask("POST", "/v1/jobs", Json{{"kind", kind}, {"request", request}}.dump());
   const Json job = follow(submitted.value("id", std::int64_t{0}), text_field(submitted, "ticket"), context);
-  FinishedJob finished{.id = job.value("id", std::int64_t{0}),
-                       .result = Document(job.value("result", Json()))};
+  FinishedJob finished{.id = job.value("id", std::int64_t{0}), .result = Document(job.value("result", Json()))};
   if (!finished.result.is_null() && !finished.result.is_object())
     throw UnreadableAnswer("the result of job " + std::to_string(finished.id) + " is no object");
   if (finished.result.is_null() && !context.stop.stop_requested())
     throw_error(job.value("error", Json()), "job " + std::to_string(finished.id) + " ended without a result");
-  if (job.contains("exit_code") && job["exit_code"].is_number_integer())
-    finished.exit_code = job["exit_code"];
+  if (job.contains("exit_code") && job["exit_code"].is_number_integer()) finished.exit_code = job["exit_code"];
   return finished;
 }
 

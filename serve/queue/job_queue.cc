@@ -73,27 +73,26 @@ std::string digest_of(const JobRecord& job) {
 }
 
 JobRecord record_of(const Query& row) {
-  JobRecord job{
-      .id = row.integer(0),
-      .kind = row.text(1),
-      .request = row.text(18),
-      .shown = row.text(2),
-      .device = row.text(3),
-      .state = static_cast<JobState>(std::min<std::int64_t>(4, std::max<std::int64_t>(0, row.integer(4)))),
-      .priority = row.integer(5),
-      .weight = row.real(6),
-      .quiet = row.integer(13) != 0,
-      .ending = row.integer(17) != 0,
-      .not_before = row.integer(13) != 0 ? row.integer(16) : 0,
-      .requests = row.integer(7),
-      .deadline = row.integer(8),
-      .created = row.integer(9),
-      .started = row.integer(10),
-      .ended = row.integer(11),
-      .starts = row.integer(12),
-      .result = row.text(19),
-      .error = row.text(14),
-      .exit_code = {}};
+  JobRecord job{.id = row.integer(0),
+                .kind = row.text(1),
+                .request = row.text(18),
+                .shown = row.text(2),
+                .device = row.text(3),
+                .state = static_cast<JobState>(std::min<std::int64_t>(4, std::max<std::int64_t>(0, row.integer(4)))),
+                .priority = row.integer(5),
+                .weight = row.real(6),
+                .quiet = row.integer(13) != 0,
+                .ending = row.integer(17) != 0,
+                .not_before = row.integer(13) != 0 ? row.integer(16) : 0,
+                .requests = row.integer(7),
+                .deadline = row.integer(8),
+                .created = row.integer(9),
+                .started = row.integer(10),
+                .ended = row.integer(11),
+                .starts = row.integer(12),
+                .result = row.text(19),
+                .error = row.text(14),
+                .exit_code = {}};
   if (row.integer(15) >= 0) job.exit_code = static_cast<int>(row.integer(15));
   return job;
 }
@@ -143,8 +142,7 @@ std::optional<JobState> job_state_from_name(std::string_view name) {
 }
 
 JobQueue::JobQueue(const std::filesystem::path& file, Limits limits)
-    : limits_(limits),
-      database_((require_regular_file(file), file), Database::Access::create, limits.patience) {
+    : limits_(limits), database_((require_regular_file(file), file), Database::Access::create, limits.patience) {
   prepare(database_);  // first: a file that is no queue stays as it is
   database_.set_journal("wal");
   database_.execute("PRAGMA cache_size = -512");   // KiB; the file of a long life fills whatever it may
@@ -162,8 +160,7 @@ void JobQueue::take_over() {
 
 // The open job with this digest; 0 if there is none.
 std::int64_t JobQueue::find_equal(const std::string& digest) const {
-  return count_rows(
-      database_.query("SELECT id FROM jobs WHERE digest = ? AND state < 2 AND ending = 0", digest));
+  return count_rows(database_.query("SELECT id FROM jobs WHERE digest = ? AND state < 2 AND ending = 0", digest));
 }
 
 std::int64_t JobQueue::insert(const JobRecord& job, const std::string& digest) {
@@ -207,8 +204,7 @@ JobQueue::Open JobQueue::count_open() const {
 
 // "" if the job has room beside those that are open.
 std::string JobQueue::why_full(const Open& open, const JobRecord& job) const {
-  if (open.jobs >= limits_.open)
-    return "the queue is full: " + std::to_string(limits_.open) + " jobs are open";
+  if (open.jobs >= limits_.open) return "the queue is full: " + std::to_string(limits_.open) + " jobs are open";
   if (job.quiet && open.missed >= limits_.missed)
     return "the queue is full: it holds " + std::to_string(limits_.missed) + " missed shapes";
   if (open.bytes + job.request.size() > limits_.open_bytes)
@@ -231,9 +227,8 @@ std::vector<JobQueue::Submitted> JobQueue::submit(const std::vector<JobRecord>& 
       one.full = why_full(open, job);
       if (!one.full.empty()) continue;
       id = insert(job, digest);
-      open = {.jobs = open.jobs + 1,
-              .bytes = open.bytes + job.request.size(),
-              .missed = open.missed + (job.quiet ? 1 : 0)};
+      open = {
+          .jobs = open.jobs + 1, .bytes = open.bytes + job.request.size(), .missed = open.missed + (job.quiet ? 1 : 0)};
     }
     if (!job.quiet) one.ticket = random_hex(kTicketBytes);
     one.job = add_request(id, one.ticket, job);
@@ -260,16 +255,14 @@ std::optional<JobRecord> JobQueue::find(std::int64_t id) const {
 std::vector<JobRecord> JobQueue::list(const Filter& filter) const {
   const std::lock_guard lock(mutex_);
   const int state = filter.state ? number_of(*filter.state) : -1;
-  return records_of(
-      database_.query(MOETUNE_LISTED_JOBS
-                      "WHERE id > ? AND (? < 0 OR state = ?) AND (? = '' OR kind = ?) ORDER BY id LIMIT ?",
-                      filter.after, state, state, filter.kind, filter.kind, filter.limit));
+  return records_of(database_.query(
+      MOETUNE_LISTED_JOBS "WHERE id > ? AND (? < 0 OR state = ?) AND (? = '' OR kind = ?) ORDER BY id LIMIT ?",
+      filter.after, state, state, filter.kind, filter.kind, filter.limit));
 }
 
 std::vector<JobRecord> JobQueue::latest(std::size_t count) const {
   const std::lock_guard lock(mutex_);
-  return records_of(database_.query(MOETUNE_LISTED_JOBS
-                                    "WHERE state > 1 ORDER BY ended DESC, id DESC LIMIT ?",
+  return records_of(database_.query(MOETUNE_LISTED_JOBS "WHERE state > 1 ORDER BY ended DESC, id DESC LIMIT ?",
                                     static_cast<std::int64_t>(count)));
 }
 
@@ -296,8 +289,7 @@ void JobQueue::require_writable() const {
                             database_.path().string() + "; free some space");
 }
 
-std::optional<JobRecord> JobQueue::find_next(const std::string& device, std::int64_t now,
-                                             const Fits& fits) const {
+std::optional<JobRecord> JobQueue::find_next(const std::string& device, std::int64_t now, const Fits& fits) const {
   // Beside an equal one that is ending it would search the same workload twice at once.
   Query ids = database_.query(
       "SELECT id FROM jobs"
@@ -317,8 +309,8 @@ std::optional<JobRecord> JobQueue::start_next(const std::string& device, const F
   const std::optional<JobRecord> next = find_next(device, now, fits);
   if (!next) return std::nullopt;
   WriteTransaction all(database_);
-  database_.run("UPDATE jobs SET state = 1, started = ?, starts = starts + 1, not_before = 0 WHERE id = ?",
-                now, next->id);
+  database_.run("UPDATE jobs SET state = 1, started = ?, starts = starts + 1, not_before = 0 WHERE id = ?", now,
+                next->id);
   JobRecord job = require(next->id);
   all.commit();
   return job;
@@ -360,9 +352,8 @@ bool JobQueue::end_one(std::int64_t id, const JobOutcome& outcome) {
   database_.run("UPDATE jobs SET state = ?, error = ?, exit_code = ?, ended = ? WHERE id = ? AND state = 0",
                 number_of(outcome.state), outcome.error, outcome.exit_code, unix_now(), id);
   const bool ended = database_.changes() > 0;
-  database_.run(
-      "UPDATE jobs SET ending = ?, error = ?, exit_code = ? WHERE id = ? AND state = 1 AND ending = 0",
-      number_of(outcome.state), outcome.error, outcome.exit_code, id);
+  database_.run("UPDATE jobs SET ending = ?, error = ?, exit_code = ? WHERE id = ? AND state = 1 AND ending = 0",
+                number_of(outcome.state), outcome.error, outcome.exit_code, id);
   return ended;
 }
 
@@ -379,8 +370,8 @@ std::vector<JobQueue::Ending> JobQueue::end_overdue(std::int64_t now, const JobO
   const std::lock_guard lock(mutex_);
   std::vector<std::int64_t> late;
   {
-    Query rows = database_.query(
-        "SELECT id FROM jobs WHERE state < 2 AND ending = 0 AND deadline > 0 AND deadline <= ?", now);
+    Query rows =
+        database_.query("SELECT id FROM jobs WHERE state < 2 AND ending = 0 AND deadline > 0 AND deadline <= ?", now);
     while (rows.step()) late.push_back(rows.integer(0));
   }
   std::vector<Ending> all_ending;
@@ -412,8 +403,8 @@ JobQueue::Ending JobQueue::withdraw(std::int64_t id, const std::string& ticket, 
 bool JobQueue::has_put_off_due(std::int64_t now) const {
   const std::lock_guard lock(mutex_);
   return count_rows(database_.query(
-             "SELECT count(*) FROM jobs WHERE state = 0 AND quiet = 1 AND not_before > 0 AND not_before <= ?",
-             now)) > 0;
+             "SELECT count(*) FROM jobs WHERE state = 0 AND quiet = 1 AND not_before > 0 AND not_before <= ?", now)) >
+         0;
 }
 
 void JobQueue::forget_old() {

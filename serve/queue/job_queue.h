@@ -41,10 +41,10 @@ struct JobRecord {
   std::int64_t requests = 1;    // that are not withdrawn; of a missed shape all posts are one
   std::int64_t deadline = 0;    // seconds since 1970; 0: none
   std::int64_t created = 0, started = 0, ended = 0;  // seconds since 1970; 0: not yet
-  std::int64_t starts = 0;       // but those that ended in order: kills, and the run that goes on
-  std::string result;            // JSON; "" if there is none
-  std::string error;             // one sentence; "" if there is none
-  std::optional<int> exit_code;  // as the command of that name would end
+  std::int64_t starts = 0;                           // but those that ended in order: kills, and the run that goes on
+  std::string result;                                // JSON; "" if there is none
+  std::string error;                                 // one sentence; "" if there is none
+  std::optional<int> exit_code;                      // as the command of that name would end
 };
 
 struct JobOutcome {
@@ -100,7 +100,7 @@ class JobQueue {
   std::vector<JobRecord> latest(std::size_t count) const;   // ended last first
   std::map<JobState, std::int64_t> counts() const;
   std::int64_t oldest_queued() const;  // its creation; 0 if none waits
-  void require_writable() const;  // throws if no job could be taken now: its file is locked, its disk full
+  void require_writable() const;       // throws if no job could be taken now: its file is locked, its disk full
 
   // Starts the next job for a device, of those that `fits` takes: the highest priority, then weight, then the oldest.
   // `fits` may be empty, and calls no queue.

@@ -13,9 +13,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::array kSentPhases = {Phase::preparing,   Phase::searching, Phase::duel,
-                                    Phase::verifying,   Phase::storing,   Phase::calibrating,
-                                    Phase::benchmarking};
+constexpr std::array kSentPhases = {Phase::preparing, Phase::searching,   Phase::duel,        Phase::verifying,
+                                    Phase::storing,   Phase::calibrating, Phase::benchmarking};
 constexpr std::array kSentWarnings = {
     WarningKind::cache,        WarningKind::nothing_compiled,  WarningKind::other_sources,
     WarningKind::no_ceilings,  WarningKind::contended_winner,  WarningKind::history_left_out,
@@ -36,24 +35,20 @@ Document document_of(const DeviceChosen& chosen) {
           {"recorded_at", chosen.recorded_at},
           {"why_no_gpu", chosen.why_no_gpu}};
 }
-Document document_of(const PhaseChanged& change) {
-  return {{"type", "phase"}, {"phase", phase_name(change.phase)}};
-}
+Document document_of(const PhaseChanged& change) { return {{"type", "phase"}, {"phase", phase_name(change.phase)}}; }
 Document document_of(const SearchStarted& search) {
-  return {
-      {"type", "search"},           {"legal", search.legal},
-      {"budget", search.budget},    {"time_budget_s", search.time_budget_s},
-      {"work", search.work.amount}, {"work_unit", search.work.unit == Unit::tflop_s ? "tflop_s" : "tb_s"}};
+  return {{"type", "search"},           {"legal", search.legal},
+          {"budget", search.budget},    {"time_budget_s", search.time_budget_s},
+          {"work", search.work.amount}, {"work_unit", search.work.unit == Unit::tflop_s ? "tflop_s" : "tb_s"}};
 }
 Document document_of(const TrialBegun&) { return nullptr; }
 Document document_of(const TrialEnded& ended) {
-  return {
-      {"type", "trial"},
-      {"trial", trial_fields(ended.trial)},
-      {"counts", counts_document(ended.counts)},
-      {"best_us", ended.best != nullptr ? number_or_null(ended.best->result.measurement.median_us) : nullptr},
-      {"best", ended.best != nullptr ? Document(ended.best->config.text()) : Document(nullptr)},
-      {"again", ended.again}};
+  return {{"type", "trial"},
+          {"trial", trial_fields(ended.trial)},
+          {"counts", counts_document(ended.counts)},
+          {"best_us", ended.best != nullptr ? number_or_null(ended.best->result.measurement.median_us) : nullptr},
+          {"best", ended.best != nullptr ? Document(ended.best->config.text()) : Document(nullptr)},
+          {"again", ended.again}};
 }
 Document document_of(const GpuDisturbed& disturbed) {
   const CanaryReading& seen = disturbed.reading;
@@ -86,9 +81,7 @@ Document document_of(const CeilingMeasured& measured) {
 Document document_of(const Warning& warning) {
   return {{"type", "warning"}, {"warning", warning_name(warning.kind)}, {"text", warning.text}};
 }
-Document document_of(const Finished& finished) {
-  return {{"type", "finished"}, {"interrupted", finished.interrupted}};
-}
+Document document_of(const Finished& finished) { return {{"type", "finished"}, {"interrupted", finished.interrupted}}; }
 
 DeviceInfo device_of(const Json& json) {
   DeviceInfo device;
@@ -137,17 +130,15 @@ void play_search(const Json& json, const Events& events) {
 
 void play_device(const Json& json, const Events& events) {
   const std::string kernel = text_field(json, "kernel"), problem = text_field(json, "problem");
-  const std::string recorded_at = text_field(json, "recorded_at"),
-                    why_no_gpu = text_field(json, "why_no_gpu");
+  const std::string recorded_at = text_field(json, "recorded_at"), why_no_gpu = text_field(json, "why_no_gpu");
   const DeviceInfo device = device_of(json.at("device"));
   events.emit(DeviceChosen{kernel, problem, device, recorded_at, why_no_gpu});
 }
 
 void play_range(const Json& json, const Events& events) {
   const std::string stage = text_field(json, "stage");
-  events.emit(RangeAdvanced{stage, count_field(json, "done"), count_field(json, "planned"),
-                            count_field(json, "cubins"), figure_field(json, "worst_regret"),
-                            figure_field(json, "seconds_left")});
+  events.emit(RangeAdvanced{stage, count_field(json, "done"), count_field(json, "planned"), count_field(json, "cubins"),
+                            figure_field(json, "worst_regret"), figure_field(json, "seconds_left")});
 }
 
 void play_phase(const Json& json, const Events& events) {
@@ -177,8 +168,7 @@ void play_disturbed(const Json& json, const Events& events) {
   reading.elapsed_us = figure_field(json, "elapsed_us");
   reading.lost_us = figure_field(json, "lost_us");
   reading.slow_share = figure_field(json, "slow_share");
-  reading.other_processes =
-      static_cast<int>(std::min<std::size_t>(count_field(json, "other_processes"), 1000));
+  reading.other_processes = static_cast<int>(std::min<std::size_t>(count_field(json, "other_processes"), 1000));
   events.emit(GpuDisturbed{reading});
 }
 
@@ -192,10 +182,9 @@ constexpr Player kPlayers[] = {
     {"search", play_search},
     {"trial", play_trial},
     {"disturbed", play_disturbed},
-    {"quiet",
-     [](const Json& json, const Events& events) { events.emit(GpuQuiet{figure_field(json, "waited_s")}); }},
-    {"contended", [](const Json& json,
-                     const Events& events) { events.emit(GpuContended{figure_field(json, "waited_s")}); }},
+    {"quiet", [](const Json& json, const Events& events) { events.emit(GpuQuiet{figure_field(json, "waited_s")}); }},
+    {"contended",
+     [](const Json& json, const Events& events) { events.emit(GpuContended{figure_field(json, "waited_s")}); }},
     {"search_ended", [](const Json&, const Events& events) { events.emit(SearchEnded{TuneResult{}}); }},
     {"range", play_range},
     {"ceiling", play_ceiling},

@@ -33,8 +33,7 @@ class EventLog {
 
    private:
     friend class EventLog;
-    Cursor(const EventLog& log, std::uint64_t after, std::uint64_t job)
-        : log_(log), after_(after), job_(job) {}
+    Cursor(const EventLog& log, std::uint64_t after, std::uint64_t job) : log_(log), after_(after), job_(job) {}
     const EventLog& log_;
     std::uint64_t after_, job_;
   };

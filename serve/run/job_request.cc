@@ -34,8 +34,8 @@ class Fields {
   template <typename Number>
   void whole(const char* name, Number& value, std::uint64_t least, std::uint64_t most) {
     if (const Json* found = find(name)) {
-      const bool is_whole = found->is_number_unsigned() && found->get<std::uint64_t>() >= least &&
-                            found->get<std::uint64_t>() <= most;
+      const bool is_whole =
+          found->is_number_unsigned() && found->get<std::uint64_t>() >= least && found->get<std::uint64_t>() <= most;
       if (!is_whole) throw BadField(name, format("it must be a whole number from %zu to %zu", least, most));
       value = found->get<Number>();
     }
@@ -143,8 +143,7 @@ void read_settings(Fields& fields, TuneSettings& settings, const JobLimits& limi
   fields.seconds("time_s", settings.time_budget_s, limits.seconds);
   fields.text("strategy", settings.strategy);
   if (settings.strategy.starts_with("external"))
-    throw BadField("strategy",
-                   "a job brings no program of its own; `moetune search --strategy external:` runs one");
+    throw BadField("strategy", "a job brings no program of its own; `moetune search --strategy external:` runs one");
   fields.whole("seed", settings.seed, 0, kAnySeed);
   fields.flag("fresh", settings.fresh);
   fields.whole("finalists", settings.finalists, 1, 100);
@@ -182,8 +181,7 @@ std::vector<Extents> range_cells(const Kernel& kernel, const Problem& base, cons
     return {};
   }
   if (cells > limits.points)
-    throw BadField("over",
-                   format("its grid has %zu cells; this service takes at most %zu", cells, limits.points));
+    throw BadField("over", format("its grid has %zu cells; this service takes at most %zu", cells, limits.points));
   std::vector<Extents> all;
   for (const GridPoint& point : grid_points(axes)) {
     all.push_back(kernel.extents_of(base));
@@ -236,8 +234,7 @@ WorkloadList read_list(Fields& fields, const JobLimits& limits) {
                    format("it has %zu shapes; this service takes at most %zu", points.size(), limits.points));
   for (const TuningPoint& point : points) {
     const Kernel& kernel = find_kernel(point.kernel);
-    check_size(kernel, problem_of(kernel, {.kernel = point.kernel, .problem = point.problem, .preset = ""}),
-               limits);
+    check_size(kernel, problem_of(kernel, {.kernel = point.kernel, .problem = point.problem, .preset = ""}), limits);
   }
   fields.note("workloads", *list);
   return workloads;

@@ -45,12 +45,9 @@ class Runner {
     request.search.threads = settings_.threads;
     request.is_locked = true;  // by the service, for as long as it lives
     const NightResult result = run_night(request, context_, {});
-    const std::size_t wanted =
-        result.plan.items.size() + result.plan.left_out.size() + result.plan.fresh.size();
+    const std::size_t wanted = result.plan.items.size() + result.plan.left_out.size() + result.plan.fresh.size();
     const bool all_failed = !result.broken.empty() || (wanted > 0 && result.failures() == wanted);
-    return {night_document(result), all_failed              ? kJobBroken
-                                    : result.failures() > 0 ? kJobFoundNothing
-                                                            : kJobDone};
+    return {night_document(result), all_failed ? kJobBroken : result.failures() > 0 ? kJobFoundNothing : kJobDone};
   }
   Answered operator()(VerifyRequest request) const {
     aim(request.target);
@@ -75,12 +72,8 @@ class Runner {
   const JobContext& context_;
 };
 
-JobOutcome failed(int exit_code, const char* code, const std::string& message,
-                  const std::string& field = "") {
-  return {.state = JobState::failed,
-          .result = {},
-          .error = job_error(code, message, field),
-          .exit_code = exit_code};
+JobOutcome failed(int exit_code, const char* code, const std::string& message, const std::string& field = "") {
+  return {.state = JobState::failed, .result = {}, .error = job_error(code, message, field), .exit_code = exit_code};
 }
 
 }  // namespace
@@ -102,9 +95,9 @@ JobOutcome run_job(const JobRequest& request, const std::string& device, const R
   } catch (const BadField& error) {
     return failed(kJobBadInput, "bad_field", error.reason(), error.field());
   } catch (const NothingTuned& error) {
-    return failed(kJobBadInput, "nothing_tuned",
-                  std::string(error.what()) + "; start with: moetune search " + error.kernel() +
-                      " --problem " + error.problem());
+    return failed(
+        kJobBadInput, "nothing_tuned",
+        std::string(error.what()) + "; start with: moetune search " + error.kernel() + " --problem " + error.problem());
   } catch (const BadInput& error) {
     return failed(kJobBadInput, "bad_input", error.what());
   } catch (const Stopped&) {

@@ -42,8 +42,7 @@ constexpr Metric kMetrics[] = {
     {"moetune_trials_resumed_total", "counter", "Trials that were taken from the cache."},
     {"moetune_compile_seconds_total", "counter", "Seconds of compiling, over all compiler threads."},
     {"moetune_gpu_busy_seconds_total", "counter", "Seconds in which a job had the device."},
-    {"moetune_gpu_measuring_seconds_total", "counter",
-     "Seconds of searches that prepared, validated and measured."},
+    {"moetune_gpu_measuring_seconds_total", "counter", "Seconds of searches that prepared, validated and measured."},
     {"moetune_misses_total", "counter", "Misses that were posted, weighted by their counts."},
     {"moetune_processes_killed_total", "counter", "Workers and compilers that held too much memory."},
     {"moetune_http_responses_total", "counter", "Responses, by status."},
@@ -54,14 +53,12 @@ constexpr Metric kMetrics[] = {
 // Adds every counter at 0, so that none is missing before its first event.
 Metrics::Metrics() {
   for (const Outcome outcome : kOutcomes) add("moetune_trials_total", outcome_label(outcome), 0);
-  for (const char* metric : {"moetune_trials_resumed_total", "moetune_compile_seconds_total",
-                             "moetune_misses_total", "moetune_processes_killed_total"})
+  for (const char* metric : {"moetune_trials_resumed_total", "moetune_compile_seconds_total", "moetune_misses_total",
+                             "moetune_processes_killed_total"})
     add(metric, "", 0);
 }
 
-void Metrics::add(const char* metric, const std::string& labels, double value) {
-  values_[metric][labels] += value;
-}
+void Metrics::add(const char* metric, const std::string& labels, double value) { values_[metric][labels] += value; }
 
 void Metrics::count(const char* metric, const std::string& labels, double value) {
   const std::lock_guard lock(mutex_);
@@ -121,9 +118,7 @@ void Metrics::count_job(const std::string& kind, JobState state) {
 void Metrics::count_response(int status) {
   count("moetune_http_responses_total", label("status", std::to_string(status)), 1);
 }
-void Metrics::count_misses(std::uint64_t misses) {
-  count("moetune_misses_total", "", static_cast<double>(misses));
-}
+void Metrics::count_misses(std::uint64_t misses) { count("moetune_misses_total", "", static_cast<double>(misses)); }
 void Metrics::count_ended_process() { count("moetune_processes_killed_total", "", 1); }
 
 std::string Metrics::text(const MetricGauges& gauges) const {
@@ -146,8 +141,7 @@ std::string Metrics::text(const MetricGauges& gauges) const {
   all["moetune_queue_age_seconds"][""] = gauges.queue_age_s;
   all["moetune_http_connections"][""] = static_cast<double>(gauges.connections);
   all["moetune_http_connections_closed_total"][""] = static_cast<double>(gauges.closed_connections);
-  for (const auto& [device, busy] : gauges.busy)
-    all["moetune_gpu_busy"][label("device", device)] = busy ? 1 : 0;
+  for (const auto& [device, busy] : gauges.busy) all["moetune_gpu_busy"][label("device", device)] = busy ? 1 : 0;
   std::string text;
   for (const Metric& metric : kMetrics) {
     const std::string name = metric.name;

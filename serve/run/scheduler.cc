@@ -25,9 +25,7 @@ JobOutcome ended_as(JobState state, const char* code, const char* message) {
 }
 
 JobOutcome cancelled_outcome() { return ended_as(JobState::cancelled, "cancelled", "it was cancelled"); }
-JobOutcome late_outcome() {
-  return ended_as(JobState::failed, "deadline", "its deadline passed before it ended");
-}
+JobOutcome late_outcome() { return ended_as(JobState::failed, "deadline", "its deadline passed before it ended"); }
 JobOutcome too_long_outcome() {
   return ended_as(JobState::failed, "max_time", "it ran for longer than this service lets one job run");
 }
@@ -119,8 +117,7 @@ void Scheduler::end_as(std::int64_t id, EndReason why) {
 
 void Scheduler::work(std::stop_token stop, const std::string& device) {
   JobQueue::Fits fits;
-  if (settings_.fits)
-    fits = [&](const JobRecord& job) { return !job.device.empty() || settings_.fits(job, device); };
+  if (settings_.fits) fits = [&](const JobRecord& job) { return !job.device.empty() || settings_.fits(job, device); };
   while (!stop.stop_requested()) {
     std::uint64_t seen = 0;
     {
@@ -237,8 +234,8 @@ JobOutcome Scheduler::outcome_of(const JobRecord& job, const std::string& device
   if (job.starts > kMostStarts)
     return ended_as(JobState::failed, "crashes", "the service ended again and again while it ran");
   try {
-    JobRequest request = parse_job_request(job.kind, parse_json(job.request, "the stored request"),
-                                           settings_.limits, settings_.devices);
+    JobRequest request =
+        parse_job_request(job.kind, parse_json(job.request, "the stored request"), settings_.limits, settings_.devices);
     if (job.quiet) {
       if (const std::string why = shortage_for(request, device); !why.empty()) {
         log_.warn("memory", job.kind + " waits for memory: " + why, static_cast<std::uint64_t>(job.id));
@@ -326,8 +323,7 @@ void Scheduler::watch(std::stop_token stop) {
 
 void Scheduler::stop_late_jobs() {
   const auto now = static_cast<std::int64_t>(std::time(nullptr));
-  for (const JobQueue::Ending& ending : queue_.end_overdue(now, late_outcome()))
-    follow_up(ending, EndReason::deadline);
+  for (const JobQueue::Ending& ending : queue_.end_overdue(now, late_outcome())) follow_up(ending, EndReason::deadline);
   const auto longest = std::chrono::duration<double>(settings_.limits.seconds + settings_.limits.grace_s);
   std::vector<std::int64_t> too_long;
   {

@@ -40,8 +40,7 @@ std::vector<RecordingHeader> recorded_headers(const std::string& device) {
   std::error_code unreachable;
   if (is_named && fs::is_directory(name, unreachable)) {
     for (const auto& entry : fs::directory_iterator(name, unreachable)) {
-      if (entry.path().filename().string().find(".json") != std::string::npos)
-        add_header(entry.path(), headers);
+      if (entry.path().filename().string().find(".json") != std::string::npos) add_header(entry.path(), headers);
     }
   } else if (is_named && fs::exists(name, unreachable)) {
     add_header(name, headers);
@@ -83,8 +82,7 @@ ServedDevice::Recorded wanted(const WorkloadSpec& spec, bool is_range) {
   const Kernel* const kernel = known_kernel(wish.kernel);
   if (kernel == nullptr || (!spec.names_problem() && !is_range)) return wish;
   const Problem problem = problem_of(*kernel, spec);
-  (is_range ? wish.family : wish.problem) =
-      is_range ? kernel->specialization(problem).text() : problem.text();
+  (is_range ? wish.family : wish.problem) = is_range ? kernel->specialization(problem).text() : problem.text();
   return wish;
 }
 
@@ -152,8 +150,7 @@ std::string shortage_for(const JobRequest& request, const std::string& device) {
   try {
     const DeviceInfo gpu = find_gpu(device, "serve");
     const Kernel& kernel = find_kernel(*search->target.workload.kernel);
-    const MemoryNeed need =
-        memory_need(kernel, problem_of(kernel, search->target.workload), gpu.key.memory_bytes);
+    const MemoryNeed need = memory_need(kernel, problem_of(kernel, search->target.workload), gpu.key.memory_bytes);
     MemoryFree free{.host_bytes = free_host_memory()};
     if (gpu.load) free.gpu_bytes = gpu.load->free_bytes;
     return memory_shortage(need, free, gpu.key.memory_bytes);

@@ -29,8 +29,7 @@ struct ServedDevice {
 
 // The devices that `names` mean; without any, every GPU. Recordings must be named: BrokenEnvironment if there is no
 // GPU then.
-std::vector<ServedDevice> served_devices(const std::vector<std::string>& names,
-                                         const std::filesystem::path& cache);
+std::vector<ServedDevice> served_devices(const std::vector<std::string>& names, const std::filesystem::path& cache);
 
 // Whether the device can run the job, as far as it is known without running it: a GPU any, a recording what it is of.
 bool can_run(const JobRequest& request, const ServedDevice& device);

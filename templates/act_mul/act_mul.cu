@@ -58,21 +58,19 @@ __device__ __forceinline__ void activate(const Pair& pair, float (&values)[kElem
       values[e] = activated(first[e], second[e]);
     } else {
       const int at = 2 * e % kElements;
-      values[e] =
-          e < kElements / 2 ? activated(first[at], first[at + 1]) : activated(second[at], second[at + 1]);
+      values[e] = e < kElements / 2 ? activated(first[at], first[at + 1]) : activated(second[at], second[at + 1]);
     }
   }
 }
 
 // All lanes of a warp take part, those without a place with zeros.
-__device__ __forceinline__ void write_values(const float (&values)[kElements], void* out, float* scales,
-                                             i64 out_row, const Place& at) {
+__device__ __forceinline__ void write_values(const float (&values)[kElements], void* out, float* scales, i64 out_row,
+                                             const Place& at) {
   if constexpr (!NARROW) {
     RowVector vector;
 #pragma unroll
     for (int w = 0; w < kWords; ++w) vector.words[w] = Element::pack(values[2 * w], values[2 * w + 1]);
-    if (at.is_there)
-      store_vector<false>(static_cast<Element*>(out) + i64(at.token) * out_row + at.column, vector);
+    if (at.is_there) store_vector<false>(static_cast<Element*>(out) + i64(at.token) * out_row + at.column, vector);
   } else {
     float largest = 0;
 #pragma unroll

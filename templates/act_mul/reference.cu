@@ -25,8 +25,8 @@ __device__ float value_at(const Element* row, int column) {
   return NARROW && !EXACT ? round_through<Element>(float(value)) : float(value);
 }
 
-extern "C" __global__ void act_mul_reference(const Element* x, Out* out, float* scales, i64 x_row,
-                                             i64 out_row, i32 tokens) {
+extern "C" __global__ void act_mul_reference(const Element* x, Out* out, float* scales, i64 x_row, i64 out_row,
+                                             i32 tokens) {
   const i64 task = i64(blockIdx.x) * blockDim.x + threadIdx.x, token = task / kGroups;
   const int group = int(task % kGroups), begin = group * kGroup, end = min_of(begin + kGroup, kWidth);
   if (token >= tokens) return;

@@ -18,14 +18,11 @@
 constexpr int kHidden = HIDDEN, kThreads = THREADS, kRows = ROWS, kFlight = FLIGHT;
 constexpr bool kResidual = RESIDUAL, kNarrow = NARROW, kTokenScale = NARROW && TOKEN_SCALE;
 constexpr bool kKeep = KEEP, kHold = HOLD;
-constexpr int kTeamThreads = kThreads / kRows, kTeamWarps = kTeamThreads / kWarpSize,
-              kWarps = kThreads / kWarpSize;
+constexpr int kTeamThreads = kThreads / kRows, kTeamWarps = kTeamThreads / kWarpSize, kWarps = kThreads / kWarpSize;
 constexpr int kElements = VECTOR / 2, kWords = VECTOR / 4;  // of a vector
 constexpr int kSteps = ceil_div(kHidden, kElements* kTeamThreads);
-constexpr int kGroup = 128, kGroups = kTokenScale ? 1 : ceil_div(kHidden, kGroup),
-              kGroupLanes = kGroup / kElements;
-static_assert(kTeamThreads % kWarpSize == 0 && kHidden % kElements == 0,
-              "the space and the problem keep to it");
+constexpr int kGroup = 128, kGroups = kTokenScale ? 1 : ceil_div(kHidden, kGroup), kGroupLanes = kGroup / kElements;
+static_assert(kTeamThreads % kWarpSize == 0 && kHidden % kElements == 0, "the space and the problem keep to it");
 
 using RowVector = VectorOf<VECTOR>;
 
@@ -120,8 +117,8 @@ __device__ __forceinline__ Totals across_team(Totals own, int turn) {
 }
 
 // All lanes of a warp take part, those past the end with zeros.
-__device__ __forceinline__ void write_at(const NormArguments& a, i64 row, int column,
-                                         const float (&values)[kElements], float token_scale) {
+__device__ __forceinline__ void write_at(const NormArguments& a, i64 row, int column, const float (&values)[kElements],
+                                         float token_scale) {
   const bool writes = row >= 0 && column < kHidden;
   if constexpr (!kNarrow) {
     RowVector out;
@@ -142,8 +139,8 @@ __device__ __forceinline__ void write_at(const NormArguments& a, i64 row, int co
   }
 }
 
-__device__ __forceinline__ void normalize_row(const NormArguments& a, i64 row, const RowVector* held,
-                                              float eps, int turn) {
+__device__ __forceinline__ void normalize_row(const NormArguments& a, i64 row, const RowVector* held, float eps,
+                                              int turn) {
   const auto weights_at = [&](int step) { return kHold ? held[step] : read_weights(a, column_of(step)); };
   RowVector kept[kKeep ? kSteps : 1];
   Totals own{0, 0};
@@ -161,8 +158,7 @@ __device__ __forceinline__ void normalize_row(const NormArguments& a, i64 row, c
       if (step >= kSteps) break;
       if (kResidual) {
         h[i] = rounded_sum(h[i], residual[i]);
-        if (row >= 0 && column < kHidden)
-          store_vector<false>(a.residual_out + row * a.residual_out_row + column, h[i]);
+        if (row >= 0 && column < kHidden) store_vector<false>(a.residual_out + row * a.residual_out_row + column, h[i]);
       }
       if (kKeep) kept[step] = h[i];
       add_to(own, h[i], kTokenScale ? weights_at(step) : h[i]);
@@ -188,8 +184,8 @@ __device__ __forceinline__ void normalize_row(const NormArguments& a, i64 row, c
 
 extern "C" __global__ void __launch_bounds__(kThreads)
     add_rmsnorm(const Element* x, const Element* residual, const Element* weight, void* out, float* scales,
-                Element* residual_out, i64 x_row, i64 residual_row, i64 out_row, i64 residual_out_row,
-                i32 tokens, float eps) {
+                Element* residual_out, i64 x_row, i64 residual_row, i64 out_row, i64 residual_out_row, i32 tokens,
+                float eps) {
   allow_dependent_launch();
   if (PREFETCH) {
     constexpr int kLine = 64;  // elements
@@ -197,8 +193,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
       prefetch_to_l2(weight + column);
   }
   wait_for_predecessor();
-  const NormArguments a{x,       residual,        weight, out, scales, residual_out, x_row, residual_row,
-                        out_row, residual_out_row};
+  const NormArguments a{x, residual, weight, out, scales, residual_out, x_row, residual_row, out_row, residual_out_row};
   RowVector held[kHold ? kSteps : 1];
   if (kHold) {
 #pragma unroll

@@ -60,10 +60,9 @@ __device__ void write_sum(SumOut* out, i64 index, Element value) {
 #endif
 }
 
-extern "C" __global__ void add_rmsnorm_reference(const Element* x, const Element* residual,
-                                                 const Element* weight, Out* out, float* scales,
-                                                 SumOut* residual_out, i64 x_row, i64 residual_row,
-                                                 i64 out_row, i64 residual_out_row, float eps) {
+extern "C" __global__ void add_rmsnorm_reference(const Element* x, const Element* residual, const Element* weight,
+                                                 Out* out, float* scales, SumOut* residual_out, i64 x_row,
+                                                 i64 residual_row, i64 out_row, i64 residual_out_row, float eps) {
   __shared__ Sum sums[kThreads];
   __shared__ float maxima[kThreads];
   const i64 token = blockIdx.x;

@@ -54,8 +54,7 @@ __device__ __forceinline__ u32 cluster_address(u32 address, u32 rank) {
 __device__ __forceinline__ void cluster_store(u32 address, u32 barrier, float4 value) {
 #if __CUDA_ARCH__ >= 900
   asm volatile(
-      "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(
-          address),
+      "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(address),
       "f"(value.x), "f"(value.y), "f"(value.z), "f"(value.w), "r"(barrier)
       : "memory");
 #endif
@@ -63,9 +62,8 @@ __device__ __forceinline__ void cluster_store(u32 address, u32 barrier, float4 v
 
 __device__ __forceinline__ void cluster_store(u32 address, u32 barrier, float value) {
 #if __CUDA_ARCH__ >= 900
-  asm volatile(
-      "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.f32 [%0], %1, [%2];" ::"r"(address),
-      "f"(value), "r"(barrier)
-      : "memory");
+  asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.f32 [%0], %1, [%2];" ::"r"(address),
+               "f"(value), "r"(barrier)
+               : "memory");
 #endif
 }

@@ -38,24 +38,21 @@ template <int kWords>
 __device__ __forceinline__ void send_words(const u32* own, u32 rank, u64* inbox) {
   static_assert(kWords == 1 || kWords == 2 || kWords == 4);
 #if __CUDA_ARCH__ >= 900
-  const u32 to = cluster_address(shared_address(own), rank),
-            there = cluster_address(shared_address(inbox), rank);
+  const u32 to = cluster_address(shared_address(own), rank), there = cluster_address(shared_address(inbox), rank);
   if constexpr (kWords == 4) {
     const uint4 words = *reinterpret_cast<const uint4*>(own);
     asm volatile(
-        "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%1, %2, %3, %4}, [%5];" ::
-            "r"(to),
+        "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(to),
         "r"(words.x), "r"(words.y), "r"(words.z), "r"(words.w), "r"(there)
         : "memory");
   } else if constexpr (kWords == 2) {
     const uint2 words = *reinterpret_cast<const uint2*>(own);
-    asm volatile(
-        "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.b32 [%0], {%1, %2}, [%3];" ::"r"(to),
-        "r"(words.x), "r"(words.y), "r"(there)
-        : "memory");
+    asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.b32 [%0], {%1, %2}, [%3];" ::"r"(to),
+                 "r"(words.x), "r"(words.y), "r"(there)
+                 : "memory");
   } else {
-    asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(to),
-                 "r"(*own), "r"(there)
+    asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(to), "r"(*own),
+                 "r"(there)
                  : "memory");
   }
 #endif

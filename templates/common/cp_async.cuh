@@ -11,8 +11,7 @@ __device__ __forceinline__ u32 in_vector_register(u32 value) { return __shfl_syn
 
 // Copies 16 bytes, or writes 16 zero bytes without reading `source` where `valid` is false.
 __device__ __forceinline__ void cp_async_16(u32 destination, const void* source, bool valid) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(destination), "l"(source),
-               "r"(valid ? 16 : 0)
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(destination), "l"(source), "r"(valid ? 16 : 0)
                : "memory");
 }
 
@@ -21,8 +20,8 @@ __device__ __forceinline__ void cp_async_16(u32 destination, const void* source,
 #if __CUDA_ARCH__ >= 1000
   cp_async_16(destination, source, valid);
 #else
-  asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2, %3;" ::"r"(destination),
-               "l"(source), "r"(valid ? 16 : 0), "l"(policy)
+  asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2, %3;" ::"r"(destination), "l"(source),
+               "r"(valid ? 16 : 0), "l"(policy)
                : "memory");
 #endif
 }

@@ -26,9 +26,7 @@ __device__ __forceinline__ u64 load_acquire(const u64* address) {
 }
 
 // Not ordered with accesses to other addresses. No inline PTX, so that loads at constant distances share one address.
-__device__ __forceinline__ u32 load_relaxed(const u32* address) {
-  return *const_cast<const volatile u32*>(address);
-}
+__device__ __forceinline__ u32 load_relaxed(const u32* address) { return *const_cast<const volatile u32*>(address); }
 
 // Past L1, and never moved before a wait for the kernel that wrote it, as an intrinsic may be.
 __device__ __forceinline__ float load_past_l1(const float* from) {
@@ -55,29 +53,20 @@ __device__ __forceinline__ void store_release(u64* address, u64 value) {
 // counter (the last one to arrive, say) needs add_acquire_release.
 __device__ __forceinline__ u32 add_release(u32* address, u32 value) {
   u32 before;
-  asm volatile("atom.add.release.gpu.global.u32 %0, [%1], %2;"
-               : "=r"(before)
-               : "l"(address), "r"(value)
-               : "memory");
+  asm volatile("atom.add.release.gpu.global.u32 %0, [%1], %2;" : "=r"(before) : "l"(address), "r"(value) : "memory");
   return before;
 }
 
 __device__ __forceinline__ u32 add_acquire_release(u32* address, u32 value) {
   u32 before;
-  asm volatile("atom.add.acq_rel.gpu.global.u32 %0, [%1], %2;"
-               : "=r"(before)
-               : "l"(address), "r"(value)
-               : "memory");
+  asm volatile("atom.add.acq_rel.gpu.global.u32 %0, [%1], %2;" : "=r"(before) : "l"(address), "r"(value) : "memory");
   return before;
 }
 
 // Sets bits, and returns what was there before.
 __device__ __forceinline__ u32 or_release(u32* address, u32 bits) {
   u32 before;
-  asm volatile("atom.or.release.gpu.global.b32 %0, [%1], %2;"
-               : "=r"(before)
-               : "l"(address), "r"(bits)
-               : "memory");
+  asm volatile("atom.or.release.gpu.global.b32 %0, [%1], %2;" : "=r"(before) : "l"(address), "r"(bits) : "memory");
   return before;
 }
 

@@ -45,8 +45,7 @@ __device__ void add_element(Partial& partial, T x, T y, u64 index) {
 
 // Equal errors count at the lowest index, so that the answer does not depend on who saw it.
 __device__ void merge(Partial& into, const Partial& other) {
-  if (other.max_error > into.max_error ||
-      (other.max_error == into.max_error && other.worst_index < into.worst_index)) {
+  if (other.max_error > into.max_error || (other.max_error == into.max_error && other.worst_index < into.worst_index)) {
     into.max_error = other.max_error;
     into.worst_index = other.worst_index;
   }
@@ -133,8 +132,7 @@ extern "C" __global__ void __launch_bounds__(kBlock)
 
 // zipf_element of kernels/buffer.cc.
 extern "C" __global__ void __launch_bounds__(kBlock)
-    moetune_fill_zipf(u64 address, u64 type, const u64* thresholds, u64 values, u64 seed, u64 stream,
-                      u64 elements) {
+    moetune_fill_zipf(u64 address, u64 type, const u64* thresholds, u64 values, u64 seed, u64 stream, u64 elements) {
   const u64 base = split_mix(split_mix(seed) + stream);
   for (u64 i = global_thread(); i < elements; i += global_threads()) {
     const u64 word = split_mix(base + i);
@@ -162,8 +160,7 @@ extern "C" __global__ void __launch_bounds__(kBlock)
     store(address, type, i, __fadd_rn(load(address, type, i), shifts[i % columns]));
 }
 
-extern "C" __global__ void __launch_bounds__(kBlock)
-    moetune_widen(u64 from, u64 type, float* to, u64 elements) {
+extern "C" __global__ void __launch_bounds__(kBlock) moetune_widen(u64 from, u64 type, float* to, u64 elements) {
   for (u64 i = global_thread(); i < elements; i += global_threads()) to[i] = load(from, type, i);
 }
 
@@ -171,8 +168,7 @@ extern "C" __global__ void __launch_bounds__(kBlock)
 extern "C" __global__ void __launch_bounds__(kBlock)
     moetune_poison(u64 address, u64 type, const i64* ranges, u64 count) {
   for (u64 r = blockIdx.x; r < count; r += gridDim.x) {
-    for (i64 i = threadIdx.x; i < ranges[2 * r + 1]; i += kBlock)
-      store_poison(address, type, u64(ranges[2 * r] + i));
+    for (i64 i = threadIdx.x; i < ranges[2 * r + 1]; i += kBlock) store_poison(address, type, u64(ranges[2 * r] + i));
   }
 }
 
@@ -216,8 +212,8 @@ extern "C" __global__ void __launch_bounds__(kBlock)
 // elements from s * length. A block takes a segment and compares the sums, modulo 2^64, of two hashes of its
 // elements: equal multisets have equal sums, and two that differ have equal ones by chance once in 2^128.
 extern "C" __global__ void __launch_bounds__(kBlock)
-    moetune_compare_segments(u64 x, u64 y, u64 type, u64 elements, const int* offsets, u64 length,
-                             u64 segments, IntegerPartial* partials) {
+    moetune_compare_segments(u64 x, u64 y, u64 type, u64 elements, const int* offsets, u64 length, u64 segments,
+                             IntegerPartial* partials) {
   __shared__ u64 sums[2];
   IntegerPartial mine = {0, ~0ull, 0, 0, 0, ~0ull};
   for (u64 s = blockIdx.x; s < segments; s += gridDim.x) {
@@ -251,8 +247,7 @@ extern "C" __global__ void __launch_bounds__(kBlock)
 // stride; the band after it reaches to the next copy's start. The lowest offset that was written lands in
 // `first_bad`.
 extern "C" __global__ void __launch_bounds__(kBlock)
-    moetune_check_guards(const u8* arena, u64 guard, u64 stride, u64 bytes, u64 copies, u64 pattern,
-                         u64* first_bad) {
+    moetune_check_guards(const u8* arena, u64 guard, u64 stride, u64 bytes, u64 copies, u64 pattern, u64* first_bad) {
   const u32 word = u32(pattern) * 0x01010101u;
   for (u64 band = blockIdx.x; band <= copies; band += gridDim.x) {
     const u64 begin = band == 0 ? 0 : guard + (band - 1) * stride + bytes;
@@ -276,8 +271,7 @@ extern "C" __global__ void __launch_bounds__(kBlock)
 
 // Sum of word * (2 * index + 1): any single change shows, and the order of adding does not matter. `words`
 // are 16 bytes.
-extern "C" __global__ void __launch_bounds__(kBlock)
-    moetune_checksum(const ulonglong2* data, u64 words, u64* sum) {
+extern "C" __global__ void __launch_bounds__(kBlock) moetune_checksum(const ulonglong2* data, u64 words, u64* sum) {
   u64 mine = 0;
 #pragma unroll 4
   for (u64 i = global_thread(); i < words; i += global_threads()) {

@@ -36,8 +36,7 @@ __device__ float multiply(float a, float b) {
 __device__ float generate(u64 kind, float factor, u64 base, u64 index) {
   const u64 word = split_mix(base + index);
   if (kind == kNormal) {
-    const int sum =
-        int(word & 0xFFFF) + int((word >> 16) & 0xFFFF) + int((word >> 32) & 0xFFFF) + int(word >> 48);
+    const int sum = int(word & 0xFFFF) + int((word >> 16) & 0xFFFF) + int((word >> 32) & 0xFFFF) + int(word >> 48);
     return multiply(float(sum - 2 * 65535), factor);
   }
   if (kind == kSteps) return multiply(float(2 * int(word >> 60) - 15), factor);
@@ -95,9 +94,7 @@ __device__ float decode_e4m3(u8 code) {
   return code & 0x80 ? -magnitude : magnitude;
 }
 
-__device__ int within(float value, int least, int most) {
-  return min(most, max(least, __float2int_rn(value)));
-}
+__device__ int within(float value, int least, int most) { return min(most, max(least, __float2int_rn(value))); }
 
 __device__ void store(u64 address, u64 type, u64 index, float value) {
   if (type == kF32) {

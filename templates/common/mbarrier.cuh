@@ -21,8 +21,7 @@ __device__ __forceinline__ void mbarrier_arrive(u32 barrier) {
 }
 
 __device__ __forceinline__ void mbarrier_arrive_expect(u32 barrier, u32 bytes) {
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
-               : "memory");
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
 }
 
 __device__ __forceinline__ void mbarrier_wait(u32 barrier, u32 parity) {

@@ -21,8 +21,8 @@ __device__ __forceinline__ void ldmatrix_transposed(u32 (&fragment)[4], u32 addr
 
 // Stores what ldmatrix would load (sm_90+).
 __device__ __forceinline__ void stmatrix(u32 address, const u32 (&fragment)[4]) {
-  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),
-               "r"(fragment[0]), "r"(fragment[1]), "r"(fragment[2]), "r"(fragment[3])
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(fragment[0]),
+               "r"(fragment[1]), "r"(fragment[2]), "r"(fragment[3])
                : "memory");
 }
 

@@ -26,9 +26,7 @@ __device__ __forceinline__ int needed_now(int value) {
 }
 
 __device__ __forceinline__ u32 word_of(u64 value) { return u32(value) ^ u32(value >> 32); }
-__device__ __forceinline__ u32 word_of(const void* pointer) {
-  return word_of(reinterpret_cast<u64>(pointer));
-}
+__device__ __forceinline__ u32 word_of(const void* pointer) { return word_of(reinterpret_cast<u64>(pointer)); }
 __device__ __forceinline__ u32 word_of(int value) { return u32(value); }
 __device__ __forceinline__ u32 word_of(u32 value) { return value; }
 __device__ __forceinline__ u32 word_of(i64 value) { return word_of(u64(value)); }

@@ -92,8 +92,7 @@ extern "C" __global__ void __launch_bounds__(1024) moetune_wipe_shared(u64 bytes
 // takes issue slots: windows of more cycles. Both are judged within the launch, so that a load that never
 // pauses shows as well. A throttled GPU runs all windows at a lower clock: they take no more cycles, and a
 // window is shorter than `gap_ns` at any clock.
-extern "C" __global__ void __launch_bounds__(128)
-    moetune_canary(u64 duration_ns, u64 gap_ns, CanaryPartial* partials) {
+extern "C" __global__ void __launch_bounds__(128) moetune_canary(u64 duration_ns, u64 gap_ns, CanaryPartial* partials) {
   CanaryPartial mine = {nanoseconds(), 0, 0, 0, 0, 0, ~0ull};
   float value = float(threadIdx.x);
   for (u64 before = mine.begin_ns; before - mine.begin_ns < duration_ns;) {
@@ -108,8 +107,7 @@ extern "C" __global__ void __launch_bounds__(128)
       if (window_ns > mine.longest_gap_ns) mine.longest_gap_ns = window_ns;
       continue;
     }
-    if (++mine.windows > kCanaryWarmup && cycles > mine.fastest_cycles + mine.fastest_cycles / 4)
-      ++mine.slow_windows;
+    if (++mine.windows > kCanaryWarmup && cycles > mine.fastest_cycles + mine.fastest_cycles / 4) ++mine.slow_windows;
     if (cycles < mine.fastest_cycles) mine.fastest_cycles = cycles;
   }
   if (threadIdx.x == 0) {

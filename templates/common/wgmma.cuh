@@ -81,15 +81,14 @@ __device__ __forceinline__ void wgmma_hold(float (*sum)[4]) {
 #define WGMMA_SUMS_128                                                                                   \
   WGMMA_SUMS_64, WGMMA_SUM(8), WGMMA_SUM(9), WGMMA_SUM(10), WGMMA_SUM(11), WGMMA_SUM(12), WGMMA_SUM(13), \
       WGMMA_SUM(14), WGMMA_SUM(15)
-#define WGMMA_SUMS_256                                                                                      \
-  WGMMA_SUMS_128, WGMMA_SUM(16), WGMMA_SUM(17), WGMMA_SUM(18), WGMMA_SUM(19), WGMMA_SUM(20), WGMMA_SUM(21), \
-      WGMMA_SUM(22), WGMMA_SUM(23), WGMMA_SUM(24), WGMMA_SUM(25), WGMMA_SUM(26), WGMMA_SUM(27),             \
-      WGMMA_SUM(28), WGMMA_SUM(29), WGMMA_SUM(30), WGMMA_SUM(31)
+#define WGMMA_SUMS_256                                                                                         \
+  WGMMA_SUMS_128, WGMMA_SUM(16), WGMMA_SUM(17), WGMMA_SUM(18), WGMMA_SUM(19), WGMMA_SUM(20), WGMMA_SUM(21),    \
+      WGMMA_SUM(22), WGMMA_SUM(23), WGMMA_SUM(24), WGMMA_SUM(25), WGMMA_SUM(26), WGMMA_SUM(27), WGMMA_SUM(28), \
+      WGMMA_SUM(29), WGMMA_SUM(30), WGMMA_SUM(31)
 #define WGMMA_NAMES_8 "%0, %1, %2, %3"
 #define WGMMA_NAMES_16 WGMMA_NAMES_8 ", %4, %5, %6, %7"
 #define WGMMA_NAMES_32 WGMMA_NAMES_16 ", %8, %9, %10, %11, %12, %13, %14, %15"
-#define WGMMA_NAMES_64 \
-  WGMMA_NAMES_32 ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define WGMMA_NAMES_64 WGMMA_NAMES_32 ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
 
 #define WGMMA_NAMES_128                                                                \
   WGMMA_NAMES_64                                                                       \
@@ -103,9 +102,9 @@ __device__ __forceinline__ void wgmma_hold(float (*sum)[4]) {
   "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
 
 // The operands after the sums count from %N/2 on.
-#define WGMMA_TEXT(N, TYPE, A, B, ADD, TRANSPOSED)                                                         \
-  "{\n.reg .pred add;\nsetp.ne.b32 add, " ADD ", 0;\nwgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE \
-  "." TYPE " {" WGMMA_NAMES_##N "}, " A ", " B ", add, 1, 1, " TRANSPOSED ";\n}\n"
+#define WGMMA_TEXT(N, TYPE, A, B, ADD, TRANSPOSED)                                                                  \
+  "{\n.reg .pred add;\nsetp.ne.b32 add, " ADD ", 0;\nwgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE \
+  " {" WGMMA_NAMES_##N "}, " A ", " B ", add, 1, 1, " TRANSPOSED ";\n}\n"
 
 #define WGMMA_SHARED(N, TYPE, A, B, ADD, TA, TB)          \
   asm volatile(WGMMA_TEXT(N, TYPE, A, B, ADD, TA ", " TB) \
@@ -127,11 +126,10 @@ __device__ __forceinline__ void wgmma_hold(float (*sum)[4]) {
                : WGMMA_SUMS_##N                                                                         \
                : "l"(a), "l"(b), "r"(static_cast<int>(add)))
 
-#define WGMMA_REGISTERS(N, TYPE, A, B, ADD, TB)                                                  \
-  asm volatile(WGMMA_TEXT(N, TYPE, A, B, ADD, TB)                                                \
-               : WGMMA_SUMS_##N                                                                  \
-               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(add)), \
-                 "n"(kTransposedB))
+#define WGMMA_REGISTERS(N, TYPE, A, B, ADD, TB)   \
+  asm volatile(WGMMA_TEXT(N, TYPE, A, B, ADD, TB) \
+               : WGMMA_SUMS_##N                   \
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(add)), "n"(kTransposedB))
 
 template <typename Element>
 constexpr bool kIsBf16 = false;
@@ -167,8 +165,7 @@ __device__ __forceinline__ void wgmma(float (*sum)[4], u64 a, u64 b, bool add) {
   if constexpr (kColumns == 32) WGMMA_REGISTERS(32, TYPE, "{%16, %17, %18, %19}", "%20", "%21", "%22");   \
   if constexpr (kColumns == 64) WGMMA_REGISTERS(64, TYPE, "{%32, %33, %34, %35}", "%36", "%37", "%38");   \
   if constexpr (kColumns == 128) WGMMA_REGISTERS(128, TYPE, "{%64, %65, %66, %67}", "%68", "%69", "%70"); \
-  if constexpr (kColumns == 256)                                                                          \
-  WGMMA_REGISTERS(256, TYPE, "{%128, %129, %130, %131}", "%132", "%133", "%134")
+  if constexpr (kColumns == 256) WGMMA_REGISTERS(256, TYPE, "{%128, %129, %130, %131}", "%132", "%133", "%134")
 
 // sum += a (64x16, a fragment as mma.sync's in every warp) * b (16xkColumns).
 template <typename Element, int kColumns, bool kTransposedB>

@@ -8,9 +8,7 @@
 
 #include "templates/common/wgmma.cuh"
 
-__device__ __forceinline__ void wgmma_commit() {
-  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-}
+__device__ __forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 
 template <int kPending>
 __device__ __forceinline__ void wgmma_wait() {
@@ -18,9 +16,8 @@ __device__ __forceinline__ void wgmma_wait() {
 }
 
 #define WGMMA_SUM(j) "+f"(sum[j][0]), "+f"(sum[j][1]), "+f"(sum[j][2]), "+f"(sum[j][3])
-#define WGMMA_SUMS_64                                                                               \
-  WGMMA_SUM(0), WGMMA_SUM(1), WGMMA_SUM(2), WGMMA_SUM(3), WGMMA_SUM(4), WGMMA_SUM(5), WGMMA_SUM(6), \
-      WGMMA_SUM(7)
+#define WGMMA_SUMS_64 \
+  WGMMA_SUM(0), WGMMA_SUM(1), WGMMA_SUM(2), WGMMA_SUM(3), WGMMA_SUM(4), WGMMA_SUM(5), WGMMA_SUM(6), WGMMA_SUM(7)
 #define WGMMA_SUMS_80 WGMMA_SUMS_64, WGMMA_SUM(8), WGMMA_SUM(9)
 #define WGMMA_SUMS_96 WGMMA_SUMS_80, WGMMA_SUM(10), WGMMA_SUM(11)
 #define WGMMA_SUMS_112 WGMMA_SUMS_96, WGMMA_SUM(12), WGMMA_SUM(13)
@@ -49,15 +46,13 @@ __device__ __forceinline__ void wgmma_wait() {
 #define WGMMA_NAMES_240 WGMMA_NAMES_224 ", %112, %113, %114, %115, %116, %117, %118, %119"
 #define WGMMA_NAMES_256 WGMMA_NAMES_240 ", %120, %121, %122, %123, %124, %125, %126, %127"
 
-#define WGMMA_TEXT(N, TYPE, A, B, ADD, TRANSPOSED)                                                         \
-  "{\n.reg .pred add;\nsetp.ne.b32 add, " ADD ", 0;\nwgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE \
-  "." TYPE " {" WGMMA_NAMES_##N "}, " A ", " B ", add, 1, 1, " TRANSPOSED ";\n}\n"
+#define WGMMA_TEXT(N, TYPE, A, B, ADD, TRANSPOSED)                                                                  \
+  "{\n.reg .pred add;\nsetp.ne.b32 add, " ADD ", 0;\nwgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE \
+  " {" WGMMA_NAMES_##N "}, " A ", " B ", add, 1, 1, " TRANSPOSED ";\n}\n"
 
-#define WGMMA_SHARED(N, TYPE, A, B, ADD)              \
-  if constexpr (kColumns == N)                        \
-  asm volatile(WGMMA_TEXT(N, TYPE, A, B, ADD, "0, 0") \
-               : WGMMA_SUMS_##N                       \
-               : "l"(a), "l"(b), "r"(static_cast<int>(add)))
+#define WGMMA_SHARED(N, TYPE, A, B, ADD) \
+  if constexpr (kColumns == N)           \
+  asm volatile(WGMMA_TEXT(N, TYPE, A, B, ADD, "0, 0") : WGMMA_SUMS_##N : "l"(a), "l"(b), "r"(static_cast<int>(add)))
 
 #define WGMMA_REGISTERS(N, TYPE, A, B, ADD)        \
   if constexpr (kColumns == N)                     \
@@ -66,11 +61,10 @@ __device__ __forceinline__ void wgmma_wait() {
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(1))
 
 // Both K-major: there is no transposed e4m3.
-#define WGMMA_TEXT_E4M3(N, A, B, ADD)                                                         \
-  "{\n.reg .pred add;\nsetp.ne.b32 add, " ADD                                                 \
-  ", 0;\n"                                                                                    \
-  "wgmma.mma_async.sync.aligned.m64n" #N "k32.f32.e4m3.e4m3 {" WGMMA_NAMES_##N "}, " A ", " B \
-                                                                               ", add, 1, 1;\n}\n"
+#define WGMMA_TEXT_E4M3(N, A, B, ADD)         \
+  "{\n.reg .pred add;\nsetp.ne.b32 add, " ADD \
+  ", 0;\n"                                    \
+  "wgmma.mma_async.sync.aligned.m64n" #N "k32.f32.e4m3.e4m3 {" WGMMA_NAMES_##N "}, " A ", " B ", add, 1, 1;\n}\n"
 
 #define WGMMA_SHARED_E4M3(N, A, B, ADD) \
   if constexpr (kColumns == N)          \
@@ -117,8 +111,7 @@ template <typename Element, int kColumns>
 __device__ __forceinline__ void wgmma_rows(float (*sum)[4], u64 a, u64 b, bool add) {
   static_assert(kColumns >= 64 && kColumns <= 256 && kColumns % 16 == 0);
   if constexpr (kIsE4m3<Element>) {
-    static_assert(kColumns == 80 || (kColumns % 32 == 0 && kColumns <= 192),
-                  "of e4m3 so many alone are used");
+    static_assert(kColumns == 80 || (kColumns % 32 == 0 && kColumns <= 192), "of e4m3 so many alone are used");
     WGMMA_SHARED_E4M3(64, "%32", "%33", "%34");
     WGMMA_SHARED_E4M3(80, "%40", "%41", "%42");
     WGMMA_SHARED_E4M3(96, "%48", "%49", "%50");

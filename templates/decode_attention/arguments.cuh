@@ -41,9 +41,7 @@ struct Outputs {
 };
 
 // A sequence has no more tokens than KV, or its row of the page table, has room for.
-__device__ __forceinline__ int clamp_length(int length, int capacity) {
-  return max_of(0, min_of(length, capacity));
-}
+__device__ __forceinline__ int clamp_length(int length, int capacity) { return max_of(0, min_of(length, capacity)); }
 
 // Whether the caller says that no launch that may still run writes lengths, pages or any but the newest kQueries tokens
 // of a sequence. Then they are read before the wait; queries and newest tokens are not.
@@ -176,27 +174,21 @@ struct Work {
   __device__ __forceinline__ i64 output_row(int row) const {
     const int packed = first_row + row;
     if constexpr (kQueries == 1) return static_cast<i64>(batch) * q_heads + kv_head * kGroup + packed;
-    return static_cast<i64>(batch * kQueries + packed / kGroup) * q_heads + kv_head * kGroup +
-           packed % kGroup;
+    return static_cast<i64>(batch * kQueries + packed / kGroup) * q_heads + kv_head * kGroup + packed % kGroup;
   }
 
   // Where the splits of packed row `row` lie, and which of the counters is this item's.
   __device__ __forceinline__ SplitRows split_rows(int row) const {
     if constexpr (kPersistent) {
-      return {static_cast<i64>(first_slot) * kRows + row, static_cast<i64>(2 * first_block) * kRows + row,
-              2 * kRows};
+      return {static_cast<i64>(first_slot) * kRows + row, static_cast<i64>(2 * first_block) * kRows + row, 2 * kRows};
     }
     const i64 first = output_row(row) * gridDim.y;
     return {first, first, 1};
   }
 
-  __device__ __forceinline__ int counter() const {
-    return kPersistent ? first_block : batch * gridDim.x + blockIdx.x;
-  }
+  __device__ __forceinline__ int counter() const { return kPersistent ? first_block : batch * gridDim.x + blockIdx.x; }
 
-  __device__ __forceinline__ int query_head(int row) const {
-    return kv_head * kGroup + (first_row + row) % kGroup;
-  }
+  __device__ __forceinline__ int query_head(int row) const { return kv_head * kGroup + (first_row + row) % kGroup; }
 };
 
 // Tiles a block asks for before it knows the length: contiguous KV has `capacity` tokens of every sequence.

@@ -148,8 +148,7 @@ class Attention : public RowSoftmax<kRowTiles> {
       ldmatrix_transposed(b, v + step / 4 * kChunkBytes + lanes.row[step % 4]);
 #pragma unroll
       for (int side = 0; side < 2; ++side) {  // 16 dimensions each
-        const u32 upper = __byte_perm(b[2 * side], 0, 0x3120),
-                  lower = __byte_perm(b[2 * side + 1], 0, 0x3120);
+        const u32 upper = __byte_perm(b[2 * side], 0, 0x3120), lower = __byte_perm(b[2 * side + 1], 0, 0x3120);
         const uint2 top = widen_e4m3x4(upper),
                     bottom = widen_e4m3x4(lower);  // of the even dimensions, and of the odd
 #pragma unroll

@@ -102,8 +102,7 @@ class Attention {
 #pragma unroll
       for (int row = 0; row < kRows; ++row) {
         float sum = sums[token][row][0] + sums[token][row][1];
-        if constexpr (LaneOffsets::kLanesPerToken == 2)
-          sum += __shfl_xor_sync(kWholeWarp, sum, kWorkerTokens);
+        if constexpr (LaneOffsets::kLanesPerToken == 2) sum += __shfl_xor_sync(kWholeWarp, sum, kWorkerTokens);
         scores_[token][row] = sum;
       }
     }
@@ -188,8 +187,7 @@ class Attention {
   static constexpr int kLaneTokens = max_of(1, kWorkerTokens / kWarpSize);  // of K that a lane has
   static constexpr int kUnroll = 8;
 
-  static __device__ __forceinline__ void widen_unit(float (&elements)[kUnitElements], u32 tile, int token,
-                                                    int unit) {
+  static __device__ __forceinline__ void widen_unit(float (&elements)[kUnitElements], u32 tile, int token, int unit) {
     const u32 address = tile + token_offset(token) + unit / 8 * kChunkBytes + ((unit % 8 ^ token % 8) << 4);
     const uint4 bits = load_shared(address);
     const u32 words[4] = {bits.x, bits.y, bits.z, bits.w};

@@ -18,8 +18,7 @@ class Attention : public RowSoftmax<1> {
 #pragma unroll
       for (int token = 0; token < kWorkerTokens; token += kPart) {
         const u32 part = k + token_offset(token) + step / 4 * kChunkBytes + step % 4 * 32;
-        wgmma<Math, kPart, false, false>(scores_[0] + token / 8, query.matrix(step), WgmmaMatrix::rows(part),
-                                         step > 0);
+        wgmma<Math, kPart, false, false>(scores_[0] + token / 8, query.matrix(step), WgmmaMatrix::rows(part), step > 0);
       }
     }
     wgmma_finish();

@@ -19,8 +19,8 @@ class Exchange {
     u8* const shared = dynamic_shared();
     const int worker = threadIdx.x / kWorkerThreads;
     probabilities_ = shared + kScratchOffset + worker * 2 * kBytes;
-    values_ = reinterpret_cast<float*>(shared + kScratchOffset + kWorkers * 2 * kBytes) +
-              worker * kWorkerWarps * kColumns;
+    values_ =
+        reinterpret_cast<float*>(shared + kScratchOffset + kWorkers * 2 * kBytes) + worker * kWorkerWarps * kColumns;
   }
 
   __device__ __forceinline__ void flip() { odd_ = !odd_; }
@@ -57,8 +57,7 @@ class Attention : public ColumnSoftmax<64, 64, kColumns / 8> {
 #pragma unroll
       for (int group = 0; group < kGroups; ++group) {
         const u32 part = k + token_offset(64 * group) + step / 4 * kChunkBytes + step % 4 * 32;
-        wgmma<Math, kColumns, false, false>(scores_[group], WgmmaMatrix::rows(part), query.matrix(step),
-                                            step > 0);
+        wgmma<Math, kColumns, false, false>(scores_[group], WgmmaMatrix::rows(part), query.matrix(step), step > 0);
       }
     }
     wgmma_finish();
@@ -93,8 +92,7 @@ class Attention : public ColumnSoftmax<64, 64, kColumns / 8> {
 #pragma unroll
       for (int block = 0; block < kBlocks; ++block) {
         const u32 part = v + token_offset(token) + block * kChunkBytes;
-        wgmma<Math, kColumns, true, true>(output_[block], WgmmaMatrix::columns(part, 0),
-                                          exchange_.matrix(token), true);
+        wgmma<Math, kColumns, true, true>(output_[block], WgmmaMatrix::columns(part, 0), exchange_.matrix(token), true);
       }
     }
     wgmma_finish();
@@ -124,9 +122,7 @@ class Attention : public ColumnSoftmax<64, 64, kColumns / 8> {
  private:
   static constexpr int kTiles = kColumns / 8;
 
-  static __device__ __forceinline__ int warp() {
-    return static_cast<int>(threadIdx.x) / kWarpSize % kWorkerWarps;
-  }
+  static __device__ __forceinline__ int warp() { return static_cast<int>(threadIdx.x) / kWarpSize % kWorkerWarps; }
 
   __device__ __forceinline__ void store_probabilities(float (&sums)[kTiles][2], float scale_log2) const {
     const int own = warp() * 16 + static_cast<int>(threadIdx.x) % kWarpSize / 4;

@@ -29,9 +29,9 @@ class CpAsyncLoader {
     i32 id[kWarpPages];
   };
 
-  __device__ __forceinline__ CpAsyncLoader(u32 ring, const KvElement* k, const KvStrides& k_strides,
-                                           const KvElement* v, const KvStrides& v_strides, const i32* pages,
-                                           const Work& work, int first, int end, bool evict_first)
+  __device__ __forceinline__ CpAsyncLoader(u32 ring, const KvElement* k, const KvStrides& k_strides, const KvElement* v,
+                                           const KvStrides& v_strides, const i32* pages, const Work& work, int first,
+                                           int end, bool evict_first)
       : ring_(ring),
         pages_(pages),
         k_strides_(k_strides),
@@ -55,9 +55,7 @@ class CpAsyncLoader {
   }
 
   static __device__ __forceinline__ u32 k_slot(u32 ring, int slot) { return ring + 2 * slot * kSubTileBytes; }
-  static __device__ __forceinline__ u32 v_slot(u32 ring, int slot) {
-    return k_slot(ring, slot) + kSubTileBytes;
-  }
+  static __device__ __forceinline__ u32 v_slot(u32 ring, int slot) { return k_slot(ring, slot) + kSubTileBytes; }
 
   // The token behind sub-tile i.
   __device__ __forceinline__ int end_of(int i) const { return first_ + i * step_ + kWarpTokens; }
@@ -104,8 +102,7 @@ class CpAsyncLoader {
         if constexpr (kPage == 0) {
           source = base + (static_cast<i64>(i) * step_ + row) * strides.token;
         } else if constexpr (kPage == 1) {
-          source = base +
-                   __shfl_sync(kWholeWarp, pages.id[row / kWarpSize], row % kWarpSize + row_) * strides.block;
+          source = base + __shfl_sync(kWholeWarp, pages.id[row / kWarpSize], row % kWarpSize + row_) * strides.block;
         } else {
           const int in_page = (token + row) % kPageTokens + row_;
           source = base + pages.id[row / kPageTokens % kWarpPages] * strides.block + in_page * strides.token;
@@ -159,9 +156,9 @@ __device__ __forceinline__ int fill_ring(CpAsyncLoader& loader, int length, int 
 }
 
 // This warp's share of all tiles. The ring holds the first kStages of them, or will.
-__device__ __forceinline__ void attend_tiles(Attention& attention, const CpAsyncLoader& loader, u8* shared,
-                                             u32 ring, const Query& query, const LaneOffsets& lanes,
-                                             const Work& work, int first, int length, float logit_factor) {
+__device__ __forceinline__ void attend_tiles(Attention& attention, const CpAsyncLoader& loader, u8* shared, u32 ring,
+                                             const Query& query, const LaneOffsets& lanes, const Work& work, int first,
+                                             int length, float logit_factor) {
   CpAsyncLoader::Pages next = loader.find_pages(kStages);
   int slot = 0;
   for (int i = 0; i < work.tiles; ++i) {
@@ -178,8 +175,7 @@ __device__ __forceinline__ void attend_tiles(Attention& attention, const CpAsync
     __syncwarp();
     const u32 v_slot = CpAsyncLoader::v_slot(ring, slot);
     // What was read before the length was known is no zeros past it.
-    if (kPage == 0 && valid < kWarpTokens)
-      clear_rows(shared + (v_slot - shared_address(shared)), valid, kWarpTokens);
+    if (kPage == 0 && valid < kWarpTokens) clear_rows(shared + (v_slot - shared_address(shared)), valid, kWarpTokens);
     attention.accumulate(v_slot, lanes);
     __syncwarp();
     loader.load_v(i + kStages, slot, next);
@@ -191,12 +187,12 @@ __device__ __forceinline__ void attend_tiles(Attention& attention, const CpAsync
 
 extern "C" __global__ void __launch_bounds__(kThreads)
     decode_attention(const Element* q, const KvElement* k, const KvElement* v, const float* k_scale,
-                     const float* v_scale, const i32* page_table, const i32* lengths, const float* sinks,
-                     Element* o, float* lse, float* partial_o, float* partial_lse, u32* counters,
-                     i64 q_sequence_stride, i64 q_token_stride, i64 q_head_stride, i64 o_sequence_stride,
-                     i64 o_token_stride, i64 o_head_stride, i64 k_block_stride, i64 k_head_stride,
-                     i64 k_token_stride, i64 v_block_stride, i64 v_head_stride, i64 v_token_stride,
-                     i64 page_table_stride, int capacity, float scale_log2, int flags) {
+                     const float* v_scale, const i32* page_table, const i32* lengths, const float* sinks, Element* o,
+                     float* lse, float* partial_o, float* partial_lse, u32* counters, i64 q_sequence_stride,
+                     i64 q_token_stride, i64 q_head_stride, i64 o_sequence_stride, i64 o_token_stride,
+                     i64 o_head_stride, i64 k_block_stride, i64 k_head_stride, i64 k_token_stride, i64 v_block_stride,
+                     i64 v_head_stride, i64 v_token_stride, i64 page_table_stride, int capacity, float scale_log2,
+                     int flags) {
   u8* const shared = dynamic_shared();
   Work work;
   const Inbox inbox(shared);
@@ -217,14 +213,12 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   const int first = work.first_token + warp * kWarpTokens;
   // Until the length is known, contiguous KV is read and the page table is looked up as far as they reach.
   CpAsyncLoader loader(ring, k, {k_block_stride, k_head_stride, k_token_stride}, v,
-                       {v_block_stride, v_head_stride, v_token_stride},
-                       page_table + work.batch * page_table_stride, work, first,
-                       kWindow > 0 ? length : capacity, flags & kEvictFirst);
+                       {v_block_stride, v_head_stride, v_token_stride}, page_table + work.batch * page_table_stride,
+                       work, first, kWindow > 0 ? length : capacity, flags & kEvictFirst);
   if constexpr (kWindow == 0) length = find_length();
 
   length = fill_ring(loader, length, capacity, settled);
-  stage_query(shared, {q, {q_sequence_stride, q_token_stride, q_head_stride}}, work, threadIdx.x,
-              kWarps * kWarpSize);
+  stage_query(shared, {q, {q_sequence_stride, q_token_stride, q_head_stride}}, work, threadIdx.x, kWarps * kWarpSize);
   length = clamp_length(needed_now(length), capacity);
   work.measure(length);
   loader.stop_at(length);

@@ -13,8 +13,7 @@
 
 // Contiguous KV has `capacity` tokens of every sequence. While the lengths are on their way, a block asks for
 // so many tiles as if all were that long; where they are not, it passes over them.
-constexpr int kEarlyTiles =
-    kPage == 0 && kWindow == 0 ? min_of(kStages, max_of(1, 65536 / (2 * kTileBytes))) : 0;
+constexpr int kEarlyTiles = kPage == 0 && kWindow == 0 ? min_of(kStages, max_of(1, 65536 / (2 * kTileBytes))) : 0;
 
 // Of one segment, whose last tile is never among them.
 __device__ __forceinline__ int early_tiles(const SpanWalk& guess) {
@@ -103,8 +102,8 @@ __device__ __forceinline__ void lead(Copies copies, const SegmentRing& segments,
 }
 
 // The second producer, where there is one.
-__device__ __forceinline__ void follow(Copies copies, const SegmentRing& segments, const i32* lengths,
-                                       int batch, int kv_heads, bool settled) {
+__device__ __forceinline__ void follow(Copies copies, const SegmentRing& segments, const i32* lengths, int batch,
+                                       int kv_heads, bool settled) {
   int asked = 0;
   if (settled) {
     SpanWalk walk(lengths, copies.capacity, batch, kv_heads, settled);
@@ -139,8 +138,7 @@ __device__ __forceinline__ void discard_tiles(u32 shared, int tiles, RingPlace<k
 }
 
 __device__ __forceinline__ void consume_segments(u8* shared, const SegmentRing& segments, Outputs outputs,
-                                                 const float* k_scale, const float* v_scale,
-                                                 float scale_log2) {
+                                                 const float* k_scale, const float* v_scale, float scale_log2) {
   const LaneOffsets lanes;
   RingPlace<kStages> state;
   for (RingPlace<kSegments> segment;; segment.advance()) {
@@ -158,13 +156,12 @@ __device__ __forceinline__ void consume_segments(u8* shared, const SegmentRing& 
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads)
-    decode_attention(const Element* q, const __grid_constant__ TensorMap k_map,
-                     const __grid_constant__ TensorMap v_map, const float* k_scale, const float* v_scale,
-                     const i32* page_table, const i32* lengths, const float* sinks, Element* o, float* lse,
-                     float* partial_o, float* partial_lse, u32* counters, i64 q_sequence_stride,
-                     i64 q_token_stride, i64 q_head_stride, i64 o_sequence_stride, i64 o_token_stride,
-                     i64 o_head_stride, i64 page_table_stride, int capacity, float scale_log2, int flags,
-                     int batch, int kv_heads) {
+    decode_attention(const Element* q, const __grid_constant__ TensorMap k_map, const __grid_constant__ TensorMap v_map,
+                     const float* k_scale, const float* v_scale, const i32* page_table, const i32* lengths,
+                     const float* sinks, Element* o, float* lse, float* partial_o, float* partial_lse, u32* counters,
+                     i64 q_sequence_stride, i64 q_token_stride, i64 q_head_stride, i64 o_sequence_stride,
+                     i64 o_token_stride, i64 o_head_stride, i64 page_table_stride, int capacity, float scale_log2,
+                     int flags, int batch, int kv_heads) {
   u8* const shared = dynamic_shared();
   const SegmentRing segments(shared);
   if (threadIdx.x / kWarpSize >= kWarps) {
@@ -173,11 +170,11 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     if constexpr (kProducers > 1) named_barrier_sync(3, kProducers * kWarpSize);
     const bool settled = settled_now(flags);
     if (!settled) begin_after_predecessor();
-    const Copies copies{
-        producer, k_map, v_map, page_table, page_table_stride, capacity, l2_policy(flags & kEvictFirst), {}};
+    const Copies copies{producer, k_map, v_map, page_table, page_table_stride, capacity, l2_policy(flags & kEvictFirst),
+                        {}};
     if (producer.takes_k) {
-      lead(copies, segments, {q, {q_sequence_stride, q_token_stride, q_head_stride}}, lengths, batch,
-           kv_heads, settled);
+      lead(copies, segments, {q, {q_sequence_stride, q_token_stride, q_head_stride}}, lengths, batch, kv_heads,
+           settled);
     } else {
       follow(copies, segments, lengths, batch, kv_heads, settled);
     }
@@ -186,7 +183,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     begin_after_predecessor();
     named_barrier_sync(1, kThreads);
     const RowStrides o_strides = {o_sequence_stride, o_token_stride, o_head_stride};
-    consume_segments(shared, segments, {o, o_strides, lse, sinks, 1, partial_o, partial_lse, counters},
-                     k_scale, v_scale, scale_log2);
+    consume_segments(shared, segments, {o, o_strides, lse, sinks, 1, partial_o, partial_lse, counters}, k_scale,
+                     v_scale, scale_log2);
   }
 }

@@ -7,10 +7,9 @@
 #include "templates/decode_attention/merge.cuh"
 #include "templates/decode_attention/prefetch.cuh"
 
-__device__ __forceinline__ void produce(u8* shared, const Inbox& inbox, const TensorMap& k_map,
-                                        const TensorMap& v_map, const i32* pages, const i32* lengths,
-                                        Work& work, int capacity, u64 policy, bool settled,
-                                        int tiles_before_wait) {
+__device__ __forceinline__ void produce(u8* shared, const Inbox& inbox, const TensorMap& k_map, const TensorMap& v_map,
+                                        const i32* pages, const i32* lengths, Work& work, int capacity, u64 policy,
+                                        bool settled, int tiles_before_wait) {
   const Producer producer(shared_address(shared), k_map, v_map);
   if (!settled) {
     prefetch_tiles(producer, k_map, v_map, pages, lengths, work, capacity, tiles_before_wait);
@@ -38,8 +37,7 @@ __device__ __forceinline__ void produce(u8* shared, const Inbox& inbox, const Te
       if (tile >= begun && tile < end) copy(tile, block, work.length);
     });
     more = end < tiles;
-    if (more)
-      prefetch_tile(producer, k_map, v_map, work, end, find_block<true>(pages, work, end, work.length));
+    if (more) prefetch_tile(producer, k_map, v_map, work, end, find_block<true>(pages, work, end, work.length));
     begin_after_predecessor();
     begun = end;
     end = tiles;
@@ -73,13 +71,12 @@ __device__ __forceinline__ void consume(u8* shared, const Work& work, const Outp
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads)
-    decode_attention(const Element* q, const __grid_constant__ TensorMap k_map,
-                     const __grid_constant__ TensorMap v_map, const float* k_scale, const float* v_scale,
-                     const i32* page_table, const i32* lengths, const float* sinks, Element* o, float* lse,
-                     float* partial_o, float* partial_lse, u32* counters, i64 q_sequence_stride,
-                     i64 q_token_stride, i64 q_head_stride, i64 o_sequence_stride, i64 o_token_stride,
-                     i64 o_head_stride, i64 page_table_stride, int capacity, float scale_log2, int flags,
-                     int tiles_before_wait) {
+    decode_attention(const Element* q, const __grid_constant__ TensorMap k_map, const __grid_constant__ TensorMap v_map,
+                     const float* k_scale, const float* v_scale, const i32* page_table, const i32* lengths,
+                     const float* sinks, Element* o, float* lse, float* partial_o, float* partial_lse, u32* counters,
+                     i64 q_sequence_stride, i64 q_token_stride, i64 q_head_stride, i64 o_sequence_stride,
+                     i64 o_token_stride, i64 o_head_stride, i64 page_table_stride, int capacity, float scale_log2,
+                     int flags, int tiles_before_wait) {
   u8* const shared = dynamic_shared();
   const bool settled = settled_now(flags);
   Work work;
@@ -93,14 +90,12 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     read_early(q, o, lse, partial_o, q_sequence_stride, q_head_stride, o_sequence_stride, o_head_stride);
     begin_after_predecessor();
     const int length = lengths[work.batch];
-    stage_query(shared, {q, {q_sequence_stride, q_token_stride, q_head_stride}}, work, threadIdx.x,
-                kWarps * kWarpSize);
+    stage_query(shared, {q, {q_sequence_stride, q_token_stride, q_head_stride}}, work, threadIdx.x, kWarps * kWarpSize);
     work.measure(clamp_length(needed_now(length), capacity));
     named_barrier_sync(1, kThreads);
     const RowStrides o_strides = {o_sequence_stride, o_token_stride, o_head_stride};
     consume(shared, work,
             {o, o_strides, lse, sinks, Scaling::at(v_scale, work.kv_head), partial_o, partial_lse, counters},
-            settled ? 0 : early_tiles(work, capacity),
-            Scaling::logit_factor(scale_log2, k_scale, work.kv_head));
+            settled ? 0 : early_tiles(work, capacity), Scaling::logit_factor(scale_log2, k_scale, work.kv_head));
   }
 }

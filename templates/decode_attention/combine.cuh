@@ -32,8 +32,7 @@ struct CombinedRow {
 // used.
 template <int kBatch>
 __device__ __forceinline__ CombinedRow combine_splits(const float* partial_o, const float* partial_lse,
-                                                      const SplitRows& where, int splits, int first,
-                                                      int step) {
+                                                      const SplitRows& where, int splits, int first, int step) {
   const float* lane_o = partial_o + threadIdx.x % kWarpSize * kLaneDims;
   CombinedRow row = {{}, 0, lowest()};
   for (int begin = first; begin < splits; begin += kBatch * step) {
@@ -113,8 +112,7 @@ __device__ __forceinline__ void combine_if_last(u8* shared, const Work& work, co
   if (!*last) return;
   __threadfence();
   for (int row = threadIdx.x / kWarpSize; row < work.rows; row += kWarps) {
-    write_row(
-        outputs, work.row_offset(outputs.strides, row), work.output_row(row), work.query_head(row),
-        combine_splits<4>(outputs.partial_o, outputs.partial_lse, work.split_rows(row), work.splits, 0, 1));
+    write_row(outputs, work.row_offset(outputs.strides, row), work.output_row(row), work.query_head(row),
+              combine_splits<4>(outputs.partial_o, outputs.partial_lse, work.split_rows(row), work.splits, 0, 1));
   }
 }

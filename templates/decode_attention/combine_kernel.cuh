@@ -7,9 +7,9 @@
 #include "templates/decode_attention/span_walk.cuh"
 
 // Called by every thread of a block of kCombineWarps warps.
-__device__ __forceinline__ void combine_row(const float* partial_o, const float* partial_lse,
-                                            const SplitRows& where, int splits, const Outputs& outputs,
-                                            i64 offset, i64 output_row, int q_head) {
+__device__ __forceinline__ void combine_row(const float* partial_o, const float* partial_lse, const SplitRows& where,
+                                            int splits, const Outputs& outputs, i64 offset, i64 output_row,
+                                            int q_head) {
   __shared__ CombinedRow shared[kCombineWarps][kWarpSize];
   const int warp = threadIdx.x / kWarpSize, lane = threadIdx.x % kWarpSize;
   CombinedRow row = combine_splits<8>(partial_o, partial_lse, where, splits, warp, kCombineWarps);
@@ -27,9 +27,9 @@ __device__ __forceinline__ void combine_row(const float* partial_o, const float*
 // its own inputs are there.
 #if PERSISTENT
 extern "C" __global__ void __launch_bounds__(kCombineWarps* kWarpSize)
-    decode_attention_combine(const float* partial_o, const float* partial_lse, const i32* lengths,
-                             const float* sinks, Element* o, float* lse, i64 o_sequence_stride,
-                             i64 o_token_stride, i64 o_head_stride, int capacity, int batch, int kv_heads) {
+    decode_attention_combine(const float* partial_o, const float* partial_lse, const i32* lengths, const float* sinks,
+                             Element* o, float* lse, i64 o_sequence_stride, i64 o_token_stride, i64 o_head_stride,
+                             int capacity, int batch, int kv_heads) {
   SpanWalk walk(lengths, capacity, batch, kv_heads, true);
   const bool in_parts = walk.enter_led_item();
   allow_dependent_launch();
@@ -43,9 +43,9 @@ extern "C" __global__ void __launch_bounds__(kCombineWarps* kWarpSize)
 }
 #else
 extern "C" __global__ void __launch_bounds__(kCombineWarps* kWarpSize)
-    decode_attention_combine(const float* partial_o, const float* partial_lse, const i32* lengths,
-                             const float* sinks, Element* o, float* lse, i64 o_sequence_stride,
-                             i64 o_token_stride, i64 o_head_stride, int capacity, int splits) {
+    decode_attention_combine(const float* partial_o, const float* partial_lse, const i32* lengths, const float* sinks,
+                             Element* o, float* lse, i64 o_sequence_stride, i64 o_token_stride, i64 o_head_stride,
+                             int capacity, int splits) {
   const int active = active_splits(clamp_length(read_settled(lengths + blockIdx.y), capacity), splits);
   const i64 output_row = static_cast<i64>(blockIdx.y) * gridDim.x + blockIdx.x, first = output_row * splits;
   const int q_heads = gridDim.x / kQueries;
@@ -55,7 +55,6 @@ extern "C" __global__ void __launch_bounds__(kCombineWarps* kWarpSize)
   allow_dependent_launch();
   wait_for_predecessor();
   if (active == 1) return;  // the only block wrote the result itself
-  combine_row(partial_o, partial_lse, {first, first, 1}, active, {o, {}, lse, sinks}, offset, output_row,
-              head);
+  combine_row(partial_o, partial_lse, {first, first, 1}, active, {o, {}, lse, sinks}, offset, output_row, head);
 }
 #endif

@@ -14,17 +14,14 @@
 constexpr int kQuads = kHeadDim / 4;
 
 __device__ __forceinline__ void write_quad(Element* row, int quad, const float4& value, float factor) {
-  reinterpret_cast<uint2*>(row)[quad] = make_uint2(Element::pack(value.x * factor, value.y * factor),
-                                                   Element::pack(value.z * factor, value.w * factor));
+  reinterpret_cast<uint2*>(row)[quad] =
+      make_uint2(Element::pack(value.x * factor, value.y * factor), Element::pack(value.z * factor, value.w * factor));
 }
 
 class Inbox {
  public:
   __device__ __forceinline__ explicit Inbox(u8* shared)
-      : shared_(shared),
-        splits_(cluster_size()),
-        rank_(cluster_rank()),
-        slots_(ceil_div(kRows * kQuads, splits_)) {}
+      : shared_(shared), splits_(cluster_size()), rank_(cluster_rank()), slots_(ceil_div(kRows * kQuads, splits_)) {}
 
   __device__ __forceinline__ bool exists() const { return splits_ > 1; }
 
@@ -88,15 +85,9 @@ class Inbox {
  private:
   static constexpr int kItemBytes = 20;  // a part and its log-sum-exp
 
-  __device__ __forceinline__ int owned(const Work& work) const {
-    return ceil_div(work.rows * kQuads - rank_, splits_);
-  }
-  __device__ __forceinline__ float4* parts() const {
-    return reinterpret_cast<float4*>(shared_ + SHARED_BYTES + 16);
-  }
-  __device__ __forceinline__ float* lses() const {
-    return reinterpret_cast<float*>(parts() + splits_ * slots_);
-  }
+  __device__ __forceinline__ int owned(const Work& work) const { return ceil_div(work.rows * kQuads - rank_, splits_); }
+  __device__ __forceinline__ float4* parts() const { return reinterpret_cast<float4*>(shared_ + SHARED_BYTES + 16); }
+  __device__ __forceinline__ float* lses() const { return reinterpret_cast<float*>(parts() + splits_ * slots_); }
 
   u8* shared_;
   int splits_;

@@ -22,8 +22,7 @@ __device__ __forceinline__ void finish(u8* shared, const Attention& attention, c
   float* sums = maxima + kWorkers * kRows;
   const int worker = threadIdx.x / kWorkerThreads;
   named_barrier_sync(2, kWarps * kWarpSize);
-  attention.store_partial(rows + worker * kRows * kMergeStride, maxima + worker * kRows,
-                          sums + worker * kRows);
+  attention.store_partial(rows + worker * kRows * kMergeStride, maxima + worker * kRows, sums + worker * kRows);
   named_barrier_sync(2, kWarps * kWarpSize);
 
   for (int i = threadIdx.x; i < work.rows * kQuads; i += kWarps * kWarpSize) {
@@ -45,8 +44,7 @@ __device__ __forceinline__ void finish(u8* shared, const Attention& attention, c
     }
     if (work.splits == 1 && !inbox.exists()) {
       const Softmax softmax(highest, sum, outputs.sinks, work.query_head(row));
-      write_quad(outputs.o + work.row_offset(outputs.strides, row), quad, total,
-                 scaled(softmax.inverse, outputs));
+      write_quad(outputs.o + work.row_offset(outputs.strides, row), quad, total, scaled(softmax.inverse, outputs));
       if (kWantsLse && quad == 0) outputs.lse[work.output_row(row)] = softmax.lse();
       continue;
     }

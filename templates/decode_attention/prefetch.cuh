@@ -11,8 +11,8 @@
 #include "templates/decode_attention/ring.cuh"
 
 // A tile of the block, by a producer warp; `block` is where this lane's box lies.
-__device__ __forceinline__ void prefetch_tile(const Producer& producer, const TensorMap& k_map,
-                                              const TensorMap& v_map, const Work& work, int tile, i32 block) {
+__device__ __forceinline__ void prefetch_tile(const Producer& producer, const TensorMap& k_map, const TensorMap& v_map,
+                                              const Work& work, int tile, i32 block) {
   const int box = threadIdx.x % kWarpSize, token = work.first_token + tile * work.step + box * kBoxTokens;
   if (box >= kBoxes || token >= work.length) return;
   const int row = box_row(token);
@@ -21,14 +21,13 @@ __device__ __forceinline__ void prefetch_tile(const Producer& producer, const Te
 }
 
 // The first `tiles` tiles of the block.
-__device__ __forceinline__ void prefetch_tiles(const Producer& producer, const TensorMap& k_map,
-                                               const TensorMap& v_map, const i32* pages, const i32* lengths,
-                                               Work work, int capacity, int tiles) {
+__device__ __forceinline__ void prefetch_tiles(const Producer& producer, const TensorMap& k_map, const TensorMap& v_map,
+                                               const i32* pages, const i32* lengths, Work work, int capacity,
+                                               int tiles) {
   if (tiles == 0) return;
   // Contiguous KV has `capacity` tokens of every sequence, and without a window its tiles lie where they lie
   // whatever the length.
-  work.measure(kPage == 0 && kWindow == 0 ? capacity
-                                          : clamp_length(read_hint(lengths + work.batch), capacity));
+  work.measure(kPage == 0 && kWindow == 0 ? capacity : clamp_length(read_hint(lengths + work.batch), capacity));
   const int box = threadIdx.x % kWarpSize;
   const auto token_of = [&](int tile) { return work.first_token + tile * work.step + box * kBoxTokens; };
   const auto wanted = [&](int tile) {
@@ -44,8 +43,7 @@ __device__ __forceinline__ void prefetch_tiles(const Producer& producer, const T
     }
 #pragma unroll
     for (int i = 0; i < kBatch; ++i) {
-      if (first + i < min_of(tiles, work.tiles))
-        prefetch_tile(producer, k_map, v_map, work, first + i, blocks[i]);
+      if (first + i < min_of(tiles, work.tiles)) prefetch_tile(producer, k_map, v_map, work, first + i, blocks[i]);
     }
   }
 }

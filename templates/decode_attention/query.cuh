@@ -10,8 +10,7 @@
 // Two neighbouring elements as the matrix instructions take them.
 __device__ __forceinline__ u32 to_math(u32 pair) {
   if constexpr (sizeof(KvElement) == sizeof(Element)) return pair;
-  return Math::pack(Element::to_float({static_cast<u16>(pair)}),
-                    Element::to_float({static_cast<u16>(pair >> 16)}));
+  return Math::pack(Element::to_float({static_cast<u16>(pair)}), Element::to_float({static_cast<u16>(pair >> 16)}));
 }
 
 // Unit `unit` of a row as it is staged. Where K is narrow, a lane's 32 bits of a 16x8 fragment hold 4

@@ -6,9 +6,8 @@
 #include "templates/common/reduce.cuh"
 #include "templates/common/types.cuh"
 
-#if !defined(DTYPE) || !defined(KV_DTYPE) || !defined(KV_HEAD_SCALES) || !defined(HEAD_DIM) ||     \
-    !defined(PAGE) || !defined(WINDOW) || !defined(SINKS) || !defined(QUERIES) || !defined(LSE) || \
-    !defined(BASELINE)
+#if !defined(DTYPE) || !defined(KV_DTYPE) || !defined(KV_HEAD_SCALES) || !defined(HEAD_DIM) || !defined(PAGE) || \
+    !defined(WINDOW) || !defined(SINKS) || !defined(QUERIES) || !defined(LSE) || !defined(BASELINE)
 #error the reference is compiled through a plan, which defines every macro tested here
 #endif
 
@@ -180,13 +179,12 @@ __device__ void attend(const Tensors& t, const Row& at) {
 
 extern "C" __global__ void __launch_bounds__(kWarps* kWarpSize)
     decode_attention_reference(const Element* q, const KvElement* k, const KvElement* v, const float* k_scale,
-                               const float* v_scale, const i32* page_table, const i32* lengths,
-                               const float* sinks, Output* o, float* lse, float* scores,
-                               i64 q_sequence_stride, i64 q_token_stride, i64 q_head_stride,
-                               i64 o_sequence_stride, i64 o_token_stride, i64 o_head_stride,
+                               const float* v_scale, const i32* page_table, const i32* lengths, const float* sinks,
+                               Output* o, float* lse, float* scores, i64 q_sequence_stride, i64 q_token_stride,
+                               i64 q_head_stride, i64 o_sequence_stride, i64 o_token_stride, i64 o_head_stride,
                                i64 k_block_stride, i64 k_head_stride, i64 k_token_stride, i64 v_block_stride,
-                               i64 v_head_stride, i64 v_token_stride, i64 page_table_stride, int capacity,
-                               int q_heads, int kv_heads, i64 rows, float scale) {
+                               i64 v_head_stride, i64 v_token_stride, i64 page_table_stride, int capacity, int q_heads,
+                               int kv_heads, i64 rows, float scale) {
   const Tensors tensors = {q,
                            k,
                            v,
@@ -211,8 +209,7 @@ extern "C" __global__ void __launch_bounds__(kWarps* kWarpSize)
     };
     const int length = max_of(0, min_of(lengths[batch], capacity));
     const int end = max_of(0, length - (kQueries - 1) + query);
-    attend(tensors,
-           {row, offset(q_strides), offset(o_strides), batch, head, head / (q_heads / kv_heads), end});
+    attend(tensors, {row, offset(q_strides), offset(o_strides), batch, head, head / (q_heads / kv_heads), end});
     __syncthreads();
   }
 }

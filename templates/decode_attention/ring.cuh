@@ -44,9 +44,8 @@ struct Ring {
 __device__ __forceinline__ int box_row(int token) { return kPage == 0 ? token : token % kPageTokens; }
 
 // Asks for one tile: lane s for box s. Pages from token `end` on are not copied.
-__device__ __forceinline__ void copy_tile(const Ring& ring, const TensorMap& map,
-                                          const RingPlace<kStages>& state, const Work& work, int tile,
-                                          i32 block, int end, u64 policy) {
+__device__ __forceinline__ void copy_tile(const Ring& ring, const TensorMap& map, const RingPlace<kStages>& state,
+                                          const Work& work, int tile, i32 block, int end, u64 policy) {
   const int lane = threadIdx.x % kWarpSize;
   const int first = work.first_token + tile * work.step;
   const int boxes = min_of(kBoxes, ceil_div(end - first, kBoxTokens));
@@ -65,8 +64,7 @@ __device__ __forceinline__ void copy_tile(const Ring& ring, const TensorMap& map
 template <bool kSettled = false>
 __device__ __forceinline__ i32 find_block(const i32* pages, const Work& work, int tile, int end) {
   if constexpr (kPage == 0) return work.batch;
-  const int token =
-      work.first_token + tile * work.step + static_cast<int>(threadIdx.x % kWarpSize) * kBoxTokens;
+  const int token = work.first_token + tile * work.step + static_cast<int>(threadIdx.x % kWarpSize) * kBoxTokens;
   const bool used = threadIdx.x % kWarpSize < kBoxes && token < end;
   if (kSettled) return used ? read_settled(pages + token / kPageTokens) : 0;
   return used ? pages[token / kPageTokens] : 0;
@@ -79,8 +77,7 @@ struct FirstBlocks {
 
   __device__ __forceinline__ FirstBlocks(const i32* pages, const Work& work, int first, int end) {
 #pragma unroll
-    for (int stage = 0; stage < kStages; ++stage)
-      blocks[stage] = find_block<true>(pages, work, first + stage, end);
+    for (int stage = 0; stage < kStages; ++stage) blocks[stage] = find_block<true>(pages, work, first + stage, end);
   }
 
   template <typename Take>
@@ -119,9 +116,8 @@ struct Producer {
 };
 
 // One worker's share of `work.tiles` tiles, from `state` on.
-__device__ __forceinline__ void attend_tiles(u8* shared, const Work& work, const Query& query,
-                                             const LaneOffsets& lanes, Attention& attention,
-                                             RingPlace<kStages>& state, float logit_factor) {
+__device__ __forceinline__ void attend_tiles(u8* shared, const Work& work, const Query& query, const LaneOffsets& lanes,
+                                             Attention& attention, RingPlace<kStages>& state, float logit_factor) {
   const u32 base = shared_address(shared);
   const Ring k_ring(base, 0), v_ring(base, 1);
   const int worker_token = threadIdx.x / kWorkerThreads * kWorkerTokens;

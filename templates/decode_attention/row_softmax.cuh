@@ -109,8 +109,7 @@ class RowSoftmax {
   static constexpr int kHalves = kUpperRows ? 2 : 1;
 
   // This lane's part of a row. Where V is narrow, columns of an even and an odd tile alternate.
-  __device__ __forceinline__ void store_row(float* row, const float (&output)[kHeadDim / 8][4],
-                                            int half) const {
+  __device__ __forceinline__ void store_row(float* row, const float (&output)[kHeadDim / 8][4], int half) const {
     const int lane = threadIdx.x % 4;
 #pragma unroll
     for (int column = 0; column < kHeadDim / 8; column += 2) {
@@ -132,8 +131,7 @@ class RowSoftmax {
     for (int tile = 0; tile < kTiles; ++tile) {
 #pragma unroll
       for (int half = 0; half < kHalves; ++half) {
-        const int query =
-            kQueries == 1 ? 0 : (first_row + own_row() + tile * 16 + half * 8 + lane / 4) / kGroup;
+        const int query = kQueries == 1 ? 0 : (first_row + own_row() + tile * 16 + half * 8 + lane / 4) / kGroup;
 #pragma unroll
         for (int column = 0; column < 2 * kGroups; ++column) {
 #pragma unroll

@@ -50,12 +50,9 @@ class SegmentRing {
 
  private:
   static constexpr int kWorksOffset = kSegmentsOffset + 2 * kSegments * 8;
-  static_assert(2 * kSegments * 8 + kSegments * sizeof(Work) <= kSegmentsBytes,
-                "the plan leaves room for it");
+  static_assert(2 * kSegments * 8 + kSegments * sizeof(Work) <= kSegmentsBytes, "the plan leaves room for it");
 
-  __device__ __forceinline__ u32 full(int place) const {
-    return shared_address(shared_ + kSegmentsOffset) + 8 * place;
-  }
+  __device__ __forceinline__ u32 full(int place) const { return shared_address(shared_ + kSegmentsOffset) + 8 * place; }
   __device__ __forceinline__ u32 empty(int place) const { return full(kSegments + place); }
   __device__ __forceinline__ Work* works() const { return reinterpret_cast<Work*>(shared_ + kWorksOffset); }
 

@@ -16,11 +16,11 @@
 #define MATH_WGMMA_SWAP 3  // wgmma, tokens on M and rows on N
 #define MATH_VECTOR 4      // scalar multiply-adds
 
-#if !defined(DTYPE) || !defined(KV_DTYPE) || !defined(KV_HEAD_SCALES) || !defined(HEAD_DIM) ||         \
-    !defined(GROUP) || !defined(PAGE) || !defined(WINDOW) || !defined(SINKS) || !defined(QUERIES) ||   \
-    !defined(LSE) || !defined(BODY_TMA) || !defined(PERSISTENT) || !defined(MATH) || !defined(TILE) || \
-    !defined(STAGES) || !defined(WARPS) || !defined(PRODUCERS) || !defined(ROW_TILES) ||               \
-    !defined(QUERY_IN_REGISTERS) || !defined(SHARED_BYTES)
+#if !defined(DTYPE) || !defined(KV_DTYPE) || !defined(KV_HEAD_SCALES) || !defined(HEAD_DIM) || !defined(GROUP) || \
+    !defined(PAGE) || !defined(WINDOW) || !defined(SINKS) || !defined(QUERIES) || !defined(LSE) ||                \
+    !defined(BODY_TMA) || !defined(PERSISTENT) || !defined(MATH) || !defined(TILE) || !defined(STAGES) ||         \
+    !defined(WARPS) || !defined(PRODUCERS) || !defined(ROW_TILES) || !defined(QUERY_IN_REGISTERS) ||              \
+    !defined(SHARED_BYTES)
 #error decode_attention is compiled through a plan, which defines every macro tested here
 #endif
 
@@ -69,7 +69,7 @@ constexpr int kWorkerWarps = kWgmma ? 4 : 1;
 constexpr int kWorkerThreads = kWorkerWarps * kWarpSize;
 constexpr int kWorkers = kWarps / kWorkerWarps;
 constexpr int kWorkerTokens = kTile / kWorkers;
-constexpr int kPackedRows = kQueries * kGroup;  // rows that share KV: query by query, its heads together
+constexpr int kPackedRows = kQueries * kGroup;              // rows that share KV: query by query, its heads together
 constexpr int kRows = min_of(kPackedRows, 16 * kRowTiles);  // of them in a CTA
 constexpr int kHeadBlocks = ceil_div(kPackedRows, kRows);   // CTAs over the packed rows
 constexpr bool kUpperRows = kRows > 8;                      // rows 8..15 of an mma tile are in use
@@ -86,8 +86,7 @@ static_assert(kWarps % kWorkerWarps == 0 && kTile % kWorkers == 0 && kWorkerToke
               "a worker's sub-tile is a multiple of 16 tokens");
 static_assert(!kWgmma || (BODY_TMA && !kNarrow), "wgmma reads 16-bit tiles that the copy engine brought");
 static_assert(kPage % 16 == 0 || (kPage == 1 && !BODY_TMA), "a page is one token or a multiple of 16");
-static_assert(!kNarrow || !BODY_TMA || kHeadDim >= 128,
-              "64 narrow elements leave half of a 128-byte row empty");
+static_assert(!kNarrow || !BODY_TMA || kHeadDim >= 128, "64 narrow elements leave half of a 128-byte row empty");
 static_assert(kWindow >= 0 && kQueries >= 1 && kQueries <= 8, "window, queries");
 static_assert(kPage == 0 || kTile % kPage == 0 || kPage % kTile == 0, "tiles and pages nest");
 
@@ -98,15 +97,14 @@ static_assert(!kPersistent || (BODY_TMA && kHeadBlocks == 1),
 // of a worker tell each other, then barriers. The merge reuses the ring where nothing follows it; a
 // persistent block's ring never empties.
 constexpr int kRingBytes = 2 * kStages * kTile * kRowBytes;
-constexpr int kMergeStride =
-    kHeadDim + 8;  // floats; the padding keeps a quad's stores off each other's banks
+constexpr int kMergeStride = kHeadDim + 8;  // floats; the padding keeps a quad's stores off each other's banks
 constexpr int kMergeBytes = kWorkers * kRows * (kMergeStride + 2) * 4;
 constexpr int kMergeOffset = kPersistent ? kRingBytes : 0;
 constexpr int kQueryOffset = ceil_div(max_of(kRingBytes, kMergeOffset + kMergeBytes), 1024) * 1024;
 constexpr int kQueryChunkBytes = 16 * kRowTiles * 128;
 constexpr int kQueryBytes = kQueryChunkBytes * (kHeadDim / 64);
 constexpr int kColumns = kRows <= 8 ? 8 : 16 * kRowTiles;  // wgmma_swap: rows on N
-constexpr int kSegments = kPersistent ? 3 : 1;  // whose queries are in shared memory or on their way
+constexpr int kSegments = kPersistent ? 3 : 1;             // whose queries are in shared memory or on their way
 constexpr int kScratchOffset = kQueryOffset + kSegments * kQueryBytes;
 constexpr int kScratchBytes = MATH == MATH_WGMMA_SWAP ? kWorkers * (4 * kWorkerTokens + 16) * kColumns : 0;
 constexpr int kBarrierOffset = kScratchOffset + kScratchBytes;

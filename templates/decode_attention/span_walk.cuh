@@ -37,9 +37,7 @@ class SpanWalk {
   }
 
   // As many tiles in all: where no sequence of either has more than the longest, the walks are the same.
-  __device__ __forceinline__ bool matches(const SpanWalk& other) const {
-    return spans_.tiles == other.spans_.tiles;
-  }
+  __device__ __forceinline__ bool matches(const SpanWalk& other) const { return spans_.tiles == other.spans_.tiles; }
 
   __device__ __forceinline__ bool done() const { return walk_.done(); }
   __device__ __forceinline__ Work work() const { return {walk_, spans_, length_, heads_}; }

@@ -120,8 +120,7 @@ __device__ __forceinline__ void sum_eighths(const Arguments& arguments, i64 chun
   }
   if constexpr (kRowElements > kEighth) {
 #pragma unroll
-    for (int e = 0; e < kVectorElements; ++e)
-      sums[0][e] += __shfl_xor_sync(kWholeWarp, sums[0][e], kWarpSize / 2);
+    for (int e = 0; e < kVectorElements; ++e) sums[0][e] += __shfl_xor_sync(kWholeWarp, sums[0][e], kWarpSize / 2);
   }
   Vector* out = reinterpret_cast<Vector*>(static_cast<Element*>(arguments.out) + chunk * kEighth);
   if (lane * kVectorElements >= kEighth) return;
@@ -144,8 +143,7 @@ __device__ __forceinline__ void write_versions(const Arguments& arguments, i64 c
       } value{values[i]};
       float results[kVectorElements];
 #pragma unroll
-      for (int e = 0; e < kVectorElements; ++e)
-        results[e] = fmaf(arguments.a, element_of<Element>(value.words, e), b);
+      for (int e = 0; e < kVectorElements; ++e) results[e] = fmaf(arguments.a, element_of<Element>(value.words, e), b);
       store(out + (version * kVectors + i) * kWarpSize + lane, vector_of<Element>(results));
     }
   }
@@ -178,9 +176,7 @@ __device__ __forceinline__ float affine(const Arguments& arguments, i64 i, float
   return fmaf(arguments.a, Element::to_float(arguments.x[i]), b);
 }
 
-__device__ __forceinline__ float affine(const Arguments& arguments, i64 i) {
-  return affine(arguments, i, arguments.b);
-}
+__device__ __forceinline__ float affine(const Arguments& arguments, i64 i) { return affine(arguments, i, arguments.b); }
 
 // What is left after the last whole tile, element by element: less than a tile, so no time goes here.
 __device__ void map_tail(const Arguments& arguments, Lane at) {
@@ -255,14 +251,13 @@ __device__ __forceinline__ const unsigned char* tile_address(const Arguments& ar
 #if LOADER_CP_ASYNC
 // Starts copying this warp's chunks of a tile. Past the last tile the group is empty, so that groups count
 // tiles.
-__device__ __forceinline__ void fetch(const Arguments& arguments, i64 tile, u32 stage_address, Lane at,
-                                      u64 policy) {
+__device__ __forceinline__ void fetch(const Arguments& arguments, i64 tile, u32 stage_address, Lane at, u64 policy) {
   if (tile < arguments.passed_tiles()) {
     for (int c = at.warp; c < kTileChunks; c += kWarps) {
 #pragma unroll
       for (int offset = at.lane * 16; offset < kChunkBytes; offset += kWarpSize * 16) {
-        cp_async_16(stage_address + c * kChunkBytes + offset,
-                    tile_address(arguments, tile) + c * kChunkBytes + offset, true, policy);
+        cp_async_16(stage_address + c * kChunkBytes + offset, tile_address(arguments, tile) + c * kChunkBytes + offset,
+                    true, policy);
       }
     }
   }
@@ -318,8 +313,7 @@ __device__ void init_barriers() {
 }
 
 // One thread. Waits until the stage's last tile has been read, then has the copy engine fetch the next.
-__device__ __forceinline__ void fetch(const Arguments& arguments, i64 tile, RingPosition position,
-                                      u64 policy) {
+__device__ __forceinline__ void fetch(const Arguments& arguments, i64 tile, RingPosition position, u64 policy) {
   mbarrier_wait(position.empty(), position.lap ^ 1);
   mbarrier_arrive_expect(position.full(), TILE_BYTES);
   bulk_load(shared_address(ring + position.stage * TILE_BYTES), tile_address(arguments, tile), TILE_BYTES,
@@ -374,7 +368,6 @@ extern "C" __global__ void __launch_bounds__(kWarpSize*(WARPS + PRODUCERS))
   const Arguments arguments{x, out, a, b, elements};
   const Lane at;
   map_tiles(arguments, at);
-  const bool takes_tail =
-      blockIdx.x == arguments.full_tiles() % gridDim.x;  // it would be the next tile's block
+  const bool takes_tail = blockIdx.x == arguments.full_tiles() % gridDim.x;  // it would be the next tile's block
   if (takes_tail && at.warp < kWarps) map_tail(arguments, at);
 }

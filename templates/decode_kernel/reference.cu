@@ -20,8 +20,7 @@ using Output = Element;
 using Sum = float;
 #endif
 
-extern "C" __global__ void decode_kernel_reference(const Element* x, void* out, float a, float b,
-                                                   i64 elements) {
+extern "C" __global__ void decode_kernel_reference(const Element* x, void* out, float a, float b, i64 elements) {
   const i64 first = i64(blockIdx.x) * blockDim.x + threadIdx.x;
   const i64 stride = i64(gridDim.x) * blockDim.x;
   if constexpr (kWrite == Write::all) {
@@ -32,8 +31,7 @@ extern "C" __global__ void decode_kernel_reference(const Element* x, void* out, 
     for (i64 i = first; i < elements; i += stride) {
       const i64 begin = i / kChunk * kChunk, size = min_of<i64>(kChunk, elements - begin);
       Output* versions = static_cast<Output*>(out) + kVersions * begin + i - begin;
-      for (int k = 0; k < kVersions; ++k)
-        versions[k * size] = Output::from_float(affine(x, i, a, (k + 1) * b));
+      for (int k = 0; k < kVersions; ++k) versions[k * size] = Output::from_float(affine(x, i, a, (k + 1) * b));
     }
   } else if constexpr (kWrite == Write::eighth) {
     for (i64 i = first; i < sums_of(elements); i += stride) {

@@ -123,9 +123,8 @@ __device__ __forceinline__ void read_x(const Layer& layer, int step, Vector (&va
 #pragma unroll
   for (int t = 0; t < kOwnTokens; ++t) {
     const int token = first_token() + (kMma ? lane_id() / kLanes + 8 * t : t);
-    values[t] = token < layer.tokens && column < kIn
-                    ? load_vector<kVectorBytes>(layer.x + token * layer.x_row + column)
-                    : zero_vector<kVectorBytes>();
+    values[t] = token < layer.tokens && column < kIn ? load_vector<kVectorBytes>(layer.x + token * layer.x_row + column)
+                                                     : zero_vector<kVectorBytes>();
   }
 }
 
@@ -139,8 +138,8 @@ __device__ __forceinline__ void add_products(SumsOf<kCount>& sums, const Vector 
   if constexpr (kMma) {
 #pragma unroll
     for (int half = 0; half < 4; half += 2) {
-      const u32 a[4] = {x[0].words[half], kTokens > 8 ? x[kOwnTokens - 1].words[half] : 0u,
-                        x[0].words[half + 1], kTokens > 8 ? x[kOwnTokens - 1].words[half + 1] : 0u};
+      const u32 a[4] = {x[0].words[half], kTokens > 8 ? x[kOwnTokens - 1].words[half] : 0u, x[0].words[half + 1],
+                        kTokens > 8 ? x[kOwnTokens - 1].words[half + 1] : 0u};
 #pragma unroll
       for (int r = 0; r < kRows; ++r)
         mma_16816<Element>(sums[r], a, weights[r].words[half], weights[r].words[half + 1]);
@@ -220,8 +219,7 @@ __device__ __forceinline__ void write_parts(Sums& sums, float* parts) {
 // Adds up the parts of a tile's warps, in their order, and calls store(token, row of the weights, sum). A warp whose
 // columns are its own does so for itself.
 template <typename Store>
-__device__ __forceinline__ void store_tile(const Layer& layer, int tile, const float* parts,
-                                           const Store& store) {
+__device__ __forceinline__ void store_tile(const Layer& layer, int tile, const float* parts, const Store& store) {
   constexpr bool kAlone = kSplit == 1;
   constexpr int kWriters = kAlone ? kWarpSize : kThreads, kWritten = kAlone ? kWarpRows : kTileRows;
   const int begin = kAlone ? warp_id() * kWarpRows : 0;
@@ -229,8 +227,7 @@ __device__ __forceinline__ void store_tile(const Layer& layer, int tile, const f
   for (int base = 0; base < kWritten * kTokens; base += kWriters) {
     const int i = base + int(threadIdx.x) % kWriters;
     if (kWritten * kTokens % kWriters != 0 && i >= kWritten * kTokens) break;
-    const int row = begin + i % kWritten, token = first_token() + i / kWritten,
-              output = tile * kTileRows + row;
+    const int row = begin + i % kWritten, token = first_token() + i / kWritten, output = tile * kTileRows + row;
     if (output >= kOut || token >= layer.tokens) continue;
     float sum = 0;
 #pragma unroll

@@ -14,17 +14,15 @@ using Out = Element;
 
 constexpr int kThreads = 128;
 
-extern "C" __global__ void few_rows_linear_reference(const Element* x, const Element* weight,
-                                                     const Element* bias, Out* out, i64 x_row, i64 weight_row,
-                                                     i64 out_row) {
+extern "C" __global__ void few_rows_linear_reference(const Element* x, const Element* weight, const Element* bias,
+                                                     Out* out, i64 x_row, i64 weight_row, i64 out_row) {
   __shared__ Sum sums[kThreads];
   const int lane = int(threadIdx.x) % kWarpSize, output = int(blockIdx.x) * 4 + int(threadIdx.x) / kWarpSize;
   const i64 token = blockIdx.y;
   Sum own = 0;
   if (output < OUT) {
     for (int c = lane; c < IN; c += kWarpSize)
-      own +=
-          Sum(Element::to_float(x[token * x_row + c])) * Element::to_float(weight[output * weight_row + c]);
+      own += Sum(Element::to_float(x[token * x_row + c])) * Element::to_float(weight[output * weight_row + c]);
   }
   sums[threadIdx.x] = own;
   __syncthreads();

@@ -25,9 +25,8 @@
 #include "templates/router/route.cuh"
 
 extern "C" __global__ void __launch_bounds__(kThreads)
-    gate_route(const Element* x, const Element* weight, const Element* bias, const float* correction,
-               Logit* logits, Id* ids, float* weights, GridState* states, i64 x_row, i64 weight_row,
-               i32 tokens, float scale) {
+    gate_route(const Element* x, const Element* weight, const Element* bias, const float* correction, Logit* logits,
+               Id* ids, float* weights, GridState* states, i64 x_row, i64 weight_row, i32 tokens, float scale) {
   if (!LATE) allow_dependent_launch();
   few_rows::multiply_rows(
       {x, weight, bias, x_row, weight_row, tokens}, dynamic_shared(),
@@ -37,7 +36,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   if (!arrives_last(state, flag)) return;
   if (threadIdx.x == 0) state->blocks_done = 0;
   const int first = few_rows::first_token();
-  route({logits, correction, ids, weights, kExperts, tokens, scale}, first,
-        min_of(first + few_rows::kTokens, tokens), [](int, int, int) {});
+  route({logits, correction, ids, weights, kExperts, tokens, scale}, first, min_of(first + few_rows::kTokens, tokens),
+        [](int, int, int) {});
   if (LATE) allow_dependent_launch();
 }

@@ -10,9 +10,8 @@
 #include "templates/gate_route/shape.cuh"
 #include "templates/router/reference.cu"
 
-extern "C" __global__ void gate_route_reference_logits(const Element* x, const Element* weight,
-                                                       const Element* bias, Logit* logits, i64 x_row,
-                                                       i64 weight_row) {
+extern "C" __global__ void gate_route_reference_logits(const Element* x, const Element* weight, const Element* bias,
+                                                       Logit* logits, i64 x_row, i64 weight_row) {
   const int expert = blockIdx.x;
   const i64 token = blockIdx.y;
   __shared__ float sums[kWarpSize];

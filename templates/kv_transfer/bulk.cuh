@@ -49,20 +49,17 @@ struct Parts {
 // Calls copy(offset of the rows in the stage, their first element at this end, bytes): one lane if rows lie side by
 // side, else all lanes.
 template <typename Element, typename Copy>
-__device__ __forceinline__ void each_run(const End<Element>& end, Element* page, const Part& part,
-                                         Copy copy) {
+__device__ __forceinline__ void each_run(const End<Element>& end, Element* page, const Part& part, Copy copy) {
   const int lane = int(threadIdx.x);
   if (end.is_dense()) {
     if (lane == 0) copy(0u, page + i64(part.row) * kWidth, part.rows * kRowBytes);
     return;
   }
-  for (int r = lane; r < part.rows; r += kWarpSize)
-    copy(r * kRowBytes, page + end.row_at(part.row + r), kRowBytes);
+  for (int r = lane; r < part.rows; r += kWarpSize) copy(r * kRowBytes, page + end.row_at(part.row + r), kRowBytes);
 }
 
 // By one warp, whose lanes stay together.
-__device__ __forceinline__ void move_by_bulk_copies(const End<const Source>& from, const End<Target>& to,
-                                                    int pages) {
+__device__ __forceinline__ void move_by_bulk_copies(const End<const Source>& from, const End<Target>& to, int pages) {
   const u32 ring = shared_address(dynamic_shared()), full = ring + kStages * kStageBytes;
   const u64 policy = l2_policy(HINT);
   if (threadIdx.x == 0) {

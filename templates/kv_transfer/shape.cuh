@@ -24,9 +24,7 @@ struct End {
     return listed < 0 ? nullptr : values + of_plane * plane + listed * page;
   }
 
-  __device__ __forceinline__ i64 row_at(int row) const {
-    return (row / kInner) * outer + (row % kInner) * inner;
-  }
+  __device__ __forceinline__ i64 row_at(int row) const { return (row / kInner) * outer + (row % kInner) * inner; }
 
   // Whether a page's rows lie side by side.
   __device__ __forceinline__ bool is_dense() const {
@@ -38,10 +36,10 @@ __device__ __forceinline__ int scale_at(int plane, int row) {
   return plane * kScales + (kScales == 1 ? 0 : SCALE_OUTER ? row / kInner : row % kInner);
 }
 
-#define TRANSFER_PARAMETERS(Written)                                                           \
-  const Source *source, const int *source_pages, const int *target_pages, const float *scales, \
-      Written *target, i64 source_page, i64 source_plane, i64 source_outer, i64 source_inner,  \
-      i64 target_page, i64 target_plane, i64 target_outer, i64 target_inner, i32 pages
+#define TRANSFER_PARAMETERS(Written)                                                                            \
+  const Source *source, const int *source_pages, const int *target_pages, const float *scales, Written *target, \
+      i64 source_page, i64 source_plane, i64 source_outer, i64 source_inner, i64 target_page, i64 target_plane, \
+      i64 target_outer, i64 target_inner, i32 pages
 
 #define TRANSFER_ENDS(Written)                                                                               \
   const End<const Source> from{source, source_pages, source_page, source_plane, source_outer, source_inner}; \

@@ -30,8 +30,7 @@ __device__ __forceinline__ Unit unit_of(const End<const Source>& from, const End
   const Source* const source = from.page_at(plane, page);
   Target* const target = to.page_at(plane, page);
   const bool moves = source != nullptr && target != nullptr;
-  return {moves ? source + from.row_at(row) + column : nullptr, target + to.row_at(row) + column,
-          scale_at(plane, row)};
+  return {moves ? source + from.row_at(row) + column : nullptr, target + to.row_at(row) + column, scale_at(plane, row)};
 }
 
 __device__ __forceinline__ UnitOf<Source> read_unit(const Source* from) {
@@ -70,8 +69,7 @@ __device__ __forceinline__ UnitOf<To> converted(UnitOf<From> from, float scale) 
       float values[4];
       From::unpack(from.words[2 * w], values[0], values[1]);
       From::unpack(from.words[2 * w + 1], values[2], values[3]);
-      to.words[w] =
-          quantize_pair(values[0], values[1], inverse) | quantize_pair(values[2], values[3], inverse) << 16;
+      to.words[w] = quantize_pair(values[0], values[1], inverse) | quantize_pair(values[2], values[3], inverse) << 16;
     }
     return to;
   }

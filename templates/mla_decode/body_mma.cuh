@@ -21,8 +21,7 @@ constexpr int kScoresRow = kTile * 2 + 16;  // bytes; the padding keeps rows off
 constexpr int kQueryOffset = kStages * kTileBytes;
 constexpr int kScoresOffset = kQueryOffset + kRows * kWidth * 2;
 constexpr int kByWarpOffset = kScoresOffset + kRows * kScoresRow;
-static_assert(kByWarpOffset + kWarps * kRows * 4 <= SHARED_BYTES,
-              "kernel.json lays out shared memory as above");
+static_assert(kByWarpOffset + kWarps * kRows * 4 <= SHARED_BYTES, "kernel.json lays out shared memory as above");
 
 // Where a unit of a row begins, with so many rows of 128 bytes to a chunk.
 __device__ __forceinline__ int unit_offset(int rows, int row, int unit) {
@@ -163,8 +162,7 @@ class Attention {
 #pragma unroll
         for (int i = 0; i < kRowTiles; ++i) {
           u32 q[4];
-          ldmatrix(q, base_ + kQueryOffset +
-                          unit_offset(kRows, i * 16 + lane % 16, pair * 4 + side * 2 + lane / 16));
+          ldmatrix(q, base_ + kQueryOffset + unit_offset(kRows, i * 16 + lane % 16, pair * 4 + side * 2 + lane / 16));
           mma_16816<Element>(scores[i], q, k[2 * side], k[2 * side + 1]);
         }
       }
@@ -173,15 +171,13 @@ class Attention {
 
   // O += P V of this warp's columns.
   __device__ __forceinline__ void accumulate(u32 tile) {
-    const int lane = threadIdx.x % kWarpSize,
-              unit = static_cast<int>(threadIdx.x) / kWarpSize * (kColumns / 8);
+    const int lane = threadIdx.x % kWarpSize, unit = static_cast<int>(threadIdx.x) / kWarpSize * (kColumns / 8);
 #pragma unroll
     for (int step = 0; step < kTile / 16; ++step) {
       u32 p[kRowTiles][4];
 #pragma unroll
       for (int i = 0; i < kRowTiles; ++i) {
-        ldmatrix(p[i],
-                 base_ + kScoresOffset + (i * 16 + lane % 16) * kScoresRow + step * 32 + lane / 16 * 16);
+        ldmatrix(p[i], base_ + kScoresOffset + (i * 16 + lane % 16) * kScoresRow + step * 32 + lane / 16 * 16);
       }
 #pragma unroll
       for (int j = 0; j < kColumns / 8; j += 2) {
@@ -197,12 +193,10 @@ class Attention {
   }
 
   static __device__ __forceinline__ void store_row(const Work& work, const Outputs& outputs, int row,
-                                                   const float (&output)[kColumns / 8][4], int half,
-                                                   float inverse) {
+                                                   const float (&output)[kColumns / 8][4], int half, float inverse) {
     const int column = static_cast<int>(threadIdx.x) / kWarpSize * kColumns + threadIdx.x % 4 * 2;
     Element* const o = outputs.o + work.offset(outputs.strides, row) + column;
-    float* const part =
-        outputs.partial_o + (work.global_row(row) * gridDim.y + work.split) * kLatent + column;
+    float* const part = outputs.partial_o + (work.global_row(row) * gridDim.y + work.split) * kLatent + column;
 #pragma unroll
     for (int j = 0; j < kColumns / 8; ++j) {
       const float left = output[j][2 * half] * inverse, right = output[j][2 * half + 1] * inverse;
@@ -225,10 +219,10 @@ class Attention {
 };
 
 extern "C" __global__ void __launch_bounds__(kThreads)
-    mla_decode_warps(const Element* q, const Element* kv, const i32* pages, const i32* lengths, Element* o,
-                     float* lse, float* partial_o, float* partial_lse, i64 q_sequence, i64 q_token,
-                     i64 q_head, i64 kv_page, i64 kv_token, i64 o_sequence, i64 o_token, i64 o_head,
-                     i64 page_row, int capacity, int span, float scale) {
+    mla_decode_warps(const Element* q, const Element* kv, const i32* pages, const i32* lengths, Element* o, float* lse,
+                     float* partial_o, float* partial_lse, i64 q_sequence, i64 q_token, i64 q_head, i64 kv_page,
+                     i64 kv_token, i64 o_sequence, i64 o_token, i64 o_head, i64 page_row, int capacity, int span,
+                     float scale) {
   wait_for_predecessor();
   allow_dependent_launch();
   u8* const shared = dynamic_shared();

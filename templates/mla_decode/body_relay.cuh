@@ -38,8 +38,7 @@ constexpr int kSteps = kTile / 16;
 constexpr int kThirds = 3, kThirdChunks = kChunks / kThirds;
 constexpr int kBarriers = kThirds + 2;  // of a stage
 constexpr int kPair = PAIR, kParts = PARTS, kCluster = kPair * kParts;
-constexpr int kShare =
-    kColumns / 8 / kParts;  // pieces of 8 columns that a part puts together, of a warpgroup's
+constexpr int kShare = kColumns / 8 / kParts;  // pieces of 8 columns that a part puts together, of a warpgroup's
 
 // Shared memory: the tiles; the latent part of the queries as [chunk][row][128 bytes]; P of each stage as the lanes
 // hold it; factors of each stage, by row; what rows are divided by; logarithms of parts, by row; barriers. What other
@@ -55,8 +54,7 @@ constexpr int kBarrierOffset = kLogarithmsOffset + kParts * kRows * 4;
 constexpr int kInboxBytes = kShare * 256 * 16;  // from one other part
 static_assert(kBarrierOffset + (kStages * kBarriers + 1) * 8 <= SHARED_BYTES,
               "kernel.json lays out shared memory as above");
-static_assert((kParts - 1) * kInboxBytes <= kScoresOffset,
-              "tiles and queries leave room for what other parts send");
+static_assert((kParts - 1) * kInboxBytes <= kScoresOffset, "tiles and queries leave room for what other parts send");
 
 struct Relay {
   u8* shared;
@@ -72,15 +70,12 @@ struct Relay {
   __device__ __forceinline__ u32 empty(int stage) const { return full(stage, kThirds + 1); }
   // P of 16 tokens, this lane's.
   __device__ __forceinline__ uint4* scores(int stage, int step) const {
-    return reinterpret_cast<uint4*>(shared + kScoresOffset + stage * kScoresBytes) + step * 128 +
-           threadIdx.x % 128;
+    return reinterpret_cast<uint4*>(shared + kScoresOffset + stage * kScoresBytes) + step * 128 + threadIdx.x % 128;
   }
   __device__ __forceinline__ float* factors(int stage) const {
     return reinterpret_cast<float*>(shared + kFactorsOffset) + stage * kRows;
   }
-  __device__ __forceinline__ float* inverse() const {
-    return reinterpret_cast<float*>(shared + kInverseOffset);
-  }
+  __device__ __forceinline__ float* inverse() const { return reinterpret_cast<float*>(shared + kInverseOffset); }
   __device__ __forceinline__ float* logarithms(int part) const {
     return reinterpret_cast<float*>(shared + kLogarithmsOffset) + part * kRows;
   }
@@ -117,8 +112,8 @@ __device__ __forceinline__ i32 find_page(const i32* pages, const Work& work, int
   return box < kBoxes && token < work.length ? pages[token / kPage] : 0;
 }
 
-__device__ __forceinline__ void produce(const Relay& relay, const Place& own, const TensorMap& kv,
-                                        const i32* pages, const Work& work, u64 policy) {
+__device__ __forceinline__ void produce(const Relay& relay, const Place& own, const TensorMap& kv, const i32* pages,
+                                        const Work& work, u64 policy) {
   const int lane = threadIdx.x % kWarpSize;
   RingPlace<kStages> place;
   i32 page = find_page(pages, work, 0);
@@ -135,8 +130,8 @@ __device__ __forceinline__ void produce(const Relay& relay, const Place& own, co
     if constexpr (kBoxes * kPair == 1) {
       const i32 from = __shfl_sync(kWholeWarp, page, 0);
       if (lane < kThirds) {
-        tma_load_5d(to + lane * kThirdChunks * kChunkBytes, kv, relay.full(place.index, lane), policy, 0,
-                    first % kPage, lane * kThirdChunks, 0, from);
+        tma_load_5d(to + lane * kThirdChunks * kChunkBytes, kv, relay.full(place.index, lane), policy, 0, first % kPage,
+                    lane * kThirdChunks, 0, from);
       }
     } else {
 #pragma unroll
@@ -180,8 +175,7 @@ __device__ __forceinline__ int row_of(int half) {
 
 class Scores {
  public:
-  __device__ __forceinline__ Scores(const Element* q, const RowStrides& strides, const Work& work,
-                                    float scale)
+  __device__ __forceinline__ Scores(const Element* q, const RowStrides& strides, const Work& work, float scale)
       : scale_log2_(logit_factor(scale)), negates_(scale < 0) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -203,8 +197,7 @@ class Scores {
 
   // S of the tile at `place`, as its thirds come.
   __device__ __forceinline__ void multiply(const Relay& relay, const RingPlace<kStages>& place) {
-    const u64 q = WgmmaMatrix::rows(relay.base + kQueryOffset),
-              k = WgmmaMatrix::rows(relay.tile(place.index));
+    const u64 q = WgmmaMatrix::rows(relay.base + kQueryOffset), k = WgmmaMatrix::rows(relay.tile(place.index));
     wgmma_hold<kTile / 8>(scores_);
 #pragma unroll
     for (int step = 0; step < kLatent / 16; ++step) {
@@ -212,9 +205,8 @@ class Scores {
         mbarrier_wait(relay.full(place.index, step / (4 * kThirdChunks)), place.parity);
         wgmma_begin();
       }
-      wgmma<Element, kTile, false, false>(
-          scores_, WgmmaMatrix::moved(q, step / 4 * kQueryChunkBytes + step % 4 * 32),
-          WgmmaMatrix::moved(k, step / 4 * kChunkBytes + step % 4 * 32), step > 0);
+      wgmma<Element, kTile, false, false>(scores_, WgmmaMatrix::moved(q, step / 4 * kQueryChunkBytes + step % 4 * 32),
+                                          WgmmaMatrix::moved(k, step / 4 * kChunkBytes + step % 4 * 32), step > 0);
     }
 #pragma unroll
     for (int step = 0; step < kRope / 16; ++step) {
@@ -261,9 +253,8 @@ class Scores {
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) {
       const float(&left)[4] = scores_[2 * step], (&right)[4] = scores_[2 * step + 1];
-      *relay.scores(stage, step) =
-          make_uint4(Element::pack(left[0], left[1]), Element::pack(left[2], left[3]),
-                     Element::pack(right[0], right[1]), Element::pack(right[2], right[3]));
+      *relay.scores(stage, step) = make_uint4(Element::pack(left[0], left[1]), Element::pack(left[2], left[3]),
+                                              Element::pack(right[0], right[1]), Element::pack(right[2], right[3]));
     }
   }
 
@@ -305,8 +296,8 @@ __device__ __forceinline__ void clear_tail(const Relay& relay, int stage, int va
   named_barrier_sync(3, 128);
   for (int i = threadIdx.x; i < (kTile - valid) * kLatentChunks * 8; i += 128) {
     const int unit = i % 8, chunk = i / 8 % kLatentChunks, token = valid + i / (8 * kLatentChunks);
-    *reinterpret_cast<uint4*>(relay.shared + stage * kTileBytes + chunk * kChunkBytes + token * 128 +
-                              unit * 16) = make_uint4(0, 0, 0, 0);
+    *reinterpret_cast<uint4*>(relay.shared + stage * kTileBytes + chunk * kChunkBytes + token * 128 + unit * 16) =
+        make_uint4(0, 0, 0, 0);
   }
   fence_async_proxy();
 }
@@ -334,13 +325,11 @@ class Output {
     }
   }
 
-  __device__ __forceinline__ void add_tiles(const Relay& relay, const Place& own, const Work& work,
-                                            int column) {
+  __device__ __forceinline__ void add_tiles(const Relay& relay, const Place& own, const Work& work, int column) {
     RingPlace<kStages> place;
     for (int tile = 0; tile < work.tiles; ++tile) {
 #pragma unroll
-      for (int third = 0; third < kThirds; ++third)
-        mbarrier_wait(relay.full(place.index, third), place.parity);
+      for (int third = 0; third < kThirds; ++third) mbarrier_wait(relay.full(place.index, third), place.parity);
       mbarrier_wait(relay.scored(place.index), place.parity);
       const float factors[2] = {relay.factors(place.index)[row_of(0)], relay.factors(place.index)[row_of(1)]};
       u32 p[kSteps][4];
@@ -368,16 +357,15 @@ class Output {
       if constexpr (kPair > 1) {
         __syncwarp();
         const u32 lane = threadIdx.x % kWarpSize;
-        if (lane < kPair && lane != own.row)
-          mbarrier_arrive_block(relay.empty(place.index), own.rank(lane, own.part));
+        if (lane < kPair && lane != own.row) mbarrier_arrive_block(relay.empty(place.index), own.rank(lane, own.part));
       }
       place.advance();
     }
   }
 
   // Divides the rows, and puts this block's share of the columns together with what the others of the cluster have.
-  __device__ __forceinline__ void finish(const Relay& relay, const Place& own, const Work& work,
-                                         const Outputs& outputs, int column) {
+  __device__ __forceinline__ void finish(const Relay& relay, const Place& own, const Work& work, const Outputs& outputs,
+                                         int column) {
     const float inverse[2] = {relay.inverse()[row_of(0)], relay.inverse()[row_of(1)]};
     scale(inverse);
     if constexpr (kParts > 1) {
@@ -393,8 +381,7 @@ class Output {
       const int row = row_of(half);
       if (row >= work.rows) continue;
       if (work.groups() > 1) {
-        outputs.partial_lse[work.global_row(row) * (gridDim.y / kParts) + work.split / kParts] =
-            logarithms[half];
+        outputs.partial_lse[work.global_row(row) * (gridDim.y / kParts) + work.split / kParts] = logarithms[half];
       } else if (kWantsLse) {
         outputs.lse[work.global_row(row)] = logarithms[half] * kLn2;
       }
@@ -428,8 +415,7 @@ class Output {
 
   template <u32 kPart = 0>
   __device__ __forceinline__ void keep_share(const Relay& relay, const Place& own, const Work& work,
-                                             const Outputs& outputs, const float (&weights)[kParts][2],
-                                             int column) {
+                                             const Outputs& outputs, const float (&weights)[kParts][2], int column) {
     if (kPart == own.part) {
       if constexpr (kParts > 1) add_parts<kPart>(relay, own, weights);
       store<kPart>(work, outputs, column);
@@ -438,8 +424,8 @@ class Output {
   }
 
   // How much each part counts, and the logarithms of all.
-  static __device__ __forceinline__ void weigh(const Relay& relay, const Place& own,
-                                               float (&weights)[kParts][2], float (&logarithms)[2]) {
+  static __device__ __forceinline__ void weigh(const Relay& relay, const Place& own, float (&weights)[kParts][2],
+                                               float (&logarithms)[2]) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       float highest = lowest(), sum = 0;
@@ -462,8 +448,7 @@ class Output {
   }
 
   template <u32 kPart>
-  __device__ __forceinline__ void add_parts(const Relay& relay, const Place& own,
-                                            const float (&weights)[kParts][2]) {
+  __device__ __forceinline__ void add_parts(const Relay& relay, const Place& own, const float (&weights)[kParts][2]) {
 #pragma unroll
     for (int piece = 0; piece < kShare; ++piece) {
       float(&sum)[4] = sum_[kPart * kShare + piece];
@@ -509,8 +494,7 @@ class Output {
           words[k] = Element::pack(sum[2 * half], sum[2 * half + 1]);
         }
         transpose_quad(words);
-        if (own)
-          *reinterpret_cast<uint4*>(to + 8 * piece) = make_uint4(words[0], words[1], words[2], words[3]);
+        if (own) *reinterpret_cast<uint4*>(to + 8 * piece) = make_uint4(words[0], words[1], words[2], words[3]);
       }
     }
   }
@@ -538,10 +522,9 @@ __device__ __forceinline__ void send_logarithms(const Relay& relay, const Place&
 }
 
 extern "C" __global__ void __launch_bounds__(512, 1)
-    mla_decode(const Element* q, const __grid_constant__ TensorMap kv, const i32* pages, const i32* lengths,
-               Element* o, float* lse, float* partial_o, float* partial_lse, i64 q_sequence, i64 q_token,
-               i64 q_head, i64 o_sequence, i64 o_token, i64 o_head, i64 page_row, int capacity, int span,
-               float scale) {
+    mla_decode(const Element* q, const __grid_constant__ TensorMap kv, const i32* pages, const i32* lengths, Element* o,
+               float* lse, float* partial_o, float* partial_lse, i64 q_sequence, i64 q_token, i64 q_head,
+               i64 o_sequence, i64 o_token, i64 o_head, i64 page_row, int capacity, int span, float scale) {
   const Relay relay(dynamic_shared());
   Place own;
   if (threadIdx.x == kMathThreads) {
@@ -554,8 +537,7 @@ extern "C" __global__ void __launch_bounds__(512, 1)
   wait_for_predecessor();
   allow_dependent_launch();
   const Work work(blockIdx.x * kRows, blockIdx.y, blockIdx.z, lengths, capacity, span);
-  if (work.split - static_cast<int>(own.part) >= work.splits)
-    return;  // nor has any other block of the cluster
+  if (work.split - static_cast<int>(own.part) >= work.splits) return;  // nor has any other block of the cluster
   own.parts = min_of(kParts, work.splits - work.split + static_cast<int>(own.part));
   const int warpgroup = threadIdx.x / 128;
   const RowStrides q_strides = {q_sequence, q_token, q_head};

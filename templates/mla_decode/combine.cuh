@@ -7,9 +7,8 @@
 #include "templates/mla_decode/shape.cuh"
 
 extern "C" __global__ void __launch_bounds__(128)
-    mla_decode_combine(const float* partial_o, const float* partial_lse, const i32* lengths, Element* o,
-                       float* lse, i64 o_sequence, i64 o_token, i64 o_head, int capacity, int span,
-                       int splits) {
+    mla_decode_combine(const float* partial_o, const float* partial_lse, const i32* lengths, Element* o, float* lse,
+                       i64 o_sequence, i64 o_token, i64 o_head, int capacity, int span, int splits) {
   wait_for_predecessor();
   allow_dependent_launch();
   const Work work(blockIdx.x, 0, blockIdx.y, lengths, capacity, span);

@@ -31,8 +31,8 @@ __device__ float reduce_block(float* shared, float value, Reduce reduce) {
 
 extern "C" __global__ void __launch_bounds__(kWarps* kWarpSize)
     mla_decode_reference(const Element* q, const Element* kv, const i32* pages, const i32* lengths, Output* o,
-                         float* lse, i64 q_sequence, i64 q_token, i64 q_head, i64 kv_page, i64 kv_token,
-                         i64 o_sequence, i64 o_token, i64 o_head, i64 page_row, int capacity, float scale) {
+                         float* lse, i64 q_sequence, i64 q_token, i64 q_head, i64 kv_page, i64 kv_token, i64 o_sequence,
+                         i64 o_token, i64 o_head, i64 page_row, int capacity, float scale) {
   __shared__ float reduced[kWarps];
   __shared__ float sums[kWarps][kLatent];
   const int warp = threadIdx.x / kWarpSize, lane = threadIdx.x % kWarpSize;

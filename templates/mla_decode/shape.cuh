@@ -55,8 +55,7 @@ struct Work {
   int first_tile;
   int tiles;
 
-  __device__ __forceinline__ Work(int block_row, int split_index, int batch, const i32* lengths, int capacity,
-                                  int span)
+  __device__ __forceinline__ Work(int block_row, int split_index, int batch, const i32* lengths, int capacity, int span)
       : sequence(batch), first_row(block_row), split(split_index) {
     rows = min_of(kRows, kPackedRows - first_row);
     length = max_of(0, min_of(lengths[sequence], capacity));

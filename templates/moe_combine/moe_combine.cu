@@ -115,8 +115,7 @@ __device__ __forceinline__ void combine_token(const CombineArguments& a, int tok
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads)
-    moe_combine(const Bf16* rows, const int* inverse, const float* weights, Bf16* out, i64 out_row,
-                int tokens) {
+    moe_combine(const Bf16* rows, const int* inverse, const float* weights, Bf16* out, i64 out_row, int tokens) {
   allow_dependent_launch();
   wait_for_predecessor();
   const CombineArguments a{rows, inverse, weights, out, out_row};

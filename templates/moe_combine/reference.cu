@@ -16,8 +16,8 @@ __device__ void write(Bf16* out, float sum) { *out = Bf16::from_float(sum); }
 
 }  // namespace
 
-extern "C" __global__ void moe_combine_reference(const Bf16* rows, const int* inverse, const float* weights,
-                                                 Out* out, i64 out_row, int tokens) {
+extern "C" __global__ void moe_combine_reference(const Bf16* rows, const int* inverse, const float* weights, Out* out,
+                                                 i64 out_row, int tokens) {
   const i64 index = i64(blockIdx.x) * blockDim.x + threadIdx.x;
   if (index >= i64(tokens) * kHidden) return;
   const i64 token = index / kHidden, column = index % kHidden;
@@ -25,8 +25,7 @@ extern "C" __global__ void moe_combine_reference(const Bf16* rows, const int* in
   for (int j = 0; j < kTopK; ++j) {
     const int place = inverse[token * kTopK + j];
     if (place < 0) continue;
-    const float value = Bf16::to_float(rows[i64(place) * kHidden + column]),
-                weight = weights[token * kTopK + j];
+    const float value = Bf16::to_float(rows[i64(place) * kHidden + column]), weight = weights[token * kTopK + j];
     if (EXACT) {
       sum = add_share(weight, value, sum);
     } else {

@@ -40,8 +40,8 @@ __device__ __forceinline__ void clear_column_ends(const DispatchArguments& a) {
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads)
-    moe_dispatch(const Bf16* x, const int* sorted, const int* inverse, u8* rows, float* scales, i64 x_row,
-                 int tokens, int places) {
+    moe_dispatch(const Bf16* x, const int* sorted, const int* inverse, u8* rows, float* scales, i64 x_row, int tokens,
+                 int places) {
   allow_dependent_launch();
   wait_for_predecessor();
   const DispatchArguments a{x, sorted, inverse, rows, scales, x_row, tokens, places};

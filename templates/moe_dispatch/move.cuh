@@ -43,14 +43,13 @@ __device__ __forceinline__ Task task_of(const DispatchArguments& a, int index) {
   return task;
 }
 
-__device__ __forceinline__ RowVector read_columns(const DispatchArguments& a, const Task& task, int column,
-                                                  int end) {
+__device__ __forceinline__ RowVector read_columns(const DispatchArguments& a, const Task& task, int column, int end) {
   if (task.token < 0 || column >= end) return zero_vector<VECTOR>();
   return load_vector<VECTOR>(a.x + task.token * a.x_row + column);
 }
 
-__device__ __forceinline__ void write_columns(const DispatchArguments& a, const Task& task, int column,
-                                              int end, OutVector out) {
+__device__ __forceinline__ void write_columns(const DispatchArguments& a, const Task& task, int column, int end,
+                                              OutVector out) {
   if (column >= end) return;
 #pragma unroll
   for (int j = 0; j < kCopies; ++j) {
@@ -60,8 +59,7 @@ __device__ __forceinline__ void write_columns(const DispatchArguments& a, const 
   }
 }
 
-__device__ __forceinline__ void write_scale(const DispatchArguments& a, const Task& task, int group,
-                                            float scale) {
+__device__ __forceinline__ void write_scale(const DispatchArguments& a, const Task& task, int group, float scale) {
 #pragma unroll
   for (int j = 0; j < kCopies; ++j) {
     if (task.places[j] >= 0) a.scales[scale_index(task.places[j], group, a.places)] = scale;
@@ -83,8 +81,7 @@ __device__ __forceinline__ void for_each_vector(const DispatchArguments& a, cons
 }
 
 // All lanes of a warp take part for each step, those past the end with zeros.
-__device__ __forceinline__ void move_with_group_scales(const DispatchArguments& a, const Task& task,
-                                                       const Place& at) {
+__device__ __forceinline__ void move_with_group_scales(const DispatchArguments& a, const Task& task, const Place& at) {
   for_each_vector(a, task, at, [&](int step, RowVector vector) {
     const int column = at.column(step);
     const float scale = scale_of(max_across<kGroupLanes>(largest_magnitude(vector)));
@@ -93,8 +90,7 @@ __device__ __forceinline__ void move_with_group_scales(const DispatchArguments& 
   });
 }
 
-__device__ __forceinline__ void move_with_token_scale(const DispatchArguments& a, const Task& task,
-                                                      const Place& at) {
+__device__ __forceinline__ void move_with_token_scale(const DispatchArguments& a, const Task& task, const Place& at) {
   RowVector kept[kKeep ? kSteps : 1];
   float largest = 0;
   if constexpr (kKeep) {
@@ -103,8 +99,7 @@ __device__ __forceinline__ void move_with_token_scale(const DispatchArguments& a
 #pragma unroll
     for (int i = 0; i < kSteps; ++i) largest = fmaxf(largest, largest_magnitude(kept[i]));
   } else {
-    for_each_vector(a, task, at,
-                    [&](int, RowVector vector) { largest = fmaxf(largest, largest_magnitude(vector)); });
+    for_each_vector(a, task, at, [&](int, RowVector vector) { largest = fmaxf(largest, largest_magnitude(vector)); });
   }
   const float scale = scale_of(team_max(largest)), inverse = inverse_of(scale);
   if (at.thread == 0) write_scale(a, task, 0, scale);

@@ -12,8 +12,7 @@ enum class Scale { none, group, token };  // none: rows are bf16
 constexpr int kHidden = HIDDEN, kTopK = TOP_K;
 constexpr Scale kScale = Scale::SCALE;
 constexpr bool kNarrow = kScale != Scale::none, kByColumns = BY_COLUMNS, kZeroPadding = ZERO_PADDING;
-constexpr int kGroup =
-    kScale == Scale::token ? kHidden : 128;  // values that share a scale; the last may be fewer
+constexpr int kGroup = kScale == Scale::token ? kHidden : 128;  // values that share a scale; the last may be fewer
 constexpr int kGroups = ceil_div(kHidden, kGroup);
 constexpr int kRowBytes = kHidden * (kNarrow ? 1 : 2);  // of what is written
 

@@ -33,9 +33,7 @@ struct Place {
   int end = min_of(first + kTile, kHidden);
 
   // The first column of a thread's vector; `end` and more for none.
-  __device__ __forceinline__ int column(int step) const {
-    return first + (step * kTeamThreads + thread) * kElements;
-  }
+  __device__ __forceinline__ int column(int step) const { return first + (step * kTeamThreads + thread) * kElements; }
 };
 
 __device__ __forceinline__ float largest_magnitude(RowVector vector) {

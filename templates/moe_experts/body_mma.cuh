@@ -54,9 +54,8 @@ class MmaProduct {
     cp_async_wait<0>();
 #pragma unroll
     for (int strip = 0; strip < kStrips; ++strip)
-      store_strip<Product, kBlocks, kPacked ? 1 : kBlocks>(kNarrow ? totals_[strip] : sums_[strip], of_.out,
-                                                           tile, first_row_ + 16 * strip,
-                                                           tile.column + first_column_);
+      store_strip<Product, kBlocks, kPacked ? 1 : kBlocks>(kNarrow ? totals_[strip] : sums_[strip], of_.out, tile,
+                                                           first_row_ + 16 * strip, tile.column + first_column_);
   }
 
  private:
@@ -64,8 +63,7 @@ class MmaProduct {
   static constexpr int kRowCopies = ceil_div(kRows, kRowsOfCopy);
   static constexpr int kWeightRows = Product::kMatrices * Product::kColumns;
   static constexpr int kOwnStrips = Product::kMatrices * kOwnColumns / kPackedRows;  // of packed weights
-  static_assert(kOwnColumns % 16 == 0 && kOwnColumns * kColumnWarps == Product::kColumns,
-                "columns of a warp");
+  static_assert(kOwnColumns % 16 == 0 && kOwnColumns * kColumnWarps == Product::kColumns, "columns of a warp");
 
   // Finds this thread's rows, and those whose scales it needs, and forgets the sums.
   __device__ __forceinline__ void begin(const Tile& tile) {
@@ -109,8 +107,7 @@ class MmaProduct {
         const int k = step * DEPTH + chunk * kChunkValues;
         const bool is_inside = Ring::kWholeSteps || k + unit_ * kUnitValues < Product::kDepth;
         load_rows(stage + chunk * Ring::kRowChunkBytes, k, is_inside);
-        if constexpr (kNMajor)
-          load_blocks(tile, stage + Ring::kWeightsOffset + chunk * Ring::kWeightChunkBytes, k);
+        if constexpr (kNMajor) load_blocks(tile, stage + Ring::kWeightsOffset + chunk * Ring::kWeightChunkBytes, k);
         if constexpr (!kPacked && !kNMajor)
           load_weights(tile, stage + Ring::kWeightsOffset + chunk * Ring::kWeightChunkBytes, k, is_inside);
       }
@@ -125,8 +122,7 @@ class MmaProduct {
       const int row = i * kRowsOfCopy + row_;
       if (kRows % kRowsOfCopy != 0 && row >= kRows) break;
       const bool is_there = is_inside && (!kZeroPadding || rows_[i] != nullptr);
-      if (kZeroPadding || rows_[i] != nullptr)
-        cp_async_16(to + place_of(row), rows_[i] + (is_there ? k : 0), is_there);
+      if (kZeroPadding || rows_[i] != nullptr) cp_async_16(to + place_of(row), rows_[i] + (is_there ? k : 0), is_there);
     }
   }
 
@@ -151,8 +147,7 @@ class MmaProduct {
     bool is_there;
   };
   static __device__ __forceinline__ BlockColumn column_of_blocks(const Tile& tile, int within) {
-    if constexpr (kPairs<Product>)
-      return {2 * tile.column + within, 2 * tile.column + within < 2 * Product::kWidth};
+    if constexpr (kPairs<Product>) return {2 * tile.column + within, 2 * tile.column + within < 2 * Product::kWidth};
     const int column = tile.column + within % Product::kColumns;
     return {within / Product::kColumns * Product::kWidth + column, column < Product::kWidth};
   }
@@ -165,20 +160,17 @@ class MmaProduct {
 #pragma unroll
     for (int first = 0; first < kAllRows; first += kRowsOfCopy) {
       const int row = first + row_, depth = k + row % kChunkValues;
-      const BlockColumn column =
-          column_of_blocks(tile, first / kChunkValues * kBlockColumns + unit_ * kUnitValues);
+      const BlockColumn column = column_of_blocks(tile, first / kChunkValues * kBlockColumns + unit_ * kUnitValues);
       if (!column.is_there) continue;
       const bool is_inside = Ring::kWholeSteps || depth < Product::kDepth;
-      cp_async_16(to + place_of(row), expert + (is_inside ? depth * of_.weight_row : 0) + column.index,
-                  is_inside);
+      cp_async_16(to + place_of(row), expert + (is_inside ? depth * of_.weight_row : 0) + column.index, is_inside);
     }
   }
 
   // Blocks of strips, of which values and scales lie as Stages has them. Past the end of K there are zeros.
   __device__ __forceinline__ void load_packed(const Tile& tile, int step) const {
     constexpr int kAllStrips = Product::kMatrices * Product::kWidth / kPackedRows;
-    constexpr int kBlockUnits = (kPackedValueBytes + kPackedScaleBytes) / 16,
-                  kValueUnits = kPackedValueBytes / 16;
+    constexpr int kBlockUnits = (kPackedValueBytes + kPackedScaleBytes) / 16, kValueUnits = kPackedValueBytes / 16;
     constexpr int kUnitsOfStage = Ring::kPackedStrips * kChunks * kBlockUnits;
     const int stage = step % Product::kStages, first = Product::kMatrices * tile.column / kPackedRows;
     const u32 values = shared_ + stage * Ring::kBytes + Ring::kWeightsOffset,
@@ -192,8 +184,7 @@ class MmaProduct {
           (static_cast<i64>(tile.expert) * kAllStrips + strip) * Ring::kDepthBlocks + (is_inside ? depth : 0);
       if (is_value) {
         cp_async_16(values + block * kPackedValueBytes + 16 * unit,
-                    reinterpret_cast<const u8*>(of_.weights) + source * kPackedValueBytes + 16 * unit,
-                    is_inside);
+                    reinterpret_cast<const u8*>(of_.weights) + source * kPackedValueBytes + 16 * unit, is_inside);
       } else {
         const int own = 16 * (unit - kValueUnits);
         cp_async_16(scales + block * kPackedScaleBytes + own,
@@ -202,9 +193,7 @@ class MmaProduct {
     }
   }
 
-  __device__ __forceinline__ u32 place_of(int row) const {
-    return row * kChunkRowBytes + ((unit_ ^ row % 8) << 4);
-  }
+  __device__ __forceinline__ u32 place_of(int row) const { return row * kChunkRowBytes + ((unit_ ^ row % 8) << 4); }
   // Where 16-byte unit `index` of a chunk's row lies, in the rows that this lane addresses.
   __device__ __forceinline__ u32 unit(int index) const { return (index ^ swizzle_) << 4; }
 
@@ -244,11 +233,10 @@ class MmaProduct {
 #pragma unroll
       for (int within = 0; within < kPackedDepth / 16; ++within) {
         u32 rows[kStrips][4];
-        const u32 row = shared_ + stage * Ring::kBytes + chunk * Ring::kRowChunkBytes + tall_row_ +
-                        unit(2 * within + tall_unit_);
+        const u32 row =
+            shared_ + stage * Ring::kBytes + chunk * Ring::kRowChunkBytes + tall_row_ + unit(2 * within + tall_unit_);
 #pragma unroll
-        for (int strip = 0; strip < kStrips; ++strip)
-          ldmatrix(rows[strip], row + strip * 16 * kChunkRowBytes);
+        for (int strip = 0; strip < kStrips; ++strip) ldmatrix(rows[strip], row + strip * 16 * kChunkRowBytes);
 #pragma unroll
         for (int own = 0; own < kOwnStrips; ++own) {
           u32 columns[4];
@@ -273,13 +261,12 @@ class MmaProduct {
 #pragma unroll
       for (int strip = 0; strip < kStrips; ++strip) ldmatrix(rows[strip], row + strip * 16 * kChunkRowBytes);
       if constexpr (kNMajor) {
-        add_blocks(
-            stage + Ring::kWeightsOffset + chunk * Ring::kWeightChunkBytes + step % 4 * 16 * kChunkRowBytes,
-            rows);
+        add_blocks(stage + Ring::kWeightsOffset + chunk * Ring::kWeightChunkBytes + step % 4 * 16 * kChunkRowBytes,
+                   rows);
         continue;
       }
-      const u32 column = stage + Ring::kWeightsOffset + chunk * Ring::kWeightChunkBytes + wide_row_ +
-                         unit(within + wide_unit_);
+      const u32 column =
+          stage + Ring::kWeightsOffset + chunk * Ring::kWeightChunkBytes + wide_row_ + unit(within + wide_unit_);
 #pragma unroll
       for (int matrix = 0; matrix < Product::kMatrices; ++matrix) {
 #pragma unroll
@@ -303,12 +290,12 @@ class MmaProduct {
     const u32 own = deep + threadIdx.x % 16 * kChunkRowBytes;
 #pragma unroll
     for (int pair = 0; pair < Product::kMatrices * kBlocks / 2; ++pair) {
-      const int within = kPairs<Product> ? 2 * first_column_ + 16 * pair
-                                         : 16 * pair / kOwnColumns * Product::kColumns + first_column_ +
-                                               16 * pair % kOwnColumns;
+      const int within = kPairs<Product>
+                             ? 2 * first_column_ + 16 * pair
+                             : 16 * pair / kOwnColumns * Product::kColumns + first_column_ + 16 * pair % kOwnColumns;
       u32 columns[4];
-      ldmatrix_transposed(columns, own + within / kBlockColumns * kBlockBytes +
-                                       unit(within % kBlockColumns / 8 + tall_unit_));
+      ldmatrix_transposed(columns,
+                          own + within / kBlockColumns * kBlockBytes + unit(within % kBlockColumns / 8 + tall_unit_));
 #pragma unroll
       for (int strip = 0; strip < kStrips; ++strip) {
         mma_16816<Element>(sums_[strip][2 * pair], rows[strip], columns[0], columns[1]);
@@ -319,8 +306,7 @@ class MmaProduct {
 
   // A lane has four e4m3 of 16 where it would have two of 16-bit ones, and the next 16 in the next word. Which of K
   // they are is the same for rows and columns, and no matter.
-  static __device__ __forceinline__ void add_product(float (&sum)[4], const u32 (&rows)[4], u32 low,
-                                                     u32 high) {
+  static __device__ __forceinline__ void add_product(float (&sum)[4], const u32 (&rows)[4], u32 low, u32 high) {
     if constexpr (kNarrow) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
@@ -342,18 +328,18 @@ class MmaProduct {
 #pragma unroll
     for (int matrix = 0; matrix < Product::kMatrices; ++matrix) {
       const int block = (tile.column + first_column_ + matrix * Product::kWidth) / kScaleGroup;
-      of_weights[matrix] = static_cast<const float*>(of_.weight_scales)
-          [(static_cast<i64>(tile.expert) * kColumnBlocks + min_of(block, kColumnBlocks - 1)) * kDepthBlocks +
-           k / kScaleGroup];
+      of_weights[matrix] = static_cast<const float*>(
+          of_.weight_scales)[(static_cast<i64>(tile.expert) * kColumnBlocks + min_of(block, kColumnBlocks - 1)) *
+                                 kDepthBlocks +
+                             k / kScaleGroup];
     }
 #pragma unroll
     for (int strip = 0; strip < kStrips; ++strip) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const int row = scaled_rows_[2 * strip + half];
-        const float of_row =
-            of_.scales[Product::kGathers ? static_cast<i64>(row) * kDepthBlocks + k / kScaleGroup
-                                         : between_scale(tile.row, k) + row];
+        const float of_row = of_.scales[Product::kGathers ? static_cast<i64>(row) * kDepthBlocks + k / kScaleGroup
+                                                          : between_scale(tile.row, k) + row];
 #pragma unroll
         for (int j = 0; j < Product::kMatrices * kBlocks; ++j) {
 #pragma unroll
@@ -413,8 +399,8 @@ extern "C" __global__ void __launch_bounds__(kThreads, RESIDENTS)
 #if HAS_DOWN
 extern "C" __global__ void __launch_bounds__(kThreads, RESIDENTS)
     moe_experts_down(const Operand* between, const int* offsets, const Operand* weights, i64 weight_row,
-                     i64 weight_expert, const void* weight_scales, const Element* bias,
-                     const float* between_scales, Element* products, int places, int row_tiles) {
+                     i64 weight_expert, const void* weight_scales, const Element* bias, const float* between_scales,
+                     Element* products, int places, int row_tiles) {
   multiply_tiles<Down>({between,
                         kIntermediate,
                         between_scales,

@@ -14,8 +14,7 @@ __device__ __forceinline__ Ring<Product> begin_ring(u8* memory, const TensorMap&
   }
   if constexpr (kPacked) {  // scales that no copy brings are no NaN: their values are zeros
     u32* const scales = reinterpret_cast<u32*>(memory + Stages<Product>::kScalesOffset);
-    for (int i = threadIdx.x; i < Product::kStages * Stages<Product>::kScaleBytes / 4; i += blockDim.x)
-      scales[i] = 0;
+    for (int i = threadIdx.x; i < Product::kStages * Stages<Product>::kScaleBytes / 4; i += blockDim.x) scales[i] = 0;
     fence_async_proxy();
   }
   return ring;
@@ -63,8 +62,8 @@ __device__ __forceinline__ void for_tickets(const TileList& tiles, Tickets& tick
 }
 
 // The loading warp's part. The next ticket is asked for before the present tile is loaded.
-__device__ __forceinline__ void load_tickets(const TileList& tiles, Tickets& tickets,
-                                             const Counters& counters, Loader<Up>& up, Loader<Down>& down) {
+__device__ __forceinline__ void load_tickets(const TileList& tiles, Tickets& tickets, const Counters& counters,
+                                             Loader<Up>& up, Loader<Down>& down) {
   const bool leads = Loader<Up>::leads();
   const int up_tiles = tiles.count<Up>(), all_tiles = up_tiles + tiles.count<Down>();
   int drawn = leads ? static_cast<int>(atomicAdd(counters.next, 1u)) : 0;
@@ -80,8 +79,7 @@ __device__ __forceinline__ void load_tickets(const TileList& tiles, Tickets& tic
     }
     tiles.find<Down>(ticket - up_tiles, tile);
     const u32* const ready = counters.ready + tile.row;
-    const bool is_ready =
-        __shfl_sync(kWholeWarp, leads && load_acquire(ready) == Counters::kComplete ? 1 : 0, 0) != 0;
+    const bool is_ready = __shfl_sync(kWholeWarp, leads && load_acquire(ready) == Counters::kComplete ? 1 : 0, 0) != 0;
     if (is_ready) {
       if (leads) fence_async_proxy_global();
       down.load(tile);
@@ -96,13 +94,11 @@ __device__ __forceinline__ void load_tickets(const TileList& tiles, Tickets& tic
 }
 
 extern "C" __global__ void __launch_bounds__(kThreadsOf<Up>, RESIDENTS)
-    moe_experts_products(const __grid_constant__ TensorMap up_weights,
-                         const __grid_constant__ TensorMap down_weights,
-                         const __grid_constant__ TensorMap rows, const __grid_constant__ RowsOf<Up> x,
-                         i64 x_row, const float* x_scale, const int* sorted, const int* offsets,
-                         const void* up_scale, const void* down_scale, const Element* up_bias,
-                         const Element* down_bias, Between* between, float* between_scales, Element* products,
-                         u32* counts, int tokens, int places, int row_tiles) {
+    moe_experts_products(const __grid_constant__ TensorMap up_weights, const __grid_constant__ TensorMap down_weights,
+                         const __grid_constant__ TensorMap rows, const __grid_constant__ RowsOf<Up> x, i64 x_row,
+                         const float* x_scale, const int* sorted, const int* offsets, const void* up_scale,
+                         const void* down_scale, const Element* up_bias, const Element* down_bias, Between* between,
+                         float* between_scales, Element* products, u32* counts, int tokens, int places, int row_tiles) {
   u8* const memory = dynamic_shared();
   const Ring<Up> up_ring = begin_ring<Up>(memory, up_weights);
   const Ring<Down> down_ring{up_ring.base};
@@ -133,11 +129,9 @@ extern "C" __global__ void __launch_bounds__(kThreadsOf<Up>, RESIDENTS)
     Loader<Down> down(down_ring, down_weights, rows, between_scales, down_scale, place);
     load_tickets(tiles, tickets, counters, up, down);
   } else if constexpr (Up::kGathers) {
-    Gatherer<Up> gatherer(up_ring,
-                          {address_of(x), x_row, x_scale, sorted, nullptr, 0, 0, nullptr, {}, tokens});
+    Gatherer<Up> gatherer(up_ring, {address_of(x), x_row, x_scale, sorted, nullptr, 0, 0, nullptr, {}, tokens});
     for_tickets(
-        tiles, tickets, [&](const Tile& tile) { gatherer.gather(tile); },
-        [&](const Tile&) { gatherer.pass(); });
+        tiles, tickets, [&](const Tile& tile) { gatherer.gather(tile); }, [&](const Tile&) { gatherer.pass(); });
   }
 }
 
@@ -161,8 +155,7 @@ using First = Down;
 extern "C" __global__ void __launch_bounds__(kThreadsOf<First>, RESIDENTS)
     FIRST_ENTRY(const __grid_constant__ TensorMap weights, const __grid_constant__ RowsOf<First> x, i64 x_row,
                 const float* x_scale, const int* sorted, const int* offsets, const void* weight_scales,
-                const Element* biases, First::Out* values, float* value_scales, int tokens, int places,
-                int row_tiles) {
+                const Element* biases, First::Out* values, float* value_scales, int tokens, int places, int row_tiles) {
   u8* const memory = dynamic_shared();
   const Ring<First> ring = begin_ring<First>(memory, weights);
   wait_for_predecessor();
@@ -173,15 +166,12 @@ extern "C" __global__ void __launch_bounds__(kThreadsOf<First>, RESIDENTS)
   RingPlace<First::kStages> place;
   if (warp < WARPS) {
     Multiplier<First> multiplier(ring, weight_scales, warp / 4, place);
-    for_tiles<First>(tiles, [&](const Tile& tile) {
-      multiplier.multiply(tile, {values, value_scales, biases});
-    });
+    for_tiles<First>(tiles, [&](const Tile& tile) { multiplier.multiply(tile, {values, value_scales, biases}); });
   } else if (warp == kLoader) {
     Loader<First> loader(ring, weights, map_of(x, weights), nullptr, weight_scales, place);
     for_tiles<First>(tiles, [&](const Tile& tile) { loader.load(tile); });
   } else if constexpr (First::kGathers) {
-    Gatherer<First> gatherer(ring,
-                             {address_of(x), x_row, x_scale, sorted, nullptr, 0, 0, nullptr, {}, tokens});
+    Gatherer<First> gatherer(ring, {address_of(x), x_row, x_scale, sorted, nullptr, 0, 0, nullptr, {}, tokens});
     for_tiles<First>(tiles, [&](const Tile& tile) { gatherer.gather(tile); });
   }
 }
@@ -191,8 +181,8 @@ extern "C" __global__ void __launch_bounds__(kThreadsOf<First>, RESIDENTS)
 // whatever `products` was for behind it.
 extern "C" __global__ void __launch_bounds__(kThreadsOf<Down>, RESIDENTS)
     moe_experts_down(const __grid_constant__ TensorMap weights, const __grid_constant__ TensorMap rows,
-                     const int* offsets, const void* down_scale, const Element* down_bias,
-                     const float* between_scales, Element* products, int places, int row_tiles) {
+                     const int* offsets, const void* down_scale, const Element* down_bias, const float* between_scales,
+                     Element* products, int places, int row_tiles) {
   u8* const memory = dynamic_shared();
   const Ring<Down> ring = begin_ring<Down>(memory, weights);
   const TileList tiles(memory + Stages<Down>::kTilesOffset);
@@ -211,9 +201,7 @@ extern "C" __global__ void __launch_bounds__(kThreadsOf<Down>, RESIDENTS)
   allow_dependent_launch();
   if (warp >= WARPS) return;
   Multiplier<Down> multiplier(ring, down_scale, warp / 4, place);
-  for_tiles<Down>(tiles, [&](const Tile& tile) {
-    multiplier.multiply(tile, {products, nullptr, down_bias});
-  });
+  for_tiles<Down>(tiles, [&](const Tile& tile) { multiplier.multiply(tile, {products, nullptr, down_bias}); });
 }
 #endif
 

@@ -9,8 +9,8 @@ constexpr int kCombineThreads = 256, kVectorValues = 8;  // kernels/moe/moe_expe
 constexpr int kRowsAtOnce = min_of(kTopK, 8);
 
 extern "C" __global__ void __launch_bounds__(kCombineThreads)
-    moe_experts_combine(const Element* products, const int* inverse, const float* weights, Element* out,
-                        i64 out_row, int tokens, u32* counters, int counter_count) {
+    moe_experts_combine(const Element* products, const int* inverse, const float* weights, Element* out, i64 out_row,
+                        int tokens, u32* counters, int counter_count) {
   allow_dependent_launch();
   wait_for_predecessor();
   if (blockIdx.x == 0) {  // for the next launch

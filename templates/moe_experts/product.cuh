@@ -25,11 +25,10 @@ static_assert(!kPacked || kChunkValues == kPackedDepth, "a chunk of rows for eac
 
 // between[place] = gate(x) * up(x) of the place's token.
 struct Up {
-  static constexpr bool kSorted = !kOfPlaces;  // rows lie wherever their tokens do
-  static constexpr bool kGathers =
-      kSorted || kNarrow;                      // rows come by cp.async, and their scales from x_scale
-  static constexpr int kMatrices = 2;          // gate and up: columns n and n + INTERMEDIATE of the weights
-  static constexpr int kScaled = kScaleGroup;  // values of K that share a scale
+  static constexpr bool kSorted = !kOfPlaces;           // rows lie wherever their tokens do
+  static constexpr bool kGathers = kSorted || kNarrow;  // rows come by cp.async, and their scales from x_scale
+  static constexpr int kMatrices = 2;                   // gate and up: columns n and n + INTERMEDIATE of the weights
+  static constexpr int kScaled = kScaleGroup;           // values of K that share a scale
   using Out = Between;
   static constexpr int kColumns = UP_COLUMNS, kStages = UP_STAGES, kDepth = kHidden, kWidth = kIntermediate;
   static constexpr int kSharedBytes = SHARED_UP;
@@ -41,8 +40,7 @@ struct Down {
   static constexpr int kMatrices = 1;
   static constexpr int kScaled = BETWEEN_GROUP;
   using Out = Element;
-  static constexpr int kColumns = DOWN_COLUMNS, kStages = DOWN_STAGES, kDepth = kIntermediate,
-                       kWidth = kHidden;
+  static constexpr int kColumns = DOWN_COLUMNS, kStages = DOWN_STAGES, kDepth = kIntermediate, kWidth = kHidden;
   static constexpr int kSharedBytes = SHARED_DOWN;
 };
 
@@ -104,8 +102,7 @@ struct Output {
   __device__ __forceinline__ Bias bias(int expert, int column) const {
     Bias bias = {};
     if constexpr (kBiased) {
-      const Element* const own =
-          biases + Product::kMatrices * (static_cast<i64>(expert) * Product::kWidth + column);
+      const Element* const own = biases + Product::kMatrices * (static_cast<i64>(expert) * Product::kWidth + column);
       if constexpr (Product::kMatrices == 2) {
         Element::unpack(*reinterpret_cast<const u32*>(own), bias.of[0], bias.of[1]);
       } else {
@@ -121,13 +118,11 @@ template <typename Product>
 struct Operands {
   const Operand* rows;  // x or `between`
   i64 row_stride;
-  const float* scales;  // of x: [rows, kDepth / kScaleGroup]; of `between`: where between_scale says
-  const int* sorted;    // [places]: slots
-  const Operand*
-      weights;  // [experts, kMatrices * kWidth, kDepth], the last two the other way round, or packed
+  const float* scales;            // of x: [rows, kDepth / kScaleGroup]; of `between`: where between_scale says
+  const int* sorted;              // [places]: slots
+  const Operand* weights;         // [experts, kMatrices * kWidth, kDepth], the last two the other way round, or packed
   i64 weight_row, weight_expert;  // of kNMajor a row is one of K
-  const void*
-      weight_scales;  // f32 [experts, kMatrices * kWidth / kScaleGroup, kDepth / kScaleGroup], or packed
+  const void* weight_scales;      // f32 [experts, kMatrices * kWidth / kScaleGroup, kDepth / kScaleGroup], or packed
   Output<Product> out;
   int tokens;
 

@@ -76,16 +76,14 @@ struct Weights {
       widen(static_cast<const Operand*>(values) + of_expert * expert + index * row + k, loaded);
       if constexpr (kNarrow) {
         const i64 block = (i64(of_expert) * kMatrices * kWidth + index) / kScaleGroup;
-        const float scale =
-            static_cast<const float*>(scales)[block * (kDepth / kScaleGroup) + k / kScaleGroup];
+        const float scale = static_cast<const float*>(scales)[block * (kDepth / kScaleGroup) + k / kScaleGroup];
         for (int i = 0; i < 8; ++i) loaded[i] *= scale;
       }
     }
   }
 
   __device__ float bias(int of_expert, int matrix, int column) const {
-    return kBiased ? Element::to_float(biases[(i64(of_expert) * kWidth + column) * kMatrices + matrix])
-                   : 0.0f;
+    return kBiased ? Element::to_float(biases[(i64(of_expert) * kWidth + column) * kMatrices + matrix]) : 0.0f;
   }
 
  private:
@@ -102,8 +100,8 @@ struct Weights {
         static_cast<const u32*>(values)[(block * kPackedValueBytes + 16 * lane) / 4 + k % kPackedDepth / 16];
     int code = 0;
     for (int i = 0; i < 4; ++i) code = 2 * code + (word >> (kBits[pair][i] + k % 2 * 16) % 32 & 1);
-    const int exponent = static_cast<const u8*>(
-        scales)[block * kPackedScaleBytes + 4 * own + k % kPackedDepth / 32 * 2 + half];
+    const int exponent =
+        static_cast<const u8*>(scales)[block * kPackedScaleBytes + 4 * own + k % kPackedDepth / 32 * 2 + half];
     const float magnitude = ldexpf(kValues[code % 8], exponent - 253);
     return code < 8 ? magnitude : -magnitude;
   }
@@ -133,9 +131,7 @@ struct BetweenRows {
 };
 
 __device__ BetweenRows down_rows(const float* between, const float*) { return {between}; }
-__device__ Rows down_rows(const Operand* x, const float* scales) {
-  return {x, kIntermediate, scales, kIntermediate};
-}
+__device__ Rows down_rows(const Operand* x, const float* scales) { return {x, kIntermediate, scales, kIntermediate}; }
 
 }  // namespace
 
@@ -143,10 +139,9 @@ __device__ Rows down_rows(const Operand* x, const float* scales) {
 
 // between [places, INTERMEDIATE], f32 as scratch; places without a row are not written.
 extern "C" __global__ void moe_experts_reference_up(const Operand* x, i64 x_row, const float* x_scale,
-                                                    const int* sorted, const int* offsets,
-                                                    const void* weights, i64 weight_row, i64 weight_expert,
-                                                    const void* scales, const Element* biases, UpOut* between,
-                                                    int tokens, int places) {
+                                                    const int* sorted, const int* offsets, const void* weights,
+                                                    i64 weight_row, i64 weight_expert, const void* scales,
+                                                    const Element* biases, UpOut* between, int tokens, int places) {
   const i64 index = i64(blockIdx.x) * blockDim.x + threadIdx.x;
   const int place = int(index / kIntermediate), column = int(index % kIntermediate);
   if (place >= places || !has_row(sorted, offsets, place, tokens)) return;
@@ -170,8 +165,8 @@ extern "C" __global__ void moe_experts_reference_up(const Operand* x, i64 x_row,
 }
 
 // Of the baseline in e4m3: a thread a group.
-extern "C" __global__ void moe_experts_reference_quantize(float* between, const int* sorted,
-                                                          const int* offsets, int tokens, int places) {
+extern "C" __global__ void moe_experts_reference_quantize(float* between, const int* sorted, const int* offsets,
+                                                          int tokens, int places) {
   const i64 index = i64(blockIdx.x) * blockDim.x + threadIdx.x;
   constexpr int kGroups = ceil_div(kIntermediate, kScaleGroup);
   if (index >= i64(places) * kGroups || !has_row(sorted, offsets, int(index / kGroups), tokens)) return;
@@ -181,20 +176,18 @@ extern "C" __global__ void moe_experts_reference_quantize(float* between, const 
   const float scale = scale_of(largest);
   for (int i = 0; i < kScaleGroup; ++i)
     values[i] =
-        scale *
-        Fp16::to_float({static_cast<u16>(widen_e4m3x2(quantize_pair(values[i], 0.0f, inverse_of(scale))))});
+        scale * Fp16::to_float({static_cast<u16>(widen_e4m3x2(quantize_pair(values[i], 0.0f, inverse_of(scale))))});
 }
 
 #endif
 
 #if HAS_DOWN
 
-extern "C" __global__ void moe_experts_reference_down(const DownIn* rows, const float* row_scale,
-                                                      const int* offsets, const int* inverse,
-                                                      const float* shares, const void* weights,
+extern "C" __global__ void moe_experts_reference_down(const DownIn* rows, const float* row_scale, const int* offsets,
+                                                      const int* inverse, const float* shares, const void* weights,
                                                       i64 weight_row, i64 weight_expert, const void* scales,
-                                                      const Element* biases, Out* out, i64 out_row,
-                                                      int tokens, int places) {
+                                                      const Element* biases, Out* out, i64 out_row, int tokens,
+                                                      int places) {
   const i64 index = i64(blockIdx.x) * blockDim.x + threadIdx.x;
   const i64 row = index / kHidden;
   const int column = int(index % kHidden);

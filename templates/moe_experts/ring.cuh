@@ -40,8 +40,7 @@ template <typename Product>
 constexpr int kSumColumns = Product::kMatrices* kOwnColumns<Product>;
 template <typename Product>
 constexpr int kOwnStrips = kSumColumns<Product> / kPackedRows;
-static_assert(!kQuantizes || BETWEEN_GROUP == kOwnColumns<Up>,
-              "a warpgroup has a whole group of what it stores");
+static_assert(!kQuantizes || BETWEEN_GROUP == kOwnColumns<Up>, "a warpgroup has a whole group of what it stores");
 
 // Shared addresses.
 template <typename Product>
@@ -78,9 +77,8 @@ class Loader {
   using Sizes = Stages<Product>;
 
  public:
-  __device__ __forceinline__ Loader(const Ring<Product>& ring, const TensorMap& weights,
-                                    const TensorMap& rows, const float* scales, const void* weight_scales,
-                                    RingPlace<Product::kStages>& place)
+  __device__ __forceinline__ Loader(const Ring<Product>& ring, const TensorMap& weights, const TensorMap& rows,
+                                    const float* scales, const void* weight_scales, RingPlace<Product::kStages>& place)
       : ring_(ring),
         weights_(weights),
         rows_(rows),
@@ -112,9 +110,7 @@ class Loader {
   }
 
  private:
-  static __device__ __forceinline__ int boxes(const Tile& tile) {
-    return (tile.rows + kBoxRows - 1) / kBoxRows;
-  }
+  static __device__ __forceinline__ int boxes(const Tile& tile) { return (tile.rows + kBoxRows - 1) / kBoxRows; }
 
   // Announces the bytes of the whole stage. Rows of the matrices come in turn, eight of each.
   __device__ __forceinline__ void load_weights(const Tile& tile, int step) {
@@ -135,23 +131,22 @@ class Loader {
 #pragma unroll
       for (int group = 0; group < kColumnGroups; ++group) {
         if constexpr (kNMajor) {
-          load_blocks(ring_.weights(stage) + chunk * Sizes::kWeightChunkBytes +
-                          group * kSumColumns<Product> * kChunkRowBytes,
-                      tile.column + group * kOwnColumns<Product>, step * DEPTH + chunk * kChunkValues,
-                      tile.expert, full, policy);
+          load_blocks(
+              ring_.weights(stage) + chunk * Sizes::kWeightChunkBytes + group * kSumColumns<Product> * kChunkRowBytes,
+              tile.column + group * kOwnColumns<Product>, step * DEPTH + chunk * kChunkValues, tile.expert, full,
+              policy);
           continue;
         }
-        tma_load_5d(ring_.weights(stage) + chunk * Sizes::kWeightChunkBytes +
-                        group * kSumColumns<Product> * kChunkRowBytes,
-                    weights_, full, policy, step * DEPTH + chunk * kChunkValues, 0, 0,
-                    (tile.column + group * kOwnColumns<Product>) / 8, tile.expert);
+        tma_load_5d(
+            ring_.weights(stage) + chunk * Sizes::kWeightChunkBytes + group * kSumColumns<Product> * kChunkRowBytes,
+            weights_, full, policy, step * DEPTH + chunk * kChunkValues, 0, 0,
+            (tile.column + group * kOwnColumns<Product>) / 8, tile.expert);
       }
     }
   }
 
   // A chunk of a warpgroup's columns in blocks of 64 (kNMajor): those of gate and the same of up, or pairs.
-  __device__ __forceinline__ void load_blocks(u32 to, int column, int k, int expert, u32 full,
-                                              u64 policy) const {
+  __device__ __forceinline__ void load_blocks(u32 to, int column, int k, int expert, u32 full, u64 policy) const {
     constexpr int kMatrices = kPairs<Product> ? 1 : Product::kMatrices;
     static_assert(kSumColumns<Product> % (kMatrices * kBlockColumns) == 0, "whole blocks");
 #pragma unroll
@@ -162,9 +157,8 @@ class Loader {
 
   // Bytes of a stage's rows, with their scales, if they come through the copy engine.
   static __device__ __forceinline__ u32 row_bytes(const Tile& tile) {
-    return Product::kGathers
-               ? 0
-               : kChunks * boxes(tile) * kBoxRows * kChunkRowBytes + (kNarrow ? Sizes::kScaleBytes : 0);
+    return Product::kGathers ? 0
+                             : kChunks * boxes(tile) * kBoxRows * kChunkRowBytes + (kNarrow ? Sizes::kScaleBytes : 0);
   }
 
   // Values come in one copy for each warpgroup, scales in one for each strip, as far as they are there: past the end
@@ -177,21 +171,19 @@ class Loader {
     const u32 scale_bytes = min_of(kChunks, Sizes::kDepthBlocks - step * kChunks) * kPackedScaleBytes;
     const u32 full = ring_.full(stage);
     if (leads()) {
-      mbarrier_arrive_expect(full,
-                             kChunks * Sizes::kWeightChunkBytes + strips * scale_bytes + row_bytes(tile));
+      mbarrier_arrive_expect(full, kChunks * Sizes::kWeightChunkBytes + strips * scale_bytes + row_bytes(tile));
 #pragma unroll
       for (int group = 0; group < kColumnGroups; ++group)
-        tma_load_5d(ring_.weights(stage) + group * kOwnStrips<Product> * kChunks * kPackedValueBytes,
-                    weights_, full, policy, 0, step * kChunks, first + group * kOwnStrips<Product>,
-                    tile.expert, 0);
+        tma_load_5d(ring_.weights(stage) + group * kOwnStrips<Product> * kChunks * kPackedValueBytes, weights_, full,
+                    policy, 0, step * kChunks, first + group * kOwnStrips<Product>, tile.expert, 0);
     }
     __syncwarp();  // bytes are expected before they arrive
     const int own = static_cast<int>(threadIdx.x) % kWarpSize;
     if (own >= strips) return;
     const i64 strip = static_cast<i64>(tile.expert) * kAllStrips + first + own;
     bulk_load(ring_.scales(stage) + own * kChunks * kPackedScaleBytes,
-              weight_scales_ + (strip * Sizes::kDepthBlocks + step * kChunks) * kPackedScaleBytes,
-              scale_bytes, full, policy);
+              weight_scales_ + (strip * Sizes::kDepthBlocks + step * kChunks) * kPackedScaleBytes, scale_bytes, full,
+              policy);
   }
 
   // What lies past the tile's rows belongs to others, and is not stored.
@@ -201,9 +193,9 @@ class Loader {
 #pragma unroll
     for (int chunk = 0; chunk < kChunks; ++chunk) {
       for (int box = 0; box < boxes(tile); ++box) {
-        tma_load_5d(ring_.rows(stage) + chunk * Sizes::kRowChunkBytes + box * kBoxRows * kChunkRowBytes,
-                    rows_, ring_.full(stage), policy, step * DEPTH + chunk * kChunkValues,
-                    tile.place + box * kBoxRows, 0, 0, 0);
+        tma_load_5d(ring_.rows(stage) + chunk * Sizes::kRowChunkBytes + box * kBoxRows * kChunkRowBytes, rows_,
+                    ring_.full(stage), policy, step * DEPTH + chunk * kChunkValues, tile.place + box * kBoxRows, 0, 0,
+                    0);
       }
     }
     if constexpr (kNarrow)
@@ -229,8 +221,7 @@ class Gatherer {
  public:
   __device__ __forceinline__ Gatherer(const Ring<Product>& ring, const Operands<Product>& of)
       : ring_(ring), of_(of), thread_(static_cast<int>(threadIdx.x) - kFirstGatherer * kWarpSize) {
-    first_target_ =
-        in_vector_register(ring.rows(0)) + row() * kChunkRowBytes + ((unit() ^ row() % kRowsAtOnce) << 4);
+    first_target_ = in_vector_register(ring.rows(0)) + row() * kChunkRowBytes + ((unit() ^ row() % kRowsAtOnce) << 4);
     target_ = first_target_;
   }
 
@@ -264,8 +255,7 @@ class Gatherer {
  private:
   static constexpr int kRowsAtOnce = kGatherThreads / 8, kCopies = kRows / kRowsAtOnce,
                        kScaleCopies = kNarrow ? ceil_div(kRows, kGatherThreads) : 0;
-  static_assert(kRowsAtOnce == 8 && kCopies <= 32,
-                "a row's place in the swizzle is the same for all of a thread's");
+  static_assert(kRowsAtOnce == 8 && kCopies <= 32, "a row's place in the swizzle is the same for all of a thread's");
   static_assert(!kNarrow || kChunkValues == kScaleGroup, "a scale for a row of a chunk");
 
   __device__ __forceinline__ int unit() const { return thread_ % 8; }
@@ -299,8 +289,8 @@ class Gatherer {
       const u8* const own = rows + static_cast<u64>(sources.of[i]) * row_bytes;
 #pragma unroll
       for (int chunk = 0; chunk < kChunks; ++chunk) {
-        const bool is_inside = Sizes::kWholeSteps ||
-                               step * DEPTH + chunk * kChunkValues + unit() * kUnitValues < Product::kDepth;
+        const bool is_inside =
+            Sizes::kWholeSteps || step * DEPTH + chunk * kChunkValues + unit() * kUnitValues < Product::kDepth;
         if (sources.copies(i))
           cp_async_16(target_ + chunk * Sizes::kRowChunkBytes + i * kRowsAtOnce * kChunkRowBytes,
                       own + chunk * kChunkRowBytes, is_inside && sources.is_real(i), policy);
@@ -308,8 +298,7 @@ class Gatherer {
     }
   }
 
-  __device__ __forceinline__ void copy_scales(const Sources<kScaleCopies>& sources,
-                                              const float* scales) const {
+  __device__ __forceinline__ void copy_scales(const Sources<kScaleCopies>& sources, const float* scales) const {
     const u32 target = ring_.scales(place_.index) + 4 * thread_;
 #pragma unroll
     for (int i = 0; i < kScaleCopies; ++i) {

@@ -32,8 +32,7 @@ constexpr int kOperandBytes = sizeof(Operand);
 constexpr int kHidden = HIDDEN, kIntermediate = INTERMEDIATE, kExperts = EXPERTS, kTopK = TOP_K;
 static_assert((kHasUp || kOfPlaces) && (kHasDown || kToPlaces), "what lies between the products has places");
 static_assert(sizeof(Element) == 2 && kHidden % 8 == 0 && kIntermediate % 8 == 0, "the problem keeps to it");
-static_assert(!kPacked || (!kNarrow && kHidden % 32 == 0 && kIntermediate % 32 == 0),
-              "whole blocks of mxfp4");
+static_assert(!kPacked || (!kNarrow && kHidden % 32 == 0 && kIntermediate % 32 == 0), "whole blocks of mxfp4");
 static_assert(!kNMajor || (!kNarrow && !kPacked), "16-bit weights");
 static_assert(!kNarrow || (kHidden % kScaleGroup == 0 && kIntermediate % kScaleGroup == 0), "whole scales");
 
@@ -56,6 +55,4 @@ __device__ __forceinline__ float gated(float gate, float up) {
 }
 
 // A row's share of a token: one rounding each, in the order of the slots.
-__device__ __forceinline__ float add_row(float weight, float value, float sum) {
-  return __fmaf_rn(weight, value, sum);
-}
+__device__ __forceinline__ float add_row(float weight, float value, float sum) { return __fmaf_rn(weight, value, sum); }

@@ -9,8 +9,7 @@
 // Stores a row's 8 * kBlocks columns from `to` on, of which `columns` exist. All lanes of a warp call it, four of which
 // have a row: words[j] are this lane's two columns of block j.
 template <int kBlocks>
-__device__ __forceinline__ void store_row(Element* to, const u32 (&words)[kBlocks], int columns,
-                                          bool is_row) {
+__device__ __forceinline__ void store_row(Element* to, const u32 (&words)[kBlocks], int columns, bool is_row) {
   const int quad = threadIdx.x % 4;
   if constexpr (kBlocks % 4 == 0) {
 #pragma unroll
@@ -55,8 +54,8 @@ __device__ __forceinline__ void store_row_bytes(u8* to, const u32 (&pairs)[kBloc
 
 // A row of a strip of the first product as e4m3, with one scale for these columns.
 template <typename Product, int kBlocks, int kTurn>
-__device__ __forceinline__ void store_quantized(const float (*sums)[4], const Output<Product>& to,
-                                                const Tile& tile, int row, int half, int first_column) {
+__device__ __forceinline__ void store_quantized(const float (*sums)[4], const Output<Product>& to, const Tile& tile,
+                                                int row, int half, int first_column) {
   float values[kBlocks][2], largest = 0;
 #pragma unroll
   for (int j = 0; j < kBlocks; ++j) {
@@ -76,8 +75,8 @@ __device__ __forceinline__ void store_quantized(const float (*sums)[4], const Ou
   u32 pairs[kBlocks];
 #pragma unroll
   for (int j = 0; j < kBlocks; ++j) pairs[j] = quantize_pair(values[j][0], values[j][1], inverse);
-  store_row_bytes<kBlocks>(
-      &to.values->bits + static_cast<i64>(tile.place + row) * Product::kWidth + first_column, pairs, is_row);
+  store_row_bytes<kBlocks>(&to.values->bits + static_cast<i64>(tile.place + row) * Product::kWidth + first_column,
+                           pairs, is_row);
 }
 
 // A lane of four has columns c and c + 4 of eight, in the halves of a word; it gets 2 * c and 2 * c + 1.
@@ -89,17 +88,15 @@ __device__ __forceinline__ u32 neighbours_of_quad(u32 word) {
 
 // This lane's words of a row of pairs (kPairs): blocks 2 * j and the next have both matrices of eight columns.
 template <typename Product, int kBlocks>
-__device__ __forceinline__ void gate_pairs(const float (*sums)[4], const Output<Product>& to,
-                                           const Tile& tile, int half, int first_column,
-                                           u32 (&words)[kBlocks]) {
+__device__ __forceinline__ void gate_pairs(const float (*sums)[4], const Output<Product>& to, const Tile& tile,
+                                           int half, int first_column, u32 (&words)[kBlocks]) {
 #pragma unroll
   for (int j = 0; j < kBlocks; ++j) {
     float values[2];
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       const float* const own = sums[2 * j + i] + 2 * half;
-      const int column =
-          min_of(first_column + 8 * j + 4 * i + static_cast<int>(threadIdx.x % 4), Product::kWidth - 1);
+      const int column = min_of(first_column + 8 * j + 4 * i + static_cast<int>(threadIdx.x % 4), Product::kWidth - 1);
       const auto bias = to.bias(tile.expert, column);
       values[i] = gated(own[0] + bias.of[0], own[1] + bias.of[1]);
     }
@@ -110,8 +107,8 @@ __device__ __forceinline__ void gate_pairs(const float (*sums)[4], const Output<
 // Stores a strip of 16 rows: `first_row` of the tile, columns from `first_column` of the weights on. With two matrices
 // the sums of up take turns with gate's, kTurn blocks of eight columns of each; or are pairs (kPairs).
 template <typename Product, int kBlocks, int kTurn>
-__device__ __forceinline__ void store_strip(const float (*sums)[4], const Output<Product>& to,
-                                            const Tile& tile, int first_row, int first_column) {
+__device__ __forceinline__ void store_strip(const float (*sums)[4], const Output<Product>& to, const Tile& tile,
+                                            int first_row, int first_column) {
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int row = first_row + static_cast<int>(threadIdx.x) % kWarpSize / 4 + 8 * half;
@@ -120,16 +117,15 @@ __device__ __forceinline__ void store_strip(const float (*sums)[4], const Output
     } else if constexpr (kPairs<Product>) {
       u32 words[kBlocks];
       gate_pairs<Product>(sums, to, tile, half, first_column, words);
-      store_row<kBlocks>(to.values + static_cast<i64>(tile.place + row) * Product::kWidth + first_column,
-                         words, Product::kWidth - first_column, row < tile.rows);
+      store_row<kBlocks>(to.values + static_cast<i64>(tile.place + row) * Product::kWidth + first_column, words,
+                         Product::kWidth - first_column, row < tile.rows);
     } else {
       u32 words[kBlocks];
 #pragma unroll
       for (int j = 0; j < kBlocks; ++j) {
         const int gate = j / kTurn * kTurn * Product::kMatrices + j % kTurn;
         const float* const own = sums[gate] + 2 * half;
-        const int column =
-            min_of(first_column + 8 * j + 2 * static_cast<int>(threadIdx.x % 4), Product::kWidth - 2);
+        const int column = min_of(first_column + 8 * j + 2 * static_cast<int>(threadIdx.x % 4), Product::kWidth - 2);
         const auto first = to.bias(tile.expert, column), second = to.bias(tile.expert, column + 1);
         const float low = own[0] + first.of[0], high = own[1] + second.of[0];
         if constexpr (Product::kMatrices == 2) {
@@ -139,8 +135,8 @@ __device__ __forceinline__ void store_strip(const float (*sums)[4], const Output
           words[j] = Element::pack(low, high);
         }
       }
-      store_row<kBlocks>(to.values + static_cast<i64>(tile.place + row) * Product::kWidth + first_column,
-                         words, Product::kWidth - first_column, row < tile.rows);
+      store_row<kBlocks>(to.values + static_cast<i64>(tile.place + row) * Product::kWidth + first_column, words,
+                         Product::kWidth - first_column, row < tile.rows);
     }
   }
 }

@@ -41,12 +41,11 @@ class PlainSums {
 #pragma unroll
     for (int step = first; step < first + Stages<Product>::kGroupUnits; ++step) {
       const int chunk = step / 4, within = step % 4 * 32;
-      const u64 b =
-          WgmmaMatrix::moved(weights, chunk * Stages<Product>::kWeightChunkBytes + step % 4 * kWeightStep);
+      const u64 b = WgmmaMatrix::moved(weights, chunk * Stages<Product>::kWeightChunkBytes + step % 4 * kWeightStep);
 #pragma unroll
       for (int strip = 0; strip < kStrips; ++strip) {
-        const u64 a = WgmmaMatrix::moved(
-            rows, chunk * Stages<Product>::kRowChunkBytes + strip * 64 * kChunkRowBytes + within);
+        const u64 a =
+            WgmmaMatrix::moved(rows, chunk * Stages<Product>::kRowChunkBytes + strip * 64 * kChunkRowBytes + within);
         if constexpr (kNarrow) {
           wgmma<Operand, kSumColumns<Product>, false, false>(sums_[strip], a, b, step > first);
         } else if constexpr (kNMajor) {
@@ -80,8 +79,7 @@ class PlainSums {
   }
 
   // Adds the sums of a group, which hold() has kept, to the totals.
-  __device__ __forceinline__ void promote(const RowScales& rows,
-                                          const float (&weights)[kWeightScales<Product>]) {
+  __device__ __forceinline__ void promote(const RowScales& rows, const float (&weights)[kWeightScales<Product>]) {
 #pragma unroll
     for (int strip = 0; strip < kStrips; ++strip) {
 #pragma unroll
@@ -89,8 +87,7 @@ class PlainSums {
         const float weight = weights[Product::kMatrices == 2 ? j % 2 : 8 * j / kScaleGroup];
 #pragma unroll
         for (int v = 0; v < 4; ++v)
-          totals_[strip][j][v] =
-              __fmaf_rn(sums_[strip][j][v], rows.of[strip][v / 2] * weight, totals_[strip][j][v]);
+          totals_[strip][j][v] = __fmaf_rn(sums_[strip][j][v], rows.of[strip][v / 2] * weight, totals_[strip][j][v]);
       }
     }
   }
@@ -98,8 +95,8 @@ class PlainSums {
   __device__ __forceinline__ void store(const Output<Product>& to, const Tile& tile, int column) const {
 #pragma unroll
     for (int strip = 0; strip < kStrips; ++strip)
-      store_strip<Product, kOwnColumns<Product> / 8, kNMajor ? 8 : 1>(
-          kNarrow ? totals_[strip] : sums_[strip], to, tile, first_row() + 64 * strip, column);
+      store_strip<Product, kOwnColumns<Product> / 8, kNMajor ? 8 : 1>(kNarrow ? totals_[strip] : sums_[strip], to, tile,
+                                                                      first_row() + 64 * strip, column);
   }
 
  private:
@@ -134,8 +131,8 @@ class SwappedSums {
       const u64 b = WgmmaMatrix::moved(rows, chunk * Stages<Product>::kRowChunkBytes + within);
 #pragma unroll
       for (int part = 0; part < kParts; ++part) {
-        const u64 a = WgmmaMatrix::moved(weights, chunk * Stages<Product>::kWeightChunkBytes +
-                                                      part * 64 * kChunkRowBytes + step % 4 * kWeightStep);
+        const u64 a = WgmmaMatrix::moved(
+            weights, chunk * Stages<Product>::kWeightChunkBytes + part * 64 * kChunkRowBytes + step % 4 * kWeightStep);
         wgmma<Operand, kRows, kNMajor, false>(sums_[part], a, b, !kNarrow || step > first);
       }
     }
@@ -168,8 +165,7 @@ class SwappedSums {
   }
 
   __device__ __forceinline__ void add_unit(u32 rows_chunk, int unit, const Fragments& fragments) {
-    const u64 rows =
-        WgmmaMatrix::moved(WgmmaMatrix::rows(rows_chunk), unit / kParts * Stages<Product>::kRowChunkBytes);
+    const u64 rows = WgmmaMatrix::moved(WgmmaMatrix::rows(rows_chunk), unit / kParts * Stages<Product>::kRowChunkBytes);
 #pragma unroll
     for (int step = 0; step < kPackedDepth / 16; ++step)
       wgmma_registers<Element, kRows, false>(sums_[unit % kParts], fragments[step],
@@ -194,8 +190,7 @@ class SwappedSums {
     return own;
   }
 
-  __device__ __forceinline__ void promote(const RowScales& rows,
-                                          const float (&weights)[kWeightScales<Product>]) {
+  __device__ __forceinline__ void promote(const RowScales& rows, const float (&weights)[kWeightScales<Product>]) {
 #pragma unroll
     for (int part = 0; part < kParts; ++part) {
 #pragma unroll
@@ -225,8 +220,7 @@ class SwappedSums {
         const auto put = [&](u32 word, int first) {
           const u32 turned = transposed_8x8(word);
           const u32 pair = kPairs<Product> ? neighbours_of_quad(turned) : turned;
-          if (row < tile.rows && first < Product::kWidth)
-            *reinterpret_cast<u32*>(own + first + 2 * (lane % 4)) = pair;
+          if (row < tile.rows && first < Product::kWidth) *reinterpret_cast<u32*>(own + first + 2 * (lane % 4)) = pair;
         };
 #pragma unroll
         for (int part = 0; part < kParts; ++part) {
@@ -241,8 +235,7 @@ class SwappedSums {
             put(Element::pack(gated(sums[0], up[0]), gated(sums[1], up[1])), first);
             put(Element::pack(gated(sums[2], up[2]), gated(sums[3], up[3])), first + 8);
           } else if constexpr (Product::kMatrices == 2) {
-            put(Element::pack(gated(sums[0], sums[2]), gated(sums[1], sums[3])),
-                column + 32 * part + 8 * warp);
+            put(Element::pack(gated(sums[0], sums[2]), gated(sums[1], sums[3])), column + 32 * part + 8 * warp);
           } else {
             const int first = column + 64 * part + 16 * warp;
             put(Element::pack(sums[0], sums[1]), first);
@@ -256,8 +249,8 @@ class SwappedSums {
  private:
   // With pairs (kPairs) a lane has a matrix of a column and of the fourth from it on, and the lane beside it the other
   // matrix of both: each makes one of them. In turn they are columns 0 and 4, 1 and 5 and so on.
-  static __device__ __forceinline__ u32 gated_pair(const float (&sums)[4], const Output<Product>& to,
-                                                   int expert, int first) {
+  static __device__ __forceinline__ u32 gated_pair(const float (&sums)[4], const Output<Product>& to, int expert,
+                                                   int first) {
     const int position = static_cast<int>(threadIdx.x) % kWarpSize / 4;
     const bool is_up = position % 2 == 1;
     const int own = first + position / 2 + (is_up ? 4 : 0);
@@ -282,10 +275,9 @@ class SwappedSums {
         const int own = column + kWarpColumns * (4 * part + warp) + lane / 4;
         if (own >= Product::kWidth) continue;
         const auto first = to.bias(expert, own);
-        const float low = first.of[0],
-                    high = Product::kMatrices == 2
-                               ? first.of[Product::kMatrices - 1]
-                               : to.bias(expert, min_of(own + 8, Product::kWidth - 1)).of[0];
+        const float low = first.of[0], high = Product::kMatrices == 2
+                                                  ? first.of[Product::kMatrices - 1]
+                                                  : to.bias(expert, min_of(own + 8, Product::kWidth - 1)).of[0];
 #pragma unroll
         for (int block = 0; block < kRows / 8; ++block) {
 #pragma unroll
@@ -311,8 +303,7 @@ class SwappedSums {
         }
 #pragma unroll
         for (int distance = 4; distance < kWarpSize; distance *= 2)
-          largest[block][i] =
-              fmaxf(largest[block][i], __shfl_xor_sync(kWholeWarp, largest[block][i], distance));
+          largest[block][i] = fmaxf(largest[block][i], __shfl_xor_sync(kWholeWarp, largest[block][i], distance));
       }
     }
     share_largest(largest);
@@ -324,16 +315,14 @@ class SwappedSums {
         const float scale = scale_of(largest[block][i]);
         inverse[i] = inverse_of(scale);
         const int row = 8 * block + 2 * (lane % 4) + i;
-        if (warp == 0 && lane < 4 && row < tile.rows)
-          to.scales[between_scale(tile.row, column) + row] = scale;
+        if (warp == 0 && lane < 4 && row < tile.rows) to.scales[between_scale(tile.row, column) + row] = scale;
       }
       const int row = 8 * block + lane / 4;
-      Operand* const own = to.values + static_cast<i64>(tile.place + row) * Product::kWidth + column +
-                           8 * warp + 2 * (lane % 4);
+      Operand* const own =
+          to.values + static_cast<i64>(tile.place + row) * Product::kWidth + column + 8 * warp + 2 * (lane % 4);
 #pragma unroll
       for (int part = 0; part < kParts; part += 2) {
-        const float(&low)[4] = totals_[part][block],
-              (&high)[4] = totals_[min_of(part + 1, kParts - 1)][block];
+        const float(&low)[4] = totals_[part][block], (&high)[4] = totals_[min_of(part + 1, kParts - 1)][block];
         const u32 first = quantize_pair(low[0], high[0], inverse[0]),
                   second = quantize_pair(low[1], high[1], inverse[1]);
         const u32 turned = transposed_8x8(first | second << 16);
@@ -348,8 +337,7 @@ class SwappedSums {
   // From a warp's largest magnitudes of each row to those of its warpgroup. Two places take turns: who writes one again
   // has met all at the barrier since, and they had read it before that.
   __device__ __forceinline__ void share_largest(float (&largest)[kRows / 8][2]) {
-    const int lane = threadIdx.x % kWarpSize, warp = threadIdx.x / kWarpSize % 4,
-              group = threadIdx.x / (4 * kWarpSize);
+    const int lane = threadIdx.x % kWarpSize, warp = threadIdx.x / kWarpSize % 4, group = threadIdx.x / (4 * kWarpSize);
     float* const shared = reinterpret_cast<float*>(dynamic_shared() + Stages<Product>::kLargestOffset) +
                           (turn_ * kGroups + group) * 4 * kRows;
     turn_ ^= 1;
@@ -367,8 +355,7 @@ class SwappedSums {
       for (int i = 0; i < 2; ++i) {
 #pragma unroll
         for (int other = 0; other < 4; ++other)
-          largest[block][i] =
-              fmaxf(largest[block][i], shared[other * kRows + 8 * block + 2 * (lane % 4) + i]);
+          largest[block][i] = fmaxf(largest[block][i], shared[other * kRows + 8 * block + 2 * (lane % 4) + i]);
       }
     }
   }
@@ -396,8 +383,7 @@ class WeightScales {
     for (int i = 0; i < kWeightScales<Product>; ++i) {
       const int block = Product::kMatrices == 2 ? (column + i * Product::kWidth) / kScaleGroup
                                                 : min_of(column / kScaleGroup + i, kBlocks - 1);
-      of_columns_[i] =
-          scales + (static_cast<i64>(expert) * kBlocks + block) * (Product::kDepth / kScaleGroup);
+      of_columns_[i] = scales + (static_cast<i64>(expert) * kBlocks + block) * (Product::kDepth / kScaleGroup);
     }
   }
 
@@ -514,8 +500,8 @@ class Multiplier {
         wgmma_commit();
         typename WeightScales<Product>::OfChunk of_weights;
         weights.load(step * kChunks + group * Product::kScaled / kChunkValues, of_weights);
-        const auto rows = sums.row_scales(reinterpret_cast<const float*>(ring_.generic(ring_.scales(stage))) +
-                                          group * kRows);
+        const auto rows =
+            sums.row_scales(reinterpret_cast<const float*>(ring_.generic(ring_.scales(stage))) + group * kRows);
         wgmma_wait<0>();
         sums.hold();
         if (group + 1 == Stages<Product>::kGroups) {

@@ -59,6 +59,5 @@ struct Counters {
 
   static constexpr u32 kComplete = WARPS * Stages<Up>::kColumnTiles;
 
-  __device__ __forceinline__ explicit Counters(u32* counters)
-      : next(counters), ready(counters + kFirstReady) {}
+  __device__ __forceinline__ explicit Counters(u32* counters) : next(counters), ready(counters + kFirstReady) {}
 };

@@ -31,8 +31,7 @@ class TileList {
     const int lane = threadIdx.x % kWarpSize, warp = threadIdx.x / kWarpSize;
     int bounds[kOwn + 1], mine = 0;
 #pragma unroll
-    for (int i = 0; i <= kOwn; ++i)
-      bounds[i] = min_of(max_of(offsets[min_of(first + i, kExperts)], 0), places);
+    for (int i = 0; i <= kOwn; ++i) bounds[i] = min_of(max_of(offsets[min_of(first + i, kExperts)], 0), places);
 #pragma unroll
     for (int i = 0; i < kOwn; ++i) mine += tiles_between(bounds[i], bounds[i + 1]);
     int sum = mine;  // over this lane and those before it
@@ -93,8 +92,7 @@ class TileList {
     const int lane = threadIdx.x % kWarpSize;
     const int far = lane * kStep;
     const int first =
-        (__popc(__ballot_sync(kWholeWarp, far < kExperts && starts_[min_of(far, kExperts)] <= row)) - 1) *
-        kStep;
+        (__popc(__ballot_sync(kWholeWarp, far < kExperts && starts_[min_of(far, kExperts)] <= row)) - 1) * kStep;
     const int near = first + lane;
     const bool is_before = lane < kStep && near < kExperts && starts_[min_of(near, kExperts)] <= row;
     return first + __popc(__ballot_sync(kWholeWarp, is_before)) - 1;

@@ -77,8 +77,7 @@ class Attention {
 
   // Issues O += P V as one group.
   __device__ __forceinline__ void accumulate(u32 values) {
-    const u64 v =
-        kMultipliesBytes ? WgmmaMatrix::rows(values) : WgmmaMatrix::columns(values, kTileChunkBytes);
+    const u64 v = kMultipliesBytes ? WgmmaMatrix::rows(values) : WgmmaMatrix::columns(values, kTileChunkBytes);
     wgmma_begin();
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) {
@@ -217,8 +216,7 @@ class Attention {
   __device__ __forceinline__ float highest_score(int half) const {
     float value = fmaxf(scores_[0][2 * half], scores_[0][2 * half + 1]);
 #pragma unroll
-    for (int j = 1; j < kTile / 8; ++j)
-      value = fmaxf(value, fmaxf(scores_[j][2 * half], scores_[j][2 * half + 1]));
+    for (int j = 1; j < kTile / 8; ++j) value = fmaxf(value, fmaxf(scores_[j][2 * half], scores_[j][2 * half + 1]));
     return max_across<4>(value);
   }
 

@@ -48,8 +48,8 @@ class MmaAttention : public Attention {
 #pragma unroll
       for (int pair = 0; pair < kHeadDim / 16; ++pair) {
         u32 v[4];
-        ldmatrix_transposed(v, values + pair / 4 * kTileChunkBytes + step * 2048 + tall_row_ +
-                                   unit(pair % 4 * 2 + tall_unit_));
+        ldmatrix_transposed(
+            v, values + pair / 4 * kTileChunkBytes + step * 2048 + tall_row_ + unit(pair % 4 * 2 + tall_unit_));
         mma_16816<Math>(output_[2 * pair], p_[step], v[0], v[1]);
         mma_16816<Math>(output_[2 * pair + 1], p_[step], v[2], v[3]);
       }

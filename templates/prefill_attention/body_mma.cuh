@@ -19,8 +19,7 @@ static_assert(SCHEDULE == SCHEDULE_GRID, "a block has one tile of rows");
 // The tiles that a block's rows see, the last first, on their way through shared memory.
 class TileRing {
  public:
-  __device__ __forceinline__ TileRing(const Copier& copier, const KvSource& k, const KvSource& v,
-                                      TileRange tiles)
+  __device__ __forceinline__ TileRing(const Copier& copier, const KvSource& k, const KvSource& v, TileRange tiles)
       : copier_(copier), k_(k), v_(v), tiles_(tiles) {}
 
   // Number 0 is the last tile.
@@ -50,12 +49,8 @@ class TileRing {
   }
 
   // Where they lie in shared memory.
-  static __device__ __forceinline__ u32 keys(int number) {
-    return kKeysOffset + number % kStages * kTileBytes;
-  }
-  static __device__ __forceinline__ u32 values(int number) {
-    return kValuesOffset + number % kStages * kTileBytes;
-  }
+  static __device__ __forceinline__ u32 keys(int number) { return kKeysOffset + number % kStages * kTileBytes; }
+  static __device__ __forceinline__ u32 values(int number) { return kValuesOffset + number % kStages * kTileBytes; }
 
   // The oldest group that was not waited for is there for all threads, and all have read what they were to.
   static __device__ __forceinline__ void wait() {
@@ -89,8 +84,7 @@ __device__ __forceinline__ void fill(const TileRing& ring) {
   }
 }
 
-__device__ __forceinline__ void attend(MmaAttention& attention, const TileRing& ring, const Work& work,
-                                       u32 shared) {
+__device__ __forceinline__ void attend(MmaAttention& attention, const TileRing& ring, const Work& work, u32 shared) {
   const int count = work.tiles().count();
   HeldTile held;
   for (int number = 0; number < count; ++number) {
@@ -115,8 +109,7 @@ __device__ __forceinline__ void fill(const TileRing& ring) {
   }
 }
 
-__device__ __forceinline__ void attend(MmaAttention& attention, const TileRing& ring, const Work& work,
-                                       u32 shared) {
+__device__ __forceinline__ void attend(MmaAttention& attention, const TileRing& ring, const Work& work, u32 shared) {
   const int count = work.tiles().count();
   for (int number = 0; number < count; ++number) {
     const int tile = ring.tile(number);
@@ -137,14 +130,12 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     prefill_attention(const QueryElement* q, const KvElement* k, const KvElement* v, const i32* q_offsets,
                       const i32* kv_offsets, const i32* kv_lengths, const i32* page_table, const float* sinks,
                       Element* o, float* lse, u32* counter, i64 page_table_stride, i64 o_token_stride,
-                      i64 o_head_stride, i64 q_token_stride, i64 q_head_stride, i64 k_block_stride,
-                      i64 k_head_stride, i64 k_token_stride, i64 v_block_stride, i64 v_head_stride,
-                      i64 v_token_stride, int batch, int kv_heads, int blocks, int q_tokens, int capacity,
-                      int section, float scale_log2, float* partial_o, float* partial_lse,
-                      int splits SCALE_PARAMETERS) {
+                      i64 o_head_stride, i64 q_token_stride, i64 q_head_stride, i64 k_block_stride, i64 k_head_stride,
+                      i64 k_token_stride, i64 v_block_stride, i64 v_head_stride, i64 v_token_stride, int batch,
+                      int kv_heads, int blocks, int q_tokens, int capacity, int section, float scale_log2,
+                      float* partial_o, float* partial_lse, int splits SCALE_PARAMETERS) {
   allow_dependent_launch();
-  const Batch all{q_offsets, kv_offsets, kv_lengths, batch,   kv_heads,
-                  blocks,    q_tokens,   capacity,   section, splits};
+  const Batch all{q_offsets, kv_offsets, kv_lengths, batch, kv_heads, blocks, q_tokens, capacity, section, splits};
   wait_for_predecessor();
   Work work;
   Tiles tiles(all);

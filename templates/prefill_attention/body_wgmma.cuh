@@ -128,8 +128,7 @@ class Computer {
     constexpr int kThreadsThatCompute = 128 * kWarpgroups;
     for (int i = threadIdx.x - 128; i < (end - first) * kChunks * 8; i += kThreadsThatCompute) {
       const int row = first + i / (kChunks * 8), unit = i % (kChunks * 8);
-      *reinterpret_cast<uint4*>(tile + unit / 8 * kTileChunkBytes + row * 128 + unit % 8 * 16) =
-          make_uint4(0, 0, 0, 0);
+      *reinterpret_cast<uint4*>(tile + unit / 8 * kTileChunkBytes + row * 128 + unit % 8 * 16) = make_uint4(0, 0, 0, 0);
     }
     fence_async_proxy();
     named_barrier_sync(kComputing, kThreadsThatCompute);
@@ -185,10 +184,10 @@ __device__ __forceinline__ void load_all(WorkSlot& slot, Loader& loader, const B
 extern "C" __global__ void __launch_bounds__(kThreads, 1)
     prefill_attention(const __grid_constant__ TensorMap q_map, const __grid_constant__ TensorMap k_map,
                       const __grid_constant__ TensorMap v_map, const i32* q_offsets, const i32* kv_offsets,
-                      const i32* kv_lengths, const i32* page_table, const float* sinks, Element* o,
-                      float* lse, u32* counters, i64 page_table_stride, i64 o_token_stride, i64 o_head_stride,
-                      int batch, int kv_heads, int blocks, int q_tokens, int capacity, int section,
-                      float scale_log2, float* partial_o, float* partial_lse, int splits SCALE_PARAMETERS) {
+                      const i32* kv_lengths, const i32* page_table, const float* sinks, Element* o, float* lse,
+                      u32* counters, i64 page_table_stride, i64 o_token_stride, i64 o_head_stride, int batch,
+                      int kv_heads, int blocks, int q_tokens, int capacity, int section, float scale_log2,
+                      float* partial_o, float* partial_lse, int splits SCALE_PARAMETERS) {
   u8* const shared = dynamic_shared();
   const Pipeline pipeline(shared);
   if (threadIdx.x == 0) pipeline.init();
@@ -197,8 +196,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
   WorkSlot slot(shared, pipeline);
   // Broadcast, so that the compiler knows that all lanes of a warp agree, and with them all that follows from it.
   const int warpgroup = __shfl_sync(kWholeWarp, static_cast<int>(threadIdx.x) / 128, 0) - 1;
-  const Batch all{q_offsets, kv_offsets, kv_lengths, batch,   kv_heads,
-                  blocks,    q_tokens,   capacity,   section, splits};
+  const Batch all{q_offsets, kv_offsets, kv_lengths, batch, kv_heads, blocks, q_tokens, capacity, section, splits};
   if (warpgroup < 0) {
     give_registers<kLoadingRegisters>();
     if (threadIdx.x < kWarpSize) {
@@ -215,8 +213,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     take_registers<kComputingRegisters>();
     Computer computer(shared, warpgroup);
     const Scales scales{SCALE_ARGUMENTS};
-    const Outputs outputs{o,     o_token_stride, o_head_stride, lse,
-                          sinks, partial_o,      partial_lse,   scales.values};
+    const Outputs outputs{o, o_token_stride, o_head_stride, lse, sinks, partial_o, partial_lse, scales.values};
     for (Work work = slot.take(); work.sequence >= 0; work = slot.take()) {
       computer.compute(work, logit_factor(scales, scale_log2, work.kv_head));
       if (splits > 1) {

@@ -8,8 +8,8 @@
 constexpr int kCombineWarps = 8;
 
 // One row: its splits' outputs lie `stride` rows apart, each weighted by its share of the denominator.
-__device__ __forceinline__ void combine_row(const float* partial_o, const float* partial_lse, i64 row,
-                                            i64 stride, int splits, float sink, Element* o, float* lse) {
+__device__ __forceinline__ void combine_row(const float* partial_o, const float* partial_lse, i64 row, i64 stride,
+                                            int splits, float sink, Element* o, float* lse) {
   constexpr int kLaneElements = kHeadDim / kWarpSize;
   const int lane = threadIdx.x % kWarpSize;
   float top = sink;
@@ -29,15 +29,14 @@ __device__ __forceinline__ void combine_row(const float* partial_o, const float*
   u32* const to = reinterpret_cast<u32*>(o + lane * kLaneElements);
 #pragma unroll
   for (int i = 0; i < kLaneElements; i += 2) to[i / 2] = Element::pack(sum[i] * factor, sum[i + 1] * factor);
-  if (kWantsLse && lane == 0)
-    *lse = denominator == 0 ? minus_infinity() : (top + log2_fast(denominator)) * kLn2;
+  if (kWantsLse && lane == 0) *lse = denominator == 0 ? minus_infinity() : (top + log2_fast(denominator)) * kLn2;
 }
 
 // The grid is (tokens that a sequence has room for, batch).
 extern "C" __global__ void __launch_bounds__(kCombineWarps* kWarpSize)
     prefill_attention_combine(const float* partial_o, const float* partial_lse, const i32* q_offsets,
-                              const float* sinks, Element* o, float* lse, i64 o_token_stride,
-                              i64 o_head_stride, int q_heads, int q_tokens, int splits) {
+                              const float* sinks, Element* o, float* lse, i64 o_token_stride, i64 o_head_stride,
+                              int q_heads, int q_tokens, int splits) {
   allow_dependent_launch();
   wait_for_predecessor();
   const int token = blockIdx.x, sequence = blockIdx.y, tokens = gridDim.x, batch = gridDim.y;
@@ -46,8 +45,8 @@ extern "C" __global__ void __launch_bounds__(kCombineWarps* kWarpSize)
   const i64 stride = static_cast<i64>(batch) * tokens * q_heads, place = first + token;
   for (int head = threadIdx.x / kWarpSize; head < q_heads; head += kCombineWarps) {
     const float sink = kSinks ? sinks[head] * kLog2E : minus_infinity();
-    combine_row(partial_o, partial_lse, partial_row(0, batch, sequence, tokens, token, q_heads) + head,
-                stride, splits, sink, o + place * o_token_stride + head * o_head_stride,
+    combine_row(partial_o, partial_lse, partial_row(0, batch, sequence, tokens, token, q_heads) + head, stride, splits,
+                sink, o + place * o_token_stride + head * o_head_stride,
                 kWantsLse ? lse + place * q_heads + head : nullptr);
   }
 }

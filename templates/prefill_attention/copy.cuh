@@ -99,8 +99,8 @@ class Copier {
       if (!valid) continue;
       const i64 block = kPage > 0 ? pages_[token / kPageTokens] : 0;
       const i64 within = kPage > 0 ? token % kPageTokens : work_.kv_first + token;
-      held.units[i] = *reinterpret_cast<const uint2*>(head + block * source.strides.block +
-                                                      within * source.strides.token);
+      held.units[i] =
+          *reinterpret_cast<const uint2*>(head + block * source.strides.block + within * source.strides.token);
     }
   }
 
@@ -113,10 +113,8 @@ class Copier {
   }
 
  private:
-  __device__ __forceinline__ const QueryElement* query_unit(const QuerySource& source, i64 place,
-                                                            int row) const {
-    return source.q + place * source.token_stride + (work_.head + row % kHeadsInRows) * source.head_stride +
-           unit_ * 8;
+  __device__ __forceinline__ const QueryElement* query_unit(const QuerySource& source, i64 place, int row) const {
+    return source.q + place * source.token_stride + (work_.head + row % kHeadsInRows) * source.head_stride + unit_ * 8;
   }
 
   __device__ __forceinline__ u32 slot(u32 offset, int chunk_bytes, int row) const {

@@ -90,8 +90,8 @@ class Loader {
     raw_.advance();
   }
 
-  __device__ __forceinline__ void load_tile(const Work& work, int tile, const TensorMap& map, u32 to,
-                                            u32 full, u32 empty, u32 parity) {
+  __device__ __forceinline__ void load_tile(const Work& work, int tile, const TensorMap& map, u32 to, u32 full,
+                                            u32 empty, u32 parity) {
     mbarrier_wait(empty, parity ^ 1);
     if (leads()) mbarrier_arrive_expect(full, kLandingBytes);
     __syncwarp();
@@ -107,8 +107,8 @@ class Loader {
     }
   }
 
-  __device__ __forceinline__ void load_box(u32 to, const TensorMap& map, u32 full, int token, int chunk,
-                                           int kv_head, int block) {
+  __device__ __forceinline__ void load_box(u32 to, const TensorMap& map, u32 full, int token, int chunk, int kv_head,
+                                           int block) {
     if constexpr (kCluster == 1) {
       tma_load_5d(to, map, full, policy_, 0, token, chunk, kv_head, block);
     } else {
@@ -117,8 +117,7 @@ class Loader {
   }
 
   // A lane asks for a box. A page past the sequence's end counts as zeros: its entry may be anything.
-  __device__ __forceinline__ void load_pages(const Work& work, int tile, const TensorMap& map, u32 to,
-                                             u32 full) {
+  __device__ __forceinline__ void load_pages(const Work& work, int tile, const TensorMap& map, u32 to, u32 full) {
     constexpr int kBoxes = kTile / kCluster / kBoxTokens * kBoxesOfRow;  // of this block's part
     const i32* const pages = maps_.page_table + work.sequence * maps_.page_table_stride;
     for (int box = threadIdx.x % kWarpSize; box < kBoxes; box += kWarpSize) {

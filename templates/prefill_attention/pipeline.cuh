@@ -21,9 +21,7 @@ struct Pipeline {
 
   __device__ __forceinline__ u32 queries(int stage) const { return base + stage * kQueryBytes; }
   __device__ __forceinline__ u32 keys(int stage) const { return base + kKeysOffset + stage * kTileBytes; }
-  __device__ __forceinline__ u32 values(int stage) const {
-    return base + kValuesOffset + stage * kValueBytes;
-  }
+  __device__ __forceinline__ u32 values(int stage) const { return base + kValuesOffset + stage * kValueBytes; }
 
   __device__ __forceinline__ u32 work_full() const { return barrier(0); }
   __device__ __forceinline__ u32 work_empty() const { return barrier(1); }
@@ -38,9 +36,7 @@ struct Pipeline {
 
   // What is widened or converted before it is full has barriers of its own for where it lands.
   __device__ __forceinline__ u32 raw_full(int stage) const { return barrier(6 + 4 * kStages + stage); }
-  __device__ __forceinline__ u32 raw_empty(int stage) const {
-    return barrier(6 + 4 * kStages + kRawStages + stage);
-  }
+  __device__ __forceinline__ u32 raw_empty(int stage) const { return barrier(6 + 4 * kStages + kRawStages + stage); }
   __device__ __forceinline__ u32 queries_landed(int stage) const {
     return kConvertsQueries ? barrier(6 + 4 * kStages + 2 * kRawStages + stage) : queries_full(stage);
   }

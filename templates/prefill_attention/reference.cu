@@ -6,9 +6,8 @@
 #include "templates/common/shared_memory.cuh"
 #include "templates/common/types.cuh"
 
-#if !defined(DTYPE) || !defined(KV_DTYPE) || !defined(KV_HEAD_SCALES) || !defined(HEAD_DIM) ||      \
-    !defined(GROUP) || !defined(PAGE) || !defined(CAUSAL) || !defined(WINDOW) || !defined(SINKS) || \
-    !defined(LSE) || !defined(BASELINE)
+#if !defined(DTYPE) || !defined(KV_DTYPE) || !defined(KV_HEAD_SCALES) || !defined(HEAD_DIM) || !defined(GROUP) || \
+    !defined(PAGE) || !defined(CAUSAL) || !defined(WINDOW) || !defined(SINKS) || !defined(LSE) || !defined(BASELINE)
 #error the reference is compiled through a plan, which defines every macro tested here
 #endif
 
@@ -58,9 +57,7 @@ struct Sequence {
   __device__ __forceinline__ int end(int row) const {
     return CAUSAL ? max_of(0, tokens - new_tokens + row + 1) : tokens;
   }
-  __device__ __forceinline__ int begin(int row) const {
-    return kWindow == 0 ? 0 : max_of(0, end(row) - kWindow);
-  }
+  __device__ __forceinline__ int begin(int row) const { return kWindow == 0 ? 0 : max_of(0, end(row) - kWindow); }
 
   __device__ __forceinline__ i64 offset(const Strides& strides, int head, int token) const {
     const i64 block = kPage > 0 ? pages[token / kPageTokens] : 0;
@@ -117,8 +114,7 @@ struct Rows {
   float o[kMine][kMineWords][2];
 };
 
-__device__ __forceinline__ void multiply_keys(const u32* queries, const u32* keys,
-                                              float (&scores)[kMine][kMine]) {
+__device__ __forceinline__ void multiply_keys(const u32* queries, const u32* keys, float (&scores)[kMine][kMine]) {
   const int lane = threadIdx.x % kLanes, row = threadIdx.x / kLanes * kMine;
 #pragma unroll 4
   for (int word = 0; word < kWords; ++word) {
@@ -131,15 +127,13 @@ __device__ __forceinline__ void multiply_keys(const u32* queries, const u32* key
 #pragma unroll
     for (int i = 0; i < kMine; ++i)
 #pragma unroll
-      for (int j = 0; j < kMine; ++j)
-        scores[i][j] = fmaf(q[i][1], k[j][1], fmaf(q[i][0], k[j][0], scores[i][j]));
+      for (int j = 0; j < kMine; ++j) scores[i][j] = fmaf(q[i][1], k[j][1], fmaf(q[i][0], k[j][0], scores[i][j]));
   }
 }
 
 // Scores of this thread's rows and tokens to weights in shared memory, with all that hangs on the maximum.
 __device__ __forceinline__ void softmax(Rows& rows, const float (&scores)[kMine][kMine], float* weights,
-                                        const Sequence& sequence, int first_row, int first_token,
-                                        float scale) {
+                                        const Sequence& sequence, int first_row, int first_token, float scale) {
   const int lane = threadIdx.x % kLanes, row = threadIdx.x / kLanes * kMine;
 #pragma unroll
   for (int i = 0; i < kMine; ++i) {
@@ -148,8 +142,7 @@ __device__ __forceinline__ void softmax(Rows& rows, const float (&scores)[kMine]
 #pragma unroll
     for (int j = 0; j < kMine; ++j) {
       const int token = first_token + lane + kLanes * j;
-      values[j] = token >= begin && token < end ? softcapped(rounded(rounded(scores[i][j]) * scale))
-                                                : minus_infinity();
+      values[j] = token >= begin && token < end ? softcapped(rounded(rounded(scores[i][j]) * scale)) : minus_infinity();
       highest = fmaxf(highest, values[j]);
     }
     for (int distance = kLanes / 2; distance > 0; distance /= 2)
@@ -163,8 +156,7 @@ __device__ __forceinline__ void softmax(Rows& rows, const float (&scores)[kMine]
       sum += weight;
       weights[(row + i) * kWeightRow + lane + kLanes * j] = rounded_weight(weight);
     }
-    for (int distance = kLanes / 2; distance > 0; distance /= 2)
-      sum += __shfl_xor_sync(kWholeWarp, sum, distance);
+    for (int distance = kLanes / 2; distance > 0; distance /= 2) sum += __shfl_xor_sync(kWholeWarp, sum, distance);
     rows.total[i] = rows.total[i] * factor + sum;
     rows.highest[i] = highest;
 #pragma unroll
@@ -199,8 +191,8 @@ struct Outputs {
   i64 head_stride;
 };
 
-__device__ __forceinline__ void store(const Rows& rows, const Outputs& to, const Sequence& sequence,
-                                      int first_row, int head, int q_heads, float sink, float value_scale) {
+__device__ __forceinline__ void store(const Rows& rows, const Outputs& to, const Sequence& sequence, int first_row,
+                                      int head, int q_heads, float sink, float value_scale) {
   const int lane = threadIdx.x % kLanes;
 #pragma unroll
   for (int i = 0; i < kMine; ++i) {
@@ -222,14 +214,13 @@ __device__ __forceinline__ void store(const Rows& rows, const Outputs& to, const
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads)
-    prefill_attention_reference(const QueryElement* q, const KvElement* k, const KvElement* v,
-                                const i32* q_offsets, const i32* kv_offsets, const i32* kv_lengths,
-                                const i32* page_table, const float* sinks, Output* o, float* lse,
-                                i64 page_table_stride, i64 o_token_stride, i64 o_head_stride,
+    prefill_attention_reference(const QueryElement* q, const KvElement* k, const KvElement* v, const i32* q_offsets,
+                                const i32* kv_offsets, const i32* kv_lengths, const i32* page_table, const float* sinks,
+                                Output* o, float* lse, i64 page_table_stride, i64 o_token_stride, i64 o_head_stride,
                                 i64 q_token_stride, i64 q_head_stride, i64 k_block_stride, i64 k_head_stride,
                                 i64 k_token_stride, i64 v_block_stride, i64 v_head_stride, i64 v_token_stride,
-                                int q_tokens, int capacity, float scale,
-                                QUERY_SCALE_PARAMETER const float* k_scale, const float* v_scale) {
+                                int q_tokens, int capacity, float scale, QUERY_SCALE_PARAMETER const float* k_scale,
+                                const float* v_scale) {
   u32* const queries = reinterpret_cast<u32*>(dynamic_shared());
   u32* const tile = queries + kRows * kRowWords;
   float* const weights = reinterpret_cast<float*>(tile + kTokens * kRowWords);

@@ -27,8 +27,7 @@ class Tiles {
     work.q_length = batch_.q_length(work.sequence);
     if constexpr (kPage == 0) {
       work.kv_first = max_of(0, batch_.kv_offsets[work.sequence]);
-      work.kv_length =
-          max_of(0, cut_to(batch_.capacity, batch_.kv_offsets[work.sequence + 1]) - work.kv_first);
+      work.kv_length = max_of(0, cut_to(batch_.capacity, batch_.kv_offsets[work.sequence + 1]) - work.kv_first);
     } else {
       work.kv_first = 0;
       work.kv_length = cut_to(batch_.capacity, batch_.kv_lengths[work.sequence]);
@@ -58,9 +57,8 @@ class Tiles {
       if (next_ >= batch_.batch) return false;
       const int lane = threadIdx.x % kWarpSize, mine = next_ + lane;
       // The grid, and the room for partial results, are for as many rows as the caller says that a sequence has.
-      const int blocks = mine < batch_.batch
-                             ? cut_to(batch_.blocks, ceil_div(max_of(0, batch_.q_length(mine)), kTokens))
-                             : 0;
+      const int blocks =
+          mine < batch_.batch ? cut_to(batch_.blocks, ceil_div(max_of(0, batch_.q_length(mine)), kTokens)) : 0;
       int sum = blocks * heads;  // over this lane and those before it
 #pragma unroll
       for (int distance = 1; distance < kWarpSize; distance *= 2) {

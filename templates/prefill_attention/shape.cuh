@@ -88,8 +88,8 @@ constexpr int kTile = TILE;                 // tokens a stage
 constexpr int kQueryStages = QUERY_STAGES;  // blocks of rows whose queries are there or on their way
 constexpr int kStages = STAGES;             // stages of K in flight, and as many of V
 constexpr bool kPacked = PACKED;
-constexpr int kCluster = CLUSTER;   // blocks that share tiles: each brings a part of every one to all of them
-constexpr bool kOverlap = OVERLAP;  // softmax beside the next product of the same warpgroup
+constexpr int kCluster = CLUSTER;      // blocks that share tiles: each brings a part of every one to all of them
+constexpr bool kOverlap = OVERLAP;     // softmax beside the next product of the same warpgroup
 constexpr bool kPingPong = PING_PONG;  // warpgroups issue their products by turns
 // Powers of two by which the running maximum may lag, and by which probabilities are larger than they are: as e4m3 they
 // then use its range up to 256, of 448.
@@ -97,14 +97,13 @@ constexpr float kLag = kMultipliesBytes && LAG > 2 ? 2 : LAG;
 constexpr float kShift = kMultipliesBytes ? 8 - kLag : 0;
 constexpr int kPolynomials = POLY;  // of every 8 exponentials, so many by polynomial
 
-constexpr int kFewTokens =
-    TRIM ? ceil_div(kTile, 32) * 16 : kTile;  // of a last tile of which no more is seen
+constexpr int kFewTokens = TRIM ? ceil_div(kTile, 32) * 16 : kTile;  // of a last tile of which no more is seen
 
 constexpr int kRows = 64 * kWarpgroups;
 constexpr int kHeadsInRows = kPacked ? kGroup : 1;
 constexpr int kTokens = kRows / kHeadsInRows;  // query tokens of a block
 constexpr int kThreads = 128 * (kWarpgroups + (BODY_WGMMA ? 1 : 0));
-constexpr int kElementBytes = kMultipliesBytes ? 1 : 2;  // of queries, keys and values in shared memory
+constexpr int kElementBytes = kMultipliesBytes ? 1 : 2;          // of queries, keys and values in shared memory
 constexpr int kRowBytes = min_of(128, kHeadDim* kElementBytes);  // of a chunk of a row
 constexpr int kChunks = kHeadDim * kElementBytes / kRowBytes;
 constexpr int kQueryChunkBytes = kRows * kRowBytes;
@@ -118,14 +117,12 @@ constexpr int kBoxTokens = kPage == 0 ? kTile / kCluster : min_of(kTile / kClust
 
 static_assert(kHeadDim == 64 || kHeadDim == 128 || kHeadDim == 256, "head_dim");
 static_assert(kWarpgroups >= 1 && kWarpgroups <= 3, "warpgroups");
-static_assert(kTile % (kMultipliesBytes ? 32 : 16) == 0 && kTile >= (BODY_WGMMA ? 64 : 32) && kTile <= 192,
-              "tile");
+static_assert(kTile % (kMultipliesBytes ? 32 : 16) == 0 && kTile >= (BODY_WGMMA ? 64 : 32) && kTile <= 192, "tile");
 static_assert(!kPacked || 64 % kGroup == 0, "packed heads share a warpgroup's rows evenly");
 static_assert(!BODY_WGMMA || kPage == 0 ||
                   (kPage % 16 == 0 && (kTile / kCluster % kPage == 0 || kPage % (kTile / kCluster) == 0)),
               "tiles and pages nest");
-static_assert(kCluster == 1 ||
-                  (BODY_WGMMA && !kPacked && kGroup % kCluster == 0 && SCHEDULE != SCHEDULE_DYNAMIC),
+static_assert(kCluster == 1 || (BODY_WGMMA && !kPacked && kGroup % kCluster == 0 && SCHEDULE != SCHEDULE_DYNAMIC),
               "blocks of a cluster have neighbouring query heads of one KV head");
 static_assert(!kPingPong || kWarpgroups > 1, "turns need two");
 static_assert(!TRIM || (BODY_WGMMA && kTile >= 128), "half a tile is a wgmma");

@@ -24,8 +24,7 @@ __device__ __forceinline__ void finish_row(Attention& attention, int half, bool 
   if constexpr (kNarrow) attention.scale_output(half, Scaling::at(outputs.v_scale, work.kv_head));
 }
 
-__device__ __forceinline__ void store(Attention& attention, const Work& work, const Outputs& outputs,
-                                      int q_heads) {
+__device__ __forceinline__ void store(Attention& attention, const Work& work, const Outputs& outputs, int q_heads) {
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int token = attention.token_of(work, half);
@@ -41,16 +40,14 @@ __device__ __forceinline__ void store(Attention& attention, const Work& work, co
       for (int i = 0; i < 4; ++i) words[i] = attention.output_pair(half, j + i);
       transpose_quad(words);
       if (mine)
-        reinterpret_cast<uint4*>(o + 8 * j)[threadIdx.x % 4] =
-            make_uint4(words[0], words[1], words[2], words[3]);
+        reinterpret_cast<uint4*>(o + 8 * j)[threadIdx.x % 4] = make_uint4(words[0], words[1], words[2], words[3]);
     }
     if (kWantsLse && mine && threadIdx.x % 4 == 0) outputs.lse[place * q_heads + head] = attention.lse(half);
   }
 }
 
 // The number of the first of a split's rows of token `token`; `tokens` are those that a sequence has room for.
-__device__ __forceinline__ i64 partial_row(int split, int sequences, int sequence, int tokens, int token,
-                                           int q_heads) {
+__device__ __forceinline__ i64 partial_row(int split, int sequences, int sequence, int tokens, int token, int q_heads) {
   return ((static_cast<i64>(split) * sequences + sequence) * tokens + token) * q_heads;
 }
 
@@ -63,8 +60,7 @@ __device__ __forceinline__ void store_partial(Attention& attention, const Work& 
     const int head = work.head + attention.row(half) % kHeadsInRows;
     finish_row(attention, half, false, work, outputs, head);
     if (token >= work.q_length) continue;
-    const i64 row =
-        partial_row(work.split, batch.batch, work.sequence, batch.blocks * kTokens, token, q_heads) + head;
+    const i64 row = partial_row(work.split, batch.batch, work.sequence, batch.blocks * kTokens, token, q_heads) + head;
     float2* const o = reinterpret_cast<float2*>(outputs.partial_o + row * kHeadDim);
 #pragma unroll
     for (int j = 0; j < kHeadDim / 8; ++j) o[4 * j + threadIdx.x % 4] = attention.output_values(half, j);

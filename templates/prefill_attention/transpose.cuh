@@ -76,8 +76,7 @@ class Transposer {
   }
 
   __device__ __forceinline__ void store(const u32 (&raw)[kBlocks][4], int step, int block) const {
-    const u32 rows =
-        pipeline_.values(values_.index) + step / 4 * kValueChunkBytes + to_ + (to_unit_ ^ step % 4 << 5);
+    const u32 rows = pipeline_.values(values_.index) + step / 4 * kValueChunkBytes + to_ + (to_unit_ ^ step % 4 << 5);
     const bool swaps = threadIdx.x % kWarpSize >= 16;
 #pragma unroll
     for (int i = 0; i < kBlocks; ++i) {

@@ -12,8 +12,7 @@ static_assert(kQueryBytes % (16 * kQueryUnits * kWarpSize) == 0, "whole batches"
 
 class Widener {
  public:
-  __device__ __forceinline__ explicit Widener(u8* shared)
-      : shared_(shared), pipeline_(shared), turn_(warp()) {}
+  __device__ __forceinline__ explicit Widener(u8* shared) : shared_(shared), pipeline_(shared), turn_(warp()) {}
 
   // Everything that `work` reads, in the order of Loader::load: keys and values by turns, but for the first two turns
   // and the last two.
@@ -61,15 +60,13 @@ class Widener {
   __device__ __forceinline__ void queries() {
     if constexpr (!kConvertsQueries) return;
     mbarrier_wait(pipeline_.queries_landed(query_.index), query_.parity);
-    uint4* const lane =
-        reinterpret_cast<uint4*>(shared_ + query_.index * kQueryBytes) + threadIdx.x % kWarpSize;
+    uint4* const lane = reinterpret_cast<uint4*>(shared_ + query_.index * kQueryBytes) + threadIdx.x % kWarpSize;
     for (int batch = warp(); batch < kQueryBytes / (16 * kQueryUnits * kWarpSize); batch += kWideningWarps) {
       uint4 units[kQueryUnits];
 #pragma unroll
       for (int i = 0; i < kQueryUnits; ++i) units[i] = lane[(batch * kQueryUnits + i) * kWarpSize];
 #pragma unroll
-      for (int i = 0; i < kQueryUnits; ++i)
-        lane[(batch * kQueryUnits + i) * kWarpSize] = converted_queries(units[i]);
+      for (int i = 0; i < kQueryUnits; ++i) lane[(batch * kQueryUnits + i) * kWarpSize] = converted_queries(units[i]);
     }
     publish(pipeline_.queries_full(query_.index));
     query_.advance();

@@ -13,8 +13,7 @@ constexpr int kLoadRows = 32 * 16 / kHeadDim;          // that a warp reads at o
 constexpr int kBatchRows = min_of(16, 4 * kLoadRows);  // that it reads before it writes
 constexpr int kBatchLoads = kBatchRows / kLoadRows;
 constexpr int kBatches = kTile / kBatchRows;
-static_assert(kTile % kBatchRows == 0 && kBatchRows % 8 == 0,
-              "whole batches, and whole turns of the swizzle");
+static_assert(kTile % kBatchRows == 0 && kBatchRows % 8 == 0, "whole batches, and whole turns of the swizzle");
 
 class RowWidener {
  public:
@@ -28,8 +27,7 @@ class RowWidener {
   // A batch of rows, by one warp. `offset` is a multiple of 1024: the tile's in `shared`. Unless kAll, rows outside of
   // `kept` become zeros.
   template <bool kAll>
-  __device__ __forceinline__ void widen(const u8* raw_tile, u8* shared, int offset, int batch,
-                                        RowRange kept) const {
+  __device__ __forceinline__ void widen(const u8* raw_tile, u8* shared, int offset, int batch, RowRange kept) const {
     const int from = raw_place_ + batch * kBatchRows * kHeadDim;
     const int place = offset + place_ + batch * kBatchRows * 128;
     uint4 loaded[kBatchLoads];
@@ -37,8 +35,7 @@ class RowWidener {
     for (int i = 0; i < kBatchLoads; ++i) {
       const int raw = from + i * kLoadRows * kHeadDim;
       loaded[i] = *reinterpret_cast<const uint4*>(raw_tile + raw);
-      if (!kAll && (raw < kept.begin * kHeadDim || raw >= kept.end * kHeadDim))
-        loaded[i] = make_uint4(0, 0, 0, 0);
+      if (!kAll && (raw < kept.begin * kHeadDim || raw >= kept.end * kHeadDim)) loaded[i] = make_uint4(0, 0, 0, 0);
     }
 #pragma unroll
     for (int i = 0; i < kBatchLoads; ++i) {

@@ -28,12 +28,10 @@ struct HeadArguments {
   HeadStrides of_q, of_k;
   CacheStrides of_k_cache, of_v_cache;
 
-  __device__ __forceinline__ static Out* in_cache(Out* cache, const CacheStrides& strides, i64 slot,
-                                                  int head) {
+  __device__ __forceinline__ static Out* in_cache(Out* cache, const CacheStrides& strides, i64 slot, int head) {
     constexpr int kSlots = kPaged ? kPage : 1;
-    return slot < 0
-               ? nullptr
-               : cache + slot / kSlots * strides.page + slot % kSlots * strides.slot + head * strides.head;
+    return slot < 0 ? nullptr
+                    : cache + slot / kSlots * strides.page + slot % kSlots * strides.slot + head * strides.head;
   }
   // The place of a head of a token, query heads first, then those of keys and of values; null if it goes nowhere.
   __device__ __forceinline__ Out* target(i64 token, int head) const {
@@ -45,15 +43,15 @@ struct HeadArguments {
   }
 };
 
-#define HEAD_PARAMETERS(Out)                                                                                \
-  const Element *qkv, const Element *q_weight, const Element *k_weight, const Table *cos, const Table *sin, \
-      const i64 *slots, Out *q, Out *k, Out *k_cache, Out *v_cache, i64 qkv_row, i64 cos_row, i64 sin_row,  \
-      i64 q_row, i64 q_head, i64 k_row, i64 k_head, i64 k_cache_page, i64 k_cache_slot, i64 k_cache_head,   \
-      i64 v_cache_page, i64 v_cache_slot, i64 v_cache_head, i32 tokens, float eps
-#define HEAD_ARGUMENTS                                                                           \
-  {                                                                                              \
-    qkv, q_weight, k_weight, cos, sin, slots, q, k, k_cache, v_cache, qkv_row, cos_row, sin_row, \
-        {q_row, q_head}, {k_row, k_head}, {k_cache_page, k_cache_slot, k_cache_head}, {          \
-      v_cache_page, v_cache_slot, v_cache_head                                                   \
-    }                                                                                            \
+#define HEAD_PARAMETERS(Out)                                                                                          \
+  const Element *qkv, const Element *q_weight, const Element *k_weight, const Table *cos, const Table *sin,           \
+      const i64 *slots, Out *q, Out *k, Out *k_cache, Out *v_cache, i64 qkv_row, i64 cos_row, i64 sin_row, i64 q_row, \
+      i64 q_head, i64 k_row, i64 k_head, i64 k_cache_page, i64 k_cache_slot, i64 k_cache_head, i64 v_cache_page,      \
+      i64 v_cache_slot, i64 v_cache_head, i32 tokens, float eps
+#define HEAD_ARGUMENTS                                                                                            \
+  {                                                                                                               \
+    qkv, q_weight, k_weight, cos, sin, slots, q, k, k_cache, v_cache, qkv_row, cos_row, sin_row, {q_row, q_head}, \
+        {k_row, k_head}, {k_cache_page, k_cache_slot, k_cache_head}, {                                            \
+      v_cache_page, v_cache_slot, v_cache_head                                                                    \
+    }                                                                                                             \
   }

@@ -16,8 +16,7 @@
 constexpr int kThreads = THREADS, kLanes = LANES, kTeams = kThreads / kLanes, kTasks = HEADS;
 constexpr int kElements = VECTOR / 2, kWords = VECTOR / 4;  // of a vector
 constexpr int kTurned = ROTARY_DIM / 2 / kElements;         // units that RoPE turns; the others follow
-constexpr int kUnits = kTurned + ceil_div(kHeadDim - ROTARY_DIM, 2 * kElements),
-              kSteps = ceil_div(kUnits, kLanes);
+constexpr int kUnits = kTurned + ceil_div(kHeadDim - ROTARY_DIM, 2 * kElements), kSteps = ceil_div(kUnits, kLanes);
 static_assert(ROTARY_DIM % 16 == 0 && kHeadDim % 8 == 0, "the problem keeps to it");
 
 using HeadVector = VectorOf<VECTOR>;
@@ -79,8 +78,8 @@ __device__ __forceinline__ Part read_head(const Element* head) {
     const Unit unit(step);
     part.first[step] =
         head != nullptr && unit.has_first() ? load_vector<VECTOR>(head + unit.first) : zero_vector<VECTOR>();
-    part.second[step] = head != nullptr && unit.has_second() ? load_vector<VECTOR>(head + unit.second)
-                                                             : zero_vector<VECTOR>();
+    part.second[step] =
+        head != nullptr && unit.has_second() ? load_vector<VECTOR>(head + unit.second) : zero_vector<VECTOR>();
   }
   return part;
 }
@@ -98,8 +97,7 @@ __device__ __forceinline__ float squares_of(const Part& part) {
   return sum;
 }
 
-__device__ __forceinline__ void weigh(const Element* weight, int at, float factor,
-                                      float (&values)[kElements]) {
+__device__ __forceinline__ void weigh(const Element* weight, int at, float factor, float (&values)[kElements]) {
   float weights[kElements];
   widen(load_vector<VECTOR>(weight + at), weights);
 #pragma unroll
@@ -107,8 +105,8 @@ __device__ __forceinline__ void weigh(const Element* weight, int at, float facto
 }
 
 // Turns pairs of values by the angles of the unit: of `first` and `second`, or of neighbors in each of them.
-__device__ __forceinline__ void turn(const Arguments& a, i64 token, const Unit& unit,
-                                     float (&first)[kElements], float (&second)[kElements]) {
+__device__ __forceinline__ void turn(const Arguments& a, i64 token, const Unit& unit, float (&first)[kElements],
+                                     float (&second)[kElements]) {
   float cos[kElements], sin[kElements];
   read_table(a.cos + token * a.cos_row + unit.index * kElements, cos);
   read_table(a.sin + token * a.sin_row + unit.index * kElements, sin);
@@ -123,8 +121,8 @@ __device__ __forceinline__ void turn(const Arguments& a, i64 token, const Unit& 
 }
 
 // All lanes of a team take part.
-__device__ __forceinline__ void write_head(const Arguments& a, i64 token, int head, const Part& part,
-                                           Element* target, float eps) {
+__device__ __forceinline__ void write_head(const Arguments& a, i64 token, int head, const Part& part, Element* target,
+                                           float eps) {
   const bool is_value = head >= kQHeads + kKvHeads;
   const Element* const weight = head < kQHeads ? a.q_weight : a.k_weight;
   const float factor = NORM ? rsqrtf(sum_across<kLanes>(squares_of(part)) * (1.0f / kHeadDim) + eps) : 1.0f;
@@ -161,13 +159,11 @@ extern "C" __global__ void __launch_bounds__(kThreads) qk_norm_rope(HEAD_PARAMET
 #pragma unroll
   for (int t = 0; t < kTasks; ++t) {
     const int task = begin + t * kTeams;
-    parts[t] =
-        read_head(task < all ? qkv + i64(token_of(task)) * qkv_row + head_of(task) * kHeadDim : nullptr);
+    parts[t] = read_head(task < all ? qkv + i64(token_of(task)) * qkv_row + head_of(task) * kHeadDim : nullptr);
   }
 #pragma unroll
   for (int t = 0; t < kTasks; ++t) {
-    const int task = begin + t * kTeams, token = token_of(min_of(task, all - 1)),
-              head = head_of(min_of(task, all - 1));
+    const int task = begin + t * kTeams, token = token_of(min_of(task, all - 1)), head = head_of(min_of(task, all - 1));
     write_head(a, token, head, parts[t], task < all ? a.target(token, head) : nullptr, eps);
   }
 }

@@ -50,8 +50,7 @@ extern "C" __global__ void qk_norm_rope_reference(HEAD_PARAMETERS(Out)) {
     }
     constexpr int kHalf = ROTARY_DIM / 2;
     const int angle = NEIGHBORS ? c / 2 : c % kHalf, partner = NEIGHBORS ? c ^ 1 : (c + kHalf) % ROTARY_DIM;
-    const Real cosine = number_of(cos[token * cos_row + angle]),
-               sine = number_of(sin[token * sin_row + angle]);
+    const Real cosine = number_of(cos[token * cos_row + angle]), sine = number_of(sin[token * sin_row + angle]);
     target[c] = out_of(value_at(c) * cosine + (partner > c ? -value_at(partner) : value_at(partner)) * sine);
   }
 }

@@ -4,9 +4,8 @@
 #include "templates/route_plan/given.cuh"
 #include "templates/router/reference_places.cuh"
 
-extern "C" __global__ void route_plan_reference_counts(const Id* ids, const int* expert_map,
-                                                       const int* token_count, int* counts, i64 map_size,
-                                                       int tokens, int capacity) {
+extern "C" __global__ void route_plan_reference_counts(const Id* ids, const int* expert_map, const int* token_count,
+                                                       int* counts, i64 map_size, int tokens, int capacity) {
   const ReferencePlaces a{counts, nullptr, nullptr, nullptr, nullptr, nullptr, tokens * kTopK, capacity, 0};
   const int expert = blockIdx.x * blockDim.x + threadIdx.x;
   if (expert < kExperts) a.count(given_segments(ids, expert_map, int(map_size), token_count, tokens), expert);
@@ -19,10 +18,9 @@ extern "C" __global__ void route_plan_reference_offsets(int* counts, int* offset
   a.lay_out();
 }
 
-extern "C" __global__ void route_plan_reference_places(const Id* ids, const int* expert_map,
-                                                       const int* token_count, int* offsets, int* sorted,
-                                                       int* inverse, int* grouping, u8* dropped, i64 map_size,
-                                                       int tokens, int capacity) {
+extern "C" __global__ void route_plan_reference_places(const Id* ids, const int* expert_map, const int* token_count,
+                                                       int* offsets, int* sorted, int* inverse, int* grouping,
+                                                       u8* dropped, i64 map_size, int tokens, int capacity) {
   const ReferencePlaces a{nullptr, offsets, sorted, inverse, grouping, dropped, tokens * kTopK, capacity, 0};
   const int expert = blockIdx.x * blockDim.x + threadIdx.x;
   if (expert < kExperts) a.place(given_segments(ids, expert_map, int(map_size), token_count, tokens), expert);

@@ -44,8 +44,7 @@ __device__ __forceinline__ void count_others(ApartTally& tally, const GivenSegme
   }
 }
 
-__device__ __forceinline__ void place_apart(const PlaceArguments& a, const GivenSegments& segments,
-                                            SlotRange slots) {
+__device__ __forceinline__ void place_apart(const PlaceArguments& a, const GivenSegments& segments, SlotRange slots) {
   ApartTally& tally = *reinterpret_cast<ApartTally*>(dynamic_shared());
 #pragma unroll 1
   for (int e = threadIdx.x; e < kExperts; e += kThreads) tally.ahead[e] = 0;
@@ -63,14 +62,13 @@ __device__ __forceinline__ void place_apart(const PlaceArguments& a, const Given
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads)
-    route_plan(const Id* ids, const int* expert_map, const int* token_count, int* counts, int* offsets,
-               int* sorted, int* inverse, int* grouping, int* block_counts, GridState* state, i64 map_size,
-               int tokens, int slots_each, int capacity, int places, u8* dropped) {
+    route_plan(const Id* ids, const int* expert_map, const int* token_count, int* counts, int* offsets, int* sorted,
+               int* inverse, int* grouping, int* block_counts, GridState* state, i64 map_size, int tokens,
+               int slots_each, int capacity, int places, u8* dropped) {
   allow_dependent_launch();
   read_early(ids, counts, map_size);
   wait_for_predecessor();
-  const PlaceArguments a{counts,       offsets, sorted,   inverse, grouping,
-                         block_counts, tokens,  capacity, places,  dropped};
+  const PlaceArguments a{counts, offsets, sorted, inverse, grouping, block_counts, tokens, capacity, places, dropped};
   const GivenSegments segments = given_segments(ids, expert_map, int(map_size), token_count, tokens);
   const SlotRange slots = slots_of_block(slots_each, tokens * kTopK);
   pad_first(a);
@@ -90,8 +88,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   if constexpr (kSchedule != Schedule::split) return;
   allow_dependent_launch();
   wait_for_predecessor();
-  const PlaceArguments a{counts,       offsets, sorted,   inverse, grouping,
-                         block_counts, tokens,  capacity, places,  dropped};
+  const PlaceArguments a{counts, offsets, sorted, inverse, grouping, block_counts, tokens, capacity, places, dropped};
   const GivenSegments segments = given_segments(ids, expert_map, int(map_size), token_count, tokens);
   place_after_count(a, segments, slots_of_block(slots_each, tokens * kTopK));
 }

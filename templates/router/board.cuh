@@ -14,9 +14,9 @@ constexpr u32 kNoExpert = 0xffff;
 // Lies in dynamic shared memory, longer than declared: word w of expert e is `bits[w * kExperts + e]`.
 struct Board {
   Layout layout;
-  u32 own[kExperts];     // slots of the expert in this block
-  u32 before[kExperts];  // slots of the expert before the present chunk, those of earlier blocks included
-  int missing;           // a block of the grid whose counts did not come, or -1
+  u32 own[kExperts];              // slots of the expert in this block
+  u32 before[kExperts];           // slots of the expert before the present chunk, those of earlier blocks included
+  int missing;                    // a block of the grid whose counts did not come, or -1
   u16 ids[kChunkTokens * kTopK];  // the chunk's experts; kNoExpert for a token that is not routed
   u32 bits[1];
 };
@@ -66,8 +66,7 @@ __device__ __forceinline__ void prepare_board(Board& board, const ChunkedTokens&
 }
 
 // Marks a chunk whose ids were stored before. No thread may still use the chunk before it. Ends with a barrier.
-__device__ __forceinline__ void fill_chunk(Board& board, const Id* ids, const ChunkedTokens& tokens,
-                                           int chunk) {
+__device__ __forceinline__ void fill_chunk(Board& board, const Id* ids, const ChunkedTokens& tokens, int chunk) {
   clear_chunk(board, tokens, chunk);
   const i64 first = i64(tokens.begin(chunk)) * kTopK;
 #pragma unroll 1
@@ -106,8 +105,8 @@ __device__ __forceinline__ void count_own(Board& board, const Id* ids, const Chu
 }
 
 // Stores the places of a chunk that is marked. `before` and `layout.offsets` must be complete.
-__device__ __forceinline__ void place_chunk(const PlaceArguments& a, const Board& board,
-                                            const ChunkedTokens& tokens, int chunk) {
+__device__ __forceinline__ void place_chunk(const PlaceArguments& a, const Board& board, const ChunkedTokens& tokens,
+                                            int chunk) {
   const i64 first = i64(tokens.begin(chunk)) * kTopK;
 #pragma unroll 1
   for (int i = threadIdx.x; i < tokens.size(chunk) * kTopK; i += kThreads) {

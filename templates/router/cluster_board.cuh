@@ -68,9 +68,7 @@ struct ClusterBoard {
   }
 
   // `token` counts from the round's first, as below.
-  __device__ __forceinline__ void keep(int token, int slot, int expert) {
-    ids[token * kIdsOfRow + slot] = u16(expert);
-  }
+  __device__ __forceinline__ void keep(int token, int slot, int expert) { ids[token * kIdsOfRow + slot] = u16(expert); }
 
   // Sends a token's experts to all blocks, this one included. `sharers` lanes of a warp call it, which have kept them.
   __device__ __forceinline__ void send(int token, bool present, int lane, int sharers) {
@@ -120,8 +118,7 @@ __device__ __forceinline__ void route_on_cluster(const RouteArguments& rows, Clu
   const int begin = round * kRoundTokens, live = board.live_of(round, rows.live);
   if (threadIdx.x == 0) board.expect(live);
   route(
-      rows, own.first, own.last,
-      [&](int token, int slot, int expert) { board.keep(token - begin, slot, expert); },
+      rows, own.first, own.last, [&](int token, int slot, int expert) { board.keep(token - begin, slot, expert); },
       [&](int token, bool present, Lane lane) { board.send(token - begin, present, lane.lane, kLanes); });
   board.mark(round, live);
 }
@@ -153,8 +150,8 @@ __device__ __forceinline__ void mark_again(const RouteArguments& rows, ClusterBo
   board.mark(board.rounds() + round, live);
 }
 
-__device__ __forceinline__ void place_round(const PlaceArguments& a, const ClusterBoard& board, int round,
-                                            int live, bool has_before) {
+__device__ __forceinline__ void place_round(const PlaceArguments& a, const ClusterBoard& board, int round, int live,
+                                            bool has_before) {
   const ChunkedTokens own = board.own(round);
   const int begin = round * kRoundTokens;
 #pragma unroll 1
@@ -173,8 +170,7 @@ __device__ __forceinline__ void place_round(const PlaceArguments& a, const Clust
 }
 
 // Segments must be laid out.
-__device__ __forceinline__ void place_rounds(const RouteArguments& rows, const PlaceArguments& a,
-                                             ClusterBoard& board) {
+__device__ __forceinline__ void place_rounds(const RouteArguments& rows, const PlaceArguments& a, ClusterBoard& board) {
   const int rounds = board.rounds();
   if (rounds == 1) return place_round(a, board, 0, rows.live, false);
 #pragma unroll 1

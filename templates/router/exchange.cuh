@@ -71,9 +71,7 @@ struct ByteSums {
     even += word & 0xff00ff;
     odd += word >> 8 & 0xff00ff;
   }
-  __device__ __forceinline__ u32 of(int byte) const {
-    return ((byte % 2 ? odd : even) >> (byte / 2 * 16)) & 0xffff;
-  }
+  __device__ __forceinline__ u32 of(int byte) const { return ((byte % 2 ? odd : even) >> (byte / 2 * 16)) & 0xffff; }
 };
 
 // Threads that share a column of counts, each of which takes every kSlices-th block.

@@ -37,8 +37,7 @@ __device__ __forceinline__ void lay_out_by_last(const PlaceArguments& a, Tally& 
 
 // The second kernel: places the slots of this block, whose segments are laid out in global memory.
 template <typename Segments>
-__device__ __forceinline__ void place_after_count(const PlaceArguments& a, const Segments& segments,
-                                                  SlotRange slots) {
+__device__ __forceinline__ void place_after_count(const PlaceArguments& a, const Segments& segments, SlotRange slots) {
   Tally& tally = tally_memory();
   tally_block(tally, segments, slots);
   load_layout(a, tally.layout);

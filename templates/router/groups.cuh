@@ -18,9 +18,7 @@ struct TopTwo {
   }
 
   // What the group counts.
-  __device__ __forceinline__ u32 order() const {
-    return order_of(kGroupSize > 1 ? __fadd_rn(best, second) : best);
-  }
+  __device__ __forceinline__ u32 order() const { return order_of(kGroupSize > 1 ? __fadd_rn(best, second) : best); }
 };
 
 // Merges those of `kAcross` neighbouring lanes.
@@ -54,8 +52,7 @@ __device__ __forceinline__ void order_whole_groups(u32 (&orders)[kGroups], const
   }
 }
 
-__device__ __forceinline__ void order_any_groups(u32 (&orders)[kGroups], const float (&scores)[kHeld],
-                                                 Lane lane) {
+__device__ __forceinline__ void order_any_groups(u32 (&orders)[kGroups], const float (&scores)[kHeld], Lane lane) {
 #pragma unroll
   for (int g = 0; g < kGroups; ++g) {
     TopTwo top;
@@ -83,8 +80,7 @@ __device__ __forceinline__ u32 kept_groups(const float (&scores)[kHeld], Lane la
 #pragma unroll
     for (int g = 0; g < kGroups; ++g) better += g < lane.lane ? orders[g] >= own : orders[g] > own;
     const u32 kept = __ballot_sync(kWholeWarp, lane.lane < kGroups && better < kGroupsKept);
-    return kLanes == kWarpSize ? kept
-                               : kept >> (threadIdx.x % kWarpSize / kLanes * kLanes) & ((1u << kGroups) - 1);
+    return kLanes == kWarpSize ? kept : kept >> (threadIdx.x % kWarpSize / kLanes * kLanes) & ((1u << kGroups) - 1);
   }
   u32 kept = 0;
 #pragma unroll

@@ -31,8 +31,7 @@ struct Layout {
 
 // In dynamic shared memory.
 struct Tally {
-  u32 before[kWarps]
-            [kExperts];  // slots of the expert that come before this warp's, in the end of the whole grid
+  u32 before[kWarps][kExperts];  // slots of the expert that come before this warp's, in the end of the whole grid
   Layout layout;
 };
 
@@ -53,8 +52,7 @@ struct SlotRange {
 // the warp's slots before it go to the same segment, plus what `before` held; slot is -1 in lanes without one, and
 // segment for slots that go nowhere. `segments(slot)` gives a slot's segment, or -1.
 template <typename Segments, typename Use>
-__device__ __forceinline__ void for_each_slot(u32* before, const Segments& segments, SlotRange range,
-                                              Use use) {
+__device__ __forceinline__ void for_each_slot(u32* before, const Segments& segments, SlotRange range, Use use) {
   const int lane = int(threadIdx.x) % kWarpSize;
   for (int first = range.begin; first < range.end; first += kWarpSize) {
     const int slot = first + lane < range.end ? first + lane : -1;
@@ -140,8 +138,7 @@ __device__ __forceinline__ void lay_out(Layout& layout, int capacity) {
 }
 
 // Every `sharers`-th expert, from the `rank`-th on.
-__device__ __forceinline__ void store_layout(const PlaceArguments& a, const Layout& layout, int rank,
-                                             int sharers) {
+__device__ __forceinline__ void store_layout(const PlaceArguments& a, const Layout& layout, int rank, int sharers) {
 #pragma unroll 1
   for (int e = rank + int(threadIdx.x) * sharers; e <= kExperts; e += kThreads * sharers) {
     if constexpr (kSegment == 0) a.offsets[e] = layout.offsets[e];
@@ -159,8 +156,7 @@ __device__ __forceinline__ void load_layout(const PlaceArguments& a, Layout& lay
 }
 
 // `place` is -1 for a slot without one. A slot that is `wanted` has an expert here.
-__device__ __forceinline__ void store_place(const PlaceArguments& a, int slot, int segment, bool wanted,
-                                            int place) {
+__device__ __forceinline__ void store_place(const PlaceArguments& a, int slot, int segment, bool wanted, int place) {
   a.inverse[slot] = place;
   if constexpr (kDropped) a.dropped[slot] = u8(wanted && place < 0);
   if (place < 0) return;

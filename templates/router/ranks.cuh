@@ -21,9 +21,7 @@ struct Counters {
   int is_last;
 };
 
-__device__ __forceinline__ Counters& counters_memory() {
-  return *reinterpret_cast<Counters*>(dynamic_shared());
-}
+__device__ __forceinline__ Counters& counters_memory() { return *reinterpret_cast<Counters*>(dynamic_shared()); }
 
 __device__ __forceinline__ bool goes_to(const Id* experts, int rank) {
   bool goes = false;
@@ -36,8 +34,8 @@ __device__ __forceinline__ bool goes_to(const Id* experts, int rank) {
 }
 
 // Each thread takes a token and rank at a time.
-__device__ __forceinline__ void mark_ranks(const RankArguments& a, Counters& counters, const Id* ids,
-                                           int first, int last) {
+__device__ __forceinline__ void mark_ranks(const RankArguments& a, Counters& counters, const Id* ids, int first,
+                                           int last) {
   for (int i = threadIdx.x; i < (last - first) * kColumns; i += kThreads) {
     const i64 token = first + i / kColumns;
     const int rank = i % kColumns;
@@ -52,8 +50,7 @@ __device__ __forceinline__ void store_counter(const RankArguments& a, int counte
 }
 
 // The last block to store its counters adds up those of all.
-__device__ __forceinline__ void add_up_counters(const RankArguments& a, Counters& counters,
-                                                GridState* state) {
+__device__ __forceinline__ void add_up_counters(const RankArguments& a, Counters& counters, GridState* state) {
   for (int c = threadIdx.x; c < kCounters; c += kThreads)
     a.block_counters[i64(blockIdx.x) * kCounters + c] = int(counters.of_block[c]);
   if (!arrives_last(state, counters.is_last)) return;
@@ -66,8 +63,8 @@ __device__ __forceinline__ void add_up_counters(const RankArguments& a, Counters
   if (threadIdx.x == 0) state->blocks_done = 0;
 }
 
-__device__ __forceinline__ void route_and_count(const RouteArguments& rows, const RankArguments& a,
-                                                GridState* state, int first, int last) {
+__device__ __forceinline__ void route_and_count(const RouteArguments& rows, const RankArguments& a, GridState* state,
+                                                int first, int last) {
   Counters& counters = counters_memory();
   for (int c = threadIdx.x; c < kCounters; c += kThreads) counters.of_block[c] = 0;
   __syncthreads();

@@ -20,8 +20,7 @@ struct Row {
 __device__ float sum_of_exponentials(const Row& row) {
   float partials[kPartials] = {};
   for (int e = 0; e < kExperts; ++e)
-    partials[e % kPartials] =
-        __fadd_rn(partials[e % kPartials], exponential(row.logit(e), row.softmax.shift));
+    partials[e % kPartials] = __fadd_rn(partials[e % kPartials], exponential(row.logit(e), row.softmax.shift));
   for (int half = kPartials / 2; half > 0; half /= 2) {
     for (int p = 0; p < half; ++p) partials[p] = __fadd_rn(partials[p], partials[p + half]);
   }
@@ -71,17 +70,15 @@ __device__ float sum_of_scores(const float (&scores)[kSlotsOfSum]) {
   float sums[kSlotsOfSum];
   for (int j = 0; j < kSlotsOfSum; ++j) sums[j] = scores[j];
   for (int distance = 1; distance < kSlotsOfSum; distance *= 2) {
-    for (int j = 0; j + distance < kSlotsOfSum; j += 2 * distance)
-      sums[j] = __fadd_rn(sums[j], sums[j + distance]);
+    for (int j = 0; j + distance < kSlotsOfSum; j += 2 * distance) sums[j] = __fadd_rn(sums[j], sums[j + distance]);
   }
   return sums[0];
 }
 
 }  // namespace
 
-extern "C" __global__ void router_reference(const Logit* logits, const float* bias, const int* token_count,
-                                            Id* ids, float* weights, i64 logits_row, int tokens,
-                                            float scale) {
+extern "C" __global__ void router_reference(const Logit* logits, const float* bias, const int* token_count, Id* ids,
+                                            float* weights, i64 logits_row, int tokens, float scale) {
   const int token = blockIdx.x * blockDim.x + threadIdx.x;
   if (token >= tokens) return;
   if (token >= live_tokens(tokens, token_count)) {
@@ -114,8 +111,8 @@ extern "C" __global__ void router_reference(const Logit* logits, const float* bi
 }
 
 #if PLAN || RANKS
-extern "C" __global__ void router_reference_counts(const Id* ids, const int* expert_map, int* counts,
-                                                   int tokens, int capacity) {
+extern "C" __global__ void router_reference_counts(const Id* ids, const int* expert_map, int* counts, int tokens,
+                                                   int capacity) {
   const ReferencePlaces a{counts, nullptr, nullptr, nullptr, nullptr, nullptr, tokens * kTopK, capacity, 0};
   const int expert = blockIdx.x * blockDim.x + threadIdx.x;
   if (expert < kExperts) a.count(RoutedSegments{ids, expert_map}, expert);
@@ -124,15 +121,14 @@ extern "C" __global__ void router_reference_counts(const Id* ids, const int* exp
 
 #if PLAN
 // One block.
-extern "C" __global__ void router_reference_offsets(int* counts, int* offsets, int* sorted, int* grouping,
-                                                    int tokens, int places) {
+extern "C" __global__ void router_reference_offsets(int* counts, int* offsets, int* sorted, int* grouping, int tokens,
+                                                    int places) {
   const ReferencePlaces a{counts, offsets, sorted, nullptr, grouping, nullptr, tokens * kTopK, 0, places};
   a.lay_out();
 }
 
-extern "C" __global__ void router_reference_places(const Id* ids, const int* expert_map, int* offsets,
-                                                   int* sorted, int* inverse, int* grouping, u8* dropped,
-                                                   int tokens, int capacity) {
+extern "C" __global__ void router_reference_places(const Id* ids, const int* expert_map, int* offsets, int* sorted,
+                                                   int* inverse, int* grouping, u8* dropped, int tokens, int capacity) {
   const ReferencePlaces a{nullptr, offsets, sorted, inverse, grouping, dropped, tokens * kTopK, capacity, 0};
   const int expert = blockIdx.x * blockDim.x + threadIdx.x;
   if (expert < kExperts) a.place(RoutedSegments{ids, expert_map}, expert);
@@ -140,8 +136,7 @@ extern "C" __global__ void router_reference_places(const Id* ids, const int* exp
 #endif
 
 #if RANKS
-extern "C" __global__ void router_reference_ranks(const Id* ids, int* tokens_per_rank, u8* in_rank,
-                                                  int tokens) {
+extern "C" __global__ void router_reference_ranks(const Id* ids, int* tokens_per_rank, u8* in_rank, int tokens) {
   const int rank = blockIdx.x * blockDim.x + threadIdx.x;
   if (rank >= kRanks) return;
   int count = 0;

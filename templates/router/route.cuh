@@ -35,8 +35,8 @@ __device__ __forceinline__ RowSoftmax row_softmax(const float (&logits)[kHeld], 
   return {};
 }
 
-__device__ __forceinline__ void order_experts(u32 (&orders)[kHeld], const float (&logits)[kHeld],
-                                              const RowSoftmax& row, const float (&bias)[kHeld], Lane lane) {
+__device__ __forceinline__ void order_experts(u32 (&orders)[kHeld], const float (&logits)[kHeld], const RowSoftmax& row,
+                                              const float (&bias)[kHeld], Lane lane) {
   float scores[kHeld];
 #pragma unroll
   for (int i = 0; i < kHeld; ++i) {
@@ -55,8 +55,7 @@ __device__ __forceinline__ void order_experts(u32 (&orders)[kHeld], const float 
 }
 
 // The logits of the selected are read again: the lane that holds a slot seldom holds its expert.
-__device__ __forceinline__ void score_selected(Selected& selected, const Logit* row, RowSoftmax softmax,
-                                               Lane lane) {
+__device__ __forceinline__ void score_selected(Selected& selected, const Logit* row, RowSoftmax softmax, Lane lane) {
   float logits[kSlotsHeld];
 #pragma unroll
   for (int s = 0; s < kSlotsHeld; ++s) {
@@ -87,8 +86,8 @@ __device__ __forceinline__ float sum_of_selected(const Selected& selected) {
   return sums[0];
 }
 
-__device__ __forceinline__ void select(Selected& selected, const float (&logits)[kHeld],
-                                       const float (&bias)[kHeld], const Logit* row, Lane lane) {
+__device__ __forceinline__ void select(Selected& selected, const float (&logits)[kHeld], const float (&bias)[kHeld],
+                                       const Logit* row, Lane lane) {
   const RowSoftmax softmax = row_softmax(logits, lane);
   selected = {};
   if constexpr (kSelect == Select::elect) {
@@ -118,8 +117,8 @@ struct Nothing {
 // come last: others may wait for the experts.
 template <typename Use, typename UseRow>
 __device__ __forceinline__ void route_row(const RouteArguments& a, const float (&logits)[kHeld],
-                                          const float (&bias)[kHeld], const Logit* row, int token,
-                                          bool present, Lane lane, Use use, UseRow use_row) {
+                                          const float (&bias)[kHeld], const Logit* row, int token, bool present,
+                                          Lane lane, Use use, UseRow use_row) {
   Selected selected;
   select(selected, logits, bias, row, lane);
 #pragma unroll
@@ -158,12 +157,10 @@ struct WarpRows {
 // the compiler knows their lanes together. Calls `use(token, slot, expert)` in the lane that stores, then
 // `use_row(token, present, lane)` in all lanes of the row.
 template <typename Use, typename UseRow = Nothing>
-__device__ __forceinline__ void route(const RouteArguments& a, int first, int end, Use use,
-                                      UseRow use_row = {}) {
+__device__ __forceinline__ void route(const RouteArguments& a, int first, int end, Use use, UseRow use_row = {}) {
   const int last = min_of(end, a.live);
   if constexpr (kCounted) {
-    for (i64 slot = i64(max_of(first, last)) * kTopK + threadIdx.x; slot < i64(end) * kTopK;
-         slot += kThreads) {
+    for (i64 slot = i64(max_of(first, last)) * kTopK + threadIdx.x; slot < i64(end) * kTopK; slot += kThreads) {
       a.ids[slot] = -1;
       a.weights[slot] = 0;
     }

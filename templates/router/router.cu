@@ -61,8 +61,8 @@ __device__ __forceinline__ u32 route_grid(const RouteArguments& rows, Board& boa
 }
 
 // The board must be prepared.
-__device__ __forceinline__ void place_by_grid(const RouteArguments& rows, const PlaceArguments& a,
-                                              GridState* state, int block_size, ChunkedTokens tokens) {
+__device__ __forceinline__ void place_by_grid(const RouteArguments& rows, const PlaceArguments& a, GridState* state,
+                                              int block_size, ChunkedTokens tokens) {
   Board& board = board_memory();
   const GridCounts counts{reinterpret_cast<u32*>(a.block_counts), block_size};
   const u32 left_before = route_grid(rows, board, counts, state, a.tokens);
@@ -76,8 +76,7 @@ __device__ __forceinline__ void place_by_grid(const RouteArguments& rows, const 
 }
 
 // The board must be prepared in every block.
-__device__ __forceinline__ void place_by_cluster(const RouteArguments& rows, const PlaceArguments& a,
-                                                 int block_size) {
+__device__ __forceinline__ void place_by_cluster(const RouteArguments& rows, const PlaceArguments& a, int block_size) {
   ClusterBoard board(block_size, a.tokens);
   route_rounds(rows, board);
   lay_out(board.layout, a.capacity,
@@ -101,9 +100,9 @@ __device__ __forceinline__ void tally_and_place(const PlaceArguments& a, GridSta
 
 extern "C" __global__ void __launch_bounds__(kThreads, kBlocksOfSm)
     router(const Logit* logits, const float* bias, const int* expert_map, const int* token_count, Id* ids,
-           float* weights, int* counts, int* offsets, int* sorted, int* inverse, int* grouping,
-           int* block_counts, GridState* state, i64 logits_row, int tokens, int tokens_of_block, int capacity,
-           int places, float scale, u8* dropped, int* tokens_per_rank, u8* in_rank) {
+           float* weights, int* counts, int* offsets, int* sorted, int* inverse, int* grouping, int* block_counts,
+           GridState* state, i64 logits_row, int tokens, int tokens_of_block, int capacity, int places, float scale,
+           u8* dropped, int* tokens_per_rank, u8* in_rank) {
   if constexpr (kDependents == Dependents::early) allow_dependent_launch();
   settle_parameters(tokens, cluster_size(), logits, counts);
   const ChunkedTokens own = ChunkedTokens::of_block(blockIdx.x, tokens_of_block, tokens);
@@ -111,8 +110,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, kBlocksOfSm)
   if constexpr (kSchedule == Schedule::cluster) ClusterBoard(tokens_of_block, tokens).prepare();
   wait_for_predecessor();
   const RouteArguments rows{logits, bias, ids, weights, logits_row, live_tokens(tokens, token_count), scale};
-  const PlaceArguments a{counts,       offsets, sorted,   inverse, grouping,
-                         block_counts, tokens,  capacity, places,  dropped};
+  const PlaceArguments a{counts, offsets, sorted, inverse, grouping, block_counts, tokens, capacity, places, dropped};
   if constexpr (kPlan) pad_first(a);
   if constexpr (kRanks > 0) {
     route_and_count(rows, {counts, tokens_per_rank, in_rank, block_counts}, state, own.first, own.last);
@@ -134,8 +132,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   if constexpr (kSchedule != Schedule::split || !kPlan) return;
   allow_dependent_launch();
   wait_for_predecessor();
-  const PlaceArguments a{counts,       offsets, sorted,   inverse, grouping,
-                         block_counts, tokens,  capacity, places,  dropped};
+  const PlaceArguments a{counts, offsets, sorted, inverse, grouping, block_counts, tokens, capacity, places, dropped};
   const ChunkedTokens own = ChunkedTokens::of_block(blockIdx.x, tokens_of_block, tokens);
   place_after_count(a, RoutedSegments{ids, expert_map}, {own.first * kTopK, own.last * kTopK});
 }

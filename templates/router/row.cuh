@@ -46,8 +46,7 @@ union LoadedRow {
 
   __device__ __forceinline__ void read(float (&logits)[kHeld], Lane lane) const {
 #pragma unroll
-    for (int i = 0; i < kHeld; ++i)
-      logits[i] = lane.expert(i) < kExperts ? read_logit(elements[i]) : minus_infinity();
+    for (int i = 0; i < kHeld; ++i) logits[i] = lane.expert(i) < kExperts ? read_logit(elements[i]) : minus_infinity();
   }
 };
 
@@ -69,9 +68,8 @@ __device__ __forceinline__ float sum_of_neighbours(const float (&logits)[kHeld],
   for (int distance = kExperts / 2; distance > 0; distance /= 2) {
 #pragma unroll
     for (int i = 0; i < (distance < kHeld ? distance : kHeld); ++i) {
-      const float other = distance < kHeld
-                              ? partials[(i + distance) % kHeld]
-                              : __shfl_xor_sync(kWholeWarp, partials[i], max_of(1, distance / kHeld));
+      const float other = distance < kHeld ? partials[(i + distance) % kHeld]
+                                           : __shfl_xor_sync(kWholeWarp, partials[i], max_of(1, distance / kHeld));
       partials[i] = __fadd_rn(partials[i], other);
     }
   }
@@ -93,8 +91,7 @@ __device__ __forceinline__ float sum_of_exponentials(const float (&logits)[kHeld
 #pragma unroll
   for (int half = kRounds / 2; half > 0; half /= 2) {
 #pragma unroll
-    for (int i = 0; i < half * kVector; ++i)
-      partials[i] = __fadd_rn(partials[i], partials[i + half * kVector]);
+    for (int i = 0; i < half * kVector; ++i) partials[i] = __fadd_rn(partials[i], partials[i + half * kVector]);
   }
 #pragma unroll
   for (int distance = kLanes / 2; distance > 0; distance /= 2) {
@@ -117,8 +114,7 @@ __device__ __forceinline__ RowSoftmax softmax_of(const float (&logits)[kHeld], L
   RowSoftmax row;
   row.shift = softmax_shift(max_across<kLanes>(maximum));
   if constexpr (kNeedsSum) {
-    const float sum =
-        kNeighbours ? sum_of_neighbours(logits, row.shift) : sum_of_exponentials(logits, row.shift, lane);
+    const float sum = kNeighbours ? sum_of_neighbours(logits, row.shift) : sum_of_exponentials(logits, row.shift, lane);
     row.inverse_sum = sum > 0.0f ? reciprocal_fast(sum) : 0.0f;
   }
   return row;

@@ -16,5 +16,4 @@ constexpr Schedule kSchedule = Schedule::SCHEDULE;
 // last: what no slot took is padded in the end.
 enum class Pad { first, last };
 constexpr Pad kPad = Pad::PAD;
-static_assert(kPad == Pad::last || kSchedule != Schedule::barrier,
-              "a block's padding could land on others' places");
+static_assert(kPad == Pad::last || kSchedule != Schedule::barrier, "a block's padding could land on others' places");

@@ -81,23 +81,20 @@ __device__ __forceinline__ TwoOfLane two_of_lane_behind(Ranked last, const u32 (
   TwoOfLane two;
 #pragma unroll
   for (int i = 0; i < kHeld; ++i) {
-    const bool is_behind =
-        orders[i] < last.order || (orders[i] == last.order && lane.expert(i) > last.expert);
+    const bool is_behind = orders[i] < last.order || (orders[i] == last.order && lane.expert(i) > last.expert);
     two.add({is_behind ? orders[i] : kTaken, lane.expert(i)});
   }
   return two;
 }
 
 // A lane seldom holds more than two of the best; then it looks again.
-__device__ __forceinline__ void select_by_reduction(int (&slots)[kSlotsHeld], const u32 (&orders)[kHeld],
-                                                    Lane lane) {
+__device__ __forceinline__ void select_by_reduction(int (&slots)[kSlotsHeld], const u32 (&orders)[kHeld], Lane lane) {
   static_assert(kSelect != Select::reduce || (kLanes == kWarpSize && kSlotsHeld == 1));
   TwoOfLane own = two_of_lane(orders, lane);
 #pragma unroll 1
   for (int j = 0; j < kTopK; ++j) {
     const u32 order = __reduce_max_sync(kWholeWarp, own.best.order);
-    const int expert =
-        int(__reduce_min_sync(kWholeWarp, own.best.order == order ? u32(own.best.expert) : ~0u));
+    const int expert = int(__reduce_min_sync(kWholeWarp, own.best.order == order ? u32(own.best.expert) : ~0u));
     if (lane.lane == j) slots[0] = expert;
     if (own.best.expert != expert) continue;
     own.best = own.second;
@@ -151,8 +148,7 @@ __device__ __forceinline__ void keep_best(u64 (&list)[kList], const u64 (&other)
   merge_list(list);
 }
 
-__device__ __forceinline__ void select_by_merge(int (&slots)[kSlotsHeld], const u32 (&orders)[kHeld],
-                                                Lane lane) {
+__device__ __forceinline__ void select_by_merge(int (&slots)[kSlotsHeld], const u32 (&orders)[kHeld], Lane lane) {
   u64 list[kList];
 #pragma unroll
   for (int first = 0; first < kHeld; first += kList) {

@@ -16,9 +16,8 @@ constexpr int kCandidates = kDropsGroups ? kGroupSize * kGroupsKept : kExperts;
 constexpr int kCandidatesOfLane = ceil_div(kCandidates, kWarpSize);
 constexpr int kListLength = min_of(kCandidatesOfLane, 4), kLists = kCandidatesOfLane / kListLength;
 constexpr int kLanesOfElectedGroup = ceil_div(kWarpSize, kGroups);
-static_assert(!kElects ||
-              (kLanes == kWarpSize && kExperts % kWarpSize == 0 && kCandidates % kWarpSize == 0 &&
-               kLists * kListLength == kCandidatesOfLane && kWarpSize % kGroups == 0 && kTopK <= 32));
+static_assert(!kElects || (kLanes == kWarpSize && kExperts % kWarpSize == 0 && kCandidates % kWarpSize == 0 &&
+                           kLists * kListLength == kCandidatesOfLane && kWarpSize % kGroups == 0 && kTopK <= 32));
 
 // A byte holds the position of a candidate, or what a lane adds to its first one's.
 constexpr bool kBytePositions = kCandidates <= 256;
@@ -177,8 +176,8 @@ struct CandidateList {
 };
 
 // The winner's lane says who it was; the lane of the slot reads it afterwards.
-__device__ __forceinline__ void elect_candidates(Elected& elected,
-                                                 const float (&candidates)[kCandidatesOfLane], Lane lane) {
+__device__ __forceinline__ void elect_candidates(Elected& elected, const float (&candidates)[kCandidatesOfLane],
+                                                 Lane lane) {
   const int first = lane.lane * kCandidatesOfLane;
   const u32 lower_lanes = (1u << lane.lane) - 1;
   CandidateList lists[kLists];
@@ -210,8 +209,7 @@ __device__ __forceinline__ void elect_candidates(Elected& elected,
 
 // The j-th best of the row and its score in lane j.
 __device__ __forceinline__ void select_by_election(Selected& selected, const float (&logits)[kHeld],
-                                                   const RowSoftmax& row, const float (&bias)[kHeld],
-                                                   Lane lane) {
+                                                   const RowSoftmax& row, const float (&bias)[kHeld], Lane lane) {
   __shared__ Election elections[kWarps];
   Election& election = elections[int(threadIdx.x) / kWarpSize];
   float scores[kHeld], values[kHeld], candidates[kCandidatesOfLane];

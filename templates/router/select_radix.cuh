@@ -58,8 +58,7 @@ __device__ __forceinline__ int find_end(u32 order, const u32 (&orders)[kHeld], L
 }
 
 // The j-th of the selected, in no order, goes to lane j.
-__device__ __forceinline__ Ranked gather_selected(Threshold threshold, const u32 (&orders)[kHeld],
-                                                  Lane lane) {
+__device__ __forceinline__ Ranked gather_selected(Threshold threshold, const u32 (&orders)[kHeld], Lane lane) {
   Ranked own{kTaken, kExperts};
   int next = 0;
 #pragma unroll
@@ -75,8 +74,7 @@ __device__ __forceinline__ Ranked gather_selected(Threshold threshold, const u32
   return own;
 }
 
-__device__ __forceinline__ void select_by_radix(int (&slots)[kSlotsHeld], const u32 (&orders)[kHeld],
-                                                Lane lane) {
+__device__ __forceinline__ void select_by_radix(int (&slots)[kSlotsHeld], const u32 (&orders)[kHeld], Lane lane) {
   static_assert(kSelect != Select::radix || (kLanes == kWarpSize && kSlotsHeld == 1));
   Threshold threshold;
   if (find_order(threshold.order, orders) > kTopK) threshold.end = find_end(threshold.order, orders, lane);

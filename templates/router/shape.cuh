@@ -26,11 +26,9 @@ enum class Score { softmax, topk_softmax, sigmoid, sqrt_softplus };
 constexpr Score kScore = Score::SCORE;
 
 // Selecting by the logits selects by the scores, which grow with them, and needs no sum over all experts.
-constexpr bool kByLogit =
-    kScore == Score::topk_softmax || (kScore == Score::softmax && !kBias && kGroups == 1);
+constexpr bool kByLogit = kScore == Score::topk_softmax || (kScore == Score::softmax && !kBias && kGroups == 1);
 // Softmax weights that are renormalized are a softmax over the selected.
-constexpr bool kOverSelected =
-    kScore == Score::topk_softmax || (kScore == Score::softmax && kRenormalize && kByLogit);
+constexpr bool kOverSelected = kScore == Score::topk_softmax || (kScore == Score::softmax && kRenormalize && kByLogit);
 constexpr bool kNeedsSum = kScore == Score::softmax && !kOverSelected;
 
 // The orders of taken and absent experts, and of those of dropped groups: behind all that have a score.
@@ -53,7 +51,5 @@ __device__ __forceinline__ float score_of_order(u32 order) {
 }
 
 // Larger is better: a higher score, then a lower id.
-__device__ __forceinline__ u64 rank_of(u32 order, u32 expert) {
-  return u64(order) << 32 | (0xffffffffu - expert);
-}
+__device__ __forceinline__ u64 rank_of(u32 order, u32 expert) { return u64(order) << 32 | (0xffffffffu - expert); }
 __device__ __forceinline__ u32 expert_of(u64 rank) { return 0xffffffffu - u32(rank); }

@@ -11,8 +11,7 @@ extern "C" __global__ void tensor_ceiling_reference(const float* a, const float*
     i32 sum = 0;
     for (int column = quarter * kSumColumns; column < (quarter + 1) * kSumColumns; ++column) {
       for (int k = 0; k < kPeriod; ++k)
-        sum +=
-            static_cast<i32>(operand_of(row_of_a[k])) * static_cast<i32>(operand_of(b[column * kPeriod + k]));
+        sum += static_cast<i32>(operand_of(row_of_a[k])) * static_cast<i32>(operand_of(b[column * kPeriod + k]));
     }
     sums[i] = static_cast<float>(sum * periods);
   }

@@ -62,8 +62,7 @@ __device__ __forceinline__ void store_operand(u32 address, float value) {
 __device__ void bring(const float* source, Matrix to) {
   for (int i = threadIdx.x; i < to.rows * kPeriod; i += blockDim.x) {
     const int row = i / kPeriod, byte = i % kPeriod * sizeof(Operand);
-    store_operand<Operand>(to.half_step(row, byte / kStepBytes, byte / 16 % 2) + byte % 16,
-                           operand_of(source[i]));
+    store_operand<Operand>(to.half_step(row, byte / kStepBytes, byte / 16 % 2) + byte % 16, operand_of(source[i]));
   }
 }
 
@@ -184,8 +183,7 @@ extern "C" __global__ void __launch_bounds__(kGroupThreads* GROUPS)
   const Matrix columns{shared_address(operands), kColumns};
   const u32 sets = columns.address + Matrix::bytes(kColumns);
   bring(b, columns);
-  for (int set = 0; set < kSets; ++set)
-    bring(a + set * kRows * kPeriod, {sets + set * Matrix::bytes(kRows), kRows});
+  for (int set = 0; set < kSets; ++set) bring(a + set * kRows * kPeriod, {sets + set * Matrix::bytes(kRows), kRows});
 #if WGMMA
   fence_async_proxy();
 #endif

@@ -25,15 +25,13 @@ bool holds_nothing(const fs::path& file) {
 
 std::string empty_files(const fs::path& root) {
   std::string found;
-  for (auto entry = fs::recursive_directory_iterator(root); entry != fs::recursive_directory_iterator();
-       ++entry) {
+  for (auto entry = fs::recursive_directory_iterator(root); entry != fs::recursive_directory_iterator(); ++entry) {
     const std::string name = entry->path().filename().string();
     const bool is_made = name == ".git" || name == ".venv" || name.starts_with("build") || name == "dist" ||
                          name == "__pycache__" || name.starts_with(".cache");
     if (entry->is_directory() && is_made) entry.disable_recursion_pending();
     const std::string path = fs::relative(entry->path(), root).generic_string();
-    if (entry->is_regular_file() && !kMayBeEmpty.contains(path) && holds_nothing(entry->path()))
-      found += path + "\n";
+    if (entry->is_regular_file() && !kMayBeEmpty.contains(path) && holds_nothing(entry->path())) found += path + "\n";
   }
   return found;
 }

@@ -25,23 +25,20 @@ const std::set<std::string> kReadByOthers = {"CUDA_VISIBLE_DEVICES", "SSL_CERT_D
 std::vector<Source> all_sources() {
   std::vector<Source> sources;
   const fs::path root = paths::source();
-  for (auto entry = fs::recursive_directory_iterator(root); entry != fs::recursive_directory_iterator();
-       ++entry) {
+  for (auto entry = fs::recursive_directory_iterator(root); entry != fs::recursive_directory_iterator(); ++entry) {
     const std::string name = entry->path().filename().string();
-    if (entry->is_directory() && (name.starts_with(".") || name.starts_with("build") || name == "dist" ||
-                                  name == "docs" || name == "replay"))
+    if (entry->is_directory() &&
+        (name.starts_with(".") || name.starts_with("build") || name == "dist" || name == "docs" || name == "replay"))
       entry.disable_recursion_pending();
     if (!entry->is_regular_file() || fs::file_size(*entry) > (1 << 20)) continue;
-    sources.push_back(
-        {fs::relative(entry->path(), root).generic_string(), moetune::testing::read_text(entry->path())});
+    sources.push_back({fs::relative(entry->path(), root).generic_string(), moetune::testing::read_text(entry->path())});
   }
   return sources;
 }
 
 void collect(const std::string& text, const char* pattern, std::set<std::string>& names) {
   const std::regex expression(pattern);
-  for (std::sregex_iterator one(text.begin(), text.end(), expression), end; one != end; ++one)
-    names.insert((*one)[1]);
+  for (std::sregex_iterator one(text.begin(), text.end(), expression), end; one != end; ++one) names.insert((*one)[1]);
 }
 
 // The variables that a source reads. One that asks for a name in a variable may ask for every such string in it.
@@ -114,8 +111,7 @@ TEST_CASE("the page of environment variables lists all that the project reads, a
 TEST_CASE("a variable is found however a source asks for it") {
   using Names = std::set<std::string>;
   CHECK(read_by({"a.cc", "std::getenv(\"MOETUNE_A\")"}) == Names{"MOETUNE_A"});
-  CHECK(read_by({"a.cc", "getenv(name); find(\"XDG_A\"), find(\"HOME\"), fail(\"NVRTC\")"}) ==
-        Names{"HOME", "XDG_A"});
+  CHECK(read_by({"a.cc", "getenv(name); find(\"XDG_A\"), find(\"HOME\"), fail(\"NVRTC\")"}) == Names{"HOME", "XDG_A"});
   CHECK(read_by({"a.cc", "find(\"XDG_A\")"}).empty());
   CHECK(read_by({"a.py", "os.environ.get(\"A_B\"), os.environ['C_D']"}) == Names{"A_B", "C_D"});
   CHECK(read_by({"a.py", "import os\n_X = \"A_B\"\nos.environ[_X]"}) == Names{"A_B"});

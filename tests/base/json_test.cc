@@ -40,13 +40,13 @@ TEST_CASE("more values than memory should hold are refused") {
 }
 
 TEST_CASE("what is not JSON is BadInput with its place, or a discarded document") {
-  CHECK_THROWS_WITH_AS(parse_json("{\n \"a\" 1}", "x.json"),
-                       doctest::Contains("x.json: parse error at line 2"), BadInput);
+  CHECK_THROWS_WITH_AS(parse_json("{\n \"a\" 1}", "x.json"), doctest::Contains("x.json: parse error at line 2"),
+                       BadInput);
   CHECK(parse_json_or_discard("{").is_discarded());
   CHECK_THROWS_WITH_AS(parse_json(R"({"a": 1, "a": 2})", "x.json", RepeatedKeys::refused),
                        "x.json: the key 'a' occurs twice in one object, at line 1", BadInput);
-  CHECK_THROWS_WITH_AS(parse_json("{\"a\": [\"b\", \"b\", {\"b\": \"a,\"}],\n\"b\": 1,\n\"\\u0061\": 2}",
-                                  "x.json", RepeatedKeys::refused),
+  CHECK_THROWS_WITH_AS(parse_json("{\"a\": [\"b\", \"b\", {\"b\": \"a,\"}],\n\"b\": 1,\n\"\\u0061\": 2}", "x.json",
+                                  RepeatedKeys::refused),
                        "x.json: the key 'a' occurs twice in one object, at line 3", BadInput);
   CHECK(parse_json(R"([{"a": "\"a"}, {"a": {"a": 1}}])", "x.json", RepeatedKeys::refused).size() == 2);
   CHECK(parse_json(R"({"a": 1, "a": 2})", "x.json").size() == 1);
@@ -73,9 +73,8 @@ TEST_CASE("an object is known without making it, by what would be made") {
 }
 
 TEST_CASE("an object is known after any change of its text") {
-  const std::string texts[] = {
-      R"({"a":[1,-2.5e-3,true,false,null,"b\u00e9\ud83d\ude00\n"],"c":{"d":"é😀"},"e":[]})",
-      R"({"build":"0123","samples_us":[101.5,0.25E+2,1e308],"x":{"y":[{},[[0]]]}})"};
+  const std::string texts[] = {R"({"a":[1,-2.5e-3,true,false,null,"b\u00e9\ud83d\ude00\n"],"c":{"d":"é😀"},"e":[]})",
+                               R"({"build":"0123","samples_us":[101.5,0.25E+2,1e308],"x":{"y":[{},[[0]]]}})"};
   const std::string_view alphabet = "{}[]\",:\\u/ \n\x01\x7f\xc3\xa9\xf0 0123456789abdefnrtlsuEDC+-.";
   std::mt19937 random(7);
   const auto below = [&](std::size_t most) { return random() % most; };
@@ -100,12 +99,10 @@ TEST_CASE("an object is known after any change of its text") {
 }
 
 TEST_CASE("a number that no double holds is refused with its place") {
-  CHECK_THROWS_WITH_AS(
-      parse_json("{\"a 1e999\": 1,\n\"b\": [{\"c\": 2}, -3, {\"\\u0064\": -1e400}]}", "x.json"),
-      "x.json: b[2].d is a number too large to be read (got -1e400), at line 2", BadInput);
+  CHECK_THROWS_WITH_AS(parse_json("{\"a 1e999\": 1,\n\"b\": [{\"c\": 2}, -3, {\"\\u0064\": -1e400}]}", "x.json"),
+                       "x.json: b[2].d is a number too large to be read (got -1e400), at line 2", BadInput);
   CHECK_THROWS_WITH_AS(parse_json("1e400", "x.json"),
-                       "x.json: the document is a number too large to be read (got 1e400), at line 1",
-                       BadInput);
+                       "x.json: the document is a number too large to be read (got 1e400), at line 1", BadInput);
   CHECK_THROWS_WITH_AS(parse_json("[0.5, 1" + std::string(100'000, '0') + ", ", "x.json"),
                        doctest::Contains("x.json: [1] is a number too large to be read (got 10"), BadInput);
   CHECK(parse_json("[1e308, 1e-400]", "x.json").size() == 2);

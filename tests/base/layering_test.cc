@@ -146,9 +146,8 @@ std::vector<std::string> homeless_vendors(const std::vector<Source>& sources) {
     std::set<std::string> at_home;
     for (const Source& source : sources) {
       const std::vector<std::string> headers = includes_of(source);
-      const bool uses = std::any_of(headers.begin(), headers.end(), [&](const std::string& header) {
-        return std::regex_match(header, vendor.header);
-      });
+      const bool uses = std::any_of(headers.begin(), headers.end(),
+                                    [&](const std::string& header) { return std::regex_match(header, vendor.header); });
       if (!uses) continue;
       if (room_of(source.path) == vendor.home || source.path.starts_with(vendor.home + "/")) {
         at_home.insert(source.path);
@@ -195,8 +194,7 @@ std::vector<std::string> openers_of_files(const std::vector<Source>& sources) {
   std::vector<std::string> wrong;
   for (const Source& source : sources) {
     const bool is_apart = apart.contains(source.path) || source.path.starts_with("bench/");
-    if (!is_apart && std::regex_search(source.text, opens))
-      wrong.push_back(source.path + " opens files itself");
+    if (!is_apart && std::regex_search(source.text, opens)) wrong.push_back(source.path + " opens files itself");
   }
   return wrong;
 }
@@ -234,8 +232,7 @@ std::vector<std::string> long_functions(const std::vector<Source>& sources) {
   std::vector<std::string> wrong;
   for (const Source& source : sources) {
     std::istringstream text(source.text);
-    std::map<std::size_t, std::pair<int, std::string>>
-        opened;  // by indentation: the last line there, and its number
+    std::map<std::size_t, std::pair<int, std::string>> opened;  // by indentation: the last line there, and its number
     int number = 0;
     for (std::string line; std::getline(text, line);) {
       ++number;
@@ -245,8 +242,8 @@ std::vector<std::string> long_functions(const std::vector<Source>& sources) {
       const auto& [first, opener] = opened[indent];
       if (closes && number - first >= kLongestFunction && opener.find('(') != std::string::npos &&
           !std::regex_search(opener, data))
-        wrong.push_back(source.path + ":" + std::to_string(first) + " has " +
-                        std::to_string(number - first + 1) + " lines");
+        wrong.push_back(source.path + ":" + std::to_string(first) + " has " + std::to_string(number - first + 1) +
+                        " lines");
       if (line[indent] != '/' && line[indent] != '#') opened[indent] = {number, line};
     }
   }
@@ -267,22 +264,18 @@ std::vector<Source> read_sources(Wanted&& wanted) {
     if (!folder.is_directory() || !wanted(folder.path().filename().string())) continue;
     for (const fs::directory_entry& entry : fs::recursive_directory_iterator(folder)) {
       if (!entry.is_regular_file() || !is_source(entry.path())) continue;
-      sources.push_back(
-          {fs::relative(entry.path(), root).generic_string(), moetune::testing::read_text(entry.path())});
+      sources.push_back({fs::relative(entry.path(), root).generic_string(), moetune::testing::read_text(entry.path())});
     }
   }
   return sources;
 }
 
-bool is_house(const std::string& folder) {
-  return !folder.starts_with('.') && folder != "build" && folder != "shared";
-}
+bool is_house(const std::string& folder) { return !folder.starts_with('.') && folder != "build" && folder != "shared"; }
 
 bool is_room(const std::string& folder) {
   // include/ holds the C ABI, which stands outside the order; templates are device code; examples and the Python
   // package are programs of users; packaging says what is linked.
-  static const std::set<std::string> none = {"tests",    "templates", "include",
-                                             "examples", "python",    "packaging"};
+  static const std::set<std::string> none = {"tests", "templates", "include", "examples", "python", "packaging"};
   return is_house(folder) && !none.contains(folder);
 }
 
@@ -336,8 +329,7 @@ TEST_CASE("every room of the order is there") { CHECK(lines(phantoms(rooms())) =
 TEST_CASE("includes point down") {
   CHECK(lines(wrong_arrows(rooms())) == "");
   CHECK(circles(arrows()).empty());
-  std::istringstream circle(
-      "base:\nlaunch: base jobs/stored\njobs/stored: launch base\njobs: jobs/stored launch\n");
+  std::istringstream circle("base:\nlaunch: base jobs/stored\njobs/stored: launch base\njobs: jobs/stored launch\n");
   CHECK(circles(read_arrows(circle)) == std::set<std::string>{"jobs", "launch"});
 }
 
@@ -354,8 +346,7 @@ TEST_CASE("variables are read, and files are opened, in one place") {
   CHECK(lines(readers_of_variables({{"cli/a.cc", "std::getenv(\"HOME\")"}})) ==
         "cli/a.cc reads the environment itself\n");
   CHECK(lines(openers_of_files(rooms())) == "");
-  CHECK(lines(openers_of_files({{"cli/a.cc", "std::ofstream out(path);"}})) ==
-        "cli/a.cc opens files itself\n");
+  CHECK(lines(openers_of_files({{"cli/a.cc", "std::ofstream out(path);"}})) == "cli/a.cc opens files itself\n");
 }
 
 TEST_CASE("only the runtime, and what measures it, include the public headers") {
@@ -376,14 +367,12 @@ TEST_CASE("no line is longer than 120 characters") {
 TEST_CASE("an arrow that points up is seen, a room's own header and an equal word are not one") {
   CHECK(lines(wrong_arrows({{"search/space.cc", "  #  include \"cache/cache.h\"\n"}})) ==
         "search/space.cc includes cache/cache.h\n");
-  CHECK(lines(wrong_arrows({{"base/a.cc", "#include <tuner/device.h>\n"}})) ==
-        "base/a.cc includes tuner/device.h\n");
+  CHECK(lines(wrong_arrows({{"base/a.cc", "#include <tuner/device.h>\n"}})) == "base/a.cc includes tuner/device.h\n");
   CHECK(lines(wrong_arrows({{"attic/a.cc", ""}, {"tuner/attic/a.cc", ""}})) ==
         "attic/a.cc is in a room without a place in the order\n"
         "tuner/attic/a.cc is in a room without a place in the order\n");
   CHECK(lines(wrong_arrows(
-            {{"search/a.cc", "#include \"search/a.h\"\n#include \"base/error.h\"\n#include <search>\n"}})) ==
-        "");
+            {{"search/a.cc", "#include \"search/a.h\"\n#include \"base/error.h\"\n#include <search>\n"}})) == "");
   CHECK(lines(wrong_arrows({{"base/a.cc", "// #include \"cli/app.h\"\n"}})) == "");
 }
 
@@ -419,8 +408,8 @@ TEST_CASE("a vendor's header outside its home, or in two files, is seen") {
         "tuner/a.cc includes SQLite, whose home is cache\n");
   CHECK(lines(homeless_vendors({{"tuner/worker/a.cc", "#include <cuda.h>\n"}})) ==
         "tuner/worker/a.cc includes the CUDA driver, whose home is launch\n");
-  CHECK(lines(homeless_vendors({{"tuner/compile/a.cc", "#include <nvrtc.h>\n"},
-                                {"tuner/compile/b.cc", "#include <nvrtc.h>\n"}})) ==
+  CHECK(lines(homeless_vendors(
+            {{"tuner/compile/a.cc", "#include <nvrtc.h>\n"}, {"tuner/compile/b.cc", "#include <nvrtc.h>\n"}})) ==
         "NVRTC is included by tuner/compile/a.cc and tuner/compile/b.cc\n");
   CHECK(lines(homeless_vendors({{"launch/a.h", "#include <cuda.h>\n#include <cudaTypedefs.h>\n"},
                                 {"cache/a.cc", "#include <SQLiteCpp/Database.h>\n"},
@@ -440,9 +429,7 @@ TEST_CASE("no function is longer than 60 lines") {
   };
   CHECK(lines(long_functions({{"a.cc", function(60, "")}})) == "");
   CHECK(lines(long_functions({{"a.cc", function(61, "")}})) == "a.cc:1 has 61 lines\n");
-  CHECK(lines(long_functions({{"a.cu", "extern \"C\" __global__ " + function(61, "")}})) ==
-        "a.cu:1 has 61 lines\n");
-  CHECK(lines(long_functions({{"a.cc", "class A {\n" + function(61, "  ") + "};\n"}})) ==
-        "a.cc:2 has 61 lines\n");
+  CHECK(lines(long_functions({{"a.cu", "extern \"C\" __global__ " + function(61, "")}})) == "a.cu:1 has 61 lines\n");
+  CHECK(lines(long_functions({{"a.cc", "class A {\n" + function(61, "  ") + "};\n"}})) == "a.cc:2 has 61 lines\n");
   CHECK(lines(long_functions(read_sources(is_house))) == "");
 }

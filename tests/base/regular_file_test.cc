@@ -25,16 +25,14 @@ TEST_CASE("only regular files of a bounded size are read, and nothing is waited 
   CHECK_THROWS_WITH_AS(read_regular_file(folder / "pipe", 4), doctest::Contains("pipe is not a regular file"),
                        BadInput);
   fs::create_symlink("pipe", folder / "link");
-  CHECK_THROWS_WITH_AS(find_regular_file(folder / "link", 4), doctest::Contains("is not a regular file"),
-                       BadInput);
+  CHECK_THROWS_WITH_AS(find_regular_file(folder / "link", 4), doctest::Contains("is not a regular file"), BadInput);
   CHECK_THROWS_WITH_AS(find_regular_file("/dev/zero", 4), "/dev/zero is not a regular file", BadInput);
-  CHECK_THROWS_WITH_AS(find_regular_file(folder.path(), 4), doctest::Contains("is a folder, not a file"),
-                       BadInput);
+  CHECK_THROWS_WITH_AS(find_regular_file(folder.path(), 4), doctest::Contains("is a folder, not a file"), BadInput);
 
   std::ofstream(folder / "sparse") << "x";
   fs::resize_file(folder / "sparse", std::uintmax_t{4} << 30);
-  CHECK_THROWS_WITH_AS(read_regular_file(folder / "sparse", 64 << 20),
-                       doctest::Contains("larger than 64 MiB"), BadInput);
+  CHECK_THROWS_WITH_AS(read_regular_file(folder / "sparse", 64 << 20), doctest::Contains("larger than 64 MiB"),
+                       BadInput);
   for (const char* name : {"pipe", "link", "."}) {
     CHECK_THROWS_AS(require_regular_file(folder / name), BadInput);
     CHECK_THROWS_AS(AppendedFile(folder / name), BadInput);

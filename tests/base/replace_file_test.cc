@@ -37,8 +37,7 @@ TEST_CASE("a pipe, a device and a folder stay what they are") {
                        BrokenEnvironment);
   CHECK_THROWS_WITH_AS(replace_file(folder / "device", "x"), doctest::Contains("it is no regular file"),
                        BrokenEnvironment);
-  CHECK_THROWS_WITH_AS(replace_file(folder / "folder", "x"), doctest::Contains("Is a directory"),
-                       BrokenEnvironment);
+  CHECK_THROWS_WITH_AS(replace_file(folder / "folder", "x"), doctest::Contains("Is a directory"), BrokenEnvironment);
   CHECK(fs::is_fifo(folder / "pipe"));
   CHECK(fs::is_symlink(folder / "device"));
   CHECK(folder.count() == 3);
@@ -46,16 +45,15 @@ TEST_CASE("a pipe, a device and a folder stay what they are") {
 
 TEST_CASE("a folder that is missing is said, and nothing is made") {
   const TemporaryFolder folder;
-  CHECK_THROWS_WITH_AS(replace_file(folder / "no" / "a", "x"), doctest::Contains("cannot write"),
-                       BrokenEnvironment);
+  CHECK_THROWS_WITH_AS(replace_file(folder / "no" / "a", "x"), doctest::Contains("cannot write"), BrokenEnvironment);
   CHECK(folder.count() == 0);
 }
 
 TEST_CASE("what a killed process leaves is recognized, and no file of others") {
   CHECK(replaced_by("a.pack.AbCd12.tmp") == "a.pack");
   CHECK(replaced_by(".AbCd12.tmp") == std::nullopt);
-  for (const char* name : {"a.pack.AbCd12", "a.pack.backup", "a.pack.AbCd123.tmp", "a.pack.AbC_12.tmp",
-                           "a.tmp", ".tmp", "AbCd12.tmp", ""}) {
+  for (const char* name : {"a.pack.AbCd12", "a.pack.backup", "a.pack.AbCd123.tmp", "a.pack.AbC_12.tmp", "a.tmp", ".tmp",
+                           "AbCd12.tmp", ""}) {
     CAPTURE(name);
     CHECK(replaced_by(name) == std::nullopt);
   }

@@ -24,8 +24,8 @@ TEST_CASE("spaces are embedded byte for byte") {
 
 TEST_CASE("a missing file says where it was looked for") {
   CHECK_FALSE(moetune::find_resource("spaces/none.json"));
-  CHECK_THROWS_WITH_AS(moetune::read_resource("spaces/none.json"),
-                       "no file 'spaces/none.json' in this binary", moetune::BrokenEnvironment);
+  CHECK_THROWS_WITH_AS(moetune::read_resource("spaces/none.json"), "no file 'spaces/none.json' in this binary",
+                       moetune::BrokenEnvironment);
 }
 
 TEST_CASE("MOETUNE_DATA_DIR replaces the embedded files") {

@@ -48,8 +48,7 @@ std::vector<Source> sources_of(const std::set<std::string>& rooms) {
     for (const fs::directory_entry& entry : fs::recursive_directory_iterator(root / room)) {
       const std::string kind = entry.path().extension().string();
       if (kind != ".h" && kind != ".cc") continue;
-      sources.push_back(
-          {fs::relative(entry.path(), root).generic_string(), moetune::testing::read_text(entry.path())});
+      sources.push_back({fs::relative(entry.path(), root).generic_string(), moetune::testing::read_text(entry.path())});
     }
   }
   return sources;
@@ -63,8 +62,7 @@ std::vector<std::string> kernel_names() {
 }
 
 // "path:line" of every line of code, comments left out, in which `pattern` is found and `excused` is not.
-std::string lines_with(const std::vector<Source>& sources, const std::regex& pattern,
-                       const std::regex& excused) {
+std::string lines_with(const std::vector<Source>& sources, const std::regex& pattern, const std::regex& excused) {
   std::string found;
   for (const Source& source : sources) {
     std::istringstream text(source.text);
@@ -92,8 +90,7 @@ std::string lines_naming_kernels(const std::vector<Source>& sources) {
 }
 
 std::string lines_printing(const std::vector<Source>& sources) {
-  static const std::regex printing(
-      "std::(cout|cerr|clog)\\b|\\b(f|v|vf)?printf\\(|\\bf?put[cs]\\(|<iostream>");
+  static const std::regex printing("std::(cout|cerr|clog)\\b|\\b(f|v|vf)?printf\\(|\\bf?put[cs]\\(|<iostream>");
   return lines_with(sources, printing, std::regex("^#error"));
 }
 
@@ -140,8 +137,7 @@ std::string hidden_constants(const std::vector<Source>& sources) {
     std::istringstream text(source.text);
     for (std::string line; std::getline(text, line);) {
       if (!line.starts_with("constexpr ") && !line.starts_with("inline constexpr ")) continue;
-      for (std::sregex_iterator found(line.begin(), line.end(), constant); found != std::sregex_iterator();
-           ++found) {
+      for (std::sregex_iterator found(line.begin(), line.end(), constant); found != std::sregex_iterator(); ++found) {
         if (source.path.ends_with(".h"))
           of_headers[(*found)[1]] = source.path;
         else
@@ -182,8 +178,7 @@ std::string riddles(const std::vector<Source>& sources) {
 TEST_CASE("the rooms are the folders") {
   const std::set<std::string> all = rooms_but({});
   CHECK(all.size() >= 16);
-  for (const char* room : {"base", "cli", "ranges", "report", "serve", "sync", "workloads"})
-    CHECK(all.contains(room));
+  for (const char* room : {"base", "cli", "ranges", "report", "serve", "sync", "workloads"}) CHECK(all.contains(room));
   for (const char* other : {"build", "templates", "tests"}) CHECK_FALSE(all.contains(other));
   CHECK_FALSE(rooms_but({"cli"}).contains("cli"));
 }
@@ -198,16 +193,14 @@ TEST_CASE("no room but kernels knows a kernel by name") {
   CHECK(kernel_names().size() >= 3);
   CHECK(lines_naming_kernels(without(sources_of(rooms_but({"kernels"})), yardsticks)) == "");
   CHECK(lines_naming_kernels({{"cli/a.cc", "if (kernel == \"decode_attention\") {}\n"}}) == "cli/a.cc:1\n");
-  CHECK(lines_naming_kernels(
-            {{"cli/a.cc", "// as decode_attention does\n\"moetune search decode_kernel\"\n"}}) == "");
+  CHECK(lines_naming_kernels({{"cli/a.cc", "// as decode_attention does\n\"moetune search decode_kernel\"\n"}}) == "");
 }
 
 TEST_CASE("only the command line prints, and child processes their last words") {
   const std::set<std::string> last_words = {"tuner/process/child_main.cc", "tuner/compile/compile_child.cc"};
   CHECK(lines_printing(without(sources_of(rooms_but({"cli"})), last_words)) == "");
-  CHECK(
-      lines_printing({{"jobs/a.cc", "std::cerr << 1;\nstd::printf(\"\");\nsnprintf(buffer, 1, \"\");\n"}}) ==
-      "jobs/a.cc:1\njobs/a.cc:2\n");
+  CHECK(lines_printing({{"jobs/a.cc", "std::cerr << 1;\nstd::printf(\"\");\nsnprintf(buffer, 1, \"\");\n"}}) ==
+        "jobs/a.cc:1\njobs/a.cc:2\n");
 }
 
 TEST_CASE("no two rooms give different types one name") {
@@ -215,11 +208,10 @@ TEST_CASE("no two rooms give different types one name") {
   linked_together.insert({"bench", "tests"});
   CHECK(shared_types(sources_of(linked_together)).size() > 100);
   CHECK(types_defined_twice(sources_of(linked_together)) == "");
-  const std::string begin = "namespace moetune {\n", end = "}  // namespace moetune\n",
-                    type = "struct A {\n};\n", hidden = "namespace {\n" + type + "}  // namespace\n";
+  const std::string begin = "namespace moetune {\n", end = "}  // namespace moetune\n", type = "struct A {\n};\n",
+                    hidden = "namespace {\n" + type + "}  // namespace\n";
   CHECK(types_defined_twice({{"a.h", begin + type + end}, {"b.cc", begin + type + end}}) == "A: a.h b.cc\n");
-  CHECK(types_defined_twice({{"a.h", begin + type + end}, {"b.cc", begin + hidden + "struct A;\n" + end}}) ==
-        "");
+  CHECK(types_defined_twice({{"a.h", begin + type + end}, {"b.cc", begin + hidden + "struct A;\n" + end}}) == "");
 }
 
 TEST_CASE("no file hides a header's constant from those that are compiled behind it") {

@@ -17,8 +17,6 @@ TEST_CASE("a prefix is near however much is missing") {
 }
 
 TEST_CASE("an unknown name is one sentence with a way out") {
-  CHECK(unknown_name("kernel", "rooter", {"router", "prefill"}) ==
-        "unknown kernel 'rooter'; did you mean 'router'?");
-  CHECK(unknown_name("kernel", "zzzzzz", {"router", "prefill"}) ==
-        "unknown kernel 'zzzzzz'; known: router, prefill");
+  CHECK(unknown_name("kernel", "rooter", {"router", "prefill"}) == "unknown kernel 'rooter'; did you mean 'router'?");
+  CHECK(unknown_name("kernel", "zzzzzz", {"router", "prefill"}) == "unknown kernel 'zzzzzz'; known: router, prefill");
 }

@@ -8,8 +8,7 @@ using moetune::to_utf8;
 TEST_CASE("text in UTF-8 is told from other bytes") {
   for (const char* text : {"", "tile=64", "12 \xC2\xB5s", "\xE2\x80\xA6", "\xF0\x9F\x98\x80", "\xED\x9F\xBF"})
     CHECK(is_utf8(text));
-  for (const char* text :
-       {"\xB5s", "12 \xC2", "\xC0\xAF", "\xED\xA0\x80", "\xF4\x90\x80\x80", "\xFF", "\xE2\x80"})
+  for (const char* text : {"\xB5s", "12 \xC2", "\xC0\xAF", "\xED\xA0\x80", "\xF4\x90\x80\x80", "\xFF", "\xE2\x80"})
     CHECK_FALSE(is_utf8(text));
   CHECK(is_utf8(std::string_view("a\0b", 3)));
 }
@@ -37,8 +36,7 @@ TEST_CASE("bytes of no character and what turns or breaks lines are shown too, i
 }
 
 TEST_CASE("JSON stays the same document") {
-  CHECK(moetune::escape_json_controls("{\n\"a\": \"\x7f\u009b\u202E µ\"}") ==
-        "{\n\"a\": \"\\u007f\\u009b\\u202e µ\"}");
+  CHECK(moetune::escape_json_controls("{\n\"a\": \"\x7f\u009b\u202E µ\"}") == "{\n\"a\": \"\\u007f\\u009b\\u202e µ\"}");
 }
 
 TEST_CASE("a long text is cut between characters") {

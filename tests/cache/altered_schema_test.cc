@@ -35,8 +35,7 @@ constexpr Alteration kAlterations[] = {
      "the index builds_by_use is declared otherwise"},
     {"ALTER TABLE winners DROP COLUMN roofline", "the table winners has no column roofline"},
     {"ALTER TABLE trials RENAME COLUMN samples TO sample_count", "the table trials has no column samples"},
-    {"ALTER TABLE trials RENAME COLUMN samples TO sample_count",
-     "the table trials has a strange column sample_count"},
+    {"ALTER TABLE trials RENAME COLUMN samples TO sample_count", "the table trials has a strange column sample_count"},
     {"ALTER TABLE trials ADD COLUMN note TEXT", "the table trials has a strange column note"},
     {"DROP TABLE calibrations; CREATE TABLE calibrations (hardware INTEGER NOT NULL REFERENCES hardware(id) "
      "ON"
@@ -51,8 +50,7 @@ constexpr Alteration kAlterations[] = {
      " digest TEXT NOT NULL DEFAULT ''",
      "the table calibrations is declared otherwise"},
     {"CREATE TABLE notes (text TEXT)", "the table notes is strange"},
-    {"CREATE TRIGGER greedy AFTER INSERT ON trials BEGIN DELETE FROM winners; END",
-     "the trigger greedy is strange"},
+    {"CREATE TRIGGER greedy AFTER INSERT ON trials BEGIN DELETE FROM winners; END", "the trigger greedy is strange"},
     {"DROP TABLE calibrations; CREATE VIEW calibrations AS SELECT 1", "the view calibrations is strange"},
 };
 
@@ -93,11 +91,9 @@ TEST_CASE("a cache whose schema was altered is refused by what uses it, and unto
 TEST_CASE("tables of another application under moetune's mark are refused and untouched") {
   const TempDir dir;
   raw_sql(dir / "a.db", "PRAGMA application_id = 1836017012; CREATE TABLE theirs (x)");
-  raw_sql(dir / "b.db",
-          "PRAGMA application_id = 1836017012; PRAGMA user_version = 7; CREATE TABLE theirs (x)");
+  raw_sql(dir / "b.db", "PRAGMA application_id = 1836017012; PRAGMA user_version = 7; CREATE TABLE theirs (x)");
   const std::string before = read_file(dir / "a.db") + read_file(dir / "b.db");
-  CHECK(says(broken([&] { Cache::open(dir / "a.db", Cache::Mode::create); }),
-             "has schema 0, which no moetune makes"));
+  CHECK(says(broken([&] { Cache::open(dir / "a.db", Cache::Mode::create); }), "has schema 0, which no moetune makes"));
   for (const Cache::Mode mode : {Cache::Mode::create, Cache::Mode::read_only}) {
     const std::string sentence = broken([&] { Cache::open(dir / "b.db", mode); });
     CHECK(says(sentence, "the table theirs is strange"));
@@ -113,8 +109,7 @@ TEST_CASE("a negative version is refused in every mode, and the file untouched")
   const auto before = dir.content();
   for (const Cache::Mode mode :
        {Cache::Mode::create, Cache::Mode::read_write, Cache::Mode::read_only, Cache::Mode::inspect}) {
-    CHECK(
-        says(broken([&] { Cache::open(dir / "cache.db", mode); }), "has schema -3, which no moetune makes"));
+    CHECK(says(broken([&] { Cache::open(dir / "cache.db", mode); }), "has schema -3, which no moetune makes"));
   }
   CHECK(dir.content() == before);
 }
@@ -123,8 +118,7 @@ TEST_CASE("what SQLite keeps for itself is no alteration") {
   const TempDir dir;
   fill_each(dir / "cache.db");
   raw_sql(dir / "cache.db", "ANALYZE; VACUUM");
-  CHECK(raw_text(dir / "cache.db", "SELECT count(*) > 0 FROM sqlite_schema WHERE name = 'sqlite_stat1'") ==
-        "1");
+  CHECK(raw_text(dir / "cache.db", "SELECT count(*) > 0 FROM sqlite_schema WHERE name = 'sqlite_stat1'") == "1");
   CHECK(broken([&] { Cache::open(dir / "cache.db", Cache::Mode::create); }) == "");
   CHECK(check_cache(Cache::open(dir / "cache.db", Cache::Mode::inspect)).empty());
 }
@@ -145,8 +139,7 @@ TEST_CASE("check finds dangling references of trials, winners, workloads and cal
     for (const std::string& where : kind.wheres) {
       CAPTURE(where);
       CHECK(std::any_of(problems.begin(), problems.end(), [&](const moetune::CacheProblem& problem) {
-        return problem.where == where &&
-               problem.what == std::string("belongs to a missing row of ") + kind.missing;
+        return problem.where == where && problem.what == std::string("belongs to a missing row of ") + kind.missing;
       }));
     }
   }
@@ -176,6 +169,5 @@ TEST_CASE("check asks the rules of every trial and every winner that matches its
   CHECK(problems[1].where == "winner 1 (decode_attention batch=64)");
   CHECK(problems[1].what == "decode_attention " + winner(1).config);
   raw_sql(dir / "cache.db", "UPDATE winners SET config = 'tampered=1'");
-  CHECK(check_cache(Cache::open(dir / "cache.db", Cache::Mode::inspect), rules)[1].what ==
-        "does not match its digest");
+  CHECK(check_cache(Cache::open(dir / "cache.db", Cache::Mode::inspect), rules)[1].what == "does not match its digest");
 }

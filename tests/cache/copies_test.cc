@@ -66,8 +66,7 @@ TEST_CASE("a copy of the main file alone has what a search stored before the las
   CHECK(summary_of(Cache::open(file, Cache::Mode::read_only)).trials == 50);
 }
 
-TEST_CASE(
-    "once a search has ended, or a later writer has taken up what a killed one left, nothing is missing") {
+TEST_CASE("once a search has ended, or a later writer has taken up what a killed one left, nothing is missing") {
   const TempDir dir;
   const fs::path file = dir / "a.db", copy = dir / "copy.db";
   {

@@ -25,8 +25,7 @@ std::int64_t fill(const fs::path& file) {
   return id;
 }
 
-void flip_byte(const fs::path& file, const std::string& table, const std::string& column,
-               const std::string& where) {
+void flip_byte(const fs::path& file, const std::string& table, const std::string& column, const std::string& where) {
   const std::string middle = std::to_string(10'000);
   raw_sql(file, "UPDATE " + table + " SET " + column + " = CAST(substr(" + column + ", 1, " + middle +
                     ") || CASE substr(" + column + ", " + middle +
@@ -81,8 +80,7 @@ TEST_CASE("check finds a row without its parent") {
 
 TEST_CASE("a file that is no database is refused and untouched") {
   const TempDir dir;
-  write_file(dir / "notes.txt",
-             "These are notes, and long enough to be taken for a header. " + std::string(5000, '.'));
+  write_file(dir / "notes.txt", "These are notes, and long enough to be taken for a header. " + std::string(5000, '.'));
   write_file(dir / "short", "x");
   const auto before = dir.content();
   for (const char* name : {"notes.txt", "short"}) {
@@ -142,10 +140,8 @@ TEST_CASE("a folder, a pipe, a missing file and an empty path are told apart") {
 TEST_CASE("a folder that cannot be made says why") {
   const TempDir dir;
   write_file(dir / "file", "");
-  CHECK(says(broken([&] { Cache::open(dir / "file/below/cache.db", Cache::Mode::create); }),
-             "Not a directory"));
-  CHECK(says(broken([&] { Cache::open("/proc/moetune/cache.db", Cache::Mode::create); }),
-             "cannot make the folder"));
+  CHECK(says(broken([&] { Cache::open(dir / "file/below/cache.db", Cache::Mode::create); }), "Not a directory"));
+  CHECK(says(broken([&] { Cache::open("/proc/moetune/cache.db", Cache::Mode::create); }), "cannot make the folder"));
 }
 
 TEST_CASE("a path may hold the characters of a URI and of SQLite's special names") {
@@ -172,16 +168,14 @@ TEST_CASE("a full disk ends in one sentence, and all that was acknowledged stays
         for (int i = 0; i < 1000; ++i) {
           cache.trials.put(id, trial(i));
           acknowledged = i + 1;
-          cache.builds.put(std::to_string(i),
-                           {"ok", "{}", "", random_bytes(50'000, static_cast<std::uint64_t>(i))});
+          cache.builds.put(std::to_string(i), {"ok", "{}", "", random_bytes(50'000, static_cast<std::uint64_t>(i))});
         }
       });
       if (!says(sentence, "no space left for " + file.string())) return "said: " + sentence;
       if (cache.trials.of(id).size() != static_cast<std::size_t>(acknowledged)) return "lost trials at once";
     }
     const Cache again = Cache::open(file, Cache::Mode::read_only);
-    if (acknowledged < 5 || again.trials.of(id).size() != static_cast<std::size_t>(acknowledged))
-      return "lost trials";
+    if (acknowledged < 5 || again.trials.of(id).size() != static_cast<std::size_t>(acknowledged)) return "lost trials";
     return check_cache(again).empty() ? "" : check_cache(again)[0].what;
   });
   if (outcome) {

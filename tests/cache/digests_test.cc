@@ -83,9 +83,9 @@ std::vector<std::string> changes(const Column& column) {
 
 // One row of each table, so that no unique column refuses.
 std::string update(const Column& column, const std::string& value) {
-  return "PRAGMA foreign_keys = OFF; UPDATE OR REPLACE " + column.table + " SET " + column.name + " = " +
-         value + " WHERE " + column.name + " = (SELECT max(" + column.name + ") FROM " + column.table +
-         ") AND " + column.name + " IS NOT " + value;
+  return "PRAGMA foreign_keys = OFF; UPDATE OR REPLACE " + column.table + " SET " + column.name + " = " + value +
+         " WHERE " + column.name + " = (SELECT max(" + column.name + ") FROM " + column.table + ") AND " + column.name +
+         " IS NOT " + value;
 }
 
 }  // namespace
@@ -114,11 +114,11 @@ TEST_CASE("a winner that was changed, or moved to another problem, is not handed
   const TempDir dir;
   for (const char* change :
        {"UPDATE winners SET time_us = time_us / 2", "UPDATE winners SET default_time_us = 99",
-        "UPDATE winners SET roofline = 1", "UPDATE winners SET workload = 2",
-        "UPDATE winners SET contended = 1", "UPDATE winners SET provenance = '{}'",
-        "UPDATE winners SET stored_at = '2000-01-01T00:00:00Z'", "UPDATE winners SET fallback_config = ''",
-        "UPDATE workloads SET problem = 'batch=7' WHERE id = 1", "UPDATE hardware SET sm_count = 1",
-        "UPDATE winners SET interface = ''", "UPDATE winners SET cubin = fallback_cubin"}) {
+        "UPDATE winners SET roofline = 1", "UPDATE winners SET workload = 2", "UPDATE winners SET contended = 1",
+        "UPDATE winners SET provenance = '{}'", "UPDATE winners SET stored_at = '2000-01-01T00:00:00Z'",
+        "UPDATE winners SET fallback_config = ''", "UPDATE workloads SET problem = 'batch=7' WHERE id = 1",
+        "UPDATE hardware SET sm_count = 1", "UPDATE winners SET interface = ''",
+        "UPDATE winners SET cubin = fallback_cubin"}) {
     CAPTURE(change);
     fs::remove(dir / "cache.db");
     fill_records(dir / "cache.db");
@@ -194,9 +194,7 @@ TEST_CASE("a calibration that was changed is unknown") {
   const TempDir dir;
   fill_records(dir / "cache.db");
   raw_sql(dir / "cache.db", "UPDATE calibrations SET value = 9");
-  CHECK_FALSE(Cache::open(dir / "cache.db", Cache::Mode::read_only)
-                  .trials.calibrations(h200())
-                  .contains("read_tb_s"));
+  CHECK_FALSE(Cache::open(dir / "cache.db", Cache::Mode::read_only).trials.calibrations(h200()).contains("read_tb_s"));
 }
 
 TEST_CASE("winners of one cubin share it, and it goes with the last of them") {

@@ -33,8 +33,7 @@ struct Filled {
 
 }  // namespace
 
-TEST_CASE(
-    "builds that were not used for longest and orphaned trials go, winners stay, and the file shrinks") {
+TEST_CASE("builds that were not used for longest and orphaned trials go, winners stay, and the file shrinks") {
   Filled filled;
   filled.cache.builds.find(Filled::name(0));  // used again
   const GcResult done = collect_garbage(filled.cache, filled.request(250'000));

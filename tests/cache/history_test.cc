@@ -30,9 +30,7 @@ Cache open_new(const TempDir& dir, std::int64_t& id) {
   return cache;
 }
 
-std::string cubin_count(const TempDir& dir) {
-  return raw_text(dir / "cache.db", "SELECT count(*) FROM cubins");
-}
+std::string cubin_count(const TempDir& dir) { return raw_text(dir / "cache.db", "SELECT count(*) FROM cubins"); }
 
 }  // namespace
 
@@ -68,8 +66,7 @@ TEST_CASE("going back brings the winner as it was, and is itself recorded") {
   const TempDir dir;
   std::int64_t id = 0;
   Cache cache = open_new(dir, id);
-  CHECK_THROWS_WITH_AS(cache.winners.roll_back(id), doctest::Contains("has no earlier winner"),
-                       moetune::BadInput);
+  CHECK_THROWS_WITH_AS(cache.winners.roll_back(id), doctest::Contains("has no earlier winner"), moetune::BadInput);
   cache.winners.put(id, generation_winner(1, 10));
   const moetune::WinnerRecord first = cache.winners.find(id).value();
   const std::string digest = raw_text(dir / "cache.db", "SELECT digest FROM winners");

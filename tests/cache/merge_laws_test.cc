@@ -85,9 +85,8 @@ class RandomCaches {
 
 const moetune::RecordRules kMerits{.range_merit = [](const std::string& table) {
   const int figure = std::stoi(table);
-  return moetune::RangeMerit{.contended = figure % 2 == 1,
-                             .coarseness = figure % 3,
-                             .regret = static_cast<double>(figure / 2)};  // ties too
+  return moetune::RangeMerit{
+      .contended = figure % 2 == 1, .coarseness = figure % 3, .regret = static_cast<double>(figure / 2)};  // ties too
 }};
 
 // Winners, trials and tables by key and content, whatever the numbers of their rows are. The progress of a
@@ -158,8 +157,7 @@ void check_laws(moetune::MergeOrder order) {
     REQUIRE(state(all) == expected);
     REQUIRE(again.winners_added + again.winners_replaced + again.trials_taken + again.ranges_taken == 0);
     const std::string progress = progress_of(a);
-    const moetune::MergeResult in_place =
-        moetune::merge_caches(a, {c, b}, kMerits, order);  // into one of them
+    const moetune::MergeResult in_place = moetune::merge_caches(a, {c, b}, kMerits, order);  // into one of them
     for (std::size_t at = 0; at < progress.size(); at = progress.find('\n', at) + 1)
       REQUIRE(progress_of(a).find(progress.substr(at, 2)) != std::string::npos);
     REQUIRE(state(a) == expected);

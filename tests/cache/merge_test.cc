@@ -31,8 +31,7 @@ moetune::WinnerRecord timed_winner(int number, double low, double high, bool con
   return record;
 }
 
-fs::path cache_of(const fs::path& file, const moetune::WinnerRecord& record,
-                  const std::string& problem = "batch=64") {
+fs::path cache_of(const fs::path& file, const moetune::WinnerRecord& record, const std::string& problem = "batch=64") {
   Cache cache = Cache::open(file, Cache::Mode::create);
   cache.winners.put(cache.workloads.id(workload_key(problem), "head_dim=128"), record);
   return file;
@@ -78,8 +77,7 @@ TEST_CASE("a merge takes winners whole, with both cubins, and trials") {
   CHECK(check_cache(into).empty());
 }
 
-TEST_CASE(
-    "of two winners the sound one stays, then the one whose interval ends lower, or the later of equals") {
+TEST_CASE("of two winners the sound one stays, then the one whose interval ends lower, or the later of equals") {
   const auto dated = [](moetune::WinnerRecord record, const std::string& date) {
     record.stored_at = date;
     return record;
@@ -208,9 +206,8 @@ TEST_CASE("of two trials the sound one stays, then the exact one, then the one w
     one.contended = contended;
     return one;
   };
-  const std::vector<moetune::TrialRecord> order = {record(11, false), record(12, false),
-                                                   record(0, false, "too_slow"), record(0, false, "crashed"),
-                                                   record(5, true)};
+  const std::vector<moetune::TrialRecord> order = {record(11, false), record(12, false), record(0, false, "too_slow"),
+                                                   record(0, false, "crashed"), record(5, true)};
   for (std::size_t better = 0; better < order.size(); ++better) {
     for (std::size_t worse = better; worse < order.size(); ++worse) {
       const TempDir dir;
@@ -232,17 +229,13 @@ TEST_CASE("of two trials the sound one stays, then the exact one, then the one w
 // What a merge leaves of a file: each row by its digest, without numbers.
 std::string merged_rows(const fs::path& file) {
   std::string rows;
-  for (const char* select :
-       {"trials ORDER BY digest", "winners ORDER BY digest", "ranges ORDER BY digest",
-        "cubins ORDER BY digest", "hardware ORDER BY digest", "history ORDER BY digest",
-        "range_history ORDER BY digest", "builds ORDER BY digest", "calibrations ORDER BY digest"})
-    rows +=
-        raw_text(file, std::string("SELECT group_concat(digest) FROM (SELECT digest FROM ") + select + ")") +
-        ";";
-  return rows +
-         raw_text(file,
-                  "SELECT group_concat(one) FROM (SELECT w.problem || o.outcome || o.trials AS one FROM"
-                  " trial_counts o JOIN workloads w ON w.id = o.workload WHERE trials > 0 ORDER BY one)");
+  for (const char* select : {"trials ORDER BY digest", "winners ORDER BY digest", "ranges ORDER BY digest",
+                             "cubins ORDER BY digest", "hardware ORDER BY digest", "history ORDER BY digest",
+                             "range_history ORDER BY digest", "builds ORDER BY digest", "calibrations ORDER BY digest"})
+    rows += raw_text(file, std::string("SELECT group_concat(digest) FROM (SELECT digest FROM ") + select + ")") + ";";
+  return rows + raw_text(file,
+                         "SELECT group_concat(one) FROM (SELECT w.problem || o.outcome || o.trials AS one FROM"
+                         " trial_counts o JOIN workloads w ON w.id = o.workload WHERE trials > 0 ORDER BY one)");
 }
 
 TEST_CASE("a new file, which begins as a copy of the first, holds what an empty one would") {
@@ -317,12 +310,11 @@ TEST_CASE("one unsound file among several, and nothing is touched") {
   raw_sql(dir / "bad.db", "UPDATE winners SET time_us = 1");
   raw_sql(dir / "bad.pack", "DELETE FROM winners");
   const auto before = dir.content();
-  for (const auto& [name, words] :
-       {std::pair("bad.db", "winner 1 (decode_attention batch=64): does not match"),
-        {"bad.pack", "is missing"},
-        {"notes.txt", "is not a moetune cache"},
-        {"theirs.db", "another application's"},
-        {"newer.db", "of a newer moetune"}}) {
+  for (const auto& [name, words] : {std::pair("bad.db", "winner 1 (decode_attention batch=64): does not match"),
+                                    {"bad.pack", "is missing"},
+                                    {"notes.txt", "is not a moetune cache"},
+                                    {"theirs.db", "another application's"},
+                                    {"newer.db", "of a newer moetune"}}) {
     const std::string sentence = broken([&] { merged(dir / "into.db", {dir / "good.db", dir / name}); });
     CAPTURE(sentence);
     CHECK(says(sentence, words));
@@ -392,8 +384,7 @@ TEST_CASE("a disk that fills up in mid-merge leaves the destination as it was") 
   }
 }
 
-TEST_CASE(
-    "what breaks the rules at the destination gives way to any, and counts as damaged for every reader") {
+TEST_CASE("what breaks the rules at the destination gives way to any, and counts as damaged for every reader") {
   const TempDir dir;
   moetune::RecordRules rules;
   rules.winner = [](const auto&, const moetune::WinnerRecord& one, auto) {

@@ -28,9 +28,7 @@ struct Signed {
   PackSignature by(const std::string& key, const std::string& bytes) const {
     return sign_pack(read_secret_key(dir / key), bytes);
   }
-  TrustedKeys trusting(const std::string& key) const {
-    return TrustedKeys({(dir / (key + ".pub")).string()});
-  }
+  TrustedKeys trusting(const std::string& key) const { return TrustedKeys({(dir / (key + ".pub")).string()}); }
 
   TempDir dir;
   const fs::path pack = dir / "a.pack";
@@ -67,9 +65,9 @@ TEST_CASE("a pack that a trusted key has signed is read") {
   const auto text = read_file(files.dir / "key.pub");
   CHECK(TrustedKeys({text.substr(text.size() - 65, 64)}).read(files.pack) == "the bytes of a pack");
   // Two makers, and a line that is out of date.
-  write_file(signature_path(files.pack), signatures_text({files.by("other", "what was there before"),
-                                                          files.by("other", "the bytes of a pack"),
-                                                          files.by("key", "the bytes of a pack")}));
+  write_file(signature_path(files.pack),
+             signatures_text({files.by("other", "what was there before"), files.by("other", "the bytes of a pack"),
+                              files.by("key", "the bytes of a pack")}));
   CHECK(refusal(files.trusting("key"), files.pack) == "");
   CHECK(refusal(files.trusting("other"), files.pack) == "");
 }
@@ -103,10 +101,8 @@ TEST_CASE("a signature without its own domain is none") {
   const Signed files;
   const SecretKey key = read_secret_key(files.dir / "key");
   const auto digest = sha512("the bytes of a pack");
-  for (const std::string& message :
-       {std::string("the bytes of a pack"), std::string(digest.begin(), digest.end())}) {
-    write_file(signature_path(files.pack),
-               signatures_text({{key_id(public_key_of(key)), sign(key, message)}}));
+  for (const std::string& message : {std::string("the bytes of a pack"), std::string(digest.begin(), digest.end())}) {
+    write_file(signature_path(files.pack), signatures_text({{key_id(public_key_of(key)), sign(key, message)}}));
     CHECK(says(refusal(files.trusting("key"), files.pack), "does not match its signature"));
   }
 }
@@ -128,16 +124,14 @@ TEST_CASE("a signature's text is as it is written, to the byte") {
   const std::string text = read_file(signature_path(files.pack));
   CHECK(malformed(text) == "");
   CHECK(signatures_text(parse_signatures(text, "")) == text);
-  for (std::size_t size = 0; size < text.size(); ++size)
-    CHECK(says(malformed(text.substr(0, size)), "a.pack.sig"));
+  for (std::size_t size = 0; size < text.size(); ++size) CHECK(says(malformed(text.substr(0, size)), "a.pack.sig"));
   const std::string line = text.substr(text.find('\n') + 1);
   std::string upper = text;
-  std::transform(upper.begin() + 20, upper.end(), upper.begin() + 20,
-                 [](unsigned char c) { return std::toupper(c); });
+  std::transform(upper.begin() + 20, upper.end(), upper.begin() + 20, [](unsigned char c) { return std::toupper(c); });
   std::string many = text;
   for (int i = 0; i < 16; ++i) many += line;
-  for (const std::string& wrong : {text + " ", text + "\n", "\n" + text, upper, many,
-                                   text + std::string(1, '\0'), "moetune signature 2\n" + line})
+  for (const std::string& wrong :
+       {text + " ", text + "\n", "\n" + text, upper, many, text + std::string(1, '\0'), "moetune signature 2\n" + line})
     CHECK(malformed(wrong) != "");
 }
 
@@ -147,8 +141,7 @@ TEST_CASE("keys: new files only, the secret one its owner's alone, texts to the 
   REQUIRE(::stat((files.dir / "key").c_str(), &facts) == 0);
   CHECK((facts.st_mode & 0777) == 0600);
   const std::string secret = read_file(files.dir / "key");
-  CHECK_THROWS_WITH_AS(make_key_files(files.dir / "key"), doctest::Contains("exists; name another"),
-                       BadInput);
+  CHECK_THROWS_WITH_AS(make_key_files(files.dir / "key"), doctest::Contains("exists; name another"), BadInput);
   CHECK(read_file(files.dir / "key") == secret);
   write_file(files.dir / "new.pub", "taken");
   CHECK_THROWS_AS(make_key_files(files.dir / "new"), BadInput);

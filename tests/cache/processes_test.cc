@@ -93,8 +93,7 @@ TEST_CASE("a writer killed twenty times in mid-write loses no acknowledged trial
     // The last commit may have landed with its word still unsaid.
     REQUIRE(static_cast<int>(trials.size()) >= acknowledged + 1);
     REQUIRE(static_cast<int>(trials.size()) <= acknowledged + 2);
-    for (std::size_t i = 0; i < trials.size(); ++i)
-      REQUIRE(trials[i].config == trial(static_cast<int>(i)).config);
+    for (std::size_t i = 0; i < trials.size(); ++i) REQUIRE(trials[i].config == trial(static_cast<int>(i)).config);
     REQUIRE(check_cache(cache).empty());
     if (const auto best = cache.winners.find(id)) REQUIRE(best->plan.find(best->config) != std::string::npos);
   }
@@ -192,9 +191,8 @@ TEST_CASE("a reader does not wait for the lock of a writer, and another writer w
   const moetune::WriteTransaction lock(holder);
   CHECK(cache.trials.of(id).size() == 1);
   CHECK(Cache::open(dir / "cache.db", Cache::Mode::read_only).trials.of(id).size() == 1);
-  CHECK(broken([&] {
-          cache.trials.put(id, trial(2));
-        }).find("held " + (dir / "cache.db").string() + " locked") != std::string::npos);
+  CHECK(broken([&] { cache.trials.put(id, trial(2)); }).find("held " + (dir / "cache.db").string() + " locked") !=
+        std::string::npos);
 }
 
 TEST_CASE("opening and closing a second cache on the file drops no lock of the first") {
@@ -210,8 +208,7 @@ TEST_CASE("opening and closing a second cache on the file drops no lock of the f
   });
   const Cache first = Cache::open(dir / "cache.db", Cache::Mode::create);
   REQUIRE(first.workloads.all().empty());  // it is in WAL mode now, and holds the shared lock that says so
-  for (const Cache::Mode mode : {Cache::Mode::create, Cache::Mode::read_only})
-    Cache::open(dir / "cache.db", mode);
+  for (const Cache::Mode mode : {Cache::Mode::create, Cache::Mode::read_only}) Cache::open(dir / "cache.db", mode);
   go.write(1);
   int denied = 0;
   REQUIRE(result.read(denied));

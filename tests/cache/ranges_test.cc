@@ -26,9 +26,7 @@ RangeRecord range_record(std::uint64_t seed, const std::string& stored_at = "") 
           .stored_at = stored_at};
 }
 
-std::size_t cubin_count(const fs::path& file) {
-  return std::stoul(raw_text(file, "SELECT count(*) FROM cubins"));
-}
+std::size_t cubin_count(const fs::path& file) { return std::stoul(raw_text(file, "SELECT count(*) FROM cubins")); }
 
 }  // namespace
 
@@ -58,9 +56,7 @@ TEST_CASE("a range table comes back with its cubins, and another takes its place
   // A winner that goes takes no cubin of a table with it.
   cache.winners.put(cache.workloads.id(workload_key()), winner(1));
   cache.winners.put(cache.workloads.id(workload_key()), winner(2));
-  CHECK(
-      cache.ranges.record(cache.ranges.of_family("decode_attention", "head_dim=64").at(0)).variants.size() ==
-      2);
+  CHECK(cache.ranges.record(cache.ranges.of_family("decode_attention", "head_dim=64").at(0)).variants.size() == 2);
 }
 
 TEST_CASE("a record that only says how far a search is serves nobody") {
@@ -74,8 +70,7 @@ TEST_CASE("a record that only says how far a search is serves nobody") {
 TEST_CASE("an altered range table counts as absent, and a check names it") {
   for (const char* change :
        {"UPDATE ranges SET plan = replace(plan, '1', '2')", "UPDATE ranges SET progress = 'other'",
-        "UPDATE range_cubins SET config = 'tile=3' WHERE number = 0",
-        "DELETE FROM range_cubins WHERE number = 1",
+        "UPDATE range_cubins SET config = 'tile=3' WHERE number = 0", "DELETE FROM range_cubins WHERE number = 1",
         "UPDATE range_cubins SET cubin = (SELECT cubin FROM range_cubins WHERE number = 1)"}) {
     CAPTURE(change);
     const TempDir dir;
@@ -116,8 +111,7 @@ TEST_CASE("a merge keeps the sound table that loses less, and a pack carries it 
     Cache contended = Cache::open(dir / "contended.db", Cache::Mode::create);
     contended.ranges.put(range_key(), range_record(1, "2026-03-01T00:00:00Z"));
   }
-  CHECK(moetune::merge_caches(dir / "better.db", {dir / "later.db", dir / "contended.db"}, kBySeed)
-            .ranges_taken == 0);
+  CHECK(moetune::merge_caches(dir / "better.db", {dir / "later.db", dir / "contended.db"}, kBySeed).ranges_taken == 0);
   CHECK(moetune::merge_caches(dir / "contended.db", {dir / "later.db"}, kBySeed).ranges_taken == 1);
   const auto by_date = [&](const char* into, const char* from) {
     return moetune::merge_caches(dir / into, {dir / from}, kBySeed, moetune::MergeOrder::later).ranges_taken;
@@ -211,10 +205,8 @@ TEST_CASE("a pack that was altered hands out neither winners nor range tables, a
     raw_sql(dir / "altered.pack", change);
     const Cache pack = Cache::open(dir / "altered.pack", Cache::Mode::read_only);
     CHECK(says(broken([&] { family_of(pack); }), "it was altered"));
-    if (change.find("UPDATE ranges SET plan") !=
-        0)  // rows that are not the manifest's, whatever is read of them
-      CHECK(says(broken([&] { pack.winners.of_family("decode_attention", "head_dim=128"); }),
-                 "it was altered"));
+    if (change.find("UPDATE ranges SET plan") != 0)  // rows that are not the manifest's, whatever is read of them
+      CHECK(says(broken([&] { pack.winners.of_family("decode_attention", "head_dim=128"); }), "it was altered"));
     CHECK(says(broken([&] { pack.ranges.of_family("decode_attention", "head_dim=128"); }), "it was altered"));
     CHECK(says(broken([&] { moetune::export_pack(pack, dir / "other.pack", {}); }), "it was altered"));
     CHECK_FALSE(fs::exists(dir / "other.pack"));
@@ -231,8 +223,8 @@ TEST_CASE("a table that was put into a pack, of a family that its manifest does 
     cache.ranges.put(range_key("head_dim=64"), range_record(5));
     moetune::export_pack(cache, dir / "b.pack", {});
   }
-  raw_sql(dir / "b.pack", "ATTACH '" + (dir / "a.pack").string() +
-                              "' AS a; DELETE FROM pack; INSERT INTO pack SELECT * FROM a.pack");
+  raw_sql(dir / "b.pack",
+          "ATTACH '" + (dir / "a.pack").string() + "' AS a; DELETE FROM pack; INSERT INTO pack SELECT * FROM a.pack");
   const Cache pack = Cache::open(dir / "b.pack", Cache::Mode::read_only);
   CHECK(pack.winners.of_family("decode_attention", "head_dim=128").sound.size() == 1);
   CHECK(says(broken([&] { pack.ranges.of_family("decode_attention", "head_dim=64"); }), "it was altered"));

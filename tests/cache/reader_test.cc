@@ -76,8 +76,7 @@ TEST_CASE("readers leave nothing beside a sound file, nor beside one that they r
 
   std::string torn = sound;  // all but the pages of the schema, which is found when rows are read
   for (std::size_t page = 4096; page < torn.size(); page += 4096) {
-    if (torn.substr(page, 4096).find("CREATE TABLE") == std::string::npos)
-      torn.replace(page, 4096, 4096, '\x5a');
+    if (torn.substr(page, 4096).find("CREATE TABLE") == std::string::npos) torn.replace(page, 4096, 4096, '\x5a');
   }
   write_file(file, torn);
   CHECK_FALSE(broken([&] { trials_read(file, id); }).empty());
@@ -153,8 +152,7 @@ TEST_CASE("a folder and a file that cannot be written: every reader") {
   CHECK(dir.content().size() == 1);
 }
 
-TEST_CASE(
-    "what a killed writer of a file without a log had not committed is undone by a writer; readers say so") {
+TEST_CASE("what a killed writer of a file without a log had not committed is undone by a writer; readers say so") {
   const TempDir dir;
   const fs::path folder = dir / "folder", file = folder / "cache.db";
   fs::create_directories(folder);

@@ -115,8 +115,7 @@ TEST_CASE("a hardware name cannot pass for another field") {
 TEST_CASE("trials come back as they were, in the order they were first stored") {
   const TempDir dir;
   Cache cache = Cache::open(dir / "cache.db", Cache::Mode::create);
-  const std::int64_t id = cache.workloads.id(workload_key()),
-                     other = cache.workloads.id(workload_key("batch=1"));
+  const std::int64_t id = cache.workloads.id(workload_key()), other = cache.workloads.id(workload_key("batch=1"));
   TrialRecord failed = trial(2);
   failed.outcome = "compile_failed";
   failed.message = "error: 'x' is \"undefined\"\nin line 3 \xe2\x80\xa6";

@@ -127,9 +127,8 @@ std::optional<std::string> on_small_disk(const fs::path& mount_point, std::size_
     const std::string user = "0 " + std::to_string(::geteuid()) + " 1";
     bool mounted = ::unshare(root ? CLONE_NEWNS : CLONE_NEWNS | CLONE_NEWUSER) == 0;
     if (mounted && !root) write_file("/proc/self/uid_map", user);
-    mounted =
-        mounted && ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
-        ::mount("tmpfs", mount_point.c_str(), "tmpfs", 0, ("size=" + std::to_string(bytes)).c_str()) == 0;
+    mounted = mounted && ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+              ::mount("tmpfs", mount_point.c_str(), "tmpfs", 0, ("size=" + std::to_string(bytes)).c_str()) == 0;
     const std::string report = mounted ? kRan + body() : std::string(1, kDenied);
     if (::write(ends[1], report.data(), report.size()) < 0) throw std::runtime_error("cannot report");
   });

@@ -41,8 +41,8 @@ std::vector<CacheProblem> problems_of(const fs::path& file) {
 }
 
 bool names(const std::vector<CacheProblem>& problems, const std::string& where, const std::string& what) {
-  return std::ranges::any_of(
-      problems, [&](const CacheProblem& one) { return one.where == where && says(one.what, what); });
+  return std::ranges::any_of(problems,
+                             [&](const CacheProblem& one) { return one.where == where && says(one.what, what); });
 }
 
 }  // namespace
@@ -51,13 +51,12 @@ TEST_CASE("rows that another program deleted, added or altered are named by thei
   const TempDir dir;
   const fs::path file = filled(dir);
   REQUIRE(problems_of(file).empty());
-  const std::pair<const char*, const char*> deleted[] = {
-      {"trials", "DELETE FROM trials WHERE id IN (2, 3)"},
-      {"winners", "DELETE FROM winners WHERE workload < 3"},
-      {"history", "DELETE FROM history WHERE workload < 3"},
-      {"builds", "DELETE FROM builds"},
-      {"calibrations", "DELETE FROM calibrations"},
-      {"ranges", "PRAGMA foreign_keys = ON; DELETE FROM ranges"}};
+  const std::pair<const char*, const char*> deleted[] = {{"trials", "DELETE FROM trials WHERE id IN (2, 3)"},
+                                                         {"winners", "DELETE FROM winners WHERE workload < 3"},
+                                                         {"history", "DELETE FROM history WHERE workload < 3"},
+                                                         {"builds", "DELETE FROM builds"},
+                                                         {"calibrations", "DELETE FROM calibrations"},
+                                                         {"ranges", "PRAGMA foreign_keys = ON; DELETE FROM ranges"}};
   for (const auto& [table, statement] : deleted) {
     CAPTURE(table);
     const fs::path copy = dir / (std::string(table) + ".db");
@@ -101,15 +100,13 @@ TEST_CASE("a merge does not take a file with rows missing, and gc counts anew wh
   const TempDir dir;
   const fs::path file = filled(dir);
   raw_sql(file, "DELETE FROM trials WHERE id = 1");
-  CHECK(
-      says(broken([&] { moetune::merge_caches(dir / "into.db", {file}, {}); }), "table trials: lacks 1 row"));
+  CHECK(says(broken([&] { moetune::merge_caches(dir / "into.db", {file}, {}); }), "table trials: lacks 1 row"));
   Cache cache = Cache::open(file, Cache::Mode::read_write);
   collect_garbage(cache, {});
   CHECK(problems_of(file).empty());
 }
 
-TEST_CASE(
-    "a merge of more trials than there are leaves what another program took away as visible as it was") {
+TEST_CASE("a merge of more trials than there are leaves what another program took away as visible as it was") {
   const TempDir dir;
   const fs::path into = dir / "into.db";
   {
@@ -157,8 +154,7 @@ TEST_CASE("whatever commands come in whatever order, counts and tallies are thos
         fs::remove(other);
         {
           Cache more = Cache::open(other, Cache::Mode::create);
-          const std::int64_t there =
-              more.workloads.id(workload_key("batch=" + std::to_string(below(5))), "f");
+          const std::int64_t there = more.workloads.id(workload_key("batch=" + std::to_string(below(5))), "f");
           for (int i = below(30); i >= 0; --i) more.trials.put(there, random_trial());
         }
         moetune::merge_caches(file, {other}, {});
@@ -205,8 +201,7 @@ TEST_CASE("a file without counts and indexes is read, and gets them from the fir
   raw_sql(file, moetune::kDropCacheSchema);
   CHECK(problems_of(file).empty());
   CHECK(Cache::open(file, Cache::Mode::read_only).trials.counts(1) == counts);
-  const std::string made =
-      "SELECT count(*) FROM sqlite_schema WHERE name = 'trial_counts' OR name LIKE '%_by_cubin'";
+  const std::string made = "SELECT count(*) FROM sqlite_schema WHERE name = 'trial_counts' OR name LIKE '%_by_cubin'";
   CHECK(raw_text(file, made) == "0");
   Cache::open(file, Cache::Mode::read_write);
   CHECK(raw_text(file, made) == "5");
@@ -219,13 +214,12 @@ TEST_CASE("a file without counts and indexes is read, and gets them from the fir
 TEST_CASE("what looks for a cubin's users or a problem's workloads scans no table") {
   const TempDir dir;
   const fs::path file = filled(dir);
-  for (
-      const char* statement :
-      {"SELECT 1 FROM winners WHERE cubin = 1", "SELECT 1 FROM winners WHERE fallback_cubin = 1",
-       "SELECT 1 FROM history WHERE cubin = 1", "SELECT 1 FROM history WHERE fallback_cubin = 1",
-       "SELECT 1 FROM range_cubins WHERE cubin = 1", "SELECT 1 FROM range_history_cubins WHERE cubin = 1",
-       "SELECT 1 FROM workloads w JOIN hardware h ON h.id = w.hardware WHERE w.kernel = 'k' AND w.problem = 'p'"
-       " AND h.key = 'h'"}) {
+  for (const char* statement :
+       {"SELECT 1 FROM winners WHERE cubin = 1", "SELECT 1 FROM winners WHERE fallback_cubin = 1",
+        "SELECT 1 FROM history WHERE cubin = 1", "SELECT 1 FROM history WHERE fallback_cubin = 1",
+        "SELECT 1 FROM range_cubins WHERE cubin = 1", "SELECT 1 FROM range_history_cubins WHERE cubin = 1",
+        "SELECT 1 FROM workloads w JOIN hardware h ON h.id = w.hardware WHERE w.kernel = 'k' AND w.problem = 'p'"
+        " AND h.key = 'h'"}) {
     CAPTURE(statement);
     const moetune::Database database(file, moetune::Database::Access::read_only, std::chrono::seconds(5));
     const std::string explained = std::string("EXPLAIN QUERY PLAN ") + statement;

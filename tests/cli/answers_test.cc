@@ -28,8 +28,7 @@ std::string write_ties(const Tool& tool) {
 
 TEST_CASE("search, report, cache ls and cache show give one answer, ties included") {
   Tool tool;
-  const Json found =
-      document(tool.run({"search", "--device", write_ties(tool), "--budget", "100", "--json"}));
+  const Json found = document(tool.run({"search", "--device", write_ties(tool), "--budget", "100", "--json"}));
   CHECK(found["best"]["config"] == "x=70");
   const Json listed = document(tool.run({"cache", "ls", "--json"}))["workloads"][0];
   const std::string key = std::to_string(listed["id"].get<int>());
@@ -51,11 +50,10 @@ TEST_CASE("a search that ends early says why, and what 60 more trials should gai
   CHECK_FALSE(contains(all.out, "should gain -"));
   const Ended whole = tool.run({"search", "--device", device, "--budget", "20", "--no-cache"});
   CHECK_FALSE(contains(whole.out, "ended early"));
-  const Ended converged = tool.run({"search", "--device", "replay:" + tool.write_recording(), "--budget",
-                                    "1900", "--until-converged", "5", "--no-cache"});
+  const Ended converged = tool.run({"search", "--device", "replay:" + tool.write_recording(), "--budget", "1900",
+                                    "--until-converged", "5", "--no-cache"});
   CHECK(contains(converged.out, "60 more trials should gain less than 5% (--until-converged)"));
-  const Ended late =
-      tool.run({"search", "--device", device, "--budget", "90", "--time", "0.000001", "--no-cache"});
+  const Ended late = tool.run({"search", "--device", device, "--budget", "90", "--time", "0.000001", "--no-cache"});
   CHECK(contains(late.out + late.err, "--time"));
 }
 

@@ -20,16 +20,12 @@ TEST_CASE("text becomes ASCII without losing its sense") {
   CHECK(to_ascii("\xff\xc3") == "??");  // bytes that are no characters
 }
 
-TEST_CASE(
-    "where the locale does not write UTF-8 all that is printed is ASCII, and a document stays as it is") {
+TEST_CASE("where the locale does not write UTF-8 all that is printed is ASCII, and a document stays as it is") {
   const std::vector<std::map<std::string, std::string>> ascii = {
-      {{"LC_ALL", "C"}},
-      {{"LC_ALL", ""}, {"LC_CTYPE", "POSIX"}},
-      {{"LC_ALL", ""}, {"LC_CTYPE", ""}, {"LANG", ""}}};
+      {{"LC_ALL", "C"}}, {{"LC_ALL", ""}, {"LC_CTYPE", "POSIX"}}, {{"LC_ALL", ""}, {"LC_CTYPE", ""}, {"LANG", ""}}};
   for (const auto& environment : ascii) {
     Tool tool(environment);
-    const Ended found =
-        tool.run({"search", "--device", "replay:" + tool.write_recording(), "--budget", "20"});
+    const Ended found = tool.run({"search", "--device", "replay:" + tool.write_recording(), "--budget", "20"});
     REQUIRE(found.code == 0);
     CHECK(is_ascii(found.out + found.err));
     const std::vector<std::vector<std::string>> commands = {

@@ -37,9 +37,8 @@ void check(Tool& tool, const Case& expected) {
 TEST_CASE("unknown commands and options name the nearest") {
   Tool tool;
   check(tool, {{"serch"}, 2, "unknown command 'serch'; did you mean 'search'"});
-  check(tool, {{"search", "decode_attention", "--bugdet", "5"},
-               2,
-               "unknown option '--bugdet'; did you mean '--budget'?"});
+  check(tool,
+        {{"search", "decode_attention", "--bugdet", "5"}, 2, "unknown option '--bugdet'; did you mean '--budget'?"});
   check(tool, {{"search", "decode_attention", "--bugdet=5"}, 2, "did you mean '--budget'?"});
   check(tool, {{"search", "-b", "5"}, 2, "unknown option '-b'"});
   check(tool, {{"search", "---"}, 2, "'---' is no option"});
@@ -74,27 +73,22 @@ TEST_CASE("an option without its value says so") {
 
 TEST_CASE("unknown kernels, presets, dimensions, parameters and strategies name the nearest") {
   Tool tool;
-  check(tool, {{"search", "decode_atention"},
-               2,
-               "unknown kernel 'decode_atention'; did you mean 'decode_attention'?"});
+  check(tool, {{"search", "decode_atention"}, 2, "unknown kernel 'decode_atention'; did you mean 'decode_attention'?"});
   check(tool, {{"kernels", "decode_atention"}, 2, "did you mean 'decode_attention'?"});
   check(tool, {{"space", "decode_atention"}, 2, "did you mean 'decode_attention'?"});
   check(tool, {{"verify", "decode_atention"}, 2, "did you mean 'decode_attention'?"});
   check(tool, {{"bench", "decode_atention"}, 2, "did you mean 'decode_attention'?"});
-  check(tool, {{"record", "decode_atention", "--output", tool.path("x").string()},
-               2,
-               "did you mean 'decode_attention'?"});
   check(tool,
-        {{"search", "decode_attention", "--preset", "qwen3-30b-a3"}, 2, "did you mean 'qwen3-30b-a3b'"});
+        {{"record", "decode_atention", "--output", tool.path("x").string()}, 2, "did you mean 'decode_attention'?"});
+  check(tool, {{"search", "decode_attention", "--preset", "qwen3-30b-a3"}, 2, "did you mean 'qwen3-30b-a3b'"});
   check(tool, {{"search", "decode_attention", "--problem", "bach=4"}, 2, "did you mean 'batch'?"});
   check(tool, {{"search", "decode_attention", "--problem", "batch"}, 2, "--problem"});
   check(tool, {{"search", "decode_attention", "--problem", "batch=0"},
                2,
                "--problem: decode_attention: batch=0 is out of range"});
   check(tool, {{"search", "decode_attention", "--problem", "batch=4,batch=5"}, 2, "batch"});
-  check(tool, {{"search", "decode_attention", "--strategy", "locl"},
-               2,
-               "unknown strategy 'locl'; did you mean 'local'?"});
+  check(tool,
+        {{"search", "decode_attention", "--strategy", "locl"}, 2, "unknown strategy 'locl'; did you mean 'local'?"});
   check(tool, {{"space", "decode_attention", "--arch", "sm_91"}, 2, "sm_90a"});
   check(tool, {{"search"}, 2, "which KERNEL?"});
 }
@@ -128,8 +122,7 @@ TEST_CASE("unknown devices and recordings are bad input") {
   check(tool, {{"search", "--device", "replay:"}, 2, "replay:FILE"});
   check(tool, {{"search", "--device", "replay:" + tool.path("none.json").string()}, 2, "none.json"});
   check(tool, {{"search", "decode_attention", "--device", "replay:" + recording}, 2, "a recording of saxpy"});
-  check(tool,
-        {{"search", "saxpy", "--problem", "n=5", "--device", "replay:" + recording}, 2, "do not apply"});
+  check(tool, {{"search", "saxpy", "--problem", "n=5", "--device", "replay:" + recording}, 2, "do not apply"});
   check(tool, {{"search", "--device", "replay:" + tool.path("").string()}, 2, "KERNEL: it is needed"});
   tool.write("broken.json", "{\"device_name\": ");
   check(tool, {{"search", "--device", "replay:" + tool.path("broken.json").string()}, 2, "broken.json"});
@@ -156,8 +149,7 @@ TEST_CASE("a recording named for what runs kernels is bad input") {
   for (const std::vector<std::string>& words :
        {std::vector<std::string>{"verify"}, {"bench"}, {"record", "--output", output}}) {
     for (const std::string& device : {recording, std::string("replay:none")}) {
-      Case expected{
-          {words[0], "decode_attention", "--device", device}, 2, "needs a GPU: auto, cuda:N, a UUID"};
+      Case expected{{words[0], "decode_attention", "--device", device}, 2, "needs a GPU: auto, cuda:N, a UUID"};
       expected.arguments.insert(expected.arguments.end(), words.begin() + 1, words.end());
       check(tool, expected);
     }
@@ -169,8 +161,7 @@ TEST_CASE("a recording is not written where it could not be kept") {
   tool.write("taken", "precious");
   check(tool, {{"record", "decode_attention"}, 2, "--output FILE"});
   check(tool, {{"record", "decode_attention", "--output", tool.path("taken").string()}, 2, "exists already"});
-  check(tool,
-        {{"record", "decode_attention", "--output", tool.path("no/such/folder").string()}, 2, "no folder"});
+  check(tool, {{"record", "decode_attention", "--output", tool.path("no/such/folder").string()}, 2, "no folder"});
   CHECK(moetune::testing::read_text(tool.path("taken")) == "precious");
 }
 
@@ -182,8 +173,7 @@ TEST_CASE("a range that cannot be recorded leaves no folder behind") {
   check(tool, {command, 3, "record needs a GPU"});
   CHECK_FALSE(std::filesystem::exists(folder));
   tool.write("taken", "precious");
-  check(tool, {{"record", "decode_kernel", "--over", "elements=1024..4096", "--output",
-                tool.path("taken").string()},
+  check(tool, {{"record", "decode_kernel", "--over", "elements=1024..4096", "--output", tool.path("taken").string()},
                2,
                "is no folder"});
 }
@@ -235,8 +225,7 @@ TEST_CASE("a thread that cannot start is the machine's limit, and no bug") {
                                       "replay:" + tool.write_recording()};
   const Ended ended = tool.start_program(command)->wait();
   CHECK(ended.code == 3);
-  CHECK(contains(ended.err,
-                 "moetune: cannot start a thread: the limit on threads and processes ('ulimit -u')"));
+  CHECK(contains(ended.err, "moetune: cannot start a thread: the limit on threads and processes ('ulimit -u')"));
 }
 
 TEST_CASE("devices needs no home, and no cache that is sound") {

@@ -31,8 +31,7 @@ const std::string kConfig = stored_config("2");
 
 // A file with one sound trial of every outcome with a time and one without, a sound winner and a sound build,
 // tuned with today's sources or others.
-std::string write_cache(const Tool& tool,
-                        const std::string& sources = moetune::kernel_source_digest("decode_kernel")) {
+std::string write_cache(const Tool& tool, const std::string& sources = moetune::kernel_source_digest("decode_kernel")) {
   const std::string path = tool.path("c.db").string();
   std::filesystem::remove(path);
   auto cache = moetune::Cache::open(path, moetune::Cache::Mode::create);
@@ -53,11 +52,9 @@ std::string write_cache(const Tool& tool,
   trial.config = stored_config("3");
   trial.outcome = "too_slow";
   cache.trials.put(id, trial);
-  cache.trials.put(id, {.config = stored_config("4"),
-                        .outcome = "crashed",
-                        .message = "signal 11",
-                        .facts = "{}",
-                        .provenance = "{}"});
+  cache.trials.put(
+      id,
+      {.config = stored_config("4"), .outcome = "crashed", .message = "signal 11", .facts = "{}", .provenance = "{}"});
   moetune::WinnerRecord winner;
   winner.config = kConfig;
   winner.plan = plan_text();
@@ -81,8 +78,7 @@ void seal(const std::string& path) {
   sql(path, "UPDATE workloads AS w SET digest = " MOETUNE_WORKLOAD_DIGEST);
   sql(path, "UPDATE trials AS t SET digest = " MOETUNE_TRIAL_DIGEST);
   sql(path, "UPDATE winners AS v SET digest = " MOETUNE_WINNER_DIGEST);
-  moetune::recount_tallies(
-      moetune::Database(path, moetune::Database::Access::read_write, std::chrono::seconds(5)));
+  moetune::recount_tallies(moetune::Database(path, moetune::Database::Access::read_write, std::chrono::seconds(5)));
 }
 
 const std::string kName = " (decode_kernel " + kChecked + ")";
@@ -101,8 +97,7 @@ std::vector<Damage> damages() {
       {"UPDATE trials SET time_us = 0 WHERE id = 1", kTrial, "it is ok but took 0 µs"},
       {"UPDATE trials SET time_us = -3 WHERE id = 1", kTrial, "it is ok but took -3 µs"},
       {"UPDATE trials SET time_us = 9e999 WHERE id = 1", kTrial, "it is ok but took inf µs"},
-      {"UPDATE trials SET outcome = 'too_slow', time_us = 0 WHERE id = 1", kTrial,
-       "it is too_slow but took 0 µs"},
+      {"UPDATE trials SET outcome = 'too_slow', time_us = 0 WHERE id = 1", kTrial, "it is too_slow but took 0 µs"},
       {"UPDATE trials SET interval_low_us = 20 WHERE id = 1", kTrial, "its interval is 20 to 13 µs"},
       {"UPDATE trials SET samples = -1 WHERE id = 1", kTrial, "it has -1 samples"},
       {"UPDATE trials SET config = 'stages=2,loader' WHERE id = 1", kTrial,
@@ -129,8 +124,7 @@ std::vector<Damage> damages() {
       {"UPDATE winners SET workload = 9", "winners 9", "belongs to a missing row of workloads"},
       {"UPDATE hardware SET sm_count = 3", "hardware 1", "its key does not say what its columns say"},
       {"DROP INDEX builds_by_use", "schema", "the index builds_by_use is missing", false},
-      {"ALTER TABLE winners DROP COLUMN roofline", "schema", "the table winners has no column roofline",
-       false},
+      {"ALTER TABLE winners DROP COLUMN roofline", "schema", "the table winners has no column roofline", false},
       {"UPDATE trials SET time_us = 13 WHERE id = 1", kTrial, "does not match its digest", false},
       {"UPDATE winners SET time_us = 13", kWinner, "does not match its digest", false},
   };
@@ -149,8 +143,7 @@ std::vector<Damage> nonsense() {
        "its configuration should be written " + kConfig},
       {"UPDATE workloads SET kernel = 'decode_kernl'", "workload 1 (decode_kernl " + kChecked + ")",
        "unknown kernel 'decode_kernl'; did you mean 'decode_kernel'?"},
-      {"UPDATE workloads SET problem = 'rubbish'", named("rubbish"),
-       "its problem: 'rubbish' is not name=value"},
+      {"UPDATE workloads SET problem = 'rubbish'", named("rubbish"), "its problem: 'rubbish' is not name=value"},
       {"UPDATE workloads SET problem = ''", "workload 1 (decode_kernel)", "its problem is empty"},
       {"UPDATE workloads SET problem = 'elements=-5'", named("elements=-5"),
        "its problem: decode_kernel: elements=-5 is out of range"},
@@ -172,8 +165,8 @@ std::vector<Damage> broken_texts() {
       {"UPDATE hardware SET driver = " + bytes, "hardware 1", "its driver is not UTF-8 text"},
       {"UPDATE builds SET log = " + bytes, "build b1", "its log is not UTF-8 text"},
       {"UPDATE builds SET name = " + bytes, "build " + shown, "its name is not UTF-8 text"},
-      {"INSERT INTO calibrations VALUES (1, " + bytes + ", 4.5, '')",
-       "calibration " + shown + " of hardware 1", "its name is not UTF-8 text"},
+      {"INSERT INTO calibrations VALUES (1, " + bytes + ", 4.5, '')", "calibration " + shown + " of hardware 1",
+       "its name is not UTF-8 text"},
   };
 }
 
@@ -212,8 +205,7 @@ TEST_CASE("cache check names the record and what is wrong with it, with exit cod
   for (const auto& damages : {damages(), nonsense(), broken_texts()}) check_found(damages);
 }
 
-TEST_CASE(
-    "what was tuned with other sources is described where today's space does not know it, and is sound") {
+TEST_CASE("what was tuned with other sources is described where today's space does not know it, and is sound") {
   Tool tool;
   const std::string path = write_cache(tool, "abc");
   const auto check = [&] { return tool.run({"cache", "check", "--cache", path, "--json"}); };
@@ -249,8 +241,7 @@ TEST_CASE("a replay of a recording with other parameters counts as of the record
   const Ended ended = tool.run({"cache", "check", "--json"});
   CHECK(ended.code == 0);
   CHECK(document(ended)["outdated"].size() == 1);
-  CHECK(document(tool.run({"cache", "ls", "--json"}))["workloads"][0]["source_digest"] ==
-        recording.source_digest);
+  CHECK(document(tool.run({"cache", "ls", "--json"}))["workloads"][0]["source_digest"] == recording.source_digest);
 }
 
 TEST_CASE("a cache of a version that there never was is refused by check and by what uses it") {

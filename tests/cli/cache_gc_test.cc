@@ -9,8 +9,7 @@ TEST_CASE("cache gc says what it removes, and a dry run removes nothing") {
   const std::filesystem::path file = tool.path("xdg/moetune/moetune.db");
   {
     moetune::Cache cache = moetune::Cache::open(file, moetune::Cache::Mode::read_write);
-    for (const char* name : {"a", "b"})
-      cache.builds.put(name, {"ok", "{}", std::string(300'000, name[0]) + name, {}});
+    for (const char* name : {"a", "b"}) cache.builds.put(name, {"ok", "{}", std::string(300'000, name[0]) + name, {}});
   }
   const Ended planned = tool.run({"cache", "gc", "--keep-builds", "0", "--dry-run"});
   CHECK(planned.code == 0);
@@ -34,8 +33,7 @@ TEST_CASE("cache gc says what it removes, and a dry run removes nothing") {
 TEST_CASE("cache gc refuses what it cannot do") {
   Tool tool;
   CHECK(contains(tool.run({"cache", "gc"}).out, "There is no cache yet"));
-  for (const auto& [option, words] :
-       {std::pair{"--max-size", "number of MiB"}, {"--keep-builds", "--keep-builds"}}) {
+  for (const auto& [option, words] : {std::pair{"--max-size", "number of MiB"}, {"--keep-builds", "--keep-builds"}}) {
     const Ended ended = tool.run({"cache", "gc", option, "-3"});
     CHECK(ended.code == 2);
     CHECK(contains(ended.err, words));

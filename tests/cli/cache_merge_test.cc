@@ -70,16 +70,14 @@ TEST_CASE("cache merge takes the better winner") {
   CHECK(contains(ended.out, "0 winners added, 1 replaced by better ones, 0 kept, 1 the same"));
   CHECK(contains(ended.out, "taken from 2 files"));
   CHECK(document(tool.run({"cache", "merge", into, other, "--json"}))["winners_equal"] == 1);
-  CHECK(
-      contains(document(tool.run({"cache", "show", "1", "--cache", into, "--json"}))["config"], "stages=3"));
+  CHECK(contains(document(tool.run({"cache", "show", "1", "--cache", into, "--json"}))["config"], "stages=3"));
   CHECK(tool.run({"cache", "check", "--cache", into}).code == 0);
 }
 
 TEST_CASE("cache history lists what was replaced, and rollback goes back to it") {
   Tool tool;
   const std::string file = write_one(tool, "a.db", merge_winner("2", 11, 13));
-  CHECK(contains(tool.run({"cache", "history", "1", "--cache", file}).out,
-                 "No winner of workload 1 was replaced"));
+  CHECK(contains(tool.run({"cache", "history", "1", "--cache", file}).out, "No winner of workload 1 was replaced"));
   CHECK(tool.run({"cache", "rollback", "1", "--cache", file}).code == 2);
   const std::string other = write_one(tool, "b.db", merge_winner("3", 5, 6));
   CHECK(tool.run({"cache", "merge", file, other}).code == 0);
@@ -90,8 +88,7 @@ TEST_CASE("cache history lists what was replaced, and rollback goes back to it")
   CHECK(back.code == 0);
   CHECK(contains(back.out, "The winner is generation 1 again: loader=bulk"));
   CHECK(document(tool.run({"cache", "show", "1", "--cache", file, "--json"}))["time_us"] == 12.0);
-  const Json history =
-      document(tool.run({"cache", "history", "1", "--cache", file, "--json"}))["generations"];
+  const Json history = document(tool.run({"cache", "history", "1", "--cache", file, "--json"}))["generations"];
   REQUIRE(history.size() == 2);
   CHECK(history[0]["reason"] == "rollback");
   CHECK(history[0]["interval_us"] == Json({5.0, 6.0}));
@@ -116,8 +113,7 @@ TEST_CASE("cache merge and import refuse what they cannot do, and change nothing
   Tool tool;
   const std::string into = write_one(tool, "a.db", merge_winner("2", 11, 13));
   const std::string untrue = write_one(tool, "b.db", merge_winner("3", 12, 10));
-  moetune::Database(into, moetune::Database::Access::read_write, std::chrono::seconds(5))
-      .set_journal("delete");
+  moetune::Database(into, moetune::Database::Access::read_write, std::chrono::seconds(5)).set_journal("delete");
   const std::string before = read_text(into);
   struct Refusal {
     std::vector<std::string> arguments;
@@ -148,8 +144,7 @@ TEST_CASE("a merge that is killed at any point leaves the cache as it was or as 
   Tool tool;
   const std::string many = write_many(tool, "many.db", 150);
   const std::string sound = write_one(tool, "a.db", merge_winner("2", 11, 13));
-  moetune::Database(sound, moetune::Database::Access::read_write, std::chrono::seconds(5))
-      .set_journal("delete");
+  moetune::Database(sound, moetune::Database::Access::read_write, std::chrono::seconds(5)).set_journal("delete");
   const double whole = tool.run({"cache", "merge", tool.path("warm.db").string(), many}).seconds;
   int before = 0, after = 0;
   for (int round = 0; round < 20; ++round) {

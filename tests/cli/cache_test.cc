@@ -24,8 +24,7 @@ TEST_CASE("before anything is tuned, report and cache say how to start") {
 TEST_CASE("report shows what a search found, and that it is a recording's") {
   Tool tool;
   const std::string recording = tool.write_recording();
-  const Json found =
-      document(tool.run({"search", "--device", "replay:" + recording, "--budget", "400", "--json"}));
+  const Json found = document(tool.run({"search", "--device", "replay:" + recording, "--budget", "400", "--json"}));
   const Ended text = tool.run({"report"});
   CHECK(text.code == 0);
   CHECK(contains(text.out, "saxpy"));
@@ -142,8 +141,7 @@ void store_winner(moetune::Cache& cache, const moetune::WorkloadKey& key, const 
 TEST_CASE("a range table has a key, a history and a way back") {
   Tool tool;
   const std::string path = tool.path("c.db").string();
-  const moetune::RangeKey key{
-      "saxpy", "dtype=f32", {.name = "Test GPU", .compute_capability = 90}, "abc", "nvrtc 13"};
+  const moetune::RangeKey key{"saxpy", "dtype=f32", {.name = "Test GPU", .compute_capability = 90}, "abc", "nvrtc 13"};
   const auto table = [](const std::string& problem) {
     moetune::RangeTable stored{.ranges = "n=1..4", .bound = 0.02};
     stored.cells.push_back({problem, "x=1", 10, 12, 10});

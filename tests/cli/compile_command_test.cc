@@ -12,8 +12,7 @@ TEST_CASE("compile shows what ptxas says of one configuration, without a GPU") {
   CHECK(text.code == 0);
   CHECK(contains(text.out, "registers"));
   CHECK(contains(text.out, "ptxas info"));
-  const Json said =
-      document(tool.run({"compile", "decode_kernel", "--arch", "sm_80", "--cubin", cubin, "--json"}));
+  const Json said = document(tool.run({"compile", "decode_kernel", "--arch", "sm_80", "--cubin", cubin, "--json"}));
   CHECK(said["outcome"] == "ok");
   CHECK(said["architecture"] == "sm_80");
   REQUIRE(said["entries"].size() >= 1);

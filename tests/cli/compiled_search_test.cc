@@ -22,16 +22,15 @@ const std::string kProblem = "elements=1048576,dtype=f32,write=all,passes=1";
 std::string write_decode_recording(const Tool& tool, double read_tb_s = 0) {
   using namespace moetune;
   const Kernel& kernel = find_kernel("decode_kernel");
-  const Space space =
-      Space::parse(testing::read_text(paths::source("templates/decode_kernel/kernel.json")), "space");
+  const Space space = Space::parse(testing::read_text(paths::source("templates/decode_kernel/kernel.json")), "space");
   const Problem problem = kernel.parse(kProblem);
   const DeviceLimits limits = limits_of_architecture("sm_90a");
   LegalSpace legal = space.enumerate(expression_environment(problem, limits));
   std::vector<RecordedTrial> trials;
   for (std::size_t id = 0; id < legal.size(); ++id) {
     const Config config = legal.config(static_cast<ConfigId>(id));
-    const auto time = 100.0 / static_cast<double>(config.number("stages")) +
-                      200.0 / static_cast<double>(config.number("tile_kib"));
+    const auto time =
+        100.0 / static_cast<double>(config.number("stages")) + 200.0 / static_cast<double>(config.number("tile_kib"));
     trials.push_back({.time_us = static_cast<float>(time)});
   }
   const Recording recording{.hardware = {.name = "Test Hopper",
@@ -101,8 +100,7 @@ TEST_CASE("a search of moetune's kernel on a recording compiles for real and sto
   REQUIRE(workloads.size() == 1);
   CHECK(workloads[0]["winner"] == true);
   CHECK(workloads[0]["toolchain"].get<std::string>().starts_with("nvrtc "));
-  const Json shown =
-      document(tool.run({"cache", "show", std::to_string(workloads[0]["id"].get<int>()), "--json"}));
+  const Json shown = document(tool.run({"cache", "show", std::to_string(workloads[0]["id"].get<int>()), "--json"}));
   CHECK(shown["config"] == found["best"]["config"]);
   CHECK(shown["cubin_bytes"].get<int>() > 1000);
   CHECK_FALSE(shown["plan"]["launches"].empty());
@@ -120,9 +118,8 @@ TEST_CASE("a search of moetune's kernel on a recording compiles for real and sto
 TEST_CASE("a second search compiles nothing that the cache holds") {
   Tool tool;
   const std::string recording = write_decode_recording(tool);
-  const std::vector<std::string> command = {
-      "search", "decode_kernel", "--device",   "replay:" + recording, "--budget",
-      "16",     "--fresh",       "--strategy", "exhaustive",          "--json"};
+  const std::vector<std::string> command = {"search", "decode_kernel", "--device",   "replay:" + recording, "--budget",
+                                            "16",     "--fresh",       "--strategy", "exhaustive",          "--json"};
   const Ended first = tool.run(command);
   const Json again = document(tool.run(command));
   CHECK(again["trials"]["total"] == 16);
@@ -134,8 +131,8 @@ TEST_CASE("a second search compiles nothing that the cache holds") {
 TEST_CASE("kill -9 takes the compiler's processes with it, and the tool itself never loads NVRTC") {
   Tool tool;
   const std::string recording = write_decode_recording(tool);
-  const auto process = tool.start({"search", "decode_kernel", "--device", "replay:" + recording, "--strategy",
-                                   "random", "--budget", "300", "--no-cache", "--verbose"});
+  const auto process = tool.start({"search", "decode_kernel", "--device", "replay:" + recording, "--strategy", "random",
+                                   "--budget", "300", "--no-cache", "--verbose"});
   REQUIRE(process->says_lines(6));
   const std::vector<pid_t> compilers = children_of(process->pid());
   CHECK_FALSE(compilers.empty());
@@ -157,8 +154,8 @@ TEST_CASE("kill -9 takes the compiler's processes with it, and the tool itself n
 TEST_CASE("--no-compile replays without the compiler and keeps its trials apart") {
   Tool tool;
   const std::string recording = write_decode_recording(tool);
-  const Ended ended = tool.run({"search", "decode_kernel", "--device", "replay:" + recording, "--budget",
-                                "200", "--no-compile", "--json"});
+  const Ended ended = tool.run(
+      {"search", "decode_kernel", "--device", "replay:" + recording, "--budget", "200", "--no-compile", "--json"});
   CHECK(ended.code == 0);
   const Json found = document(ended);
   CHECK(found["compiled"] == false);
@@ -171,8 +168,8 @@ TEST_CASE("a replay has a roofline fraction where its recording holds the read c
     CAPTURE(ceiling);
     Tool tool;
     const std::string recording = write_decode_recording(tool, ceiling);
-    const Json found = document(tool.run({"search", "decode_kernel", "--device", "replay:" + recording,
-                                          "--budget", "20", "--no-compile", "--json"}));
+    const Json found = document(tool.run(
+        {"search", "decode_kernel", "--device", "replay:" + recording, "--budget", "20", "--no-compile", "--json"}));
     const Json report = document(tool.run({"report", "--json"}))["workloads"][0];
     if (ceiling == 0) {
       CHECK(found["best"]["roofline"].is_null());
@@ -182,8 +179,8 @@ TEST_CASE("a replay has a roofline fraction where its recording holds the read c
       CHECK(found["best"]["roofline"].get<double>() == doctest::Approx(share));
       CHECK(report["roofline"].get<double>() == doctest::Approx(share));
       CHECK(found["best"]["bound"] == "memory bandwidth");
-      const Ended shown = tool.run(
-          {"search", "decode_kernel", "--device", "replay:" + recording, "--budget", "20", "--no-compile"});
+      const Ended shown =
+          tool.run({"search", "decode_kernel", "--device", "replay:" + recording, "--budget", "20", "--no-compile"});
       CHECK(contains(shown.out, " TB/s  "));
       CHECK(contains(shown.out, "% of the roofline (memory bandwidth)"));
     }
@@ -194,15 +191,15 @@ TEST_CASE("a replay has a roofline fraction where its recording holds the read c
 TEST_CASE("a recording serves only the problem that it is of") {
   Tool tool;
   const std::string recording = write_decode_recording(tool);
-  const Ended other = tool.run({"search", "decode_kernel", "--device", "replay:" + recording, "--problem",
-                                "elements=4096", "--no-compile"});
+  const Ended other = tool.run(
+      {"search", "decode_kernel", "--device", "replay:" + recording, "--problem", "elements=4096", "--no-compile"});
   CHECK(other.code == 2);
   CHECK(contains(other.err, kProblem));
   const Ended same = tool.run({"search", "decode_kernel", "--device", "replay:" + recording, "--problem",
                                "elements=1048576", "--no-compile", "--budget", "3"});
   CHECK(same.code == 0);
-  const Json space = document(
-      tool.run({"space", "decode_kernel", "--device", "replay:" + recording, "--list", "2", "--json"}));
+  const Json space =
+      document(tool.run({"space", "decode_kernel", "--device", "replay:" + recording, "--list", "2", "--json"}));
   CHECK(space["legal"].get<int>() > 100);
   CHECK(space["configs"].size() == 2);
 }
@@ -224,8 +221,8 @@ TEST_CASE("a signal while the compiler starts is Ctrl-C all the same") {
   const std::string recording = write_decode_recording(tool);
   for (int delay = 10; delay <= 150; delay += 20) {
     CAPTURE(delay);
-    const auto process = tool.start({"search", "decode_kernel", "--device", "replay:" + recording, "--budget",
-                                     "300", "--no-cache", "--strategy", "random"});
+    const auto process = tool.start({"search", "decode_kernel", "--device", "replay:" + recording, "--budget", "300",
+                                     "--no-cache", "--strategy", "random"});
     std::this_thread::sleep_for(std::chrono::milliseconds(delay));
     process->send(SIGINT);
     CHECK(within_a_while([&] { return process->has_ended(); }));
@@ -238,8 +235,7 @@ TEST_CASE("a signal while the compiler starts is Ctrl-C all the same") {
 TEST_CASE("a compiler that was named and does not work is not passed over") {
   Tool tool(std::map<std::string, std::string>{{"MOETUNE_NVRTC", "/nowhere/libnvrtc.so"}});
   const std::string recording = write_decode_recording(tool);
-  const Ended ended =
-      tool.run({"search", "decode_kernel", "--device", "replay:" + recording, "--budget", "3"});
+  const Ended ended = tool.run({"search", "decode_kernel", "--device", "replay:" + recording, "--budget", "3"});
   CHECK(ended.code == 3);
   CHECK(contains(ended.err, "MOETUNE_NVRTC"));
 }
@@ -250,9 +246,8 @@ TEST_CASE("an edited space or reference keeps the stored trials, an edited templ
   Tool tool(std::map<std::string, std::string>{{"MOETUNE_DATA_DIR", data.string()}});
   const std::string recording = write_decode_recording(tool);
   const auto resumed = [&] {
-    const Json found =
-        document(tool.run({"search", "decode_kernel", "--device", "replay:" + recording, "--strategy",
-                           "random", "--no-compile", "--budget", "20", "--json"}));
+    const Json found = document(tool.run({"search", "decode_kernel", "--device", "replay:" + recording, "--strategy",
+                                          "random", "--no-compile", "--budget", "20", "--json"}));
     return found["trials"]["resumed"].get<int>();
   };
   const auto append = [&](const std::string& file, const std::string& text) {

@@ -81,8 +81,7 @@ TEST_CASE("bash completes commands, kernels, options, presets, dimensions and th
   CHECK(shell.bash("moetune sea") == std::set<std::string>{"search"});
   CHECK(has(shell.bash("moetune search "), {"decode_attention", "router"}));
   CHECK(shell.bash("moetune search decode_a") == std::set<std::string>{"decode_attention"});
-  CHECK(
-      has(shell.bash("moetune search decode_attention --"), {"--budget", "--kv-heads", "--json", "--over"}));
+  CHECK(has(shell.bash("moetune search decode_attention --"), {"--budget", "--kv-heads", "--json", "--over"}));
   CHECK_FALSE(has(shell.bash("moetune search decode_attention --"), {"--tokens"}));
   CHECK(has(shell.bash("moetune search decode_attention --preset "), {"gpt-oss-20b", "qwen3-30b-a3b"}));
   CHECK(has(shell.bash("moetune search router --preset "), {"deepseek-v3"}));
@@ -96,8 +95,7 @@ TEST_CASE("bash completes commands, kernels, options, presets, dimensions and th
   CHECK(shell.bash("moetune search --timing=over") == std::set<std::string>{"overlapped"});
   CHECK(shell.bash("moetune report --sort ti") == std::set<std::string>{"time"});
   CHECK(shell.bash("moetune cache ls --color ") == std::set<std::string>{"auto", "always", "never"});
-  CHECK(has(shell.bash("moetune search decode_attention --device replay:dec"),
-            {"decode_attention_h200_b64_c8192"}));
+  CHECK(has(shell.bash("moetune search decode_attention --device replay:dec"), {"decode_attention_h200_b64_c8192"}));
   CHECK(shell.bash("moetune help sea") == std::set<std::string>{"search"});
   CHECK(shell.bash("moetune search decode_attention --budget ").empty());
   CHECK(shell.bash("moetune nonsense ").empty());
@@ -107,8 +105,7 @@ TEST_CASE("bash completes actions, the cache's keys, and files and folders") {
   Shelled shell;
   const std::string cache = shell.tool.path("c.db").string();
   REQUIRE(shell.tool
-              .run({"search", "--device", "replay:" + shell.tool.write_recording(), "--budget", "5",
-                    "--cache", cache})
+              .run({"search", "--device", "replay:" + shell.tool.write_recording(), "--budget", "5", "--cache", cache})
               .code == 0);
   CHECK(has(shell.bash("moetune cache "), {"ls", "show", "export", "new-key"}));
   CHECK(shell.bash("moetune cache show --cache c.db ") == std::set<std::string>{"1"});
@@ -155,9 +152,7 @@ TEST_CASE("zsh completes the same words") {
   Shelled shell;
   shell.tool.write("ask.zsh", kAskZsh);
   const auto zsh = [&](const std::string& line) {
-    return shell.tool.start_program({"/usr/bin/zsh", "-f", shell.tool.path("ask.zsh").string(), line})
-        ->wait()
-        .out;
+    return shell.tool.start_program({"/usr/bin/zsh", "-f", shell.tool.path("ask.zsh").string(), line})->wait().out;
   };
   CHECK(contains(zsh("moetune sea"), "moetune search"));
   CHECK(contains(zsh("moetune search "), "decode_attention"));

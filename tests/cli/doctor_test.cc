@@ -31,8 +31,8 @@ TEST_CASE("doctor names a damaged cache, and what does not work ends with 3") {
   Tool tool;
   const std::string path = tool.path("c.db").string();
   REQUIRE(
-      tool.run({"search", "--device", "replay:" + tool.write_recording(), "--budget", "20", "--cache", path})
-          .code == 0);
+      tool.run({"search", "--device", "replay:" + tool.write_recording(), "--budget", "20", "--cache", path}).code ==
+      0);
   CHECK(document(tool.run({"doctor", "--cache", path, "--json"}))["cache"]["sound"] == true);
   {
     std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);

@@ -29,20 +29,12 @@ class Fleet {
   std::string folder() { return tool().path("fleet").string(); }
   std::string list() { return folder() + "/workloads.json"; }
   std::unique_ptr<Process> start_shard(std::vector<std::string> more = {}) {
-    std::vector<std::string> command = {(kPackaging / "fleet/tune_shard").string(),
-                                        list(),
-                                        folder(),
-                                        "--budget",
-                                        "2",
-                                        "--threads",
-                                        "1",
-                                        "--json"};
+    std::vector<std::string> command = {
+        (kPackaging / "fleet/tune_shard").string(), list(), folder(), "--budget", "2", "--threads", "1", "--json"};
     command.insert(command.end(), more.begin(), more.end());
     return tool().start_program(command);
   }
-  Ended merge() {
-    return tool().start_program({(kPackaging / "fleet/merge_shards").string(), folder()})->wait();
-  }
+  Ended merge() { return tool().start_program({(kPackaging / "fleet/merge_shards").string(), folder()})->wait(); }
   std::size_t winners(const std::string& file) {
     const auto listed = document(tool().run({"cache", "ls", "--cache", file, "--json"}));
     return listed["workloads"].size();
@@ -60,8 +52,7 @@ TEST_CASE("three shards at once tune all of a list once, and one merge brings th
   for (const char* shard : {"1/3", "2/3", "3/3"}) {
     fleet.tool().set_environment("MOETUNE_SHARD", shard);
     // A host each: the scripted GPUs of all have one name.
-    fleet.tool().set_environment("XDG_CACHE_HOME",
-                                 fleet.tool().path("host" + std::string(shard, 1)).string());
+    fleet.tool().set_environment("XDG_CACHE_HOME", fleet.tool().path("host" + std::string(shard, 1)).string());
     running.push_back(fleet.start_shard());
   }
   std::size_t tuned = 0;

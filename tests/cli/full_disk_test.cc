@@ -8,9 +8,8 @@ namespace {
 
 // No file may grow past `kib`: what then fails to be written fails as on a full disk.
 std::vector<std::string> limited(const Tool& tool, int kib, const std::vector<std::string>& arguments) {
-  std::vector<std::string> command = {"/bin/bash", "-c",
-                                      "trap '' XFSZ; ulimit -f " + std::to_string(kib) + "; exec \"$@\"",
-                                      "bash", tool.binary()};
+  std::vector<std::string> command = {
+      "/bin/bash", "-c", "trap '' XFSZ; ulimit -f " + std::to_string(kib) + "; exec \"$@\"", "bash", tool.binary()};
   command.insert(command.end(), arguments.begin(), arguments.end());
   return command;
 }
@@ -26,9 +25,8 @@ TEST_CASE("a disk that fills up at any stage of a night costs that night alone")
   // From a lock that cannot be written, over the cache's tables, builds, trials and winner, to all of it.
   for (const int kib : {0, 1, 8, 64, 128, 192, 256, 4096}) {
     const std::string cache = tool.path("kib" + std::to_string(kib) + ".db").string();
-    const std::vector<std::string> night = {"retune",   "--workloads", tool.path("w.json").string(),
-                                            "--budget", "2",           "--threads",
-                                            "1",        "--cache",     cache};
+    const std::vector<std::string> night = {
+        "retune", "--workloads", tool.path("w.json").string(), "--budget", "2", "--threads", "1", "--cache", cache};
     const Ended ended = tool.start_program(limited(tool, kib, night))->wait();
     INFO(kib << " KiB: code " << ended.code << " signal " << ended.signal << "\n" << ended.err);
     CHECK(ended.signal == 0);
@@ -59,8 +57,7 @@ TEST_CASE("a log that cannot grow is said once, and a cache that cannot be there
     all.insert(all.end(), {option, file});
     return all;
   };
-  const Ended ended =
-      tool.start_program(limited(tool, 4096, with("--log", tool.path("night.log").string())))->wait();
+  const Ended ended = tool.start_program(limited(tool, 4096, with("--log", tool.path("night.log").string())))->wait();
   INFO(ended.err);
   CHECK(ended.code == 0);
   const std::size_t said = ended.err.find("cannot be written any more");

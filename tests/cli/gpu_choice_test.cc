@@ -63,8 +63,7 @@ TEST_CASE("devices --topology shows what lies between GPUs, and '?' for what nob
   tool.set_environment("MOETUNE_FAKE_NVML", "links0=4,links1=4,direct0=1,down0=2,nolinks2=1,ancestor1=35");
   tool.set_environment("MOETUNE_FAKE_CUDA", "devices=3,strangers");
   const Ended other = tool.run({"devices", "--topology"});
-  CHECK(contains(other.out,
-                 "cuda:0  0000:00:00.0  ?          4        -            NV4, no P2P  PHB, no P2P\n"));
+  CHECK(contains(other.out, "cuda:0  0000:00:00.0  ?          4        -            NV4, no P2P  PHB, no P2P\n"));
   CHECK(contains(other.out, "cuda:2  0000:02:00.0  1          ?        PHB, no P2P  ?, no P2P    -\n"));
 
   tool.set_environment("MOETUNE_LIBNVML", "/nowhere/libnvidia-ml.so.1");
@@ -95,8 +94,7 @@ TEST_CASE("devices states the compiler, or why nothing can be compiled, and is d
   tool.set_environment("MOETUNE_NVRTC", "/nowhere/libnvrtc.so.13");
   const Ended ended = tool.run({"devices"});
   CHECK(ended.code == 0);
-  CHECK(contains(ended.out,
-                 "Nothing can be compiled here: MOETUNE_NVRTC: cannot open /nowhere/libnvrtc.so.13"));
+  CHECK(contains(ended.out, "Nothing can be compiled here: MOETUNE_NVRTC: cannot open /nowhere/libnvrtc.so.13"));
   const Json none = document(tool.run({"devices", "--json"}));
   CHECK(none["compiler"].is_null());
   CHECK(contains(none["why_no_compiler"], "/nowhere/libnvrtc.so.13"));
@@ -104,8 +102,7 @@ TEST_CASE("devices states the compiler, or why nothing can be compiled, and is d
 
 TEST_CASE("no recording stands in for a driver that is there and broken") {
   Tool broken(driver("init=999"));
-  const Ended ended =
-      broken.run({"search", "decode_attention", "--budget", "3", "--no-compile", "--no-cache"});
+  const Ended ended = broken.run({"search", "decode_attention", "--budget", "3", "--no-compile", "--no-cache"});
   CHECK(ended.code == 3);
   CHECK(contains(ended.err, "cuInit"));
   Tool none(driver("init=100"));

@@ -120,11 +120,10 @@ TEST_CASE("every option of time takes a span, and no other unit is named") {
       const Ended wrong = tool.run({command, "x", "y", option, "soon"});
       CHECK(wrong.code == 2);
       if (command == "search" || command == "sync")
-        CHECK(contains(
-            tool.run(command == "sync" ? std::vector<std::string>{command, "http://h", "d", option, "soon"}
-                                       : std::vector<std::string>{command, "router", option, "soon"})
-                .err,
-            option + " takes a span of time, such as 90, 30s, 5m or 1h30m"));
+        CHECK(contains(tool.run(command == "sync" ? std::vector<std::string>{command, "http://h", "d", option, "soon"}
+                                                  : std::vector<std::string>{command, "router", option, "soon"})
+                           .err,
+                       option + " takes a span of time, such as 90, 30s, 5m or 1h30m"));
     }
   }
 }
@@ -144,8 +143,7 @@ TEST_CASE("the environment has a help of its own, and a page that has every vari
   const std::regex name("[A-Z][A-Z0-9_]+");
   std::set<std::string> printed;
   for (const auto& [names, doc] : variables.items()) {
-    for (std::sregex_iterator one(names.begin(), names.end(), name), end; one != end; ++one)
-      printed.insert(one->str());
+    for (std::sregex_iterator one(names.begin(), names.end(), name), end; one != end; ++one) printed.insert(one->str());
   }
   for (const std::string& one : printed) {
     CAPTURE(one);
@@ -183,8 +181,7 @@ TEST_CASE("pages name only options that commands have") {
       for (std::sregex_iterator named(words.begin(), words.end(), option); named != end; ++named, ++seen) {
         CAPTURE(page.string());
         CAPTURE(one->str());
-        const std::string kernel =
-            words.substr(1, words.find(' ', 1) - 1);  // whose dimensions are options, too
+        const std::string kernel = words.substr(1, words.find(' ', 1) - 1);  // whose dimensions are options, too
         const auto [known, is_new] = own_helps.try_emplace((*one)[1].str() + " " + kernel);
         std::string& own = known->second;
         if (is_new) own = tool.run({(*one)[1].str(), kernel, "--help"}).out;

@@ -19,10 +19,9 @@ std::vector<std::string> night(const Tool& tool, std::vector<std::string> more =
 
 void write_list(const Tool& tool, int shapes) {
   std::string text;
-  for (int i = 0; i < shapes; ++i)
-    text += (i > 0 ? ", " : "") + ("\"elements=" + std::to_string(1024 << i)) + "\"";
-  tool.write("w.json", R"({"moetune_workloads": 1, "workloads": [{"kernel": "decode_kernel", "shapes": [)" +
-                           text + "]}]}");
+  for (int i = 0; i < shapes; ++i) text += (i > 0 ? ", " : "") + ("\"elements=" + std::to_string(1024 << i)) + "\"";
+  tool.write("w.json",
+             R"({"moetune_workloads": 1, "workloads": [{"kernel": "decode_kernel", "shapes": [)" + text + "]}]}");
 }
 
 std::vector<Json> events(const Tool& tool, const std::string& name) {
@@ -50,8 +49,7 @@ std::set<pid_t> members_of(pid_t night) {
     if (name.find_first_not_of("0123456789") != std::string::npos) continue;
     const std::string stat = read_text(entry.path() / "stat"), line = read_text(entry.path() / "cmdline");
     const std::size_t after_name = stat.rfind(')');
-    if (after_name == std::string::npos || line.find(std::string("retune\0", 7)) == std::string::npos)
-      continue;
+    if (after_name == std::string::npos || line.find(std::string("retune\0", 7)) == std::string::npos) continue;
     std::istringstream rest(stat.substr(after_name + 1));
     char state = 0;
     pid_t parent = 0;
@@ -62,8 +60,7 @@ std::set<pid_t> members_of(pid_t night) {
 }
 
 bool are_gone(const std::set<pid_t>& processes) {
-  return within_a_while(
-      [&] { return std::ranges::none_of(processes, [](pid_t one) { return ::kill(one, 0) == 0; }); });
+  return within_a_while([&] { return std::ranges::none_of(processes, [](pid_t one) { return ::kill(one, 0) == 0; }); });
 }
 
 std::map<std::string, int> tuned_by(const Json& document) {
@@ -171,8 +168,7 @@ TEST_CASE("a process of a GPU that is killed costs no workload: a sibling takes 
   CHECK(document(tool.run(night(tool, {"--dry-run"})))["plan"]["stale"].empty());
 }
 
-TEST_CASE(
-    "SIGTERM ends the processes of all GPUs in good order, with the night's summary; so does the deadline") {
+TEST_CASE("SIGTERM ends the processes of all GPUs in good order, with the night's summary; so does the deadline") {
   ScriptedGpu gpu(",devices=2,same");
   Tool& tool = gpu.tool;
   write_list(tool, 8);
@@ -313,9 +309,8 @@ TEST_CASE("recordings stand for GPUs: two share the shapes of a folder, and work
   std::filesystem::create_directories(tool.path("recordings"));
   for (int i = 0; i < 4; ++i) {
     const std::string elements = std::to_string(1024 << i);
-    const Ended recorded =
-        tool.run({"record", "decode_kernel", "--problem", "elements=" + elements, "--output",
-                  tool.path("recordings/" + elements + ".json").string(), "--threads", "1"});
+    const Ended recorded = tool.run({"record", "decode_kernel", "--problem", "elements=" + elements, "--output",
+                                     tool.path("recordings/" + elements + ".json").string(), "--threads", "1"});
     INFO(recorded.err);
     REQUIRE(recorded.code == 0);
   }

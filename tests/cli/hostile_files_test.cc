@@ -21,8 +21,8 @@ std::string altered_recording(const std::string& from, const std::string& to) {
 }
 
 std::string refusal(Tool& tool, const std::string& recording) {
-  const Ended ended = tool.run(
-      {"search", "--device", "replay:" + tool.path(recording).string(), "--budget", "4", "--no-cache"});
+  const Ended ended =
+      tool.run({"search", "--device", "replay:" + tool.path(recording).string(), "--budget", "4", "--no-cache"});
   CHECK(ended.code == 2);
   return ended.err;
 }
@@ -38,8 +38,7 @@ TEST_CASE("every file that a user names is opened by kind: no pipe is waited for
   const std::vector<std::string> serve = {"serve", "--listen", "127.0.0.1:0",   "--cache",
                                           db,      "--device", "replay:shipped"};
   const std::vector<std::string> far = {"search", "decode_kernel", "--server", "https://127.0.0.1:1"};
-  const std::vector<std::string> sync = {"sync", "https://127.0.0.1:1", tool.path("misses").string(),
-                                         "--once"};
+  const std::vector<std::string> sync = {"sync", "https://127.0.0.1:1", tool.path("misses").string(), "--once"};
   const auto with = [](std::vector<std::string> words, const std::vector<std::string>& more) {
     words.insert(words.end(), more.begin(), more.end());
     return words;
@@ -123,15 +122,14 @@ TEST_CASE("the toolkit's stub of the driver, found by LD_LIBRARY_PATH, is named"
   CHECK(contains(ended.out, "LD_LIBRARY_PATH"));
 }
 
-TEST_CASE(
-    "a recording of a GPU that cannot be is refused, one of values that are unknown now is not compiled") {
+TEST_CASE("a recording of a GPU that cannot be is refused, one of values that are unknown now is not compiled") {
   Tool tool;
   tool.write("sms", altered_recording("\"limits\":{\"compute_capability\":90,\"sm_count\":132",
                                       "\"limits\":{\"compute_capability\":90,\"sm_count\":-128"));
   CHECK(contains(refusal(tool, "sms"), "sms: 'sm_count' in limits is -128, not from 1 to 4096"));
   tool.write("math", altered_recording("\"values\":[\"mma16\"", "\"values\":[\"bogus\""));
-  const Ended ended = tool.run(
-      {"search", "--device", "replay:" + tool.path("math").string(), "--budget", "12", "--no-cache"});
+  const Ended ended =
+      tool.run({"search", "--device", "replay:" + tool.path("math").string(), "--budget", "12", "--no-cache"});
   CHECK(ended.code == 0);
   CHECK(contains(ended.err, "nothing is compiled"));
 }
@@ -151,11 +149,8 @@ TEST_CASE("a pipe in the data folder is no space, and a broken recording there h
   CHECK(contains(space.err, "router.json is not a regular file"));
   const Ended devices = tool.run({"devices"});
   CHECK(contains(devices.out, "sound"));
-  CHECK(contains(devices.out,
-                 "broken cannot be read: replay/recordings/broken.json.zst: not a moetune recording"));
-  CHECK(
-      tool.run({"search", "--device", "replay:sound", "--budget", "4", "--no-cache", "--no-compile"}).code ==
-      0);
+  CHECK(contains(devices.out, "broken cannot be read: replay/recordings/broken.json.zst: not a moetune recording"));
+  CHECK(tool.run({"search", "--device", "replay:sound", "--budget", "4", "--no-cache", "--no-compile"}).code == 0);
 }
 
 TEST_CASE("no control character of a name reaches a terminal, a CSV file, JSON or a log") {
@@ -190,8 +185,7 @@ TEST_CASE("no control character of a name reaches a terminal, a CSV file, JSON o
   CHECK(is_clean(all));
   std::string csv = read_text(tool.path("r.csv"));
   CHECK(contains(csv, "GPU\\x1b[2J"));
-  for (std::size_t at; (at = csv.find("\r\n")) != std::string::npos;)
-    csv.erase(at, 1);  // CSV's own line ends
+  for (std::size_t at; (at = csv.find("\r\n")) != std::string::npos;) csv.erase(at, 1);  // CSV's own line ends
   CHECK(is_clean(csv));
 }
 
@@ -214,8 +208,8 @@ TEST_CASE("the shell's limits on files and memory end in a sentence") {
   const std::string recording = tool.write_recording(), cache = tool.path("c.db").string();
   const auto limited = [&](const std::string& limit) {
     return tool
-        .start_program({"/bin/sh", "-c", "ulimit " + limit + " && exec \"$0\" \"$@\"", tool.binary(),
-                        "search", "--device", "replay:" + recording, "--budget", "3", "--cache", cache})
+        .start_program({"/bin/sh", "-c", "ulimit " + limit + " && exec \"$0\" \"$@\"", tool.binary(), "search",
+                        "--device", "replay:" + recording, "--budget", "3", "--cache", cache})
         ->wait();
   };
   const Ended files = limited("-f 40");
@@ -231,8 +225,7 @@ TEST_CASE("the shell's limits on files and memory end in a sentence") {
 
 TEST_CASE("a search without time says that it tried nothing") {
   Tool tool;
-  const Ended ended =
-      tool.run({"search", "--device", "replay:" + tool.write_recording(), "--time", "1e-300"});
+  const Ended ended = tool.run({"search", "--device", "replay:" + tool.write_recording(), "--time", "1e-300"});
   CHECK(ended.code == 1);
   CHECK(contains(ended.err, "No trial was started"));
 }
@@ -242,8 +235,8 @@ TEST_CASE("a search whose configurations are all pruned says so, and asks for no
   nlohmann::json file = nlohmann::json::parse(read_text(tool.write_recording(3)));
   for (auto& row : file["cache"]) row["time"] = "InvalidConfig";
   tool.write("pruned.json", file.dump());
-  const Ended ended = tool.run(
-      {"search", "--device", "replay:" + tool.path("pruned.json").string(), "--budget", "9", "--no-cache"});
+  const Ended ended =
+      tool.run({"search", "--device", "replay:" + tool.path("pruned.json").string(), "--budget", "9", "--no-cache"});
   CHECK(ended.code == 1);
   CHECK(contains(ended.err, "No trial was measured: "));
   CHECK(contains(ended.err, " pruned, as --verbose shows"));

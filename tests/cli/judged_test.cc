@@ -20,8 +20,8 @@ void touch_reference(const ScriptedGpu& gpu) {
 }
 
 void search_range(ScriptedGpu& gpu) {
-  const Ended ended = gpu.tool.run(
-      {"search", "decode_kernel", "--over", "elements=1024..16384", "--budget", "2", "--shapes", "0"});
+  const Ended ended =
+      gpu.tool.run({"search", "decode_kernel", "--over", "elements=1024..16384", "--budget", "2", "--shapes", "0"});
   CAPTURE(ended.err);
   REQUIRE(ended.code == 0);
 }

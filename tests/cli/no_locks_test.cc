@@ -48,8 +48,8 @@ TEST_CASE("where locks do not work a cache is read, and whoever writes says what
 TEST_CASE("what a killed search left in the log is read where locks do not work") {
   Tool tool;
   const std::string path = tool.path("c.db").string();
-  const auto search = tool.start({"search", "--device", "replay:" + tool.write_recording(), "--budget",
-                                  "2000", "--strategy", "random", "--cache", path});
+  const auto search = tool.start({"search", "--device", "replay:" + tool.write_recording(), "--budget", "2000",
+                                  "--strategy", "random", "--cache", path});
   const std::vector<std::string> list = {"cache", "ls", "--json", "--cache", path};
   REQUIRE(moetune::testing::within_a_while([&] {
     const Ended listed = tool.run(list);

@@ -110,21 +110,17 @@ TEST_CASE("a percentage may have its sign, and is at most 100") {
   for (const char* text : {"%", "2%%", "%2", "2 %", "0", "0%", "-1", "100.5%", "1e308", "nan", "inf"}) {
     CAPTURE(text);
     CHECK_THROWS_WITH_AS(parse({"go", std::string("--regret=") + text}),
-                         doctest::Contains("--regret takes a percentage above 0 and at most 100, not '"),
-                         BadInput);
+                         doctest::Contains("--regret takes a percentage above 0 and at most 100, not '"), BadInput);
   }
 }
 
 TEST_CASE("words behind a double dash are words") { CHECK(parse({"go", "--", "router"}).kernel == "router"); }
 
-TEST_CASE("a prefix of an option is not the option") {
-  CHECK_THROWS_AS(parse({"go", "--budg", "7"}), BadInput);
-}
+TEST_CASE("a prefix of an option is not the option") { CHECK_THROWS_AS(parse({"go", "--budg", "7"}), BadInput); }
 
 TEST_CASE("an option that would mean nothing is refused") {
   CHECK_THROWS_WITH_AS(parse({"go", "--time", "1.5"}), "--time needs --budget, too", BadInput);
-  CHECK_THROWS_WITH_AS(parse({"stop", "--config", "a=1"}), "--config is for go and run, not for stop",
-                       BadInput);
+  CHECK_THROWS_WITH_AS(parse({"stop", "--config", "a=1"}), "--config is for go and run, not for stop", BadInput);
   CHECK_NOTHROW(parse({"stop"}));
 }
 
@@ -135,8 +131,8 @@ TEST_CASE("a missing required word is named") {
 TEST_CASE("numbers out of range are refused at both ends") {
   CHECK(parse({"go", "--budget", "1"}).budget == 1);
   CHECK(parse({"go", "--budget", "1000"}).budget == 1000);
-  CHECK_THROWS_WITH_AS(parse({"go", "--budget", "1001"}),
-                       "--budget takes a whole number from 1 to 1000, not '1001'", BadInput);
+  CHECK_THROWS_WITH_AS(parse({"go", "--budget", "1001"}), "--budget takes a whole number from 1 to 1000, not '1001'",
+                       BadInput);
   CHECK_THROWS_AS(parse({"go", "--budget", "0"}), BadInput);
   CHECK_THROWS_AS(parse({"go", "--budget", "7 "}), BadInput);
   CHECK_THROWS_AS(parse({"go", "--budget", ""}), BadInput);

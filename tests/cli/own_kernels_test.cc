@@ -62,14 +62,12 @@ TEST_CASE("own kernels are listed beside the built-in ones, from the option and 
   for (const char* name : {"decode_attention", "matmul", "softmax", "vector_add"})
     CHECK(std::count(names.begin(), names.end(), name) == 1);
   CHECK(listed["broken"].empty());
-  CHECK(contains(tool.run({"kernels", "softmax", "--kernels=" + examples()}).out,
-                 "floats that a thread reads at once"));
-  CHECK(contains(
-      tool.run({"space", "softmax", "--arch", "sm_90a", "--columns", "77", "--kernels", examples()}).out,
-      "THREADS"));
+  CHECK(
+      contains(tool.run({"kernels", "softmax", "--kernels=" + examples()}).out, "floats that a thread reads at once"));
+  CHECK(contains(tool.run({"space", "softmax", "--arch", "sm_90a", "--columns", "77", "--kernels", examples()}).out,
+                 "THREADS"));
   CHECK(contains(tool.run({"kernels", "softmax"}).err, "unknown kernel 'softmax'"));
-  CHECK(contains(tool.run({"kernels", "--kernels", "/nowhere"}).err,
-                 "--kernels: there is no folder '/nowhere'"));
+  CHECK(contains(tool.run({"kernels", "--kernels", "/nowhere"}).err, "--kernels: there is no folder '/nowhere'"));
   tool.set_environment("MOETUNE_KERNELS", examples() + "/softmax:" + examples() + "/matmul");
   CHECK(tool.run({"kernels", "softmax"}).code == 0);
   CHECK(contains(tool.run({"__complete", "compile", "ma"}).out, "matmul"));
@@ -119,14 +117,12 @@ TEST_CASE("an entry that is not there is answered with those that are") {
       fs::copy_file(tool.path("own/twice") / part, tool.path("changed/twice") / part,
                     fs::copy_options::overwrite_existing);
     tool.write("changed/twice/kernel.json", text);
-    const Ended ended =
-        tool.run({"compile", "twice", "--arch", "sm_90a", "--kernels", tool.path("changed").string()});
+    const Ended ended = tool.run({"compile", "twice", "--arch", "sm_90a", "--kernels", tool.path("changed").string()});
     CAPTURE(ended.err);
     CHECK(ended.code == 1);
     return ended.out + ended.err;
   };
-  CHECK(contains(said_with("doubel"),
-                 "doubel: no such entry in the build, which has double__us10, double__us20"));
+  CHECK(contains(said_with("doubel"), "doubel: no such entry in the build, which has double__us10, double__us20"));
   CHECK(contains(said_with("doubel<3>"), "unknown entry 'doubel'"));
 }
 
@@ -144,8 +140,7 @@ static std::string said_of(Tool& tool, const std::string& source, const std::str
       tool.run({"compile", "one", "--arch", "sm_90a", "--json", "--kernels", tool.path("mine").string()});
   const Json built = document(ended);
   if (!built.contains("entries") || built["entries"].empty()) return ended.out;
-  return built["cannot_launch_because"].is_null() ? "sound"
-                                                  : built["cannot_launch_because"].get<std::string>();
+  return built["cannot_launch_because"].is_null() ? "sound" : built["cannot_launch_because"].get<std::string>();
 }
 
 TEST_CASE("an own source includes the host's headers, and CUDA's") {
@@ -188,8 +183,7 @@ TEST_CASE("arguments that are not the function's, and a source that is not there
   CHECK(said_of(tool, source, R"("y", {"i32": "n"})") ==
         "one: the function's parameter 1 has 8 bytes, and its argument 4");
   fs::remove(tool.path("mine/one/one.cu"));
-  const Ended ended =
-      tool.run({"compile", "one", "--arch", "sm_90a", "--kernels", tool.path("mine").string()});
+  const Ended ended = tool.run({"compile", "one", "--arch", "sm_90a", "--kernels", tool.path("mine").string()});
   CHECK(ended.code == 2);
   CHECK(contains(ended.err, "there is no file " + tool.path("mine/one/one.cu").string()));
 }
@@ -230,11 +224,9 @@ TEST_CASE("a service searches kernels of folders that it was given, and no job n
   Tool tool({{"MOETUNE_LIBCUDA", paths::fake_libcuda()}, {"MOETUNE_FAKE_CUDA", "memory=4194304"}});
   write_twice(tool);
   const std::string own = tool.path("own").string();
-  const Served with(tool, "with", {"--kernels", own}),
-      without(tool, "without", {"--device", "replay:shipped"});
+  const Served with(tool, "with", {"--kernels", own}), without(tool, "without", {"--device", "replay:shipped"});
   const auto searched = [&](const Served& served) {
-    return tool.run(
-        {"search", "twice", "--problem", "n=4096", "--kernels", own, "--server", served.url, "--json"});
+    return tool.run({"search", "twice", "--problem", "n=4096", "--kernels", own, "--server", served.url, "--json"});
   };
   const Ended found = searched(with);
   INFO(found.err);
@@ -286,8 +278,7 @@ TEST_CASE("inputs and right outputs of an own kernel may be files") {
   const Json verified = run({"verify", "twice", "--seeds", "2"});
   CHECK(verified["right"] == true);
   CHECK(verified["inputs_from_files"] == true);
-  CHECK(contains(tool.run({"verify", "twice", "--kernels", tool.path("own").string()}).out,
-                 "none of them is fresh"));
+  CHECK(contains(tool.run({"verify", "twice", "--kernels", tool.path("own").string()}).out, "none of them is fresh"));
   const Json timed = run({"bench", "twice"});
   for (const Json& row : timed["rows"]) CHECK(row["what"] != "reference");
 
@@ -329,8 +320,7 @@ TEST_CASE("import writes a folder, and never over another one") {
   CHECK(made["left_out"].empty());
   CHECK(made["unfinished"].is_null());
   const std::string folder = tool.path("made").string();
-  CHECK(document(tool.run({"space", "twice", "--arch", "sm_90a", "--kernels", folder, "--json"}))["legal"] ==
-        10);
+  CHECK(document(tool.run({"space", "twice", "--arch", "sm_90a", "--kernels", folder, "--json"}))["legal"] == 10);
   const Ended compiled = tool.run({"compile", "twice", "--arch", "sm_90a", "--kernels", folder});
   INFO(compiled.err);
   CHECK(compiled.code == 0);
@@ -354,11 +344,11 @@ Json variant_of(const std::string& entry, const std::string& head = "") {
 
 // Sound ones of 30 and 11 microseconds, among others that fail or are no variants.
 std::string variants_message() {
-  Json all = Json::array(
-      {variant_of("double__us30"), variant_of("double__wrong__us5"),
-       variant_of("double__us10", "int broken = ;"), variant_of("double__us12", "#include <cuda_fp16.h>\n"),
-       variant_of("double__us13", "#include \"../twice/entry.cuh\"\n"), variant_of("double__us11"),
-       Json{{"source", 7}}, variant_of("double__us11"), variant_of("double__us14")});
+  Json all =
+      Json::array({variant_of("double__us30"), variant_of("double__wrong__us5"),
+                   variant_of("double__us10", "int broken = ;"), variant_of("double__us12", "#include <cuda_fp16.h>\n"),
+                   variant_of("double__us13", "#include \"../twice/entry.cuh\"\n"), variant_of("double__us11"),
+                   Json{{"source", 7}}, variant_of("double__us11"), variant_of("double__us14")});
   all.back()["launches"][0]["block"] = "threads";
   return Json{{"variants", all}}.dump();
 }
@@ -389,8 +379,8 @@ TEST_CASE("a proposer's own sources are judged like candidates, and the best mee
     if (one.contains("tell") && one["tell"].contains("variant")) outcomes.push_back(one["tell"]["outcome"]);
     if (one.contains("reject")) rejected.push_back(one["reject"]["why"]);
   }
-  CHECK(outcomes == std::vector<std::string>{"ok", "wrong_result", "compile_failed", "compile_failed",
-                                             "compile_failed", "ok"});
+  CHECK(outcomes ==
+        std::vector<std::string>{"ok", "wrong_result", "compile_failed", "compile_failed", "compile_failed", "ok"});
   REQUIRE(rejected.size() == 3);
   CHECK(contains(rejected[0], "must be an object with a source"));
   CHECK(contains(rejected[1], "it was tried: variant_"));
@@ -411,8 +401,7 @@ TEST_CASE("a proposer's own sources are judged like candidates, and the best mee
   words.erase(words.begin());
   words.insert(words.end(), {"--budget", "2", "--device", "cuda:0"});
   CHECK(tool.run(words).code == 0);
-  const Json stored =
-      document(tool.run({"report", "--kernel", duel["name"], "--kernels", folder.string(), "--json"}));
+  const Json stored = document(tool.run({"report", "--kernel", duel["name"], "--kernels", folder.string(), "--json"}));
   CHECK(stored["workloads"].size() == 1);
 }
 
@@ -421,8 +410,8 @@ TEST_CASE("a proposer is shown the kernel and what its trials came to, while aut
   write_twice(tool);
   const std::string log = tool.path("log").string();
   const auto search_by = [&](const std::string& strategy) {
-    const Ended ended = tool.run({"search", "twice", "--kernels", tool.path("own").string(), "--no-cache",
-                                  "--budget", "6", "--json", "--strategy", strategy});
+    const Ended ended = tool.run({"search", "twice", "--kernels", tool.path("own").string(), "--no-cache", "--budget",
+                                  "6", "--json", "--strategy", strategy});
     INFO(ended.err);
     REQUIRE(ended.code == 0);
     return document(ended);

@@ -52,8 +52,7 @@ Json family_of(const Json& prepared, const std::string& kernel) {
 
 }  // namespace
 
-TEST_CASE(
-    "prepare opens what is stored as a server does, searches the rest, and the next time nothing is left") {
+TEST_CASE("prepare opens what is stored as a server does, searches the rest, and the next time nothing is left") {
   Tool tool({{"MOETUNE_LIBCUDA", paths::fake_libcuda()}, {"MOETUNE_FAKE_CUDA", "memory=67108864"}});
   const fs::path data = tool.copy_data();
   replace_add_rmsnorm(tool, data);
@@ -93,8 +92,7 @@ TEST_CASE(
     CHECK(family_of(before, kernel)["before"]["serves"] == true);
   }
   CHECK(family_of(before, "add_rmsnorm")["before"]["why"] == "nothing is tuned for it");
-  CHECK(
-      contains(prepare({"--dry-run"}).err, "Nothing serves add_rmsnorm hidden=16: nothing is tuned for it"));
+  CHECK(contains(prepare({"--dry-run"}).err, "Nothing serves add_rmsnorm hidden=16: nothing is tuned for it"));
 
   const Ended tuned = prepare({"--budget", "4", "--json"});
   CAPTURE(tuned.err);
@@ -126,8 +124,7 @@ TEST_CASE("prepare lists families without a GPU, and refuses what a server does 
   const Ended nothing = prepare("deepseek-v3.json", {"--server", "sglang", "--dry-run"});
   CHECK(nothing.code == 1);
   CHECK(contains(nothing.err, "decode of 61 layers: sglang does not call mla_decode"));
-  CHECK(
-      contains(nothing.err, "prefill of 61 layers: attention over a compressed latent (MLA) has no kernel"));
+  CHECK(contains(nothing.err, "prefill of 61 layers: attention over a compressed latent (MLA) has no kernel"));
   const auto refused = [&](std::vector<std::string> more) {
     const Ended ended = prepare("qwen3-30b-a3b.json", std::move(more));
     CHECK(ended.code == 2);
@@ -135,27 +132,23 @@ TEST_CASE("prepare lists families without a GPU, and refuses what a server does 
   };
   CHECK(contains(refused({}), "which server? --server vllm, sglang or transformers"));
   CHECK(contains(refused({"--server", "vlm"}), "did you mean 'vllm'?"));
-  CHECK(contains(refused({"--server", "transformers", "--tp", "2"}),
-                 "--tp: transformers runs a model on one GPU"));
+  CHECK(contains(refused({"--server", "transformers", "--tp", "2"}), "--tp: transformers runs a model on one GPU"));
   CHECK(contains(refused({"--server", "transformers", "--page", "16"}), "--page: transformers has no pages"));
   CHECK(contains(refused({"--server", "sglang", "--kv", "fp8"}), "--kv: sglang keeps keys and values in"));
   CHECK(contains(refused({"--server", "vllm", "--tp", "3"}), "--tp: tensor parallel 3 does not divide"));
-  CHECK(
-      contains(refused({"--server", "vllm", "--ep", "7"}), "--ep: vllm spreads experts over its --tp GPUs"));
-  CHECK(contains(refused({"--server", "vllm", "--packs", "/nowhere"}),
-                 "--packs: there is no pack and no folder"));
+  CHECK(contains(refused({"--server", "vllm", "--ep", "7"}), "--ep: vllm spreads experts over its --tp GPUs"));
+  CHECK(contains(refused({"--server", "vllm", "--packs", "/nowhere"}), "--packs: there is no pack and no folder"));
   CHECK(contains(refused({"--server", "vllm", "--device", "replay:shipped"}), "--device"));
   tool.write("config.json", "{\"num_hidden_layers\": -1}");
-  CHECK(contains(tool.run({"prepare", tool.path("config.json").string(), "--server", "vllm"}).err,
-                 "config.json:1"));
+  CHECK(contains(tool.run({"prepare", tool.path("config.json").string(), "--server", "vllm"}).err, "config.json:1"));
 }
 
 TEST_CASE("prepare tunes nothing where the cache cannot be kept") {
   Tool tool({{"MOETUNE_LIBCUDA", paths::fake_libcuda()}, {"MOETUNE_FAKE_CUDA", "memory=67108864"}});
   tool.write("config.json", kLlama);
   tool.write("file", "");
-  const Ended unusable = tool.run({"prepare", tool.path("config.json").string(), "--server", "transformers",
-                                   "--cache", tool.path("file/tuned.db").string(), "--tokens", "64"});
+  const Ended unusable = tool.run({"prepare", tool.path("config.json").string(), "--server", "transformers", "--cache",
+                                   tool.path("file/tuned.db").string(), "--tokens", "64"});
   CAPTURE(unusable.err);
   CHECK(unusable.code == 3);
   CHECK_FALSE(contains(unusable.out, "add_rmsnorm tokens"));
@@ -181,8 +174,8 @@ TEST_CASE("prepare names the GPU that is missing, every bad pack, and what chang
   tool.write("packs/b.pack", "");
   const auto listed = [&](std::vector<std::string> more) {
     more.insert(more.begin(),
-                {"prepare", tool.path("config.json").string(), "--server", "transformers", "--dry-run",
-                 "--json", "--cache", tool.path("none.db").string(), "--packs", tool.path("packs").string()});
+                {"prepare", tool.path("config.json").string(), "--server", "transformers", "--dry-run", "--json",
+                 "--cache", tool.path("none.db").string(), "--packs", tool.path("packs").string()});
     return tool.run(more);
   };
   CHECK(listed({"--device", "cuda:7"}).code == 3);
@@ -191,11 +184,9 @@ TEST_CASE("prepare names the GPU that is missing, every bad pack, and what chang
   REQUIRE(bad["warnings"].size() == 2);
   CHECK(contains(bad["warnings"][0], "a.pack is empty"));
   CHECK(contains(bad["warnings"][1], "b.pack is empty"));
-  for (const Json& family : bad["families"])
-    CHECK(family["before"]["why"] == "no cache and no pack can be read");
+  for (const Json& family : bad["families"]) CHECK(family["before"]["why"] == "no cache and no pack can be read");
 
-  store(tool.path("packs/c.db"),
-        {{.problem = "batch=1,q_heads=8,kv_heads=2,head_dim=64,context=512,page=0"}});
+  store(tool.path("packs/c.db"), {{.problem = "batch=1,q_heads=8,kv_heads=2,head_dim=64,context=512,page=0"}});
   tool.set_environment("MOETUNE_RUNTIME", "default");
   const Json overridden = document(listed({}));
   CHECK(std::ranges::any_of(overridden["warnings"],

@@ -50,8 +50,8 @@ class Process {
     posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
     posix_spawn_file_actions_addopen(&actions, 1, out_.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
     posix_spawn_file_actions_addopen(&actions, 2, err_.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    const int error = posix_spawn(&pid_, command[0].c_str(), &actions, nullptr, pointers(command).data(),
-                                  pointers(variables).data());
+    const int error =
+        posix_spawn(&pid_, command[0].c_str(), &actions, nullptr, pointers(command).data(), pointers(variables).data());
     posix_spawn_file_actions_destroy(&actions);
     if (error != 0) throw std::runtime_error("cannot start " + command[0]);
   }
@@ -85,8 +85,7 @@ class Process {
   // wait() is still to be called.
   bool has_ended() const {
     siginfo_t info = {};
-    return waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
-           info.si_pid == pid_;
+    return waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == pid_;
   }
 
   Ended wait() {
@@ -102,9 +101,7 @@ class Process {
  private:
   using Clock = std::chrono::steady_clock;
 
-  static double since(Clock::time_point begin) {
-    return std::chrono::duration<double>(Clock::now() - begin).count();
-  }
+  static double since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
   static std::vector<char*> pointers(const std::vector<std::string>& texts) {
     std::vector<char*> all;
     for (const std::string& text : texts) all.push_back(const_cast<char*>(text.c_str()));

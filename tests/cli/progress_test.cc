@@ -73,8 +73,7 @@ class Terminal {
   std::string text() const {
     std::string all;
     char part[4096];
-    for (ssize_t got; (got = read(master_, part, sizeof part)) > 0;)
-      all.append(part, static_cast<std::size_t>(got));
+    for (ssize_t got; (got = read(master_, part, sizeof part)) > 0;) all.append(part, static_cast<std::size_t>(got));
     return all;
   }
 
@@ -87,9 +86,8 @@ std::string on_terminal(const std::string& kind) {
   Tool tool(std::map<std::string, std::string>{{"TERM", kind}});
   const std::string recording = tool.write_recording();
   const Terminal terminal;
-  const auto process =
-      tool.start_program({"/bin/sh", "-c", "exec \"$0\" \"$@\" 2>" + terminal.name(), tool.binary(), "search",
-                          "--device", "replay:" + recording, "--budget", "5"});
+  const auto process = tool.start_program({"/bin/sh", "-c", "exec \"$0\" \"$@\" 2>" + terminal.name(), tool.binary(),
+                                           "search", "--device", "replay:" + recording, "--budget", "5"});
   CHECK(process->wait().code == 0);
   return terminal.text();
 }

@@ -8,9 +8,7 @@ using namespace moetune::testing;
 
 namespace {
 
-std::string example(const std::string& name) {
-  return "external:" + paths::source("examples/proposers/" + name);
-}
+std::string example(const std::string& name) { return "external:" + paths::source("examples/proposers/" + name); }
 
 std::vector<std::string> search_by(const std::string& strategy, const std::string& recording,
                                    const std::string& budget) {
@@ -51,13 +49,11 @@ TEST_CASE("the random example suggests every trial of a search, in one order for
   CHECK(found["history"] == again["history"]);
   command.insert(command.end(), {"--seed", "2"});
   CHECK(document(tool.run(command))["history"] != found["history"]);
-  CHECK(
-      document(tool.run({"search", "--device", "replay:" + recording, "--budget", "5", "--json"}))["proposer"]
-          .is_null());
+  CHECK(document(tool.run({"search", "--device", "replay:" + recording, "--budget", "5", "--json"}))["proposer"]
+            .is_null());
 }
 
-TEST_CASE(
-    "a search by a proposer continues from the cache, which has its name and nothing else of its command") {
+TEST_CASE("a search by a proposer continues from the cache, which has its name and nothing else of its command") {
   Tool tool;
   const std::string recording = tool.write_recording();
   tool.set_environment("PROPOSER", paths::source("examples/proposers/random.py"));
@@ -71,8 +67,7 @@ TEST_CASE(
   const std::filesystem::path cache = document(export_)["cache"].get<std::string>();
   REQUIRE(std::filesystem::is_regular_file(cache));
   std::string bytes;
-  for (const auto& entry : std::filesystem::directory_iterator(cache.parent_path()))
-    bytes += read_text(entry.path());
+  for (const auto& entry : std::filesystem::directory_iterator(cache.parent_path())) bytes += read_text(entry.path());
   CHECK(contains(bytes, "external:command"));
   CHECK(!contains(bytes, "very-secret-word"));
   CHECK(!contains(bytes, "PROPOSER"));
@@ -82,8 +77,8 @@ TEST_CASE("a search that a proposer ends, and one that it fails, say so in a lin
   Tool tool;
   const std::string recording = tool.write_recording();
   const auto run = [&](const std::string& strategy) {
-    return tool.run({"search", "--device", "replay:" + recording, "--budget", "40", "--strategy", strategy,
-                     "--no-cache"});
+    return tool.run(
+        {"search", "--device", "replay:" + recording, "--budget", "40", "--strategy", strategy, "--no-cache"});
   };
   tool.write(
       "list.jsonl",
@@ -114,8 +109,8 @@ TEST_CASE("a silent proposer takes no more than the search's time, and Ctrl-C is
   CHECK(found["out_of_time"] == true);
   CHECK(found["proposer"]["left_out"].is_null());
   const std::string asked = tool.path("asked").string();
-  const auto process = tool.start(
-      search_by("external:grep -q '\"ask\"'; touch " + asked + "; cat >/dev/null", recording, "400"));
+  const auto process =
+      tool.start(search_by("external:grep -q '\"ask\"'; touch " + asked + "; cat >/dev/null", recording, "400"));
   REQUIRE(within_a_while([&] { return std::filesystem::exists(asked); }));
   process->send(SIGINT);
   const Ended ended = process->wait();
@@ -185,15 +180,13 @@ TEST_CASE("a model that cannot be reached leaves the search to auto") {
 TEST_CASE("a program is run here and for single searches alone") {
   Tool tool;
   const auto refused = [&](std::vector<std::string> words) {
-    words.insert(words.begin(),
-                 {"search", "router", "--strategy", "external:touch " + tool.path("ran").string()});
+    words.insert(words.begin(), {"search", "router", "--strategy", "external:touch " + tool.path("ran").string()});
     const Ended ended = tool.run(words);
     CHECK(ended.code == 2);
     CHECK(!std::filesystem::exists(tool.path("ran")));
     return ended.err;
   };
-  const std::string why =
-      "--strategy external: runs a program here for single searches; leave out --server and --over";
+  const std::string why = "--strategy external: runs a program here for single searches; leave out --server and --over";
   CHECK(contains(refused({"--over", "tokens=1..16"}), why));
   CHECK(contains(refused({"--server", "http://127.0.0.1:1"}), why));
   CHECK(contains(tool.run({"search", "router", "--strategy", "external:"}).err,

@@ -11,8 +11,7 @@ namespace {
 constexpr const char* kRecording = "replay:decode_attention_h200_b64_c8192";
 
 std::vector<std::string> search_of(const std::string& budget, const std::vector<std::string>& more = {}) {
-  std::vector<std::string> command = {"search",   "decode_attention", "--device",
-                                      kRecording, "--budget",         budget};
+  std::vector<std::string> command = {"search", "decode_attention", "--device", kRecording, "--budget", budget};
   command.insert(command.end(), more.begin(), more.end());
   return command;
 }
@@ -36,8 +35,7 @@ TEST_CASE("Ctrl-C stores the best so far as a provisional winner, and the same c
   const Json kept = only_workload(tool);
   CHECK(kept["winner"] == true);
   CHECK(kept["provisional"] == true);
-  CHECK(kept["default_time_us"].get<double>() >=
-        0.997 * kept["time_us"].get<double>());  // the default wins a tie
+  CHECK(kept["default_time_us"].get<double>() >= 0.997 * kept["time_us"].get<double>());  // the default wins a tie
   const Ended report = tool.run({"report"});
   CHECK(contains(report.out, "provisional"));
   CHECK(contains(tool.run({"cache", "show", "1"}).out, "provisional"));
@@ -71,8 +69,7 @@ TEST_CASE("a smaller budget, or another seed, reports the best that the cache ho
   Tool tool;
   const std::string recording = tool.write_recording();
   const auto best = [&](const std::vector<std::string>& more) {
-    std::vector<std::string> command = {"search",     "--device", "replay:" + recording,
-                                        "--strategy", "random",   "--json"};
+    std::vector<std::string> command = {"search", "--device", "replay:" + recording, "--strategy", "random", "--json"};
     command.insert(command.end(), more.begin(), more.end());
     const Json found = document(tool.run(command));
     return std::pair(found["best"]["time_us"].get<double>(), found["trials"]["total"].get<int>());

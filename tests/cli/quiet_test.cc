@@ -51,8 +51,7 @@ TEST_CASE("warnings and errors stay, whatever is quiet") {
     CHECK(contains(tool.run({"cache", "export", tool.path("p.pack").string(), option}).err, "moetune: "));
   }
   // Lines that were asked for by name.
-  CHECK(contains(tool.run({"search", "--device", "replay:" + tool.write_recording(), "--budget", "5",
-                           "--verbose", "--json"})
-                     .err,
-                 "  x="));
+  CHECK(contains(
+      tool.run({"search", "--device", "replay:" + tool.write_recording(), "--budget", "5", "--verbose", "--json"}).err,
+      "  x="));
 }

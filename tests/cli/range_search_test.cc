@@ -28,8 +28,7 @@ std::vector<std::string> over_command(const std::vector<std::string>& more = {})
 
 }  // namespace
 
-TEST_CASE(
-    "a range of shipped recordings: a table that keeps its bound, and the second time it is all known") {
+TEST_CASE("a range of shipped recordings: a table that keeps its bound, and the second time it is all known") {
   Tool tool;
   const Ended first = tool.run(over_command({"--json", "--device", "replay:shipped"}));
   CHECK(first.code == 0);
@@ -40,8 +39,7 @@ TEST_CASE(
   CHECK(found["cubins"].size() <= 4);
   for (const Json& cell : found["cells"]) {
     if (!cell["default_us"].is_null())
-      CHECK(cell["time_us"].get<double>() <=
-            cell["default_us"].get<double>() * (1 + moetune::RangeCell::kTie));
+      CHECK(cell["time_us"].get<double>() <= cell["default_us"].get<double>() * (1 + moetune::RangeCell::kTie));
   }
   // --json is quiet but for warnings.
   CHECK(first.err == "A recording holds times of overlapping launches: they stand for chained ones.\n");
@@ -57,8 +55,7 @@ TEST_CASE("a bound that is missed is blamed on few cubins only if there may be n
     return worst_regret_text({{"bound", bound}, {"worst_regret", regret}, {"kept", kept}}, has_all_cubins);
   };
   CHECK(text(0.02, 0.003, true, true) == "0.3% in the worst cell (bound 2.0%)");
-  CHECK(text(0.02, 0.031, false, true) ==
-        "3.1% in the worst cell (bound 2.0%, which so few cubins do not keep)");
+  CHECK(text(0.02, 0.031, false, true) == "3.1% in the worst cell (bound 2.0%, which so few cubins do not keep)");
   CHECK(text(0.02, 0.031, false, false) == "3.1% in the worst cell (bound 2.0%, which is not kept)");
   CHECK(text(0.00001, 0.0004, false, false) == "0.040% in the worst cell (bound 0.001%, which is not kept)");
   CHECK(text(0.0025, 0, true, false) == "0.00% in the worst cell (bound 0.25%)");
@@ -68,8 +65,8 @@ TEST_CASE("a range of one cubin says that so few do not keep its bound") {
   Tool tool;
   write_made_up_range(tool.path("recordings"));
   const Ended ended = tool.run({"search", "router", "--over", "tokens=1..4096", "--device",
-                                "replay:" + tool.path("recordings").string(), "--no-compile", "--budget",
-                                "40", "--regret", "0.25", "--variants", "1"});
+                                "replay:" + tool.path("recordings").string(), "--no-compile", "--budget", "40",
+                                "--regret", "0.25", "--variants", "1"});
   CHECK(contains(ended.out, "% in the worst cell (bound 0.25%, which so few cubins do not keep)"));
 }
 

@@ -18,8 +18,7 @@ namespace {
 constexpr const char* kList = R"({"moetune_workloads": 1, "workloads": [
   {"kernel": "router", "ranges": {"tokens": "1..4096"}, "weight": 3}]})";
 
-std::vector<std::string> over_list(const Tool& tool, const std::string& verb,
-                                   std::vector<std::string> more = {}) {
+std::vector<std::string> over_list(const Tool& tool, const std::string& verb, std::vector<std::string> more = {}) {
   std::vector<std::string> command = {verb,
                                       "--workloads",
                                       tool.path("w.json").string(),
@@ -39,12 +38,9 @@ TEST_CASE("a range is recorded on a GPU, a file a shape, and a range search repl
   ScriptedGpu gpu;
   Tool& tool = gpu.tool;
   const std::string folder = tool.path("recordings").string();
-  const std::vector<std::string> record = {"record",   "decode_kernel",
-                                           "--over",   "elements=1024..16384",
-                                           "--output", folder,
-                                           "--shapes", "1",
-                                           "--sample", "4",
-                                           "--json"};
+  const std::vector<std::string> record = {
+      "record", "decode_kernel", "--over", "elements=1024..16384", "--output", folder, "--shapes", "1", "--sample",
+      "4",      "--json"};
   const Ended first = tool.run(record);
   CAPTURE(first.err);
   REQUIRE(first.code == 0);
@@ -68,12 +64,11 @@ TEST_CASE("a range is recorded on a GPU, a file a shape, and a range search repl
   CHECK(found["cells"].size() == 3);
   CHECK(found["certificate"]["shapes"] == 1);
   CHECK(found["timing"] == "overlapped");  // which a recording has, whatever is asked for
-  CHECK(contains(replayed.err,
-                 "A recording holds times of overlapping launches: they stand for chained ones."));
+  CHECK(contains(replayed.err, "A recording holds times of overlapping launches: they stand for chained ones."));
 
-  tool.write("recordings/" +
-                 std::filesystem::path(made["recordings"][0]["file"].get<std::string>()).filename().string(),
-             "something else");
+  tool.write(
+      "recordings/" + std::filesystem::path(made["recordings"][0]["file"].get<std::string>()).filename().string(),
+      "something else");
   CHECK(contains(tool.run(record).err, "is there and no recording of"));
   CHECK(contains(tool.run({"record", "decode_kernel", "--over", "tokens=1..4", "--output", folder}).err,
                  "free dimension"));
@@ -109,9 +104,8 @@ TEST_CASE("a night tunes a missing range, leaves it alone, and looks again at on
     for (RangeCell& cell : table.cells) cell.config = table.cells.back().config;
     table.certificate.p95 = table.certificate.worst = 0.5;
     bad = table.text();
-    cache.ranges.put(
-        range.key,
-        {.table = bad, .progress = cache.ranges.progress(range.key), .stored_at = "2999-01-01T00:00:00Z"});
+    cache.ranges.put(range.key,
+                     {.table = bad, .progress = cache.ranges.progress(range.key), .stored_at = "2999-01-01T00:00:00Z"});
   }
   const Ended second = tool.run(over_list(tool, "retune"));
   CAPTURE(second.err);
@@ -130,12 +124,12 @@ TEST_CASE("a night tunes a missing range, leaves it alone, and looks again at on
 TEST_CASE("make_pack tunes every family of a kernel by its range; of recordings it makes no pack") {
   const Tool tool;
   const std::string source = paths::source();
-  const std::string command =
-      "XDG_CACHE_HOME='" + tool.path("xdg").string() + "' MOETUNE=\"$MOETUNE_BINARY\" python3 '" + source +
-      "/scripts/make_pack' '" + tool.path("a.pack").string() + "' --cache '" + tool.path("a.db").string() +
-      "' --kernel decode_attention --preset mixtral-8x7b --pages 0 --no-compile --budget 40"
-      " --over batch=1..128,context=2k..8k --device 'replay:" +
-      source + "/replay/recordings' > '" + tool.path("out").string() + "' 2>&1";
+  const std::string command = "XDG_CACHE_HOME='" + tool.path("xdg").string() +
+                              "' MOETUNE=\"$MOETUNE_BINARY\" python3 '" + source + "/scripts/make_pack' '" +
+                              tool.path("a.pack").string() + "' --cache '" + tool.path("a.db").string() +
+                              "' --kernel decode_attention --preset mixtral-8x7b --pages 0 --no-compile --budget 40"
+                              " --over batch=1..128,context=2k..8k --device 'replay:" +
+                              source + "/replay/recordings' > '" + tool.path("out").string() + "' 2>&1";
   CHECK(std::system(command.c_str()) == 0);
   const std::string out = read_text(tool.path("out"));
   CAPTURE(out);

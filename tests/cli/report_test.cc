@@ -18,14 +18,12 @@ std::string write_cache(const Tool& tool, const std::string& name, double time_u
                         const std::string& gpu = "NVIDIA H200") {
   const std::string path = tool.path(name).string();
   auto cache = moetune::Cache::open(path, moetune::Cache::Mode::create);
-  const std::int64_t id =
-      cache.workloads.id({.kernel = "decode_kernel",
-                          .problem = "elements=1048576,dtype=f32,write=none,passes=1",
-                          .hardware = {.name = gpu, .compute_capability = 90, .sm_count = 132},
-                          .source_digest = moetune::kernel_source_digest("decode_kernel"),
-                          .toolchain = "nvrtc 13.0.88"});
-  cache.trials.put(
-      id, {.config = kReported, .outcome = "ok", .time_us = time_us, .facts = "{}", .provenance = "{}"});
+  const std::int64_t id = cache.workloads.id({.kernel = "decode_kernel",
+                                              .problem = "elements=1048576,dtype=f32,write=none,passes=1",
+                                              .hardware = {.name = gpu, .compute_capability = 90, .sm_count = 132},
+                                              .source_digest = moetune::kernel_source_digest("decode_kernel"),
+                                              .toolchain = "nvrtc 13.0.88"});
+  cache.trials.put(id, {.config = kReported, .outcome = "ok", .time_us = time_us, .facts = "{}", .provenance = "{}"});
   moetune::WinnerRecord winner;
   winner.config = kReported;
   winner.plan = "{}";
@@ -44,8 +42,8 @@ std::size_t longest(const std::string& text) {
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
     if (line.starts_with("  moetune ")) continue;  // a command to copy is never broken
-    most = std::max<std::size_t>(
-        most, std::count_if(line.begin(), line.end(), [](char c) { return (c & 0xC0) != 0x80; }));
+    most =
+        std::max<std::size_t>(most, std::count_if(line.begin(), line.end(), [](char c) { return (c & 0xC0) != 0x80; }));
   }
   return most;
 }
@@ -59,8 +57,7 @@ TEST_CASE("a report fits 80 columns in a pipe, other widths as COLUMNS says, and
   CHECK(longest(piped.out) <= 80);
   CHECK(longest(piped.out) > 60);
   CHECK_FALSE(contains(piped.out, "\x1b["));
-  for (const char* text :
-       {"NVIDIA H200", "decode_kernel: 1 trial (1 ok)", "100.0 µs", "±0.1%", "auto 24", "stages=4"})
+  for (const char* text : {"NVIDIA H200", "decode_kernel: 1 trial (1 ok)", "100.0 µs", "±0.1%", "auto 24", "stages=4"})
     CHECK(contains(piped.out, text));
   CHECK(contains(piped.out, "moetune devices --calibrate"));
   tool.set_environment("COLUMNS", "60");
@@ -113,8 +110,7 @@ TEST_CASE("report writes the page, the CSV and T4 files, and says where") {
   const std::string path = write_cache(tool, "c.db", 100);
   const std::string html = tool.path("out.html").string(), csv = tool.path("out.csv").string(),
                     t4 = tool.path("t4/deep").string();
-  const Ended ended =
-      tool.run({"report", "--cache", path, "--html", html, "--csv", csv, "--t4", t4, "--json"});
+  const Ended ended = tool.run({"report", "--cache", path, "--html", html, "--csv", csv, "--t4", t4, "--json"});
   CHECK(ended.code == 0);
   const Json report = document(ended);
   CHECK(report["html"] == html);
@@ -161,9 +157,7 @@ TEST_CASE("compare says what is significantly faster, slower and the same") {
   CHECK(document(tool.run({"compare", a, same, "--json"}))["same"] == 1);
   CHECK_FALSE(contains(tool.run({"compare", a, same, "--significant"}).out, "decode_kernel"));
   CHECK(document(tool.run({"compare", a, other, "--json"}))["faster"] == 1);  // no GPU in common
-  CHECK(
-      document(tool.run({"compare", "2001-02-02", "2001-02-03", "--cache", a, "--json"}))["only_b"].size() ==
-      1);
+  CHECK(document(tool.run({"compare", "2001-02-02", "2001-02-03", "--cache", a, "--json"}))["only_b"].size() == 1);
   CHECK(document(tool.run({"compare", "key:1", "key:1", "--cache", a, "--json"}))["same"] == 1);
 }
 

@@ -40,8 +40,8 @@ TEST_CASE("kill -9 loses no committed trial, and the same command continues") {
   REQUIRE(committed < kLegal);
 
   CHECK(tool.run({"cache", "check"}).code == 0);
-  const Json resumed = document(tool.run(
-      {"search", "--device", "replay:" + recording, "--strategy", "random", "--budget", "5000", "--json"}));
+  const Json resumed = document(
+      tool.run({"search", "--device", "replay:" + recording, "--strategy", "random", "--budget", "5000", "--json"}));
   // One more may have been committed than was printed.
   CHECK(resumed["trials"]["resumed"].get<std::size_t>() >= std::min<std::size_t>(committed, 5000));
   CHECK(resumed["trials"]["total"] == 5000);
@@ -50,8 +50,7 @@ TEST_CASE("kill -9 loses no committed trial, and the same command continues") {
 TEST_CASE("a resumed search follows the trajectory of one that was never stopped") {
   Tool tool;
   const std::string recording = tool.write_recording();
-  const std::vector<std::string> command = {"search", "--device", "replay:" + recording, "--history",
-                                            "--json"};
+  const std::vector<std::string> command = {"search", "--device", "replay:" + recording, "--history", "--json"};
   auto run = [&](const std::string& budget, const std::string& cache) {
     std::vector<std::string> all = command;
     all.insert(all.end(), {"--budget", budget, "--cache", tool.path(cache).string()});
@@ -60,8 +59,7 @@ TEST_CASE("a resumed search follows the trajectory of one that was never stopped
   run("80", "stopped.db");
   const Json continued = run("200", "stopped.db");
   const Json straight = run("200", "straight.db");
-  CHECK(continued["trials"]["resumed"].get<int>() >=
-        48);  // those in flight at the end of a budget may differ
+  CHECK(continued["trials"]["resumed"].get<int>() >= 48);  // those in flight at the end of a budget may differ
   CHECK(straight["trials"]["resumed"] == 0);
   CHECK(continued["best"]["config"] == straight["best"]["config"]);
   REQUIRE(continued["history"].size() == straight["history"].size());
@@ -104,8 +102,8 @@ TEST_CASE("a SIGINT that was ignored already stays ignored") {
   Tool tool;
   const std::string recording = tool.write_recording(kColumns);
   const auto before = std::signal(SIGINT, SIG_IGN);
-  const auto process = tool.start({"search", "--device", "replay:" + recording, "--strategy", "random",
-                                   "--budget", "1000", "--verbose", "--no-cache"});
+  const auto process = tool.start({"search", "--device", "replay:" + recording, "--strategy", "random", "--budget",
+                                   "1000", "--verbose", "--no-cache"});
   std::signal(SIGINT, before);
   REQUIRE(process->says_lines(5));
   process->send(SIGINT);

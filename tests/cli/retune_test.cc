@@ -17,15 +17,14 @@ std::vector<std::string> one_night(const Tool& tool, std::vector<std::string> mo
 }
 
 void write_list(const Tool& tool, const std::string& shapes) {
-  tool.write("w.json", R"({"moetune_workloads": 1, "workloads": [{"kernel": "decode_kernel", "shapes": [)" +
-                           shapes + "]}]}");
+  tool.write("w.json",
+             R"({"moetune_workloads": 1, "workloads": [{"kernel": "decode_kernel", "shapes": [)" + shapes + "]}]}");
 }
 
 std::size_t count_events(const Tool& tool, const std::string& event) {
   const std::string log = read_text(tool.path("night.log"));
   std::size_t count = 0;
-  for (std::size_t at = 0; (at = log.find("\"event\":\"" + event + "\"", at)) != std::string::npos; ++at)
-    ++count;
+  for (std::size_t at = 0; (at = log.find("\"event\":\"" + event + "\"", at)) != std::string::npos; ++at) ++count;
   return count;
 }
 
@@ -55,8 +54,7 @@ TEST_CASE("a first night tunes, a second has nothing to do, and a changed templa
   const Ended first = tool.run(one_night(tool, {"--exit-code", "--log", tool.path("night.log").string()}));
   CHECK(first.code == 4);
   CHECK(document(first)["reworked"][0]["verdict"] == "tuned");
-  for (const char* event : {"planned", "began", "ended", "night_ended"})
-    CHECK(count_events(tool, event) == 1);
+  for (const char* event : {"planned", "began", "ended", "night_ended"}) CHECK(count_events(tool, event) == 1);
 
   const Ended second = tool.run(one_night(tool, {"--exit-code"}));
   CHECK(second.code == 0);
@@ -105,12 +103,10 @@ TEST_CASE("what cannot be meant by an option of a night is refused in one line")
     CHECK(std::count(ended.err.begin(), ended.err.end(), '\n') == 1);
     return ended.err;
   };
-  CHECK(contains(refused("--shard", "3/2"),
-                 "--shard: must be K/N with K from 1 to N, such as 1/4 (got '3/2')"));
+  CHECK(contains(refused("--shard", "3/2"), "--shard: must be K/N with K from 1 to N, such as 1/4 (got '3/2')"));
   CHECK(contains(refused("--until", "25:00"), "--until: must be a time of day, such as 06:00 (got '25:00')"));
   CHECK(contains(refused("--time", "1x"), "--time takes a span of time, such as 90, 30s"));
-  CHECK(contains(refused("--device", "replay:no-such"),
-                 "--device: there is no file no-such, and no recording"));
+  CHECK(contains(refused("--device", "replay:no-such"), "--device: there is no file no-such, and no recording"));
   CHECK(tool.run(one_night(tool, {"--time", "1h", "--until", "06:00"})).code == 2);
   CHECK(tool.run(one_night(tool, {"--no-cache"})).code == 2);
 }
@@ -174,8 +170,7 @@ TEST_CASE("a night of the shipped recordings is of the recorded shapes; others a
   Tool tool;
   tool.write("w.json", R"({"moetune_workloads": 1, "workloads": [{"kernel": "decode_attention", "shapes": [
       "q_heads=32,batch=8,context=4096", "batch=7,context=100"]}]})");
-  const Ended planned =
-      tool.run(one_night(tool, {"--dry-run", "--no-compile", "--device", "replay:shipped"}));
+  const Ended planned = tool.run(one_night(tool, {"--dry-run", "--no-compile", "--device", "replay:shipped"}));
   CHECK(planned.code == 1);
   CHECK(document(planned)["plan"]["stale"].size() == 1);
   REQUIRE(document(planned)["plan"]["left_out"].size() == 1);
@@ -211,11 +206,10 @@ TEST_CASE("without a GPU nothing that runs unattended takes a recording for one"
     CHECK_FALSE(contains(ended.out, "H200"));
   }
   // By name they do; a person's search does by itself, and says so.
-  const Ended named = tool.run(
-      {"retune", "--workloads", list, "--device", "replay:shipped", "--budget", "4", "--no-compile"});
+  const Ended named =
+      tool.run({"retune", "--workloads", list, "--device", "replay:shipped", "--budget", "4", "--no-compile"});
   CHECK(named.code == 0);
-  const Ended search =
-      tool.run({"search", "decode_attention", "--budget", "4", "--no-compile", "--no-cache"});
+  const Ended search = tool.run({"search", "decode_attention", "--budget", "4", "--no-compile", "--no-cache"});
   CHECK(search.code == 0);
   CHECK(contains(search.err, "No GPU here"));
 }

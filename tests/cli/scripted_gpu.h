@@ -22,10 +22,9 @@ class ScriptedGpu {
               {"MOETUNE_FAKE_CUDA", "memory=" + std::to_string(kMemory) + script},
               {"MOETUNE_NVRTC", paths::fake_nvrtc()},
               {"MOETUNE_DATA_DIR", data_.string()}}} {
-    Tool::constrain(
-        data_, "decode_kernel",
-        "loader == 'cp_async' && stages == 2 && warps == 4 && tile_kib == 16 && vector_bytes == 16 &&"
-        " blocks_per_sm == 1");
+    Tool::constrain(data_, "decode_kernel",
+                    "loader == 'cp_async' && stages == 2 && warps == 4 && tile_kib == 16 && vector_bytes == 16 &&"
+                    " blocks_per_sm == 1");
   }
 
   const std::filesystem::path& data() const { return data_; }  // templates and spaces, to edit

@@ -76,9 +76,8 @@ TEST_CASE("a profiler hears the phases of a search, its trials and what the work
   gpu.tool.set_environment("MOETUNE_FAKE_NVTX", heard);
   REQUIRE(run_on_workload(gpu, "search", {"--budget", "2"}).code == 0);
   const std::string text = read_text(heard);
-  for (const char* line :
-       {"start preparing\n", "start searching\n", "start storing\n", "end 7\n", "push hello\n", "push open\n",
-        "push run\n", "push validate\n", "push measure\n", "push duel\n"})
+  for (const char* line : {"start preparing\n", "start searching\n", "start storing\n", "end 7\n", "push hello\n",
+                           "push open\n", "push run\n", "push validate\n", "push measure\n", "push duel\n"})
     CHECK_MESSAGE(contains(text, line), line);
   CHECK(contains(text, "push trial loader="));
   const auto count = [&](const std::string& line) {
@@ -94,33 +93,29 @@ TEST_CASE("a profiler hears the phases of a search, its trials and what the work
   CHECK(run_on_workload(gpu, "verify", {}).code == 0);
 }
 
-TEST_CASE(
-    "bench --ncu and --nsys write a script that launches what serves, and report reads what ncu found") {
+TEST_CASE("bench --ncu and --nsys write a script that launches what serves, and report reads what ncu found") {
   ScriptedGpu gpu;
   REQUIRE(run_on_workload(gpu, "search", {"--budget", "2"}).code == 0);
   const std::string script = gpu.tool.path("look here").string();
   const Json ncu = document(run_on_workload(gpu, "bench", {"--ncu", script, "--json"}));
   const std::string command = ncu["command"];
   CHECK(ncu["what"] == "winner");
-  CHECK(contains(command,
-                 "ncu --target-processes all --kernel-name 'regex:^(decode_kernel)$' --launch-skip 1"));
-  CHECK(contains(command,
-                 "--log-file '" + script + ".csv' " + gpu.tool.binary() + " verify decode_kernel --problem"));
+  CHECK(contains(command, "ncu --target-processes all --kernel-name 'regex:^(decode_kernel)$' --launch-skip 1"));
+  CHECK(contains(command, "--log-file '" + script + ".csv' " + gpu.tool.binary() + " verify decode_kernel --problem"));
   CHECK(contains(command, "--device cuda:0 --cache "));
   CHECK(read_text(script) == "#!/bin/sh\nexec " + command + "\n");
 
   // What the script runs is right here, where a stand-in for ncu runs its last words.
   const std::string stand_in = gpu.tool.path("ncu").string();
-  std::ofstream(stand_in)
-      << "#!/bin/sh\nwhile [ \"$1\" != --log-file ]; do shift; done; shift 2; exec \"$@\"\n";
+  std::ofstream(stand_in) << "#!/bin/sh\nwhile [ \"$1\" != --log-file ]; do shift; done; shift 2; exec \"$@\"\n";
   std::filesystem::permissions(stand_in, std::filesystem::perms::owner_all);
   gpu.tool.set_environment("PATH", gpu.tool.path("").string() + ":/usr/bin:/bin");
   const Ended ran = gpu.tool.start_program({script})->wait();
   CHECK(ran.code == 0);
   CHECK(contains(ran.out, "right\n"));
 
-  const Json nsys = document(
-      run_on_workload(gpu, "bench", {"--config", ncu["config"], "--nsys", script, "--no-cache", "--json"}));
+  const Json nsys =
+      document(run_on_workload(gpu, "bench", {"--config", ncu["config"], "--nsys", script, "--no-cache", "--json"}));
   CHECK(nsys["what"] == "config");
   CHECK(contains(nsys["command"], "nsys profile --trace cuda,nvtx"));
   CHECK(contains(nsys["command"], "--no-cache --seed 1 --rounds 5"));
@@ -146,8 +141,7 @@ TEST_CASE(
 TEST_CASE("bench --profile shows what bounds the first row") {
   ScriptedGpu gpu;
   REQUIRE(run_on_workload(gpu, "search", {"--budget", "2"}).code == 0);
-  CHECK(contains(run_on_workload(gpu, "bench", {"--rounds", "2", "--profile", "roofline"}).out,
-                 "no ceiling is known"));
+  CHECK(contains(run_on_workload(gpu, "bench", {"--rounds", "2", "--profile", "roofline"}).out, "no ceiling is known"));
   {
     const std::string file = document(gpu.tool.run({"cache", "ls", "--json"}))["cache"];
     auto cache = Cache::open(file, Cache::Mode::read_write);
@@ -181,8 +175,8 @@ TEST_CASE("a GPU on which every launch fails after a while costs the candidates 
 }
 
 TEST_CASE("a GPU that breaks ends the command, and no candidate is blamed when it works again") {
-  const std::vector<std::string> search = {
-      "search", "decode_kernel", "--problem", "elements=16384", "--budget", "8", "--json"};
+  const std::vector<std::string> search = {"search", "decode_kernel", "--problem", "elements=16384", "--budget",
+                                           "8",      "--json"};
   ScriptedGpu gpu(",fail_at=60,code=214");
   const Ended broken = gpu.tool.run(search);
   CHECK(broken.code == 3);
@@ -202,10 +196,9 @@ TEST_CASE("beside somebody else's load a search ends with 0 and says so, and eve
   const Ended searched = run("search", {"--budget", "3", "--quiet-wait", "0"});
   CAPTURE(searched.err);
   REQUIRE(searched.code == 0);
+  CHECK(contains(searched.err, "Somebody else is using the GPU: a test kernel stood still for 2.0 of 5.0 ms."));
   CHECK(
-      contains(searched.err, "Somebody else is using the GPU: a test kernel stood still for 2.0 of 5.0 ms."));
-  CHECK(contains(searched.err,
-                 "The GPU did not get quiet in 0 s. Times measured beside that load are marked contended"));
+      contains(searched.err, "The GPU did not get quiet in 0 s. Times measured beside that load are marked contended"));
   CHECK(contains(searched.out, "(contended: somebody else used the GPU)"));
   CHECK(contains(searched.out, "of the trials were measured while somebody else used the GPU"));
   CHECK_FALSE(contains(searched.out, "throttled"));
@@ -225,8 +218,7 @@ TEST_CASE("beside somebody else's load a search ends with 0 and says so, and eve
   CHECK(verified.code == 0);
   CHECK(contains(verified.err, "Somebody else is using the GPU"));
 
-  const Ended recorded =
-      run("record", {"--output", gpu.tool.path("recording.json").string(), "--quiet-wait", "0"});
+  const Ended recorded = run("record", {"--output", gpu.tool.path("recording.json").string(), "--quiet-wait", "0"});
   CHECK(recorded.code != 0);
   CHECK_FALSE(std::filesystem::exists(gpu.tool.path("recording.json").string()));
 }
@@ -240,8 +232,7 @@ TEST_CASE("bench --assume names the fields that there are") {
     return document(ended)["error"]["message"].get<std::string>();
   };
   CHECK(contains(refusal("decode_attention", "kv_setled"), "did you mean 'kv_settled'?"));
-  CHECK(
-      contains(refusal("decode_attention", "capacity"), "unknown assumption of decode_attention 'capacity'"));
+  CHECK(contains(refusal("decode_attention", "capacity"), "unknown assumption of decode_attention 'capacity'"));
   CHECK(contains(refusal("router", "kv_settled"), "router can assume nothing of its caller"));
 }
 

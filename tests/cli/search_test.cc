@@ -25,8 +25,7 @@ bool shows_a_time(const std::string& text) {
 TEST_CASE("a search on a Kernel Tuner file finds its optimum and says how good it is") {
   Tool tool;
   const std::string recording = tool.write_recording();
-  const Ended ended =
-      tool.run({"search", "saxpy", "--device", "replay:" + recording, "--budget", "400", "--json"});
+  const Ended ended = tool.run({"search", "saxpy", "--device", "replay:" + recording, "--budget", "400", "--json"});
   CHECK(ended.code == 0);
   CHECK(ended.err.empty());  // --json is quiet
   const Json found = document(ended);
@@ -118,8 +117,8 @@ TEST_CASE("an objective that is no time is named, shown in its own figures, and 
   CHECK(contains(ended.err, "ok              9  bx=32"));
   CHECK(contains(ended.err, "The cache keeps times: what is found by energy is not kept."));
   CHECK_FALSE(std::filesystem::exists(tool.path("xdg")));
-  const Json found = document(tool.run({"search", "--device", results_file("objective_list_150"),
-                                        "--objective", "energy:max", "--json", "--history", "--no-cache"}));
+  const Json found = document(tool.run({"search", "--device", results_file("objective_list_150"), "--objective",
+                                        "energy:max", "--json", "--history", "--no-cache"}));
   CHECK(found["objective"] == Json{{"name", "energy"}, {"unit", ""}, {"better", "larger"}});
   CHECK(found["best"]["config"] == "bx=32");
   CHECK(found["best"]["figure"] == 9);
@@ -128,8 +127,7 @@ TEST_CASE("an objective that is no time is named, shown in its own figures, and 
   CHECK(found["history"][0].contains("figure"));
   CHECK_FALSE(found["history"][0].contains("time_us"));
   // The file's own, in its own direction.
-  const Ended score =
-      tool.run({"search", "--device", results_file("objective_score_no_time"), "--budget", "1"});
+  const Ended score = tool.run({"search", "--device", results_file("objective_score_no_time"), "--budget", "1"});
   CHECK(score.code == 0);
   CHECK(contains(score.out, "score, the larger the better\n"));
   CHECK(contains(score.out, "(the best recorded"));
@@ -137,8 +135,8 @@ TEST_CASE("an objective that is no time is named, shown in its own figures, and 
 
 TEST_CASE("a time by another objective's name is a time, and no other search's") {
   Tool tool;
-  const std::vector<std::string> time = {"search", "--device", results_file("objective_list_150"),
-                                         "--objective", "time"};
+  const std::vector<std::string> time = {"search", "--device", results_file("objective_list_150"), "--objective",
+                                         "time"};
   CHECK(contains(tool.run(time).out, "best         1.00 ms"));
   CHECK(contains(tool.run(time).out, "resumed"));
   CHECK(contains(tool.run({"report"}).out, "1.00 ms"));
@@ -156,9 +154,8 @@ TEST_CASE("an objective that is not there, or not told, is one line with what wo
   };
   refused({"--device", results_file("objective_list_150")}, "and a search takes one of them: time or energy");
   refused({"--device", results_file("nan_power"), "--objective", "enrgy"}, "--objective: no row of ");
-  refused(
-      {"--device", "replay:decode_attention_h200_b8_c4096", "--objective", "energy"},
-      "--objective: replay/recordings/decode_attention_h200_b8_c4096.json.zst is moetune's own recording");
+  refused({"--device", "replay:decode_attention_h200_b8_c4096", "--objective", "energy"},
+          "--objective: replay/recordings/decode_attention_h200_b8_c4096.json.zst is moetune's own recording");
   refused({"decode_attention", "--device", "cuda:0", "--objective", "energy"},
           "--objective: a GPU is searched for time");
   refused({"decode_attention", "--over", "batch=1..4", "--objective", "energy"},
@@ -171,17 +168,17 @@ TEST_CASE("an objective that is not there, or not told, is one line with what wo
 TEST_CASE("moetune's own T4 files are read back: the same rows, times and ends") {
   Tool tool;
   const std::string recording = tool.write_recording(3);
-  const Json first = document(tool.run({"search", "--device", "replay:" + recording, "--strategy",
-                                        "exhaustive", "--budget", "1000", "--json"}));
-  REQUIRE(tool.run({"search", "decode_attention", "--device", "replay:decode_attention_h200_b8_c4096",
-                    "--budget", "20", "--no-compile"})
+  const Json first = document(tool.run(
+      {"search", "--device", "replay:" + recording, "--strategy", "exhaustive", "--budget", "1000", "--json"}));
+  REQUIRE(tool.run({"search", "decode_attention", "--device", "replay:decode_attention_h200_b8_c4096", "--budget", "20",
+                    "--no-compile"})
               .code == 0);
   REQUIRE(tool.run({"report", "--t4", tool.path("t4").string()}).code == 0);
   std::size_t files = 0;
   for (const auto& entry : std::filesystem::directory_iterator(tool.path("t4"))) {
     ++files;
-    const Ended ended = tool.run({"search", "--device", "replay:" + entry.path().string(), "--strategy",
-                                  "exhaustive", "--budget", "1000", "--json"});
+    const Ended ended = tool.run({"search", "--device", "replay:" + entry.path().string(), "--strategy", "exhaustive",
+                                  "--budget", "1000", "--json"});
     CAPTURE(ended.err);
     CHECK(ended.code == 0);
     const Json again = document(ended);

@@ -12,15 +12,13 @@ void fill(const std::string& path) {
   auto cache = moetune::Cache::open(path, moetune::Cache::Mode::create);
   const auto add = [&](const std::string& kernel, const std::string& problem, const std::string& gpu,
                        const std::string& sources, double time_us, const std::string& stored_at) {
-    const std::int64_t id =
-        cache.workloads.id({.kernel = kernel,
-                            .problem = problem,
-                            .hardware = {.name = gpu, .compute_capability = 90, .sm_count = 132},
-                            .source_digest = sources,
-                            .toolchain = "nvrtc 13.0.88"});
+    const std::int64_t id = cache.workloads.id({.kernel = kernel,
+                                                .problem = problem,
+                                                .hardware = {.name = gpu, .compute_capability = 90, .sm_count = 132},
+                                                .source_digest = sources,
+                                                .toolchain = "nvrtc 13.0.88"});
     moetune::WinnerRecord winner;
-    winner.config =
-        "loader=bulk,vector_bytes=16,tile_kib=32,stages=4,warps=8,producers=1,blocks_per_sm=1,l2=normal";
+    winner.config = "loader=bulk,vector_bytes=16,tile_kib=32,stages=4,warps=8,producers=1,blocks_per_sm=1,l2=normal";
     winner.plan = "{}";
     winner.cubin = {1, 2, 3};
     winner.time_us = winner.interval_low_us = winner.interval_high_us = time_us;
@@ -87,8 +85,7 @@ TEST_CASE("cache ls and report show what is asked for, in the order that is aske
   }
   CHECK(contains(tool.run({"cache", "show", "1", "--sort", "time", "--cache", path}).err,
                  "--sort is for ls, not for show"));
-  CHECK(contains(tool.run({"report", "router", "--kernel", "decode_kernel", "--cache", path}).err,
-                 "two kernels"));
+  CHECK(contains(tool.run({"report", "router", "--kernel", "decode_kernel", "--cache", path}).err, "two kernels"));
   CHECK(contains(tool.run({"cache", "ls", "--limit", "1", "--cache", path}).out, "1 of 4 workloads"));
 }
 
@@ -96,8 +93,7 @@ TEST_CASE("an export selects as a list does, and says what there is if that is n
   Tool tool;
   const std::string pack = std::string(paths::source("packs/")) + "h100.pack";
   const auto exported = [&](const std::vector<std::string>& more) {
-    std::vector<std::string> command = {"cache",   "export", tool.path("a.pack").string(),
-                                        "--cache", pack,     "--json"};
+    std::vector<std::string> command = {"cache", "export", tool.path("a.pack").string(), "--cache", pack, "--json"};
     command.insert(command.end(), more.begin(), more.end());
     return tool.run(command);
   };

@@ -13,8 +13,8 @@ namespace {
 class Ranged {
  public:
   Ranged() {
-    const Ended ended = gpu.tool.run({"search", "decode_kernel", "--over", "elements=1024..16384", "--budget",
-                                      "2", "--shapes", "3", "--json"});
+    const Ended ended = gpu.tool.run(
+        {"search", "decode_kernel", "--over", "elements=1024..16384", "--budget", "2", "--shapes", "3", "--json"});
     CAPTURE(ended.err);
     REQUIRE(ended.code == 0);
     found = document(ended);
@@ -51,8 +51,8 @@ TEST_CASE("verify, bench and report of a shape that a table serves show the tabl
   CHECK(verified["config"] == served[0]["config"]);
   CHECK(verified["cell"] == served[0]["cell"]);
 
-  const Json rows = ranged.run(
-      {"bench", "decode_kernel", "--problem", std::string("elements=") + kBetween, "--rounds", "3"})["rows"];
+  const Json rows =
+      ranged.run({"bench", "decode_kernel", "--problem", std::string("elements=") + kBetween, "--rounds", "3"})["rows"];
   CHECK(rows[0]["what"] == "table");
   CHECK(rows[0]["table"] == "table:1");
   CHECK(rows[0]["config"] == served[0]["config"]);

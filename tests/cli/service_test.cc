@@ -56,8 +56,8 @@ Json steady_json(Json document) {
 TEST_CASE("search --server prints and returns what the local search does, over a service that is killed") {
   Tool tool;
   const std::string device = "replay:" + tool.write_recording(), cache = tool.path("served.db").string();
-  const std::vector<std::string> serve = {"-c", tool.binary() + " serve --listen 127.0.0.1:0 --device " +
-                                                    device + " --cache " + cache +
+  const std::vector<std::string> serve = {"-c", tool.binary() + " serve --listen 127.0.0.1:0 --device " + device +
+                                                    " --cache " + cache +
                                                     " > \"$0\" 2>&1 & echo $! > \"$0.pid\"; wait"};
   const auto started = [&](const std::string& name) {
     std::vector<std::string> command = {"/bin/sh"};
@@ -110,8 +110,7 @@ TEST_CASE("search --over and --from-misses print and return the same with --serv
     command.insert(command.end(), more.begin(), more.end());
     return command;
   };
-  const std::vector<std::string> here = {"--device", "replay:shipped", "--cache",
-                                         tool.path("local.db").string()};
+  const std::vector<std::string> here = {"--device", "replay:shipped", "--cache", tool.path("local.db").string()};
   const std::vector<std::string> there = {"--server", served.url};
   const Ended local = tool.run(with(over, here)), remote = tool.run(with(over, there));
   CHECK(local.code == 0);
@@ -122,11 +121,11 @@ TEST_CASE("search --over and --from-misses print and return the same with --serv
   CHECK(steady_notes(remote.err) == steady_notes(local.err));
   CHECK(steady_json(document(tool.run(with(with(over, there), {"--json"})))) ==
         steady_json(document(tool.run(with(with(over, here), {"--json"})))));
-  for (const std::vector<std::string>& wrong : std::vector<std::vector<std::string>>{
-           {"search", "decode_attention", "--over", "batches=1..4"},
-           {"search", "decode_attention", "--over", "batch=4..1"},
-           {"search", "--over", "batch=1..4"},
-           {"search", "decode_attention", "--over", "batch=1..4", "--timing", "x"}}) {
+  for (const std::vector<std::string>& wrong :
+       std::vector<std::vector<std::string>>{{"search", "decode_attention", "--over", "batches=1..4"},
+                                             {"search", "decode_attention", "--over", "batch=4..1"},
+                                             {"search", "--over", "batch=1..4"},
+                                             {"search", "decode_attention", "--over", "batch=1..4", "--timing", "x"}}) {
     const bool names_kernel = wrong[1] != "--over";
     const Ended one = tool.run(names_kernel ? with(wrong, {"--device", "replay:shipped"}) : wrong),
                 other = tool.run(with(wrong, there));
@@ -141,8 +140,7 @@ TEST_CASE("search --over and --from-misses print and return the same with --serv
       {"kernel": "decode_attention", "problem": "batch=8,q_heads=32,kv_heads=8,head_dim=128,context=4096", "count": 30},
       {"kernel": "decode_attention", "problem": "batch=77,context=4096", "count": 2}]})");
   const std::vector<std::string> missed = {
-      "search", "--from-misses", tool.path("misses.json").string(), "--budget", "20",
-      "--cold", "--no-compile"};
+      "search", "--from-misses", tool.path("misses.json").string(), "--budget", "20", "--cold", "--no-compile"};
   const Ended found = tool.run(with(missed, here)), served_found = tool.run(with(missed, there));
   CHECK(contains(found.out, "batch=8"));
   CHECK(served_found.code == found.code);
@@ -158,8 +156,8 @@ TEST_CASE("a service signs the pack that it publishes, and sync installs it for 
   REQUIRE(tool.run({"cache", "new-key", tool.path("other").string()}).code == 0);
   for (const char* folder : {"packs", "mine", "theirs"}) std::filesystem::create_directory(tool.path(folder));
   const Served served(tool, "signing", {"--packs", packs, "--sign-key", key, "--threads", "1"});
-  const Ended search = tool.run(
-      {"search", "decode_kernel", "--problem", "elements=1024", "--server", served.url, "--budget", "2"});
+  const Ended search =
+      tool.run({"search", "decode_kernel", "--problem", "elements=1024", "--server", served.url, "--budget", "2"});
   CAPTURE(search.err);
   REQUIRE(search.code == 0);
   REQUIRE(within_a_while([&] { return std::filesystem::exists(packs + "/service.pack"); }));
@@ -171,8 +169,7 @@ TEST_CASE("a service signs the pack that it publishes, and sync installs it for 
   CHECK(contains(trusted.out, "installed service.pack"));
   CHECK(read_text(mine + "/service.pack") == read_text(packs + "/service.pack"));
   CHECK(tool.run({"cache", "check", mine + "/service.pack", "--trust", key + ".pub"}).code == 0);
-  const Ended other =
-      tool.run({"sync", served.url, theirs, "--once", "--trust", tool.path("other.pub").string()});
+  const Ended other = tool.run({"sync", served.url, theirs, "--once", "--trust", tool.path("other.pub").string()});
   CHECK(other.code == 1);
   CHECK(contains(other.err, "not a trusted key"));
   CHECK_FALSE(std::filesystem::exists(theirs + "/service.pack"));
@@ -208,8 +205,7 @@ TEST_CASE("retune --server prints the night as the local command does, and refus
   CHECK(contains(tool.run({"search", "--server", served.url, "--threads", "2"}).err, "leave out --threads"));
 }
 
-TEST_CASE(
-    "what a service's result has of another type prints as unknown, and a result that is none is refused") {
+TEST_CASE("what a service's result has of another type prints as unknown, and a result that is none is refused") {
   Tool tool;
   const auto searched = [&](const std::string& result, const std::vector<std::string>& more) {
     const ScriptedServer server([&](const ScriptedServer::Request& request) {

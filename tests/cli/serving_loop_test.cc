@@ -65,8 +65,8 @@ TEST_CASE("a missed shape is tuned by a service and picked, while the server run
   REQUIRE(tool.run({"cache", "sign", packs + "/first.pack", "--key", key}).code == 0);
 
   inference_tool.set_environment("MOETUNE_TRUSTED_KEYS", key + ".pub");
-  const auto inference = inference_tool.start_program(
-      {paths::serving_loop(), packs, "decode_attention", kMissed, "180", "recorded"});
+  const auto inference =
+      inference_tool.start_program({paths::serving_loop(), packs, "decode_attention", kMissed, "180", "recorded"});
   REQUIRE(within_a_while([&] { return std::filesystem::exists(packs + "/misses.json"); }));
 
   const std::filesystem::path recording = tool.path("splitting.json.zst");

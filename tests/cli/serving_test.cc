@@ -30,8 +30,7 @@ TEST_CASE("a server's misses are searched, and what was found is exported as a p
   CHECK(contains(written.err, "is a pack, which is only read"));
 
   CHECK(tool.run({"cache", "export", pack, "--kernel", "router"}).code == 2);
-  CHECK(contains(tool.run({"cache", "export", tool.path("misses.json").string()}).err,
-                 "exists and is no pack"));
+  CHECK(contains(tool.run({"cache", "export", tool.path("misses.json").string()}).err, "exists and is no pack"));
   CHECK(contains(tool.run({"cache", "export"}).err, "which PACK?"));
 }
 

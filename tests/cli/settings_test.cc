@@ -75,10 +75,9 @@ TEST_CASE("a server that is configured searches, unless the line says that the s
   const Ended remote = tool.run({"search", "decode_kernel"});
   CHECK(remote.code == 3);
   CHECK(contains(remote.err, "127.0.0.1:9"));
-  for (const std::vector<std::string>& here :
-       {std::vector<std::string>{"--device", recording},
-        {"--device", recording, "--no-cache"},
-        {"--device", recording, "--cache", tool.path("d.db").string()}}) {
+  for (const std::vector<std::string>& here : {std::vector<std::string>{"--device", recording},
+                                               {"--device", recording, "--no-cache"},
+                                               {"--device", recording, "--cache", tool.path("d.db").string()}}) {
     std::vector<std::string> command = {"search", "--budget", "3"};
     command.insert(command.end(), here.begin(), here.end());
     CHECK(tool.run(command).code == 0);
@@ -94,8 +93,8 @@ TEST_CASE("what is wrong in a configuration is named with its file and line") {
     CHECK(ended.code == 2);
     return ended.err;
   };
-  CHECK(contains(refused("cache = ~/c.db\nchache = x\n"),
-                 file + ":2: unknown setting 'chache'; did you mean 'cache'?"));
+  CHECK(
+      contains(refused("cache = ~/c.db\nchache = x\n"), file + ":2: unknown setting 'chache'; did you mean 'cache'?"));
   CHECK(contains(refused("cache\n"), file + ":1: 'cache' is no setting; write NAME = VALUE"));
   CHECK(contains(refused("[cache]\n"), "is no setting"));
   CHECK(contains(refused("cache =\n"), "cache has no value"));

@@ -28,15 +28,11 @@ TEST_CASE("a dimension is an option, beside --problem and --preset, and the late
   CHECK(problem({"--kv_heads", "4"}) == problem({"--problem", "kv_heads=4"}));
   CHECK(problem({"--preset", "gpt-oss-20b", "--batch", "2"}) ==
         problem({"--preset", "gpt-oss-20b", "--problem", "batch=2"}));
-  CHECK(problem({"--problem", "batch=2,context=512", "--batch", "3"}) ==
-        problem({"--problem", "batch=3,context=512"}));
-  CHECK(problem({"--batch", "3", "--problem", "batch=2,context=512"}) ==
-        problem({"--problem", "batch=2,context=512"}));
-  CHECK(problem({"--batch", "3", "--problem", "context=512"}) ==
-        problem({"--problem", "batch=3,context=512"}));
+  CHECK(problem({"--problem", "batch=2,context=512", "--batch", "3"}) == problem({"--problem", "batch=3,context=512"}));
+  CHECK(problem({"--batch", "3", "--problem", "batch=2,context=512"}) == problem({"--problem", "batch=2,context=512"}));
+  CHECK(problem({"--batch", "3", "--problem", "context=512"}) == problem({"--problem", "batch=3,context=512"}));
   CHECK(problem({"--batch", "3", "--batch", "4"}) == problem({"--problem", "batch=4"}));
-  CHECK(problem({"--problem", "batch=2", "--problem", "context=512"}) ==
-        problem({"--problem", "context=512"}));
+  CHECK(problem({"--problem", "batch=2", "--problem", "context=512"}) == problem({"--problem", "context=512"}));
   // Before the kernel as well as behind it.
   CHECK(problem_of(tool, {"space", "--tokens", "5", "router"}) ==
         problem_of(tool, {"space", "router", "--problem", "tokens=5"}));
@@ -55,8 +51,7 @@ TEST_CASE("an option of another kernel, or a value that a dimension does not tak
                  "--batch: decode_attention: batch=0 is out of range"));
   CHECK(contains(refused({"space", "decode_attention", "--batch", "many"}), "--batch: "));
   CHECK(contains(refused({"space", "decode_attention", "--dtype", "fp8"}), "--dtype: "));
-  CHECK(
-      contains(refused({"space", "decode_attention", "--batch", "1,context=5"}), "--batch takes one value"));
+  CHECK(contains(refused({"space", "decode_attention", "--batch", "1,context=5"}), "--batch takes one value"));
   CHECK(contains(refused({"space", "decode_attention", "--batch"}), "--batch needs a value"));
   CHECK(contains(refused({"kernels", "router", "--tokens", "5"}), "unknown option '--tokens'"));
 }

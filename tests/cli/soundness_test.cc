@@ -57,8 +57,7 @@ bool is_beyond_lists(const std::string& what) {
 
 TEST_CASE("a sound winner and a sound table are so to every command") {
   Tool tool;
-  const std::string path = tool.path("c.db").string(),
-                    sources = moetune::kernel_source_digest("decode_attention");
+  const std::string path = tool.path("c.db").string(), sources = moetune::kernel_source_digest("decode_attention");
   new_cache(path, sources).ranges.put(decode_range_key(sources), decode_record(decode_table().text()));
   CHECK(document(tool.run({"cache", "check", "--json", "--cache", path}))["problems"].empty());
   const Json report = document(tool.run({"report", "--json", "--cache", path}));
@@ -78,8 +77,7 @@ TEST_CASE("check, report, export and merge say the same of a forged winner") {
                                        "its launch plan cannot be read", "its cubin is empty",
                                        "of another family than it is stored for"};
   Tool tool;
-  const std::string path = tool.path("c.db").string(),
-                    sources = moetune::kernel_source_digest("decode_attention");
+  const std::string path = tool.path("c.db").string(), sources = moetune::kernel_source_digest("decode_attention");
   for (const ForgedWinner& forged : forged_winners()) {
     if (!kinds.contains(forged.what)) continue;
     CAPTURE(forged.what);
@@ -104,8 +102,7 @@ TEST_CASE("check, report, export and merge say the same of a forged winner") {
       CHECK(one["time_us"].is_null() == (one["id"] == 2));
     }
     CHECK(contains(tool.run({"cache", "ls", "--json", "--cache", path}).err, forged.what));
-    for (const Ended& listed :
-         {tool.run({"cache", "ls", "--cache", path}), tool.run({"report", "--cache", path})}) {
+    for (const Ended& listed : {tool.run({"cache", "ls", "--cache", path}), tool.run({"report", "--cache", path})}) {
       CHECK(listed.code == 0);
       CHECK(contains(listed.err, forged.what) != is_beyond_lists(forged.what));
       CHECK(contains(listed.out, "damaged") != is_beyond_lists(forged.what));
@@ -117,8 +114,7 @@ TEST_CASE("check, report, export and merge say the same of a forged range table"
   const std::set<std::string> kinds = {"claims a bound of -1", "whose best_us is -1", "two cells at",
                                        "its cubin takes other parameters"};
   Tool tool;
-  const std::string path = tool.path("c.db").string(),
-                    sources = moetune::kernel_source_digest("decode_attention");
+  const std::string path = tool.path("c.db").string(), sources = moetune::kernel_source_digest("decode_attention");
   for (const ForgedTable& forged : forged_tables()) {
     if (!kinds.contains(forged.what)) continue;
     CAPTURE(forged.what);

@@ -59,14 +59,11 @@ class Tuned {
   void constrain(const std::string& expression) const { Tool::constrain(data_, "decode_kernel", expression); }
 
   // From now on candidates hang a compiler that looks for this word (tests/fake_nvrtc).
-  void hang_template() const {
-    std::ofstream(data_ / "templates/decode_kernel/decode_kernel.cu") << "// hang!\n";
-  }
+  void hang_template() const { std::ofstream(data_ / "templates/decode_kernel/decode_kernel.cu") << "// hang!\n"; }
 
   // From now on no candidate compiles; references and harness still do.
   void break_template() const {
-    std::ofstream(data_ / "templates/decode_kernel/decode_kernel.cu")
-        << "#error this template must not be compiled\n";
+    std::ofstream(data_ / "templates/decode_kernel/decode_kernel.cu") << "#error this template must not be compiled\n";
   }
 
  private:
@@ -138,8 +135,7 @@ TEST_CASE("a stored winner is verified and benched where its template no longer 
   CHECK(row(bench, "reference")["outcome"] == "ok");
 
   // The same configuration by name is compiled, and so cannot be.
-  const Ended named =
-      tuned.tool.run(command("verify", {"--config", tuned.found["best"]["config"].get<std::string>()}));
+  const Ended named = tuned.tool.run(command("verify", {"--config", tuned.found["best"]["config"].get<std::string>()}));
   CHECK(named.code == 3);
   CHECK(contains(document(named)["error"]["message"], "does not compile"));
 }
@@ -204,9 +200,7 @@ TEST_CASE("Ctrl-C ends verify, bench and compile at once, also while a template 
 
 TEST_CASE("bench shows the roofline fraction of each row where the GPU was calibrated") {
   Tuned tuned;
-  const auto winner = [&] {
-    return row(document(tuned.tool.run(command("bench", {"--rounds", "5"}))), "winner");
-  };
+  const auto winner = [&] { return row(document(tuned.tool.run(command("bench", {"--rounds", "5"}))), "winner"); };
   CHECK(winner()["roofline"].is_null());
   {
     auto cache = moetune::Cache::open(tuned.tool.path(kCache), moetune::Cache::Mode::read_write);
@@ -273,8 +267,8 @@ TEST_CASE("a winner that overlaps with the launch before is benched alone too") 
 TEST_CASE("a stored winner says which moetune found it") {
   Tuned tuned;
   const Json listed = document(tuned.tool.run({"cache", "ls", "--json"}));
-  const Json shown = document(
-      tuned.tool.run({"cache", "show", std::to_string(listed["workloads"][0]["id"].get<int>()), "--json"}));
+  const Json shown =
+      document(tuned.tool.run({"cache", "show", std::to_string(listed["workloads"][0]["id"].get<int>()), "--json"}));
   CHECK(shown["provenance"]["moetune"] == document(tuned.tool.run({"--version", "--json"}))["version"]);
   CHECK(tuned.tool.run({"cache", "check"}).code == 0);
 }
@@ -285,8 +279,7 @@ TEST_CASE("a recording made on a calibrated GPU holds its ceiling, and its repla
     auto cache = moetune::Cache::open(tuned.tool.path(kCache), moetune::Cache::Mode::read_write);
     cache.trials.put_calibration(cache.workloads.all()[0].key.hardware, "read_tb_s", 0.5);
   }
-  tuned.constrain(
-      "loader == 'cp_async' && stages == 2 && warps == 4 && tile_kib == 16 && vector_bytes == 16");
+  tuned.constrain("loader == 'cp_async' && stages == 2 && warps == 4 && tile_kib == 16 && vector_bytes == 16");
   const std::string file = tuned.tool.path("r.zst").string();
   const Ended recorded = tuned.tool.run(command("record", {"--output", file}));
   CAPTURE(recorded.err);
@@ -294,8 +287,7 @@ TEST_CASE("a recording made on a calibrated GPU holds its ceiling, and its repla
   CHECK(document(recorded)["read_tb_s"] == 0.5);
   CHECK(document(recorded)["legal"].get<int>() < 20);
   CHECK_FALSE(contains(recorded.err, "Measuring the read ceiling"));
-  const Json replayed = document(
-      tuned.tool.run({"search", "--device", "replay:" + file, "--no-compile", "--budget", "3", "--json"}));
-  CHECK(replayed["best"]["roofline"].get<double>() ==
-        doctest::Approx(replayed["best"]["tb_s"].get<double>() / 0.5));
+  const Json replayed =
+      document(tuned.tool.run({"search", "--device", "replay:" + file, "--no-compile", "--budget", "3", "--json"}));
+  CHECK(replayed["best"]["roofline"].get<double>() == doctest::Approx(replayed["best"]["tb_s"].get<double>() / 0.5));
 }

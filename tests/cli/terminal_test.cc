@@ -16,9 +16,8 @@ std::size_t longest_line(const std::string& text) {
   for (std::size_t begin = 0; begin < text.size();) {
     const std::size_t end = std::min(text.find('\n', begin), text.size());
     const std::string line = text.substr(begin, end - begin);
-    longest = std::max<std::size_t>(
-        longest, static_cast<std::size_t>(
-                     std::count_if(line.begin(), line.end(), [](char c) { return (c & 0xC0) != 0x80; })));
+    longest = std::max<std::size_t>(longest, static_cast<std::size_t>(std::count_if(
+                                                 line.begin(), line.end(), [](char c) { return (c & 0xC0) != 0x80; })));
     begin = end + 1;
   }
   return longest;
@@ -48,8 +47,7 @@ std::string on_terminal(const std::vector<std::string>& command, const std::stri
   }
   std::string text;
   char part[4096];
-  for (ssize_t size; (size = read(terminal, part, sizeof part)) > 0;)
-    text.append(part, static_cast<std::size_t>(size));
+  for (ssize_t size; (size = read(terminal, part, sizeof part)) > 0;) text.append(part, static_cast<std::size_t>(size));
   close(terminal);
   waitpid(child, nullptr, 0);
   return text;
@@ -79,9 +77,8 @@ TEST_CASE("tables fit the screen that COLUMNS names, and --wide gives whole line
 TEST_CASE("on a terminal --json prints the document and nothing else") {
   Tool tool;
   const std::string folder = tool.path("home").string();
-  for (const std::vector<std::string>& words : {std::vector<std::string>{"kernels", "--json"},
-                                                {"report", "--json"},
-                                                {"report", "nothing", "--json"}}) {
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"kernels", "--json"}, {"report", "--json"}, {"report", "nothing", "--json"}}) {
     CAPTURE(words.front());
     std::vector<std::string> command = words;
     command.insert(command.begin(), tool.binary());
@@ -93,8 +90,8 @@ TEST_CASE("long lists go through a pager on a terminal, and nowhere else") {
   Tool tool;
   const std::string folder = tool.path("home").string(), cache = tool.path("c.db").string();
   REQUIRE(
-      tool.run({"search", "--device", "replay:" + tool.write_recording(), "--budget", "20", "--cache", cache})
-          .code == 0);
+      tool.run({"search", "--device", "replay:" + tool.write_recording(), "--budget", "20", "--cache", cache}).code ==
+      0);
   for (const std::vector<std::string>& verb : {std::vector<std::string>{"report"}, {"cache", "ls"}}) {
     std::vector<std::string> command = verb;
     command.insert(command.begin(), tool.binary());
@@ -117,15 +114,13 @@ TEST_CASE("a terminal has colours unless NO_COLOR is set, a pipe has none, and -
   Tool tool;
   const std::string folder = tool.path("home").string(), cache = tool.path("c.db").string();
   REQUIRE(
-      tool.run({"search", "--device", "replay:" + tool.write_recording(), "--budget", "20", "--cache", cache})
-          .code == 0);
+      tool.run({"search", "--device", "replay:" + tool.write_recording(), "--budget", "20", "--cache", cache}).code ==
+      0);
   CHECK(contains(tool.run({"report", "--cache", cache, "--color=always"}).out, "\x1b["));
   CHECK_FALSE(contains(tool.run({"report", "--cache", cache, "--color", "auto"}).out, "\x1b["));
-  CHECK_FALSE(
-      contains(on_terminal({tool.binary(), "report", "--cache", cache, "--color=never"}, folder), "\x1b["));
+  CHECK_FALSE(contains(on_terminal({tool.binary(), "report", "--cache", cache, "--color=never"}, folder), "\x1b["));
   unsetenv("NO_COLOR");
-  CHECK(contains(on_terminal({tool.binary(), "report", "--cache", cache}, folder),
-                 "\x1b[1mTest GPU (recorded)"));
+  CHECK(contains(on_terminal({tool.binary(), "report", "--cache", cache}, folder), "\x1b[1mTest GPU (recorded)"));
   setenv("NO_COLOR", "1", 1);
   CHECK_FALSE(contains(on_terminal({tool.binary(), "report", "--cache", cache}, folder), "\x1b["));
   unsetenv("NO_COLOR");

@@ -59,8 +59,7 @@ class Tool {
   }
 
   // From now on only what meets `expression` too is legal for `kernel`, as a folder from copy_data() has it.
-  static void constrain(const std::filesystem::path& data, const std::string& kernel,
-                        const std::string& expression) {
+  static void constrain(const std::filesystem::path& data, const std::string& kernel, const std::string& expression) {
     const std::filesystem::path file = data / "templates" / kernel / "kernel.json";
     nlohmann::json space = nlohmann::json::parse(read_text(file));
     space["constraints"].push_back({{"expr", expression}, {"why", "few, for a test"}});
@@ -103,9 +102,7 @@ class Tool {
   int runs_ = 0;
 };
 
-inline bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
+inline bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 // Exactly one JSON document, whole stdout.
 inline nlohmann::json document(const Ended& ended) {

@@ -59,8 +59,7 @@ TEST_CASE("a tie with the default goes to the default, and the speed-up is over 
   CHECK(faster["speedup"].get<double>() == doctest::Approx(100.2 / 80));
 }
 
-TEST_CASE(
-    "a tie without the default goes to the first in the order of the space, among the five that would meet") {
+TEST_CASE("a tie without the default goes to the first in the order of the space, among the five that would meet") {
   const auto of_four_warps = [](const std::string& stages) {
     std::string config = config_with(stages);
     return config.replace(config.find("warps=8"), 7, "warps=4");

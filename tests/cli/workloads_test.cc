@@ -13,8 +13,8 @@ const std::string kConfigs = paths::source("tests/workloads/configs/");
 TEST_CASE("a model's config.json becomes a list that show reads") {
   Tool tool;
   const std::string list = tool.path("w.json").string();
-  const Ended made = tool.run({"workloads", "from-config", kConfigs + "gpt-oss-120b.json", "--tp", "2",
-                               "--batch", "1..64", "--context", "1k..16k", "--out", list});
+  const Ended made = tool.run({"workloads", "from-config", kConfigs + "gpt-oss-120b.json", "--tp", "2", "--batch",
+                               "1..64", "--context", "1k..16k", "--out", list});
   CHECK(made.code == 0);
   CHECK(contains(made.out, "8 workloads"));
   const Json shown = document(tool.run({"workloads", "show", list, "--json"}));

@@ -55,14 +55,12 @@ class Defaults final : public SpaceDefaults {
 const Defaults kNoDefault([](const TablePoint&) { return std::nullopt; });
 const Defaults kOneDefault([](const TablePoint&) { return std::optional<std::uint32_t>(0); });
 
-Measured winner(const TablePoint& point, std::uint32_t entry,
-                std::optional<std::uint32_t> beat = std::nullopt, bool inherited = false) {
+Measured winner(const TablePoint& point, std::uint32_t entry, std::optional<std::uint32_t> beat = std::nullopt,
+                bool inherited = false) {
   return {.point = point, .entry = entry, .beat = beat, .inherited = inherited, .extents = extents_of(point)};
 }
 
-Cell find(const DispatchTable& table, const TablePoint& point) {
-  return table.find(point, extents_of(point));
-}
+Cell find(const DispatchTable& table, const TablePoint& point) { return table.find(point, extents_of(point)); }
 
 double octaves(std::int64_t a, std::int64_t b) {
   return std::abs(std::log2(static_cast<double>(a)) - std::log2(static_cast<double>(b)));
@@ -73,15 +71,13 @@ Cell by_the_rule(const std::vector<Measured>& measured, const std::vector<std::u
                  const SpaceDefaults& defaults, const TablePoint& point) {
   const std::optional<std::uint32_t> here = defaults.at(extents_of(point), point.ragged);
   for (const Measured& one : measured) {
-    if (one.point.ragged == point.ragged && one.point.position == point.position)
-      return {one.entry, ChoiceKind::exact};
+    if (one.point.ragged == point.ragged && one.point.position == point.position) return {one.entry, ChoiceKind::exact};
   }
   for (const bool inherited : {false, true}) {
     const Measured* best = nullptr;
     double least = 0;
     for (const Measured& one : measured) {
-      if (one.point.ragged != point.ragged || one.inherited != inherited || !here || one.beat != here)
-        continue;
+      if (one.point.ragged != point.ragged || one.inherited != inherited || !here || one.beat != here) continue;
       const double x = octaves(one.point.position[0], point.position[0]);
       const double y = octaves(one.point.position[1], point.position[1]);
       if (std::max(x, y) > 0.5 || (best != nullptr && x * x + y * y >= least)) continue;
@@ -104,9 +100,9 @@ TEST_CASE("a measured point holds its winner, and what is near it the nearest on
   CHECK(find(table, at(50, 1024)) == Cell{2, ChoiceKind::nearest});
   CHECK(find(table, at(8, 13000)) == Cell{3, ChoiceKind::nearest});
   // Of several in reach the nearest, on whichever axis it is, and not the first one.
-  const DispatchTable close({winner(at(30, 1000), 1, 0), winner(at(32, 1000), 2, 0),
-                             winner(at(36, 1000), 3, 0), winner(at(36, 1300), 4, 0)},
-                            {7}, kOneDefault);
+  const DispatchTable close(
+      {winner(at(30, 1000), 1, 0), winner(at(32, 1000), 2, 0), winner(at(36, 1000), 3, 0), winner(at(36, 1300), 4, 0)},
+      {7}, kOneDefault);
   CHECK(find(close, at(36, 1005)) == Cell{3, ChoiceKind::nearest});
   CHECK(find(close, at(36, 1305)) == Cell{4, ChoiceKind::nearest});
 }
@@ -172,8 +168,7 @@ TEST_CASE("a winner serves its own kind of work, and the other one only if there
   const std::vector<Measured> one = {winner(at(8, 1024), 1, 0)};
   CHECK(find(DispatchTable(one, {}, kNoDefault), at(8, 1024, true)) == Cell{1, ChoiceKind::nearest});
   CHECK(find(DispatchTable(one, {7}, kOneDefault), at(8, 1024, true)) == Cell{7, ChoiceKind::by_default});
-  CHECK(find(DispatchTable(one, {Cell::kNone}, kOneDefault), at(8, 1024, true)) ==
-        Cell{1, ChoiceKind::nearest});
+  CHECK(find(DispatchTable(one, {Cell::kNone}, kOneDefault), at(8, 1024, true)) == Cell{1, ChoiceKind::nearest});
 }
 
 TEST_CASE("nothing measured and no default: nothing serves") {
@@ -218,8 +213,7 @@ TEST_CASE("every choice is by the rule, also when it is asked for again, by seve
       for (std::size_t thread = 0; thread < wrong.size(); ++thread) {
         threads.emplace_back([&, thread] {
           for (int turn = 0; turn < 3; ++turn) {
-            for (std::size_t i = 0; i < points.size(); ++i)
-              wrong[thread] += !(find(table, points[i]) == right[i]);
+            for (std::size_t i = 0; i < points.size(); ++i) wrong[thread] += !(find(table, points[i]) == right[i]);
           }
         });
       }
@@ -230,8 +224,7 @@ TEST_CASE("every choice is by the rule, also when it is asked for again, by seve
 
 TEST_CASE("what may be chosen in a region is all that is, and no winner out of reach") {
   const Defaults defaults([](const TablePoint& point) {
-    return point.position[1] > 900 ? std::nullopt
-                                   : std::optional<std::uint32_t>(point.position[0] > 20 ? 1 : 0);
+    return point.position[1] > 900 ? std::nullopt : std::optional<std::uint32_t>(point.position[0] > 20 ? 1 : 0);
   });
   std::mt19937_64 random(11);
   for (int round = 0; round < 30; ++round) {
@@ -275,8 +268,7 @@ TEST_CASE("a range sees every cell that it crosses") {
   CHECK(cells.size() < 80);
   std::int64_t first = 1024;
   for (const CrossedCell& one : cells) {
-    for (std::int64_t context = first; context <= one.last; ++context)
-      REQUIRE(find(table, at(8, context)) == one.cell);
+    for (std::int64_t context = first; context <= one.last; ++context) REQUIRE(find(table, at(8, context)) == one.cell);
     first = one.last + 1;
   }
   for (const std::uint32_t entry : {3, 21, 4, 20})

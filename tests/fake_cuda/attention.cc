@@ -44,12 +44,8 @@ struct Attention {
   const Parameters& p;
   std::int64_t head_dim, group, page;
 
-  const void* at(int place) const {
-    return reinterpret_cast<const void*>(p[static_cast<std::size_t>(place)]);
-  }
-  std::int64_t integer(int place) const {
-    return static_cast<std::int64_t>(p[static_cast<std::size_t>(place)]);
-  }
+  const void* at(int place) const { return reinterpret_cast<const void*>(p[static_cast<std::size_t>(place)]); }
+  std::int64_t integer(int place) const { return static_cast<std::int64_t>(p[static_cast<std::size_t>(place)]); }
   float scale_log2() const {
     float scale = 0;
     std::memcpy(&scale, &p[kScaleLog2], sizeof scale);
@@ -60,8 +56,7 @@ struct Attention {
   std::int64_t token_offset(int strides, std::int64_t sequence, std::int64_t head, std::int64_t token) const {
     std::int64_t block = sequence;
     if (page > 0) {
-      block =
-          moetune::load_integer(DType::i32, at(kPageTable), sequence * integer(kTableStride) + token / page);
+      block = moetune::load_integer(DType::i32, at(kPageTable), sequence * integer(kTableStride) + token / page);
       token %= page;
     }
     return block * integer(strides) + head * integer(strides + 1) + token * integer(strides + 2);
@@ -72,8 +67,8 @@ struct Attention {
   }
 
   void row(std::int64_t sequence, std::int64_t head) const {
-    const std::int64_t length = std::min<std::int64_t>(
-        moetune::load_integer(DType::i32, at(kLengths), sequence), static_cast<std::int32_t>(p[kCapacity]));
+    const std::int64_t length = std::min<std::int64_t>(moetune::load_integer(DType::i32, at(kLengths), sequence),
+                                                       static_cast<std::int32_t>(p[kCapacity]));
     const std::int64_t q = sequence * integer(kQStrides) + head * integer(kQStrides + 2);
     std::vector<double> sum(static_cast<std::size_t>(head_dim));
     double denominator = 0, largest = -std::numeric_limits<double>::infinity();
@@ -95,8 +90,7 @@ struct Attention {
     const std::int64_t o = sequence * integer(kOStrides) + head * integer(kOStrides + 2);
     for (std::int64_t d = 0; d < head_dim; ++d) {
       const double value = denominator > 0 ? sum[static_cast<std::size_t>(d)] / denominator : 0;
-      moetune::store_element(DType::bf16, reinterpret_cast<void*>(p[kO]), o + d,
-                             moetune::round_to(DType::bf16, value));
+      moetune::store_element(DType::bf16, reinterpret_cast<void*>(p[kO]), o + d, moetune::round_to(DType::bf16, value));
     }
   }
 };

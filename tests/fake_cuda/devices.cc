@@ -46,23 +46,22 @@ CUresult device_get_name(char* name, int size, CUdevice device) {
 }
 
 CUresult device_get_attribute(int* value, CUdevice_attribute which, CUdevice device) {
-  static const std::map<int, int> values = {
-      {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 9},
-      {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 0},
-      {CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 4},
-      {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, 232448},
-      {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR, 233472},
-      {CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR, 65536},
-      {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, 2048},
-      {CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, 1 << 20},
-      {CU_DEVICE_ATTRIBUTE_CLOCK_RATE, 1'000'000},
-      {CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE, 2'000'000},
-      {CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, 5120}};
+  static const std::map<int, int> values = {{CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 9},
+                                            {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 0},
+                                            {CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 4},
+                                            {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, 232448},
+                                            {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR, 233472},
+                                            {CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR, 65536},
+                                            {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, 2048},
+                                            {CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, 1 << 20},
+                                            {CU_DEVICE_ATTRIBUTE_CLOCK_RATE, 1'000'000},
+                                            {CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE, 2'000'000},
+                                            {CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, 5120}};
   static const std::map<int, const char*> scripted = {{CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, "bus"},
                                                       {CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, "sms"}};
   const auto directive = scripted.find(which);
-  const auto usual = directive != scripted.end() ? machine.script.number(directive->second, values.at(which))
-                                                 : values.at(which);
+  const auto usual =
+      directive != scripted.end() ? machine.script.number(directive->second, values.at(which)) : values.at(which);
   const std::string name = "attribute" + std::to_string(device) + "." + std::to_string(which);
   *value = static_cast<int>(machine.script.number(name, usual));
   return CUDA_SUCCESS;

@@ -20,11 +20,11 @@ using namespace moetune;
 // The parameters of each launch, in the templates' order.
 const std::map<std::string, std::vector<std::string>> kExpertParameters = {
     {"moe_experts_up",
-     {"x", "x_row", "x_scale", "sorted", "offsets", "weights", "weight_row", "weight_expert", "weight_scales",
-      "biases", "between", "between_scales", "tokens", "places"}},
+     {"x", "x_row", "x_scale", "sorted", "offsets", "weights", "weight_row", "weight_expert", "weight_scales", "biases",
+      "between", "between_scales", "tokens", "places"}},
     {"moe_experts_down",
-     {"between", "offsets", "weights", "weight_row", "weight_expert", "weight_scales", "biases",
-      "between_scales", "products", "places"}},
+     {"between", "offsets", "weights", "weight_row", "weight_expert", "weight_scales", "biases", "between_scales",
+      "products", "places"}},
     {"moe_experts_combine", {"products", "inverse", "weights", "out", "out_row", "tokens"}},
 };
 
@@ -58,8 +58,7 @@ class ExpertsLaunch {
       for (std::int64_t i = 0; i < shape_.intermediate; ++i)
         row[static_cast<std::size_t>(i)] =
             at(shape_.operand, "between", place * shape_.intermediate + i) *
-            scale("between_scales",
-                  shape_.has_up() ? place : place * shape_.x_scales() + i / kExpertsScaleGroup);
+            scale("between_scales", shape_.has_up() ? place : place * shape_.x_scales() + i / kExpertsScaleGroup);
       for (std::int64_t column = 0; column < shape_.hidden; ++column)
         put(shape_.dtype, "products", place * shape_.hidden + column, dot(row, expert, 1, 0, column));
     });
@@ -72,8 +71,7 @@ class ExpertsLaunch {
         for (std::int64_t slot = token * shape_.top_k; slot < (token + 1) * shape_.top_k; ++slot) {
           const auto place = static_cast<std::int64_t>(at(DType::i32, "inverse", slot));
           if (place >= 0)
-            sum += at(DType::f32, "weights", slot) *
-                   at(shape_.dtype, "products", place * shape_.hidden + column);
+            sum += at(DType::f32, "weights", slot) * at(shape_.dtype, "products", place * shape_.hidden + column);
         }
         put(shape_.dtype, "out", token * wide("out_row") + column, sum);
       }
@@ -95,12 +93,8 @@ class ExpertsLaunch {
   std::int64_t narrow(const char* name) const { return static_cast<std::int32_t>(wide(name)); }
   void* memory(const char* name) const { return reinterpret_cast<void*>(wide(name)); }
 
-  double at(DType type, const char* name, std::int64_t index) const {
-    return load_element(type, memory(name), index);
-  }
-  double scale(const char* name, std::int64_t index) const {
-    return shape_.narrow() ? at(DType::f32, name, index) : 1;
-  }
+  double at(DType type, const char* name, std::int64_t index) const { return load_element(type, memory(name), index); }
+  double scale(const char* name, std::int64_t index) const { return shape_.narrow() ? at(DType::f32, name, index) : 1; }
   void put(DType type, const char* name, std::int64_t index, double value) const {
     store_element(type, memory(name), index, round_to(type, value));
   }
@@ -123,8 +117,7 @@ class ExpertsLaunch {
     if (shape_.narrow() && largest > 0) scale = round_to(DType::f32, largest / 448);
     if (shape_.narrow()) put(DType::f32, "between_scales", place, scale);
     for (std::size_t i = 0; i < values.size(); ++i)
-      put(shape_.operand, "between", place * shape_.intermediate + static_cast<std::int64_t>(i),
-          values[i] / scale);
+      put(shape_.operand, "between", place * shape_.intermediate + static_cast<std::int64_t>(i), values[i] / scale);
   }
   double activated(double gate, double up) const {
     if (!shape_.biased) return gate / (1 + std::exp(-gate)) * up;
@@ -133,18 +126,16 @@ class ExpertsLaunch {
   }
 
   // With a column of an expert's weights, which has so many matrices, and its bias.
-  double dot(const std::vector<double>& values, std::int64_t expert, std::int64_t matrices,
-             std::int64_t matrix, std::int64_t column) const {
+  double dot(const std::vector<double>& values, std::int64_t expert, std::int64_t matrices, std::int64_t matrix,
+             std::int64_t column) const {
     const std::int64_t width = matrices == 2 ? shape_.intermediate : shape_.hidden;
     const auto count = static_cast<std::int64_t>(values.size());
     const std::int64_t row = shape_.biased ? matrices * column + matrix : matrix * width + column;
     const std::int64_t row_step = shape_.n_major ? 1 : wide("weight_row"),
                        k_step = shape_.n_major ? wide("weight_row") : 1;
     const std::int64_t begin = expert * wide("weight_expert") + row * row_step;
-    const std::int64_t scales =
-        (expert * matrices * width + row) / kExpertsScaleGroup * (count / kExpertsScaleGroup);
-    double sum =
-        shape_.biased ? at(shape_.dtype, "biases", (expert * width + column) * matrices + matrix) : 0;
+    const std::int64_t scales = (expert * matrices * width + row) / kExpertsScaleGroup * (count / kExpertsScaleGroup);
+    double sum = shape_.biased ? at(shape_.dtype, "biases", (expert * width + column) * matrices + matrix) : 0;
     for (std::int64_t k = 0; k < count; ++k) {
       const double value = values[static_cast<std::size_t>(k)];
       if (shape_.packed) {

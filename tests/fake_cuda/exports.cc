@@ -22,9 +22,7 @@ EXPORTED cuInit(unsigned flags) { return call<decltype(cuInit)>("cuInit", flags)
 EXPORTED cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
   return call<decltype(cuDevicePrimaryCtxRetain)>("cuDevicePrimaryCtxRetain", context, device);
 }
-EXPORTED cuCtxSetCurrent(CUcontext context) {
-  return call<decltype(cuCtxSetCurrent)>("cuCtxSetCurrent", context);
-}
+EXPORTED cuCtxSetCurrent(CUcontext context) { return call<decltype(cuCtxSetCurrent)>("cuCtxSetCurrent", context); }
 EXPORTED cuStreamSynchronize(CUstream stream) {
   return call<decltype(cuStreamSynchronize)>("cuStreamSynchronize", stream);
 }

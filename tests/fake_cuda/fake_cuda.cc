@@ -166,8 +166,7 @@ CUresult memcpy_h_to_d_async(CUdeviceptr to, const void* from, std::size_t bytes
 }
 
 CUresult memcpy_d_to_d_async(CUdeviceptr to, CUdeviceptr from, std::size_t bytes, CUstream) {
-  if (machine.sticky == 0)
-    std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
+  if (machine.sticky == 0) std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
   return sticky();
 }
 
@@ -177,9 +176,7 @@ CUresult memcpy_async(CUdeviceptr to, CUdeviceptr from, std::size_t bytes, CUstr
   const double gb_s = static_cast<double>(machine.script.number("links", 0));
   const auto is_pinned = [](CUdeviceptr place) { return machine.pinned.contains(place); };
   const auto is_on_device = [](CUdeviceptr place) { return machine.allocations.contains(place); };
-  const double share = is_on_device(to) && is_on_device(from) ? 2
-                       : is_pinned(to) || is_pinned(from)     ? 1
-                                                              : 0.25;
+  const double share = is_on_device(to) && is_on_device(from) ? 2 : is_pinned(to) || is_pinned(from) ? 1 : 0.25;
   if (gb_s > 0) machine.clock_us += static_cast<double>(bytes) / (gb_s * share * 1e3);
   return memcpy_d_to_d_async(to, from, bytes, stream);
 }
@@ -268,8 +265,7 @@ int count_modules() { return loaded_modules; }
 CUresult module_load_data(CUmodule* module, const void* image) {
   ++slow_calls;
   if (machine.script.has("bad_image")) return CUDA_ERROR_NO_BINARY_FOR_GPU;
-  if (const char* const code = std::getenv("MOETUNE_FAKE_LOAD"))
-    return static_cast<CUresult>(std::atoi(code));
+  if (const char* const code = std::getenv("MOETUNE_FAKE_LOAD")) return static_cast<CUresult>(std::atoi(code));
   if (!may_load()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   const auto* text = static_cast<const char*>(image);
   ++loaded_modules;
@@ -314,8 +310,7 @@ CUresult launch_kernel_ex(const CUlaunchConfig* config, CUfunction function, voi
   if (const int refusal = kernel->refusal(); refusal != 0) return static_cast<CUresult>(refusal);
   if (const CUresult refusal = check_shape(*config, *kernel); refusal != CUDA_SUCCESS) return refusal;
   std::vector<std::uint64_t> values(kernel->parameters);
-  for (std::size_t i = 0; i < values.size(); ++i)
-    std::memcpy(&values[i], parameters[i], sizeof(std::uint64_t));
+  for (std::size_t i = 0; i < values.size(); ++i) std::memcpy(&values[i], parameters[i], sizeof(std::uint64_t));
   if (kernel->base == "mla_decode") {
     FakeTensorMap kv;
     std::memcpy(&kv, parameters[1], sizeof kv);
@@ -324,8 +319,7 @@ CUresult launch_kernel_ex(const CUlaunchConfig* config, CUfunction function, voi
   }
   const bool overlaps = attribute_of(*config, CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)
                             .programmaticStreamSerializationAllowed != 0;
-  RecordedLaunch launch{
-      kernel, std::move(values), {config->gridDimX, config->gridDimY, config->gridDimZ}, overlaps};
+  RecordedLaunch launch{kernel, std::move(values), {config->gridDimX, config->gridDimY, config->gridDimZ}, overlaps};
   wait_for_room(config->hStream);
   const std::lock_guard lock(one_at_a_time);
   const CUlaunchAttributeValue cluster = attribute_of(*config, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION);
@@ -430,8 +424,9 @@ void* find_symbol(const std::string& name) {
 }  // namespace
 }  // namespace fake_cuda
 
-extern "C" __attribute__((visibility("default"))) CUresult cuGetProcAddress_v2(
-    const char* symbol, void** function, int, cuuint64_t, CUdriverProcAddressQueryResult*) {
+extern "C" __attribute__((visibility("default"))) CUresult cuGetProcAddress_v2(const char* symbol, void** function, int,
+                                                                               cuuint64_t,
+                                                                               CUdriverProcAddressQueryResult*) {
   if (fake_cuda::machine.script.has("stub")) return CUDA_ERROR_STUB_LIBRARY;
   *function = fake_cuda::find_symbol(symbol);
   return *function != nullptr ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;

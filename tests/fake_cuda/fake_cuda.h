@@ -32,13 +32,13 @@ struct Kernel {
   std::size_t parameters = 0;                 // of 8 bytes each; 0: no such kernel
   std::map<std::string, std::int64_t> facts;  // what the module's text says it was compiled for
   std::string specialization;                 // the same of a kernel that has_reference()
-  unsigned dynamic_shared = 48 << 10;  // bytes that a launch may ask for; these two are set as attributes
-  bool large_clusters = false;         // past 8 blocks
+  unsigned dynamic_shared = 48 << 10;         // bytes that a launch may ask for; these two are set as attributes
+  bool large_clusters = false;                // past 8 blocks
 
   static Kernel named(const std::string& entry);
   bool is(const std::string& suffix) const;
   std::int64_t number_of(const std::string& suffix, std::int64_t default_value) const;  // us50 -> 50
-  int refusal() const;  // what launching it returns
+  int refusal() const;                                                                  // what launching it returns
 };
 
 using Parameters = std::vector<std::uint64_t>;
@@ -56,12 +56,11 @@ struct Machine {
   std::set<std::uint64_t> produced;  // addresses that the launch before the next has written
   std::size_t used_bytes = 0;
   std::int64_t candidate_launches = 0;
-  bool in_graph = false;  // while a graph's launches run
-  std::map<std::vector<float>, std::vector<float>>
-      remembered;                                // by cheating kernels, until one is loaded again
-  int ordinal = 0;                               // of the device that the process has opened
-  std::map<std::string, std::int64_t> launches;  // by kernel
-  int settled_launches = 0;                      // of decode_attention, whose callers say that KV is settled
+  bool in_graph = false;                                        // while a graph's launches run
+  std::map<std::vector<float>, std::vector<float>> remembered;  // by cheating kernels, until one is loaded again
+  int ordinal = 0;                                              // of the device that the process has opened
+  std::map<std::string, std::int64_t> launches;                 // by kernel
+  int settled_launches = 0;                          // of decode_attention, whose callers say that KV is settled
   std::map<std::uint64_t, std::size_t> allocations;  // bytes by address
   std::set<std::uint64_t> pinned;                    // host memory that is registered
 

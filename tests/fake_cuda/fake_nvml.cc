@@ -79,21 +79,15 @@ FAKE nvmlDeviceGetComputeRunningProcesses_v3(void* device, unsigned* count, Proc
   const std::size_t apart = scripted("apart", gpu, 0);
   const unsigned none = 0xFFFFFFFF, own = static_cast<unsigned>(scripted("own", gpu, none));
   for (unsigned i = 0; i < others; ++i)
-    processes[i] = {1 + i, 1 << 20,
-                    i < apart     ? 9u
-                    : own == none ? none
-                                  : 0,
-                    own == none && apart == 0 ? none : 0};
-  if (lists_this_one)
-    processes[others] = {static_cast<unsigned>(getpid()), 1 << 20, own, own == none ? none : 0};
+    processes[i] = {1 + i, 1 << 20, i < apart ? 9u : own == none ? none : 0, own == none && apart == 0 ? none : 0};
+  if (lists_this_one) processes[others] = {static_cast<unsigned>(getpid()), 1 << 20, own, own == none ? none : 0};
   return kSuccess;
 }
 
 // "slices0=3": GPU 0 is divided in three, whose UUIDs are those of tests/fake_cuda/devices.cc.
 FAKE nvmlDeviceGetHandleByUUID(const char* uuid, void** device) {
   unsigned number = 0;
-  if (std::sscanf(uuid, "MIG-%2xababab-", &number) != 1 || number >= scripted("slices", 0, 0))
-    return kNotFound;
+  if (std::sscanf(uuid, "MIG-%2xababab-", &number) != 1 || number >= scripted("slices", 0, 0)) return kNotFound;
   *device = reinterpret_cast<void*>(kSlices + number + 1);
   return kSuccess;
 }
@@ -153,8 +147,7 @@ FAKE nvmlDeviceGetNvLinkRemotePciInfo_v2(void* device, unsigned, PciInfo* info) 
 }
 
 FAKE nvmlDeviceGetP2PStatus(void* device, void* other, unsigned over, unsigned* status) {
-  const bool both =
-      scripted("links", ordinal_of(device), 0) > 0 && scripted("links", ordinal_of(other), 0) > 0;
+  const bool both = scripted("links", ordinal_of(device), 0) > 0 && scripted("links", ordinal_of(other), 0) > 0;
   *status = over == 2 && both ? 0 : 5;
   return kSuccess;
 }

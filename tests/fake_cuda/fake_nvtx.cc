@@ -36,8 +36,7 @@ void attach(Place** table, std::size_t place, Function* function) {
 
 }  // namespace
 
-extern "C" __attribute__((visibility("default"))) int InitializeInjectionNvtx2(
-    const void* (*table_of)(std::uint32_t)) {
+extern "C" __attribute__((visibility("default"))) int InitializeInjectionNvtx2(const void* (*table_of)(std::uint32_t)) {
   const auto* const callbacks = static_cast<const Callbacks*>(table_of(1));
   Place** table = nullptr;
   unsigned size = 0;

@@ -68,8 +68,7 @@ void fill(const Parameters& p, std::uint32_t) {
 void shift_columns(const Parameters& p, std::uint32_t) {
   const auto* shifts = pointer<const float>(p[2]);
   for (std::uint64_t i = 0; i < p[4]; ++i) {
-    const double drawn =
-        moetune::load_element(type_of(p[1]), pointer<const void>(p[0]), static_cast<std::int64_t>(i));
+    const double drawn = moetune::load_element(type_of(p[1]), pointer<const void>(p[0]), static_cast<std::int64_t>(i));
     store(p[0], type_of(p[1]), i, static_cast<float>(drawn) + shifts[i % p[3]]);
   }
 }
@@ -81,8 +80,7 @@ void fill_zipf(const Parameters& p, std::uint32_t) {
 }
 
 void fill_list(const Parameters& p, std::uint32_t) {
-  for (std::uint64_t i = 0; i < p[3]; ++i)
-    store(p[0], type_of(p[1]), i, pointer<const std::int32_t>(p[2])[i]);
+  for (std::uint64_t i = 0; i < p[3]; ++i) store(p[0], type_of(p[1]), i, pointer<const std::int32_t>(p[2])[i]);
 }
 
 void poison(const Parameters& p, std::uint32_t) {
@@ -105,8 +103,8 @@ void widen(const Parameters& p, std::uint32_t) {
 
 void compare(const Parameters& p, std::uint32_t blocks) {
   const DType type = type_of(p[1]);
-  const moetune::ErrorFigures found = moetune::compare_on_host(
-      type, bytes_at(p[0], type, p[3]), bytes_at(p[2], moetune::exact_dtype(type), p[3]));
+  const moetune::ErrorFigures found =
+      moetune::compare_on_host(type, bytes_at(p[0], type, p[3]), bytes_at(p[2], moetune::exact_dtype(type), p[3]));
   write_partials(p[4], blocks,
                  ErrorPartial{found.max_error, found.largest, found.sum_xy, found.sum_xx, found.sum_yy,
                               found.worst_index, found.mask_mismatches, found.first_mismatch});
@@ -118,11 +116,11 @@ void compare_integers(const Parameters& p, std::uint32_t blocks) {
   if (p[4] != 0) {
     earlier = {bytes_at(p[4], type, p[3]), static_cast<std::uint8_t>(p[5]), static_cast<std::uint8_t>(p[6])};
   }
-  const moetune::IntegerFigures found = moetune::compare_integers_on_host(
-      type, bytes_at(p[0], type, p[3]), bytes_at(p[1], type, p[3]), earlier);
+  const moetune::IntegerFigures found =
+      moetune::compare_integers_on_host(type, bytes_at(p[0], type, p[3]), bytes_at(p[1], type, p[3]), earlier);
   write_partials(p[7], blocks,
-                 IntegerPartial{found.mismatches, found.first_mismatch, found.actual, found.expected,
-                                found.unwritten, found.first_unwritten});
+                 IntegerPartial{found.mismatches, found.first_mismatch, found.actual, found.expected, found.unwritten,
+                                found.first_unwritten});
 }
 
 void compare_segments(const Parameters& p, std::uint32_t blocks) {
@@ -148,8 +146,7 @@ void check_guards(const Parameters& p, std::uint32_t) {
   for (std::uint64_t band = 0; band <= copies; ++band) {
     const std::uint64_t begin = band == 0 ? 0 : guard + (band - 1) * stride + bytes;
     const std::uint64_t end = guard + band * stride;
-    const auto* bad =
-        std::find_if(arena + begin, arena + end, [&](std::uint8_t byte) { return byte != p[5]; });
+    const auto* bad = std::find_if(arena + begin, arena + end, [&](std::uint8_t byte) { return byte != p[5]; });
     if (bad != arena + end) *first_bad = std::min(*first_bad, static_cast<std::uint64_t>(bad - arena));
   }
 }

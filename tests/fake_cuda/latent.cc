@@ -86,13 +86,12 @@ void attend_latent(const Kernel& kernel, const Parameters& parameters, const Gri
   if (kernel.specialization.empty()) return;  // an image that does not say what it was compiled for
   const LatentLaunch launch{parameters};
   const moetune::Kernel& known = find_kernel("mla_decode");
-  const Problem problem =
-      known.parse(kernel.specialization + ",batch=" + std::to_string(grid[2]) +
-                  ",context=" + std::to_string(static_cast<std::int32_t>(launch.wide(kContext))));
+  const Problem problem = known.parse(kernel.specialization + ",batch=" + std::to_string(grid[2]) +
+                                      ",context=" + std::to_string(static_cast<std::int32_t>(launch.wide(kContext))));
   const DType type = problem.is("dtype", "f16") ? DType::f16 : DType::bf16;
   const std::int64_t columns = (problem["context"] + problem["page"] - 1) / problem["page"];
-  const std::int64_t kv = (launch.pages(problem) - 1) * launch.wide(kKvPage) +
-                          (problem["page"] - 1) * launch.wide(kKvToken) + 576;
+  const std::int64_t kv =
+      (launch.pages(problem) - 1) * launch.wide(kKvPage) + (problem["page"] - 1) * launch.wide(kKvToken) + 576;
   const HostTensors outputs = mla_decode_on_cpu(
       problem, launch.call(),
       {{"q", launch.loaded(kQ, type, launch.row_elements(problem, kQStrides, 576))},

@@ -51,8 +51,7 @@ int count_encodings() { return encodings; }
 CUresult func_get_attribute(int* value, CUfunction_attribute which, CUfunction function) {
   const auto& kernel = *reinterpret_cast<const Kernel*>(function);
   if (which == CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES) *value = static_cast<int>(fixed_shared(kernel));
-  if (which == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)
-    *value = static_cast<int>(kernel.dynamic_shared);
+  if (which == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) *value = static_cast<int>(kernel.dynamic_shared);
   return static_cast<CUresult>(machine.sticky);
 }
 
@@ -90,8 +89,7 @@ CUresult check_shape(const CUlaunchConfig& config, const Kernel& kernel) {
 CUresult tensor_map_encode(CUtensorMap* map, CUtensorMapDataType type, cuuint32_t rank, void* base,
                            const cuuint64_t* dims, const cuuint64_t* strides, const cuuint32_t* box,
                            const cuuint32_t* element_strides, CUtensorMapInterleave interleave,
-                           CUtensorMapSwizzle swizzle, CUtensorMapL2promotion promotion,
-                           CUtensorMapFloatOOBfill fill) {
+                           CUtensorMapSwizzle swizzle, CUtensorMapL2promotion promotion, CUtensorMapFloatOOBfill fill) {
   ++encodings;
   const auto address = reinterpret_cast<std::uint64_t>(base);
   const std::uint64_t row = box[0] * element_bytes(type);
@@ -102,8 +100,7 @@ CUresult tensor_map_encode(CUtensorMap* map, CUtensorMapDataType type, cuuint32_
       rank >= 1 && rank <= 5 && address % 16 == 0 && row % 16 == 0 && row <= swizzled_bytes(swizzle) &&
       interleave == CU_TENSOR_MAP_INTERLEAVE_NONE && fill == CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE &&
       none_is(dims, rank, [](auto size) { return size == 0 || size > std::uint64_t{1} << 32; }) &&
-      none_is(strides, rank - 1,
-              [](auto bytes) { return bytes % 16 != 0 || bytes >= std::uint64_t{1} << 40; }) &&
+      none_is(strides, rank - 1, [](auto bytes) { return bytes % 16 != 0 || bytes >= std::uint64_t{1} << 40; }) &&
       none_is(box, rank, [](auto size) { return size == 0 || size > 256; }) &&
       none_is(element_strides, rank, [](auto stride) { return stride != 1; });
   if (!is_sound) return CUDA_ERROR_INVALID_VALUE;

@@ -17,8 +17,7 @@ CUlaunchAttributeValue attribute_of(const CUlaunchConfig& config, CUlaunchAttrib
 CUresult tensor_map_encode(CUtensorMap* map, CUtensorMapDataType type, cuuint32_t rank, void* base,
                            const cuuint64_t* dims, const cuuint64_t* strides, const cuuint32_t* box,
                            const cuuint32_t* element_strides, CUtensorMapInterleave interleave,
-                           CUtensorMapSwizzle swizzle, CUtensorMapL2promotion promotion,
-                           CUtensorMapFloatOOBfill fill);
+                           CUtensorMapSwizzle swizzle, CUtensorMapL2promotion promotion, CUtensorMapFloatOOBfill fill);
 int count_encodings();  // for tests
 
 }  // namespace fake_cuda

@@ -103,8 +103,7 @@ bool Kernel::is(const std::string& suffix) const {
 
 std::int64_t Kernel::number_of(const std::string& suffix, std::int64_t default_value) const {
   for (const std::string& mine : suffixes) {
-    if (mine.starts_with(suffix) && mine.size() > suffix.size())
-      return std::stoll(mine.substr(suffix.size()));
+    if (mine.starts_with(suffix) && mine.size() > suffix.size()) return std::stoll(mine.substr(suffix.size()));
   }
   return default_value;
 }
@@ -159,10 +158,8 @@ void Machine::run(const Kernel& kernel, const Parameters& parameters, const Grid
   }
   if (is_busy()) clock_us += clock_us - begin_us;
   // As the times of a kernel that the tensor cores bound: those in the names are at the highest clock.
-  if (const double mhz = clock_mhz(); mhz > 0)
-    clock_us = begin_us + (clock_us - begin_us) * kHighestMhz / mhz;
-  if (candidate_launches >= script.number("hang_at", std::numeric_limits<std::int64_t>::max()))
-    hanging = true;
+  if (const double mhz = clock_mhz(); mhz > 0) clock_us = begin_us + (clock_us - begin_us) * kHighestMhz / mhz;
+  if (candidate_launches >= script.number("hang_at", std::numeric_limits<std::int64_t>::max())) hanging = true;
 }
 
 std::size_t Machine::room_at(std::uint64_t address) const {

@@ -17,15 +17,13 @@ using namespace moetune;
 
 // The parameters of each kernel, in the template's order.
 const std::map<std::string, std::vector<std::string>> kNames = {
-    {"router",
-     {"logits",       "bias",       "expert_map",      "token_count",     "ids",      "weights",
-      "counts",       "offsets",    "sorted",          "inverse",         "grouping", "block_counts",
-      "router_state", "logits_row", "tokens",          "tokens_of_block", "capacity", "places",
-      "scale",        "dropped",    "tokens_per_rank", "in_rank"}},
+    {"router", {"logits",       "bias",       "expert_map",      "token_count",     "ids",      "weights",
+                "counts",       "offsets",    "sorted",          "inverse",         "grouping", "block_counts",
+                "router_state", "logits_row", "tokens",          "tokens_of_block", "capacity", "places",
+                "scale",        "dropped",    "tokens_per_rank", "in_rank"}},
     {"route_plan",
-     {"ids", "expert_map", "token_count", "counts", "offsets", "sorted", "inverse", "grouping",
-      "block_counts", "route_plan_state", "map_size", "tokens", "slots_each", "capacity", "places",
-      "dropped"}},
+     {"ids", "expert_map", "token_count", "counts", "offsets", "sorted", "inverse", "grouping", "block_counts",
+      "route_plan_state", "map_size", "tokens", "slots_each", "capacity", "places", "dropped"}},
     {"moe_dispatch", {"x", "sorted", "inverse", "rows", "scales", "x_row", "tokens", "places"}},
     {"moe_combine", {"rows", "inverse", "weights", "out", "out_row", "tokens"}},
     {"add_rmsnorm",
@@ -34,8 +32,8 @@ const std::map<std::string, std::vector<std::string>> kNames = {
     {"act_mul", {"x", "out", "scales", "x_row", "out_row", "tokens"}},
     {"few_rows_linear", {"x", "weight", "bias", "out", "x_row", "weight_row", "out_row", "tokens"}},
     {"gate_route",
-     {"x", "weight", "bias", "correction", "logits", "ids", "weights", "states", "x_row", "weight_row",
-      "tokens", "scale"}},
+     {"x", "weight", "bias", "correction", "logits", "ids", "weights", "states", "x_row", "weight_row", "tokens",
+      "scale"}},
     {"qk_norm_rope",
      {"qkv",
       "q_weight",
@@ -110,15 +108,13 @@ Call call_of(const moetune::Kernel& kernel, const Problem& problem, const Launch
 
 std::vector<double> load_elements(DType type, const void* from, std::int64_t elements) {
   std::vector<double> values;
-  for (std::int64_t i = 0; i < (from == nullptr ? 0 : elements); ++i)
-    values.push_back(load_element(type, from, i));
+  for (std::int64_t i = 0; i < (from == nullptr ? 0 : elements); ++i) values.push_back(load_element(type, from, i));
   return values;
 }
 
 void store_written(DType type, void* to, const std::vector<double>& values) {
   for (std::size_t i = 0; i < values.size(); ++i)
-    if (!std::isnan(values[i]))
-      store_element(type, to, static_cast<std::int64_t>(i), round_to(type, values[i]));
+    if (!std::isnan(values[i])) store_element(type, to, static_cast<std::int64_t>(i), round_to(type, values[i]));
 }
 
 std::string specialization_of(const char* image) {
@@ -144,8 +140,7 @@ void run_reference(const Kernel& kernel, const Parameters& parameters) {
       inputs[buffer.name] = load_elements(buffer.dtype, launched.tensor(buffer.name), buffer.elements);
   const HostTensors outputs = answer_on_cpu(problem, call, inputs);
   for (const Buffer& buffer : buffers)  // a caller's cache may be larger than a search's
-    if (buffer.is_written())
-      store_written(buffer.dtype, launched.tensor(buffer.name), outputs.at(buffer.name));
+    if (buffer.is_written()) store_written(buffer.dtype, launched.tensor(buffer.name), outputs.at(buffer.name));
 }
 
 }  // namespace fake_cuda

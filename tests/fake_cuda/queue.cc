@@ -87,8 +87,8 @@ CUresult event_record(CUevent event, CUstream) {
 }
 
 CUresult event_elapsed_time(float* milliseconds, CUevent begin, CUevent end) {
-  *milliseconds = static_cast<float>(
-      (reinterpret_cast<FakeEvent*>(end)->at_us - reinterpret_cast<FakeEvent*>(begin)->at_us) / 1e3);
+  *milliseconds =
+      static_cast<float>((reinterpret_cast<FakeEvent*>(end)->at_us - reinterpret_cast<FakeEvent*>(begin)->at_us) / 1e3);
   return sticky();
 }
 

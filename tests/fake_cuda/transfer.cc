@@ -9,16 +9,7 @@ namespace {
 
 using namespace moetune;
 
-enum Place {
-  kSource,
-  kSourcePages,
-  kTargetPages,
-  kScales,
-  kTarget,
-  kSourceStrides,
-  kTargetStrides = 9,
-  kPages = 13
-};
+enum Place { kSource, kSourcePages, kTargetPages, kScales, kTarget, kSourceStrides, kTargetStrides = 9, kPages = 13 };
 
 // What the parameters point to at one end; a page's rows are those of its planes.
 struct TransferredEnd {
@@ -41,9 +32,7 @@ T* pointer(const Parameters& parameters, Place place) {
   return reinterpret_cast<T*>(parameters[place]);
 }
 
-DType end_type(const Problem& problem, const char* name) {
-  return dtype_from_name(problem.dims.at(name).text());
-}
+DType end_type(const Problem& problem, const char* name) { return dtype_from_name(problem.dims.at(name).text()); }
 
 }  // namespace
 
@@ -52,12 +41,11 @@ std::size_t transfer_parameters() { return kPages + 1; }
 void transfer_pages(const Kernel& kernel, const Parameters& parameters) {
   if (kernel.specialization.empty()) return;  // an image that does not say what it was compiled for
   const auto pages = static_cast<std::int32_t>(parameters[kPages]);
-  const Problem problem =
-      find_kernel("kv_transfer").parse(kernel.specialization + ",pages=" + std::to_string(pages));
+  const Problem problem = find_kernel("kv_transfer").parse(kernel.specialization + ",pages=" + std::to_string(pages));
   const DType source = end_type(problem, "source"), target = end_type(problem, "target");
   const TransferredEnd from{pointer<std::uint8_t>(parameters, kSource),
-                            pointer<const std::int32_t>(parameters, kSourcePages),
-                            &parameters[kSourceStrides], dtype_bytes(source)};
+                            pointer<const std::int32_t>(parameters, kSourcePages), &parameters[kSourceStrides],
+                            dtype_bytes(source)};
   const TransferredEnd to{pointer<std::uint8_t>(parameters, kTarget),
                           pointer<const std::int32_t>(parameters, kTargetPages), &parameters[kTargetStrides],
                           dtype_bytes(target)};
@@ -79,8 +67,7 @@ void transfer_pages(const Kernel& kernel, const Parameters& parameters) {
                                                                                                  : 0)];
       const float factor = source == DType::e4m3 ? scale : 1 / scale;
       for (std::int64_t c = 0; c < problem["width"]; ++c)
-        store_element(target, written, c,
-                      round_to(target, static_cast<float>(load_element(source, read, c)) * factor));
+        store_element(target, written, c, round_to(target, static_cast<float>(load_element(source, read, c)) * factor));
     }
   }
 }

@@ -37,8 +37,7 @@ void append(std::string& bytes, const T& record) {
 std::vector<std::string> kernels_of(const std::string& source) {
   static const std::regex declared("extern \"C\" __global__ void(?:\\s+__\\w+__\\([^;{]*?\\))?\\s+(\\w+)\\(");
   std::vector<std::string> names;
-  for (std::sregex_iterator it(source.begin(), source.end(), declared), end; it != end; ++it)
-    names.push_back((*it)[1]);
+  for (std::sregex_iterator it(source.begin(), source.end(), declared), end; it != end; ++it) names.push_back((*it)[1]);
   return names;
 }
 
@@ -127,8 +126,8 @@ nvrtcResult nvrtcGetSupportedArchs(int* architectures) {
   architectures[1] = 90;
   return NVRTC_SUCCESS;
 }
-nvrtcResult nvrtcCreateProgram(nvrtcProgram* program, const char* source, const char*, int,
-                               const char* const*, const char* const*) {
+nvrtcResult nvrtcCreateProgram(nvrtcProgram* program, const char* source, const char*, int, const char* const*,
+                               const char* const*) {
   *program = new _nvrtcProgram{source, "", ""};
   return NVRTC_SUCCESS;
 }

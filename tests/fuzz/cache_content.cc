@@ -17,8 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kProblem = "elements=1024,dtype=f32,write=all,passes=1";
-const HardwareKey kHardware{"Test GPU", 90,      132,   62914560,   150120366080,
-                            1980000,    3201000, "gpu", "580.95.05"};
+const HardwareKey kHardware{"Test GPU", 90, 132, 62914560, 150120366080, 1980000, 3201000, "gpu", "580.95.05"};
 
 std::string config_of(int stages) {
   return "loader=bulk,vector_bytes=16,tile_kib=32,stages=" + std::to_string(stages) +
@@ -41,8 +40,7 @@ std::string numbers(std::initializer_list<double> values) {
 }
 
 std::string text_of(const WorkloadKey& key) {
-  return key.kernel + "|" + key.problem + "|" + key.hardware.text() + "|" + key.source_digest + "|" +
-         key.toolchain;
+  return key.kernel + "|" + key.problem + "|" + key.hardware.text() + "|" + key.source_digest + "|" + key.toolchain;
 }
 
 struct Column {
@@ -147,12 +145,10 @@ void write_sample_cache(const fs::path& file) {
   const std::string family = kernel.specialization(kernel.parse(kProblem)).text();
   int stages = 2;
   for (const std::string& digest : {sources, std::string("older"), std::string("oldest")}) {
-    const std::int64_t id =
-        cache.workloads.id({"decode_kernel", kProblem, kHardware, digest, "nvrtc 13.0.88"}, family);
+    const std::int64_t id = cache.workloads.id({"decode_kernel", kProblem, kHardware, digest, "nvrtc 13.0.88"}, family);
     for (int i = 2; i < 5; ++i)
-      cache.trials.put(
-          id, {config_of(i), i == 4 ? "crashed" : "ok", "said " + std::to_string(i), 11.0 + i, 11.0, 17.5, 7,
-               R"({"registers": 32})", R"({"strategy": "auto", "seed": 1})", false});
+      cache.trials.put(id, {config_of(i), i == 4 ? "crashed" : "ok", "said " + std::to_string(i), 11.0 + i, 11.0, 17.5,
+                            7, R"({"registers": 32})", R"({"strategy": "auto", "seed": 1})", false});
     if (digest == "oldest") continue;
     WinnerRecord winner;
     winner.config = winner.default_launch.config = config_of(stages++);
@@ -186,10 +182,9 @@ std::multiset<std::string> read_all(Cache& cache) {
   std::multiset<std::string> lines;
   for (const Workload& workload : cache.workloads.all()) {
     for (const TrialRecord& trial : cache.trials.of(workload.id)) {
-      lines.insert(
-          "trial|" + text_of(workload.key) + "|" + trial.config + "|" + trial.outcome + "|" + trial.message +
-          "|" + trial.facts + "|" + trial.provenance + (trial.contended ? "|contended" : "|") +
-          numbers({trial.time_us, trial.interval_low_us, trial.interval_high_us, double(trial.samples)}));
+      lines.insert("trial|" + text_of(workload.key) + "|" + trial.config + "|" + trial.outcome + "|" + trial.message +
+                   "|" + trial.facts + "|" + trial.provenance + (trial.contended ? "|contended" : "|") +
+                   numbers({trial.time_us, trial.interval_low_us, trial.interval_high_us, double(trial.samples)}));
     }
     for (const WinnerParts parts : {WinnerParts::all, WinnerParts::without_cubins}) {
       try {
@@ -203,13 +198,11 @@ std::multiset<std::string> read_all(Cache& cache) {
     lines.insert("ceiling|" + name + numbers({value}));
   const std::optional<BuildRecord> build = cache.builds.find("b1");
   if (build)
-    lines.insert("build|" + build->outcome + "|" + build->facts + "|" + build->log + "|" +
-                 digest(build->cubin));
+    lines.insert("build|" + build->outcome + "|" + build->facts + "|" + build->log + "|" + digest(build->cubin));
   return lines;
 }
 
-void require_known(const std::multiset<std::string>& known, const std::multiset<std::string>& read,
-                   const char* where) {
+void require_known(const std::multiset<std::string>& known, const std::multiset<std::string>& read, const char* where) {
   for (const std::string& line : read) {
     if (!known.contains(line)) throw Finding(std::string(where) + ": " + line);
   }

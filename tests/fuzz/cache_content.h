@@ -20,8 +20,7 @@ std::multiset<std::string> read_all(Cache& cache);
 std::string line_of(const WorkloadKey& key, const WinnerRecord& winner);
 
 // Throws Finding if a line is not among `known`.
-void require_known(const std::multiset<std::string>& known, const std::multiset<std::string>& read,
-                   const char* where);
+void require_known(const std::multiset<std::string>& known, const std::multiset<std::string>& read, const char* where);
 
 // SQL that alters one record or table of a cache, mostly in ways that SQLite accepts.
 std::string random_change(Random& random);

@@ -21,11 +21,10 @@ class CacheTarget : public Target {
     Cache cache = Cache::open(file_, Cache::Mode::read_only);
     known_ = read_all(cache);
     if (known_.size() != 16 || !check_cache(cache, rules_).empty())
-      throw std::logic_error(
-          "the sample cache is not sound: " + std::to_string(known_.size()) + " records" +
-          (check_cache(cache, rules_).empty()
-               ? ""
-               : ", " + check_cache(cache, rules_)[0].where + ": " + check_cache(cache, rules_)[0].what));
+      throw std::logic_error("the sample cache is not sound: " + std::to_string(known_.size()) + " records" +
+                             (check_cache(cache, rules_).empty() ? ""
+                                                                 : ", " + check_cache(cache, rules_)[0].where + ": " +
+                                                                       check_cache(cache, rules_)[0].what));
   }
 
  protected:

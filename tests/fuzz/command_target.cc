@@ -87,9 +87,8 @@ class CapturedOutput {
 class CommandTarget : public Target {
  public:
   explicit CommandTarget(const Folder& folder)
-      : mutator_(kCommands,
-                 {"--", "-", "---", "=", "\n", "\n--json", "\n--help", "--cache", "--budget", "search",
-                  "cache", "replay:r.zst", "sample.db", "r.zst", "\x1b[2J", "--time", "1e-300", ","}) {
+      : mutator_(kCommands, {"--", "-", "---", "=", "\n", "\n--json", "\n--help", "--cache", "--budget", "search",
+                             "cache", "replay:r.zst", "sample.db", "r.zst", "\x1b[2J", "--time", "1e-300", ","}) {
     std::filesystem::current_path(folder);
     write_sample_cache("sample.db");
     write_recording(sample_recording(), "r.zst");
@@ -125,8 +124,7 @@ class CommandTarget : public Target {
     const std::size_t bug = output.find("a bug in moetune");
     if (bug != std::string::npos) throw Finding(output.substr(bug, 300));
     if (code < 0 || code > 3) throw Finding("the exit code is " + std::to_string(code));
-    if (output.find('\x1b') != std::string::npos)
-      throw Finding("a control sequence of an argument is printed");
+    if (output.find('\x1b') != std::string::npos) throw Finding("a control sequence of an argument is printed");
   }
 
  private:
@@ -135,8 +133,6 @@ class CommandTarget : public Target {
 
 }  // namespace
 
-std::unique_ptr<Target> command_target(const Folder& folder) {
-  return std::make_unique<CommandTarget>(folder);
-}
+std::unique_ptr<Target> command_target(const Folder& folder) { return std::make_unique<CommandTarget>(folder); }
 
 }  // namespace moetune::fuzz

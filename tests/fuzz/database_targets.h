@@ -40,9 +40,7 @@ class RecordsOf : public File {
   void run(const std::string& input) override {
     write_database(this->file_, this->bytes_);
     Database(this->file_, Database::Access::read_write, std::chrono::seconds(1))
-        .execute(
-            "PRAGMA synchronous = OFF; PRAGMA foreign_keys = OFF; PRAGMA ignore_check_constraints = ON; " +
-            input);
+        .execute("PRAGMA synchronous = OFF; PRAGMA foreign_keys = OFF; PRAGMA ignore_check_constraints = ON; " + input);
     this->judge();
   }
 };

@@ -48,9 +48,7 @@ std::vector<Sample> samples() {
 // A family that was opened, and a call of it that succeeds.
 struct Subject {
   explicit Subject(const Sample& sample)
-      : kernel(find_kernel(sample.kernel)),
-        problem(kernel.parse(sample.problem)),
-        tensors(problem, sample.last) {}
+      : kernel(find_kernel(sample.kernel)), problem(kernel.parse(sample.problem)), tensors(problem, sample.last) {}
 
   const Kernel& kernel;
   const Problem problem;
@@ -126,8 +124,7 @@ class InterfaceTarget : public Target {
     ::setenv("MOETUNE_FAKE_CUDA", "idle", 1);
     for (const Sample& sample : samples()) {
       const std::string config = *sample.config == '\0' ? "" : testing::plain_config();
-      testing::store(folder / "cache.db",
-                     {{.problem = sample.problem, .config = config, .kernel = sample.kernel}});
+      testing::store(folder / "cache.db", {{.problem = sample.problem, .config = config, .kernel = sample.kernel}});
       subjects_.emplace_back(sample);
     }
     open((folder / "cache.db").string());
@@ -135,8 +132,8 @@ class InterfaceTarget : public Target {
       const std::string family = one.kernel.specialization(one.problem).text();
       require_ok(moetune_family_open(runtime_, one.kernel.name().c_str(), family.c_str(), &one.family));
       const std::vector<const DLTensor*>& tensors = one.tensors.tensors();
-      require_ok(moetune_bind(one.family, tensors.data(), tensors.size(), nullptr, &one.bound, one.extents,
-                              &one.count));
+      require_ok(
+          moetune_bind(one.family, tensors.data(), tensors.size(), nullptr, &one.bound, one.extents, &one.count));
       require_ok(moetune_pick(one.family, one.extents, one.count, 0, &one.choice));
       std::size_t bytes = 0;
       require_ok(moetune_choice_workspace(one.family, &one.choice, &bytes));
@@ -195,26 +192,23 @@ class InterfaceTarget : public Target {
   void step(Decisions& decisions) {
     using Step = void (InterfaceTarget::*)(Decisions&);
     using Own = InterfaceTarget;
-    static constexpr Step kSteps[] = {&Own::pick,       &Own::bind,   &Own::launch, &Own::launch,
-                                      &Own::workspaces, &Own::texts,  &Own::names,  &Own::options,
-                                      &Own::bind,       &Own::bind,   &Own::bind,   &Own::launch,
-                                      &Own::launch,     &Own::launch, &Own::launch};
+    static constexpr Step kSteps[] = {&Own::pick,  &Own::bind,   &Own::launch,  &Own::launch, &Own::workspaces,
+                                      &Own::texts, &Own::names,  &Own::options, &Own::bind,   &Own::bind,
+                                      &Own::bind,  &Own::launch, &Own::launch,  &Own::launch, &Own::launch};
     const std::size_t drawn = decisions.byte() % 24;
     (this->*kSteps[drawn < std::size(kSteps) ? drawn : 0])(decisions);
   }
 
   void pick(Decisions& decisions) {
     std::int64_t extents[MOETUNE_MAX_EXTENTS] = {};
-    for (std::int64_t& extent : extents)
-      extent = decisions.byte() % 2 == 0 ? decisions.number() : 1 + decisions.byte();
+    for (std::int64_t& extent : extents) extent = decisions.byte() % 2 == 0 ? decisions.number() : 1 + decisions.byte();
     const std::size_t count =
         decisions.byte() % 4 == 0 ? static_cast<std::size_t>(decisions.number()) : subject_->count;
     const std::int64_t* const given = decisions.byte() % 16 == 0 ? nullptr : extents;
     const std::int64_t last = decisions.number(), total = decisions.number();
     moetune_choice choice{};
     untouched(choice, [&] { return moetune_pick(subject_->family, given, count, last, &choice); });
-    untouched(choice,
-              [&] { return moetune_pick_range(subject_->family, given, count, last, total, &choice); });
+    untouched(choice, [&] { return moetune_pick_range(subject_->family, given, count, last, total, &choice); });
     checked(moetune_pick(subject_->family, given, count, last, nullptr));
     std::size_t bytes = 0;
     untouched(bytes, [&] { return moetune_wanted_workspace(subject_->family, given, count, &bytes); });
@@ -253,8 +247,8 @@ class InterfaceTarget : public Target {
       checked(moetune_launch(subject_->family, &choice, &arguments, workspace_, sizeof workspace_, nullptr));
   }
 
-  static void alter(DLTensor& tensor, std::array<std::int64_t, 8>& shape,
-                    std::array<std::int64_t, 8>& strides, Decisions& decisions) {
+  static void alter(DLTensor& tensor, std::array<std::int64_t, 8>& shape, std::array<std::int64_t, 8>& strides,
+                    Decisions& decisions) {
     switch (decisions.byte() % 8) {
       case 0:
         tensor.device_type = static_cast<std::int32_t>(decisions.number());
@@ -291,16 +285,14 @@ class InterfaceTarget : public Target {
     moetune_choice choice = any_choice(decisions);
     const auto bytes = static_cast<std::size_t>(decisions.byte() % 2 == 0 ? 0 : decisions.number());
     void* const given = decisions.byte() % 2 == 0 ? nullptr : workspace_ + decisions.byte() % 3;
-    checked(moetune_launch(subject_->family, &choice, &arguments, given, std::min(bytes, sizeof workspace_),
-                           nullptr));
+    checked(moetune_launch(subject_->family, &choice, &arguments, given, std::min(bytes, sizeof workspace_), nullptr));
   }
 
   moetune_choice any_choice(Decisions& decisions) const {
     moetune_choice choice = subject_->choice;
     if (decisions.byte() % 4 == 0) choice.entry = static_cast<std::uint32_t>(decisions.number());
     if (decisions.byte() % 4 == 0) choice.kind = static_cast<std::uint32_t>(decisions.number());
-    if (decisions.byte() % 4 == 0)
-      choice.extents[decisions.byte() % MOETUNE_MAX_EXTENTS] = decisions.number();
+    if (decisions.byte() % 4 == 0) choice.extents[decisions.byte() % MOETUNE_MAX_EXTENTS] = decisions.number();
     return choice;
   }
 
@@ -309,8 +301,8 @@ class InterfaceTarget : public Target {
     std::size_t bytes = 0;
     untouched(bytes, [&] { return moetune_choice_workspace(subject_->family, &choice, &bytes); });
     const auto given = static_cast<std::size_t>(decisions.number());
-    checked(moetune_workspace_init(runtime_, workspace_ + decisions.byte() % 2,
-                                   std::min(given, sizeof workspace_ - 1), nullptr));
+    checked(moetune_workspace_init(runtime_, workspace_ + decisions.byte() % 2, std::min(given, sizeof workspace_ - 1),
+                                   nullptr));
   }
 
   void texts(Decisions& decisions) {
@@ -328,8 +320,7 @@ class InterfaceTarget : public Target {
   void names(Decisions& decisions) {
     const std::string kernel = decisions.text(), specialization = decisions.text();
     moetune_family* family = nullptr;
-    untouched(family,
-              [&] { return moetune_family_open(runtime_, kernel.c_str(), specialization.c_str(), &family); });
+    untouched(family, [&] { return moetune_family_open(runtime_, kernel.c_str(), specialization.c_str(), &family); });
     checked(moetune_refresh(runtime_, decisions.text().c_str()));
     if (decisions.byte() % 64 == 0)  // all picks so far, and they are many
       checked(moetune_write_misses(runtime_, (folder_ / "misses.json").c_str()));
@@ -365,8 +356,6 @@ class InterfaceTarget : public Target {
 
 }  // namespace
 
-std::unique_ptr<Target> interface_target(const Folder& folder) {
-  return std::make_unique<InterfaceTarget>(folder);
-}
+std::unique_ptr<Target> interface_target(const Folder& folder) { return std::make_unique<InterfaceTarget>(folder); }
 
 }  // namespace moetune::fuzz

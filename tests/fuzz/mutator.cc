@@ -67,8 +67,7 @@ std::string Mutator::make(Random& random) const {
 void Mutator::change(std::string& input, Random& random) const {
   const std::size_t at = random.below(input.size() + 1);
   const std::size_t left = input.size() - at;
-  const std::size_t length =
-      std::min<std::size_t>(left, 1 + random.below(std::uint64_t{1} << random.below(8)));
+  const std::size_t length = std::min<std::size_t>(left, 1 + random.below(std::uint64_t{1} << random.below(8)));
   switch (random.below(10)) {
     case 0:  // a bit
       if (left > 0) input[at] = static_cast<char>(input[at] ^ (1 << random.below(8)));
@@ -105,8 +104,7 @@ void Mutator::change(std::string& input, Random& random) const {
     default:  // the same again, many times
       if (length > 0 && random.below(8) == 0) {
         const std::string piece = input.substr(at, length);
-        for (std::uint64_t i = random.below(2000); i > 0 && input.size() < kLongest; --i)
-          input.insert(at, piece);
+        for (std::uint64_t i = random.below(2000); i > 0 && input.size() < kLongest; --i) input.insert(at, piece);
       }
   }
 }

@@ -60,10 +60,9 @@ class PackTarget : public Target {
         layers.family(kernel.name(), kernel.specialization(problem).text(), /*allow_recorded=*/true);
     for (const StoredWinner& winner : family.winners) {
       const FamilyWinner& record = winner.record;
-      lines.insert(record.workload.key.problem + "|" + record.workload.key.hardware.text() + "|" +
-                   record.config + "|" + record.interface + "|" + record.default_config + "|" +
-                   record.cubin_digest + "|" + record.default_cubin_digest + "|" + record.stored_at +
-                   std::to_string(record.time_us));
+      lines.insert(record.workload.key.problem + "|" + record.workload.key.hardware.text() + "|" + record.config + "|" +
+                   record.interface + "|" + record.default_config + "|" + record.cubin_digest + "|" +
+                   record.default_cubin_digest + "|" + record.stored_at + std::to_string(record.time_us));
       for (const std::string& name : {record.cubin_digest, record.default_cubin_digest}) {
         try {
           if (!name.empty()) lines.insert("cubin|" + name + "|" + digest(layers.cubin(winner.layer, name)));

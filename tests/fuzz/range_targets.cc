@@ -20,8 +20,8 @@ constexpr const char* kRangeFamily = "group=4,head_dim=64,page=16";
 
 Problem shape_of(std::int64_t batch, std::int64_t context) {
   return find_kernel("decode_attention")
-      .parse("batch=" + std::to_string(batch) +
-             ",q_heads=4,kv_heads=1,head_dim=64,context=" + std::to_string(context) + ",page=16");
+      .parse("batch=" + std::to_string(batch) + ",q_heads=4,kv_heads=1,head_dim=64,context=" + std::to_string(context) +
+             ",page=16");
 }
 
 RangeTable sample_table() {
@@ -54,8 +54,7 @@ RangeState sample_state() {
 
 class RangesTarget : public Target {
  public:
-  RangesTarget(Mutator mutator, const Folder& folder)
-      : mutator_(std::move(mutator)), file_(folder / "ranges.db") {
+  RangesTarget(Mutator mutator, const Folder& folder) : mutator_(std::move(mutator)), file_(folder / "ranges.db") {
     ::setenv("MOETUNE_FAKE_CUDA", "idle", 1);
     testing::store(file_, {{.problem = shape_of(8, 256).text(), .config = testing::plain_config(16)}});
     if (served(sample_table().text()) < 4) throw std::logic_error("the sample table serves nothing");
@@ -65,10 +64,8 @@ class RangesTarget : public Target {
   void run(const std::string& input) override {
     if (input.find("moetune_range_progress") != std::string::npos) {
       const RangeState state = RangeState::parse(input);
-      if (RangeState::parse(state.text()) != state)
-        throw Finding("a state reads differently from what it writes");
-      if (solve(state, 0.02, 4).table.cells.size() > state.cells.size())
-        throw Finding("cells out of nothing");
+      if (RangeState::parse(state.text()) != state) throw Finding("a state reads differently from what it writes");
+      if (solve(state, 0.02, 4).table.cells.size() > state.cells.size()) throw Finding("cells out of nothing");
       return;
     }
     try {
@@ -91,8 +88,8 @@ class RangesTarget : public Target {
       record.variants.push_back(testing::fake_launch(shape_of(2, 64), testing::plain_config(tile)));
     try {
       Cache::open(file_, Cache::Mode::create)
-          .ranges.put({kernel.name(), kernel.specialization(shape_of(2, 64)).text(),
-                       testing::fake_device().key, "sources", "nvrtc 13.0"},
+          .ranges.put({kernel.name(), kernel.specialization(shape_of(2, 64)).text(), testing::fake_device().key,
+                       "sources", "nvrtc 13.0"},
                       record);
     } catch (const BrokenEnvironment&) {  // text that SQLite does not hold
       return 0;
@@ -101,8 +98,7 @@ class RangesTarget : public Target {
     const char* const paths[] = {path.c_str()};
     const moetune_open_options options{sizeof options, paths, 1, 0, 0};
     moetune_runtime* runtime = nullptr;
-    if (moetune_open(&options, &runtime) != MOETUNE_OK)
-      throw Finding("a text in a table closes the whole cache");
+    if (moetune_open(&options, &runtime) != MOETUNE_OK) throw Finding("a text in a table closes the whole cache");
     moetune_family* family = nullptr;
     std::size_t picks = 0;
     if (moetune_family_open(runtime, "decode_attention", kRangeFamily, &family) != MOETUNE_OK)
@@ -119,8 +115,7 @@ class RangesTarget : public Target {
       throw Finding("a family with a winner picks nothing");
     std::size_t bytes = 0;
     char text[8192] = {};
-    if (moetune_explain(family, &choice, text, sizeof text, &bytes) != MOETUNE_OK)
-      return true;  // a long text
+    if (moetune_explain(family, &choice, text, sizeof text, &bytes) != MOETUNE_OK) return true;  // a long text
     return std::string(text).find("\"regret\"") != std::string::npos;
   }
 
@@ -133,9 +128,8 @@ class RangesTarget : public Target {
 std::unique_ptr<Target> ranges_target(const Folder& folder) {
   return std::make_unique<RangesTarget>(
       Mutator({sample_table().text(), sample_state().text()},
-              {"\"cells\"", "\"time_us\":11", "\"best_us\":0", "\"default_us\":9", "page=64", "head_dim=128",
-               "tile=16", "1e308", "null", "\"contended\":true", "\"shapes\":-1", "batch=0",
-               "\"moetune_range\":2"}),
+              {"\"cells\"", "\"time_us\":11", "\"best_us\":0", "\"default_us\":9", "page=64", "head_dim=128", "tile=16",
+               "1e308", "null", "\"contended\":true", "\"shapes\":-1", "batch=0", "\"moetune_range\":2"}),
       folder);
 }
 

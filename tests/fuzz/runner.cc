@@ -31,9 +31,7 @@ constexpr long kMostKiB = (kSanitized ? 3L : 1L) << 20;  // a sanitizer's own me
 constexpr std::uint64_t kMostFindings = 20;
 constexpr std::size_t kLongestInput = std::size_t{2} << 20;
 
-double seconds_since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
+double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
 // What the child says of itself, so that it is known if it dies.
 struct Shared {
@@ -46,8 +44,7 @@ struct Shared {
 
 class SharedMemory {
  public:
-  SharedMemory()
-      : memory_(::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)) {
+  SharedMemory() : memory_(::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)) {
     if (memory_ == MAP_FAILED) throw BrokenEnvironment("no shared memory");
   }
   SharedMemory(const SharedMemory&) = delete;
@@ -79,13 +76,11 @@ void announce(const SharedMemory& shared, const std::string& input) {
   shared->size = size;
 }
 
-std::uint64_t seed_of(std::uint64_t seed, std::uint64_t number) {
-  return Random(seed * 1'000'003 + number).next();
-}
+std::uint64_t seed_of(std::uint64_t seed, std::uint64_t number) { return Random(seed * 1'000'003 + number).next(); }
 
 // The child: from case `shared->done` on, until one is found or `end` is reached.
-[[noreturn]] void serve(const TargetKind& kind, const fs::path& folder, const SharedMemory& shared,
-                        std::uint64_t seed, std::uint64_t end) {
+[[noreturn]] void serve(const TargetKind& kind, const fs::path& folder, const SharedMemory& shared, std::uint64_t seed,
+                        std::uint64_t end) {
   int code = 0;
   try {
     const std::unique_ptr<Target> target = kind.make(folder);
@@ -131,8 +126,7 @@ int wait_for(pid_t child, const SharedMemory& shared, Clock::time_point deadline
       since = Clock::now();
       before_s = cpu_seconds(child);
     }
-    hung = cpu_seconds(child) - before_s > kSlower * kLongestCase_s ||
-           seconds_since(since) > kSlower * kLongestWait_s;
+    hung = cpu_seconds(child) - before_s > kSlower * kLongestCase_s || seconds_since(since) > kSlower * kLongestWait_s;
     if (hung || Clock::now() > deadline) {
       ::kill(child, SIGKILL);
       ::waitpid(child, &status, 0);
@@ -148,11 +142,11 @@ std::string death(int status, bool hung) {
   return "it ends the process with code " + std::to_string(WEXITSTATUS(status));
 }
 
-void report(const TargetKind& kind, const RunOptions& options, std::uint64_t number,
-            const std::string& finding, const std::string& input) {
+void report(const TargetKind& kind, const RunOptions& options, std::uint64_t number, const std::string& finding,
+            const std::string& input) {
   fs::create_directories(options.save);
-  const fs::path file = options.save / (std::string(kind.name) + "-" + std::to_string(options.seed) + "-" +
-                                        std::to_string(number));
+  const fs::path file =
+      options.save / (std::string(kind.name) + "-" + std::to_string(options.seed) + "-" + std::to_string(number));
   std::ofstream(file, std::ios::binary) << input;
   std::printf("%s: case %llu: %s\n  again: test_fuzz --replay %s %s\n", kind.name,
               static_cast<unsigned long long>(number), finding.c_str(), kind.name, file.c_str());
@@ -163,10 +157,10 @@ void report(const TargetKind& kind, const RunOptions& options, std::uint64_t num
 
 RunResult run_target(const TargetKind& kind, const RunOptions& options) {
   const Clock::time_point begin = Clock::now();
-  const Clock::time_point deadline = options.seconds > 0
-                                         ? begin + std::chrono::duration_cast<Clock::duration>(
-                                                       std::chrono::duration<double>(options.seconds))
-                                         : Clock::time_point::max();
+  const Clock::time_point deadline =
+      options.seconds > 0
+          ? begin + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(options.seconds))
+          : Clock::time_point::max();
   const SharedMemory shared;
   RunResult result;
   while (shared->done < options.cases && result.findings < kMostFindings && Clock::now() < deadline) {

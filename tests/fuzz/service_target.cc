@@ -17,8 +17,7 @@ namespace moetune::fuzz {
 namespace {
 
 std::string posted(const std::string& path, const std::string& body) {
-  return "POST " + path +
-         " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: " +
+  return "POST " + path + " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: " +
          std::to_string(body.size()) + "\r\nConnection: close\r\n\r\n" + body;
 }
 
@@ -30,13 +29,11 @@ const std::vector<std::string> kRequests = {
     posted("/v1/jobs", R"({"kind":"search","priority":3,"deadline_s":9,"request":{"budget":4,"seed":7}})"),
     posted("/v1/jobs",
            R"({"kind":"range","request":{"kernel":"decode_attention","over":"batch=1..4,context=512..1k"}})"),
-    posted("/v1/jobs",
-           R"({"kind":"tune","request":{"workloads":{"workloads":[{"kernel":"decode_kernel"}]}}})"),
+    posted("/v1/jobs", R"({"kind":"tune","request":{"workloads":{"workloads":[{"kernel":"decode_kernel"}]}}})"),
     posted("/v1/jobs", R"({"kind":"bench","request":{"kernel":"router","problem":"tokens=4","rounds":3}})"),
     posted("/v1/misses", R"({"misses":[{"kernel":"decode_kernel","problem":"elements=4096","count":3}]})"),
-    posted(
-        "/v1/misses",
-        R"({"misses":[{"kernel":"router","problem":"tokens=4","count":3,"hardware":"NVIDIA H200"},{"kernel":7}]})"),
+    posted("/v1/misses",
+           R"({"misses":[{"kernel":"router","problem":"tokens=4","count":3,"hardware":"NVIDIA H200"},{"kernel":7}]})"),
     posted("/v1/jobs", R"({"kind":"search","request":{"kernel":"router","timing":"alone","budget":1}})"),
     posted("/v1/session", R"({"token":"aaaaaaaaaaaaaaaa"})"),
     "POST /v1/misses HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: close\r\n"
@@ -95,10 +92,8 @@ class ServiceTarget : public Target {
     const std::string answer = exchange(input);
     if (!answer.empty() && !answer.starts_with("HTTP/1."))
       throw Finding("an answer is no HTTP: " + answer.substr(0, 80));
-    if (answer.substr(0, 12).ends_with(" 500"))
-      throw Finding("a request ends with 500: " + answer.substr(0, 400));
-    if (http_request({.url = service_->url() + "/healthz"}).status != 200)
-      throw Finding("the service is not well");
+    if (answer.substr(0, 12).ends_with(" 500")) throw Finding("a request ends with 500: " + answer.substr(0, 400));
+    if (http_request({.url = service_->url() + "/healthz"}).status != 200) throw Finding("the service is not well");
   }
 
  private:
@@ -129,8 +124,6 @@ class ServiceTarget : public Target {
 
 }  // namespace
 
-std::unique_ptr<Target> service_target(const Folder& folder) {
-  return std::make_unique<ServiceTarget>(folder);
-}
+std::unique_ptr<Target> service_target(const Folder& folder) { return std::make_unique<ServiceTarget>(folder); }
 
 }  // namespace moetune::fuzz

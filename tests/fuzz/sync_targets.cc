@@ -35,8 +35,7 @@ class SignatureTarget : public Target {
     const bool genuine = std::any_of(all.begin(), all.end(), [&](const PackSignature& one) {
       return one.key_id == right.key_id && one.signature == right.signature;
     });
-    if (trusted_.why_refused(kPack, all).empty() != genuine)
-      throw Finding("an altered signature is accepted");
+    if (trusted_.why_refused(kPack, all).empty() != genuine) throw Finding("an altered signature is accepted");
     if (trusted_.why_refused("other bytes", all).empty()) throw Finding("a signature holds for other bytes");
   }
 
@@ -66,8 +65,7 @@ class PackListTarget : public Target {
   const Mutator mutator_{
       {R"json({"packs": [{"name": "a.pack", "hardware": "NVIDIA H200", "bytes": 4853760, "sha256":
 "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad", "signed": true}]})json"},
-      {"../", "/", "\"name\"", "\\u0000", "-1", "1e300", "18446744073709551616", "null", ".pack",
-       "\"packs\""}};
+      {"../", "/", "\"name\"", "\\u0000", "-1", "1e300", "18446744073709551616", "null", ".pack", "\"packs\""}};
 };
 
 // Bytes that a service answers with: they end in an answer or in a refusal, and hold no memory.
@@ -78,8 +76,7 @@ class AnswerTarget : public Target {
     const testing::ScriptedServer server([&](const testing::ScriptedServer::Request&) { return input; });
     const HttpRequest request{
         .url = server.url() + "/v1/packs", .timeout = std::chrono::seconds(2), .max_bytes = 1 << 16};
-    if (http_request(request).body.size() > request.max_bytes)
-      throw Finding("a body is longer than its limit");
+    if (http_request(request).body.size() > request.max_bytes) throw Finding("a body is longer than its limit");
     http_stream(request, [](std::string_view) { return true; });
   }
 

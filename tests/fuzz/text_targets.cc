@@ -143,8 +143,7 @@ class ImportTarget : public MutantTarget {
     const ImportedKernel kernel = import_kernel(input, "fuzz.json");
     if (kernel.legal == 0 || static_cast<double>(kernel.legal) > kernel.cartesian)
       throw Finding("an import counts what cannot be");
-    if (kernel.unfinished.empty())
-      described_kernel(read_description(kernel.description.dump(), "fuzz", kernel.name));
+    if (kernel.unfinished.empty()) described_kernel(read_description(kernel.description.dump(), "fuzz", kernel.name));
   }
 };
 
@@ -183,8 +182,7 @@ class DescriptionTarget : public MutantTarget {
     for (const nlohmann::json& seed : seeds_)
       for (const auto& [path, value] : seed.items()) values_.push_back(value);
     for (const std::string& word : words) values_.push_back(word);
-    for (const char* odd :
-         {"0", "-1", "1e300", "9223372036854775807", "null", "true", "[]", "{}", "[[1]]", "\"\""})
+    for (const char* odd : {"0", "-1", "1e300", "9223372036854775807", "null", "true", "[]", "{}", "[[1]]", "\"\""})
       values_.push_back(nlohmann::json::parse(odd));
   }
 
@@ -274,13 +272,11 @@ std::unique_ptr<Target> descriptions_target(const Folder&) {
   std::vector<std::string> seeds;
   for (const char* name : {"vector_add", "softmax", "matmul"})
     seeds.push_back(read_regular_file(paths::source("examples/kernels/") + name + "/kernel.json", 1 << 20));
-  for (const char* name :
-       {"convolution", "coulomb", "expdist", "spmv", "dedispersion"})  // every kind of fill
+  for (const char* name : {"convolution", "coulomb", "expdist", "spmv", "dedispersion"})  // every kind of fill
     seeds.push_back(read_regular_file(paths::source("tests/data/kernels/") + name + "/kernel.json", 1 << 20));
   nlohmann::json files = nlohmann::json::parse(seeds.front());
   files["syntax"] = "python";
-  for (const std::size_t input : {1, 2})
-    files["tensors"][input]["fill"] = {{"files", {"a.0.npy", "a.1.npy"}}};
+  for (const std::size_t input : {1, 2}) files["tensors"][input]["fill"] = {{"files", {"a.0.npy", "a.1.npy"}}};
   files["reference"] = {{"arrays", {{"c", {"c.0.npy", "c.1.npy"}}}}};
   seeds.push_back(files.dump());
   return std::make_unique<DescriptionTarget>(
@@ -315,20 +311,17 @@ std::unique_ptr<Target> imports_target(const Folder&) {
 }
 
 std::unique_ptr<Target> recordings_target(const Folder&) {
-  const std::string text = format_recording(sample_recording()),
-                    other = format_recording(sample_recording(7));
-  return std::make_unique<RecordingTarget>(
-      Mutator({text, other, text, compress_zstd(text)},
-              {"ok", "too_slow", "crashed", "pruned", "\"rows\"", "\"limits\"", "[0,1]", "\"positions\"",
-               "\x1b[2J", "\\u0000"}));
+  const std::string text = format_recording(sample_recording()), other = format_recording(sample_recording(7));
+  return std::make_unique<RecordingTarget>(Mutator({text, other, text, compress_zstd(text)},
+                                                   {"ok", "too_slow", "crashed", "pruned", "\"rows\"", "\"limits\"",
+                                                    "[0,1]", "\"positions\"", "\x1b[2J", "\\u0000"}));
 }
 
 std::unique_ptr<Target> kernel_tuner_target(const Folder&) {
-  return std::make_unique<RecordingTarget>(
-      Mutator({kKernelTuner, kScores, kT4, kKtt},
-              {"InvalidConfig", "\"time\"", "\"times\"", "Infinity", "NaN", "\"cache\"", "1e20", "True",
-               "-Infinity", "\"results\"", "\"Results\"", "\"energy\"", "\"objective\"", "\x7f", "\x1f", ",,",
-               "miliseconds", "[["}));
+  return std::make_unique<RecordingTarget>(Mutator(
+      {kKernelTuner, kScores, kT4, kKtt},
+      {"InvalidConfig", "\"time\"", "\"times\"", "Infinity", "NaN", "\"cache\"", "1e20", "True", "-Infinity",
+       "\"results\"", "\"Results\"", "\"energy\"", "\"objective\"", "\x7f", "\x1f", ",,", "miliseconds", "[["}));
 }
 
 std::unique_ptr<Target> spaces_target(const Folder&) {
@@ -365,8 +358,7 @@ std::unique_ptr<Target> problems_target(const Folder&) {
   return std::make_unique<ProblemTarget>(Mutator(
       {"decode_attention\nbatch=4,q_heads=8,kv_heads=1,context=512,page=16\nbody=mma,tile=64,warps=4",
        "decode_attention\nbatch=64,context=8192,dtype=bf16,lengths=ragged,window=128,kv_dtype=e4m3\n",
-       "decode_kernel\nelements=1024,dtype=f32,write=all,passes=1\nloader=bulk,stages=2",
-       "tensor_ceiling\n\n",
+       "decode_kernel\nelements=1024,dtype=f32,write=all,passes=1\nloader=bulk,stages=2", "tensor_ceiling\n\n",
        "router\ntokens=4096,experts=256,top_k=8,score=sigmoid,bias=correction,groups=8,groups_kept=4,align=16"
        "\nschedule=barrier,cluster=1,select=reduce,lanes=32,vector=4,rows=1,warps=16,"
        "pad=last,dependents=early,blocks_per_sm=1",
@@ -378,10 +370,9 @@ std::unique_ptr<Target> problems_target(const Folder&) {
        "moe_dispatch\ntokens=64,hidden=7168,experts=256,top_k=8,out=e4m3,scale_layout=column,align=128\n",
        "moe_combine\ntokens=19,hidden=264,experts=16,top_k=16,align=2,capacity=90\n",
        "moe_experts\ntokens=37,hidden=2880,intermediate=2880,experts=32,top_k=4,align=8,skew=zipf,dtype=fp16\n"},
-      {"batch",   "context", "q_heads", "kv_heads", "head_dim", "page",     "window",   "q_len",
-       "lengths", "ragged",  "sinks",   "dtype",    "fp16",     "e4m3",     "elements", "passes",
-       "tokens",  "experts", "top_k",   "groups",   "align",    "capacity", "segment",  "ranks",
-       "layout",  "masked",  "hidden",  "=",        ",",        "\n"}));
+      {"batch", "context",  "q_heads", "kv_heads", "head_dim", "page",   "window", "q_len",   "lengths", "ragged",
+       "sinks", "dtype",    "fp16",    "e4m3",     "elements", "passes", "tokens", "experts", "top_k",   "groups",
+       "align", "capacity", "segment", "ranks",    "layout",   "masked", "hidden", "=",       ",",       "\n"}));
 }
 
 }  // namespace moetune::fuzz

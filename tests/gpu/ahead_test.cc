@@ -90,21 +90,18 @@ const std::vector<Case>& cases() {
        "math=mma16,row_tiles=1,splits=2,combine=kernel,ahead=4"},
       {kDecode, "lengths", "batch=40,q_heads=16,kv_heads=2,context=700,lengths=ragged,page=16",
        "math=mma16,row_tiles=1,splits=1,combine=none,ahead=2"},
-      {kDecode, "lengths",
-       "batch=40,q_heads=16,kv_heads=2,context=900,lengths=ragged,page=64,window=200,q_len=2",
+      {kDecode, "lengths", "batch=40,q_heads=16,kv_heads=2,context=900,lengths=ragged,page=64,window=200,q_len=2",
        "math=mma16,row_tiles=1,splits=1,combine=none,ahead=2"},
       {kDecode, "lengths", "batch=40,q_heads=16,kv_heads=2,context=900,lengths=ragged,kv_dtype=e4m3",
        "math=mma16,row_tiles=1,splits=2,combine=last_cta,ahead=1"},
       {kPrefill, "kv_offsets", "batch=3,q_heads=8,kv_heads=2,seqlen_q=100,seqlen_kv=900",
        "body=wgmma,warpgroups=2,tile=64,overlap=1,ping_pong=0,schedule=grid,splits=3"},
-      {kPrefill, "kv_lengths",
-       "batch=5,q_heads=8,kv_heads=2,seqlen_q=200,seqlen_kv=900,lengths=ragged,page=16",
+      {kPrefill, "kv_lengths", "batch=5,q_heads=8,kv_heads=2,seqlen_q=200,seqlen_kv=900,lengths=ragged,page=16",
        "body=wgmma,warpgroups=1,tile=128,overlap=1,ping_pong=0,schedule=static,splits=1"},
       {kPrefill, "kv_lengths",
        "batch=5,q_heads=8,kv_heads=2,seqlen_q=200,seqlen_kv=900,lengths=ragged,page=64,kv_dtype=e4m3",
        "body=wgmma,warpgroups=2,tile=64,overlap=1,ping_pong=0,schedule=dynamic,splits=1"},
-      {kPrefill, "q_offsets",
-       "batch=5,q_heads=8,kv_heads=2,seqlen_q=200,seqlen_kv=900,lengths=ragged,page=16",
+      {kPrefill, "q_offsets", "batch=5,q_heads=8,kv_heads=2,seqlen_q=200,seqlen_kv=900,lengths=ragged,page=16",
        "body=mma,warpgroups=2,tile=64,overlap=0,ping_pong=0,schedule=grid,splits=2"},
   };
   return all;
@@ -147,8 +144,7 @@ BuildPtr compile(const CompileUnit& unit, const std::string& architecture, bool 
     std::optional<std::string> text = find_resource(path);
     if (path == source) *text += std::string(kTakeAWhile) + kWriters;
     const std::string wait = "griddepcontrol.wait;";
-    if (path == "templates/common/dependent_launch.cuh" && !waits)
-      text->replace(text->rfind(wait), wait.size(), "");
+    if (path == "templates/common/dependent_launch.cuh" && !waits) text->replace(text->rfind(wait), wait.size(), "");
     return text;
   };
   return std::make_shared<const Build>(Compiler(options).compile(unit));
@@ -179,8 +175,8 @@ Config config_of(const Case& test, const DeviceLimits& limits) {
 Plan plan_of(const Case& test, const DeviceLimits& limits, bool rubbish) {
   const Kernel& kernel = find_kernel(test.kernel);
   const Problem problem = problem_of(test);
-  return behind_writers(kernel.plan(config_of(test, limits), problem, limits), test,
-                        kernel.buffers(problem, 11), rubbish);
+  return behind_writers(kernel.plan(config_of(test, limits), problem, limits), test, kernel.buffers(problem, 11),
+                        rubbish);
 }
 
 TrialResult run(const Case& test, bool rubbish, bool waits) {
@@ -198,8 +194,7 @@ TrialResult run(const Case& test, bool rubbish, bool waits) {
 TEST_CASE("what asks ahead behind the writers is legal on Hopper and compiles") {
   for (const Case& test : cases()) {
     CAPTURE(test.config);
-    const BuildPtr build =
-        compile(plan_of(test, limits_of_architecture("sm_90a"), true).unit, "sm_90a", true);
+    const BuildPtr build = compile(plan_of(test, limits_of_architecture("sm_90a"), true).unit, "sm_90a", true);
     CHECK_MESSAGE(build->outcome == Outcome::ok, build->message);
   }
 }

@@ -15,10 +15,7 @@ class CheatsKernel final : public PlantedBase {
 
   std::vector<Buffer> buffers(const Problem& problem, const Call&, std::uint64_t) const override {
     const std::int64_t columns = columns_of(problem["elements"]);
-    Buffer x{.name = "x",
-             .dtype = DType::f32,
-             .elements = kMatrixRows * columns,
-             .rotates = columns == kColdColumns};
+    Buffer x{.name = "x", .dtype = DType::f32, .elements = kMatrixRows * columns, .rotates = columns == kColdColumns};
     x.fill.kind = Fill::Kind::normal;
     Buffer y{.name = "y", .dtype = DType::f32, .elements = kMatrixRows, .role = Role::output};
     y.check = OutputCheck::within({.dissimilarity = 1e-5, .terms = static_cast<double>(columns)});

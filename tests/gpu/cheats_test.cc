@@ -52,8 +52,7 @@ TEST_CASE("a kernel that keeps results in a global is not even run") {
   if (no_gpu()) return;
   const Candidate candidate = candidate_of("MEMO_IN_GLOBAL", kColdColumns);
   CHECK(candidate.build->outcome == Outcome::compile_failed);
-  CHECK_MESSAGE(candidate.build->message.find("keeps 'remembered'") != std::string::npos,
-                candidate.build->message);
+  CHECK_MESSAGE(candidate.build->message.find("keeps 'remembered'") != std::string::npos, candidate.build->message);
 }
 
 TEST_CASE("a kernel that cheats is refused when it would lead, and in the finals") {

@@ -61,8 +61,8 @@ void DeviceTensors::poison_outputs() {
 void DeviceTensors::check_outputs(const FamilyMember& member) const {
   for (const auto& [name, expected] : answer_on_cpu(member.problem, member.call, inputs_)) {
     CAPTURE(name);
-    const auto written = std::find_if(buffers_.begin(), buffers_.end(),
-                                      [&](const Buffer& buffer) { return buffer.name == name; });
+    const auto written =
+        std::find_if(buffers_.begin(), buffers_.end(), [&](const Buffer& buffer) { return buffer.name == name; });
     REQUIRE(written != buffers_.end());
     if (is_integer(written->dtype)) {
       CHECK(count_differences(fetch(name), expected) == 0);
@@ -85,8 +85,7 @@ moetune_arguments DeviceTensors::arguments_at(cuda::Address outputs) const {
 std::int64_t DeviceTensors::output_bytes() const {
   std::int64_t bytes = 0;
   for (std::size_t i = 0; i < buffers_.size(); ++i) {
-    if (buffers_[i].is_written() && slots_[i] >= 0)
-      bytes += ceil_div(buffers_[i].bytes(), kAlignment) * kAlignment;
+    if (buffers_[i].is_written() && slots_[i] >= 0) bytes += ceil_div(buffers_[i].bytes(), kAlignment) * kAlignment;
   }
   return bytes;
 }

@@ -15,8 +15,7 @@ namespace moetune {
 
 class DeviceTensors {
  public:
-  DeviceTensors(const Kernel& kernel, const FamilyMember& member, std::uint64_t seed,
-                const cuda::Stream& stream);
+  DeviceTensors(const Kernel& kernel, const FamilyMember& member, std::uint64_t seed, const cuda::Stream& stream);
 
   const moetune_arguments& arguments() const { return arguments_; }
   // 0 if there is no buffer of that name.

@@ -40,9 +40,7 @@ Candidate stored_winner(const Kernel& kernel, const Problem& problem, std::uint6
   request.seed = seed;
   request.budget = kBudget;
   const TuneResult result = tune(
-      request,
-      {.device = gpu(), .cache = &stored.cache, .workload = stored.workload, .compiler = &gpu_compiler()},
-      {});
+      request, {.device = gpu(), .cache = &stored.cache, .workload = stored.workload, .compiler = &gpu_compiler()}, {});
   REQUIRE(result.best);
   const std::optional<WinnerRecord> winner = stored.cache.winners.find(stored.workload);
   REQUIRE(winner);
@@ -73,8 +71,7 @@ class LongLengths final : public Kernel {
                                            const DeviceLimits& limits) const override {
     return of_.launcher(config, problem, limits);
   }
-  Plan reference(Reference which, const Problem& problem, const Call& call,
-                 const DeviceLimits& limits) const override {
+  Plan reference(Reference which, const Problem& problem, const Call& call, const DeviceLimits& limits) const override {
     return of_.reference(which, problem, call, limits);
   }
   std::unique_ptr<const FamilyInterface> family_interface(const Problem& problem) const override {

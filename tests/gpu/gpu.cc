@@ -31,8 +31,7 @@ std::optional<std::string> read_source(const std::string& path) {
 }
 
 const Compiler& compiler() {
-  static const Compiler instance(
-      {.architecture = devices().devices.front().architecture, .reader = read_source});
+  static const Compiler instance({.architecture = devices().devices.front().architecture, .reader = read_source});
   return instance;
 }
 
@@ -87,8 +86,7 @@ std::size_t count_differences(const std::vector<double>& actual, const std::vect
   return differences;
 }
 
-void check_exact_reference(const Kernel& kernel, const Problem& problem, const Call& call,
-                           std::uint64_t seed) {
+void check_exact_reference(const Kernel& kernel, const Problem& problem, const Call& call, std::uint64_t seed) {
   const std::vector<Buffer> buffers = kernel.buffers(problem, call, seed);
   HostTensors inputs;
   for (std::size_t i = 0; i < buffers.size(); ++i) {
@@ -96,8 +94,8 @@ void check_exact_reference(const Kernel& kernel, const Problem& problem, const C
   }
   for (const auto& [name, expected] : answer_on_cpu(problem, call, inputs)) {
     CAPTURE(name);
-    const auto written = std::find_if(buffers.begin(), buffers.end(),
-                                      [&](const Buffer& buffer) { return buffer.name == name; });
+    const auto written =
+        std::find_if(buffers.begin(), buffers.end(), [&](const Buffer& buffer) { return buffer.name == name; });
     REQUIRE(written != buffers.end());
     const std::vector<double> actual =
         widened(exact_dtype(written->dtype), gpu().fetch(name, CudaDevice::Tensor::exact));

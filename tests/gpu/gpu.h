@@ -30,8 +30,7 @@ std::size_t count_differences(const std::vector<double>& actual, const std::vect
 
 // Whether a kernel's exact reference on the GPU, with a problem open, agrees with float64 on the CPU: integers
 // exactly, others within 2e-5 of the largest value. Checks with doctest.
-void check_exact_reference(const Kernel& kernel, const Problem& problem, const Call& call,
-                           std::uint64_t seed);
+void check_exact_reference(const Kernel& kernel, const Problem& problem, const Call& call, std::uint64_t seed);
 
 // CUDA source: 50 us, for a kernel that lets the next one begin before it writes.
 inline constexpr const char* kTakeAWhile = R"cuda(

@@ -63,8 +63,7 @@ class Attending {
 
   LoadedPlan load(const Plan& plan, const Build& build) const {
     return LoadedPlan(
-        plan, build.cubin, [this](std::string_view name, std::int64_t) { return address(name); },
-        machine_.stream);
+        plan, build.cubin, [this](std::string_view name, std::int64_t) { return address(name); }, machine_.stream);
   }
 
   // What the graph makes of these lengths against the reference. Rows that neither writes are NaN in both.
@@ -108,8 +107,7 @@ std::vector<LengthsByName> decoding_steps(const Attending& decoding) {
     one_long[i] = i == 1 ? longest[i] : 0;
   }
   std::vector<LengthsByName> steps;
-  for (const Lengths& lengths : {longest, half, few, one_long, longest})
-    steps.push_back({{"lengths", lengths}});
+  for (const Lengths& lengths : {longest, half, few, one_long, longest}) steps.push_back({{"lengths", lengths}});
   return steps;
 }
 
@@ -150,8 +148,7 @@ std::vector<LengthsByName> prefill_steps(std::size_t batch, NewAndAll most, bool
     one_long[i] = i == 1 ? most : NewAndAll{0, 0};
   }
   std::vector<LengthsByName> steps;
-  for (const auto& sequences : {longest, some, few, one_long, longest})
-    steps.push_back(prefill_step(sequences, paged));
+  for (const auto& sequences : {longest, some, few, one_long, longest}) steps.push_back(prefill_step(sequences, paged));
   return steps;
 }
 
@@ -227,8 +224,7 @@ std::vector<NewAndAll> around_halves(const Problem& problem, const Config& confi
   const auto heads = static_cast<std::int32_t>(problem["q_heads"] / problem["kv_heads"]);
   const std::int32_t tokens = 64 / (config.number("packed") == 1 ? heads : 1);  // of a warpgroup's rows
   std::vector<NewAndAll> chunks;
-  for (const std::int32_t new_tokens :
-       {1, tokens - 1, tokens, tokens + 1, 2 * tokens - 1, 2 * tokens, 3 * tokens}) {
+  for (const std::int32_t new_tokens : {1, tokens - 1, tokens, tokens + 1, 2 * tokens - 1, 2 * tokens, 3 * tokens}) {
     for (int warpgroup = 0; warpgroup * tokens < new_tokens; ++warpgroup) {
       const std::int32_t end = std::min((warpgroup + 1) * tokens, new_tokens);  // of the warpgroup's tokens
       for (const std::int32_t first : {0, tile, 2 * tile}) {
@@ -252,23 +248,20 @@ Config prefill_case_config(const LengthCase& test, const Problem& problem, const
 }
 
 Problem prefill_case_problem(const LengthCase& test) {
-  return find_kernel("prefill_attention")
-      .parse(std::string(test.problem) + ",q_heads=8,kv_heads=2,head_dim=128");
+  return find_kernel("prefill_attention").parse(std::string(test.problem) + ",q_heads=8,kv_heads=2,head_dim=128");
 }
 
 Config case_config(const LengthCase& test, const Problem& problem, const DeviceLimits& limits) {
   const std::string file = "spaces/decode_attention.json";
   const Space space = Space::parse(read_resource(file), file);
   const Assignment environment = expression_environment(problem, limits);
-  const Config config =
-      space.parse_config(std::string(test.config) + ",row_tiles=1,query=registers,l2=evict_first");
+  const Config config = space.parse_config(std::string(test.config) + ",row_tiles=1,query=registers,l2=evict_first");
   REQUIRE(space.why_illegal(config, environment) == "");
   return config;
 }
 
 Problem case_problem(const LengthCase& test) {
-  return find_kernel("decode_attention")
-      .parse(std::string(test.problem) + ",q_heads=32,kv_heads=8,head_dim=128");
+  return find_kernel("decode_attention").parse(std::string(test.problem) + ",q_heads=32,kv_heads=8,head_dim=128");
 }
 
 // One graph of the plan against the reference, with the lengths of each step.
@@ -308,8 +301,7 @@ TEST_CASE("what one graph is captured of is legal on Hopper") {
 }
 
 // Needs no GPU.
-TEST_CASE(
-    "configurations that trim a last tile are legal on Hopper, and lengths end on both sides of its half") {
+TEST_CASE("configurations that trim a last tile are legal on Hopper, and lengths end on both sides of its half") {
   for (const LengthCase& test : kTrimCases) {
     CAPTURE(test.config);
     const Problem problem = prefill_case_problem(test);

@@ -15,8 +15,7 @@ namespace {
 std::int64_t first_difference(const std::vector<double>& a, const std::vector<double>& b) {
   if (a.size() != b.size()) return 0;
   for (std::size_t i = 0; i < a.size(); ++i) {
-    const bool equal =
-        std::isnan(a[i]) ? std::isnan(b[i]) : a[i] == b[i] && std::signbit(a[i]) == std::signbit(b[i]);
+    const bool equal = std::isnan(a[i]) ? std::isnan(b[i]) : a[i] == b[i] && std::signbit(a[i]) == std::signbit(b[i]);
     if (!equal) return static_cast<std::int64_t>(i);
   }
   return -1;
@@ -38,13 +37,11 @@ TEST_CASE("device fills equal host_values bit for bit, for every type, fill and 
       CAPTURE(copy);
       const std::vector<double> actual =
           widened(buffer.dtype, gpu().fetch(buffer.name, CudaDevice::Tensor::actual, copy));
-      const std::vector<double> expected =
-          host_values(buffer, kSeed, fill_stream(i, static_cast<std::size_t>(copy)));
+      const std::vector<double> expected = host_values(buffer, kSeed, fill_stream(i, static_cast<std::size_t>(copy)));
       const std::int64_t where = first_difference(actual, expected);
       CHECK(where == -1);
       if (where >= 0)
-        MESSAGE(actual[static_cast<std::size_t>(where)] << " instead of "
-                                                        << expected[static_cast<std::size_t>(where)]);
+        MESSAGE(actual[static_cast<std::size_t>(where)] << " instead of " << expected[static_cast<std::size_t>(where)]);
     }
   }
 }
@@ -63,8 +60,7 @@ TEST_CASE("each of 16 copies of what describes ragged sequences in pages has ano
           widened(buffer.dtype, gpu().fetch(buffer.name, CudaDevice::Tensor::actual, order));
       CHECK(std::ranges::equal(actual, expected));
     }
-    CHECK_THROWS_WITH(gpu().fetch(buffer.name, CudaDevice::Tensor::actual, 16),
-                      doctest::Contains("no copy 16"));
+    CHECK_THROWS_WITH(gpu().fetch(buffer.name, CudaDevice::Tensor::actual, 16), doctest::Contains("no copy 16"));
   }
 }
 
@@ -95,9 +91,8 @@ TEST_CASE("each planted bug is rejected through the real path, and the next cand
     MESSAGE(bug << ": " << outcome_name(result.outcome) << ", " << result.message);
     return result.outcome;
   };
-  for (const char* bug :
-       {"ONE_WRONG", "ALL_ZERO", "SKIPS_ONE", "READS_POISON", "READS_PAST_END", "WRITES_PAST_END",
-        "WRITES_BEFORE", "CHANGES_INPUT", "OVERRUNS_SCRATCH", "KEEPS_COUNTER", "WEARS"}) {
+  for (const char* bug : {"ONE_WRONG", "ALL_ZERO", "SKIPS_ONE", "READS_POISON", "READS_PAST_END", "WRITES_PAST_END",
+                          "WRITES_BEFORE", "CHANGES_INPUT", "OVERRUNS_SCRATCH", "KEEPS_COUNTER", "WEARS"}) {
     CAPTURE(bug);
     CHECK(outcome_of(bug, 10) == Outcome::wrong_result);
     CHECK(outcome_of("", 10) == Outcome::ok);

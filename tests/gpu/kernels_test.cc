@@ -51,8 +51,7 @@ std::vector<Config> sample(const LegalSpace& space, std::size_t count, std::uint
   return chosen;
 }
 
-LegalSpace legal_space(const Kernel& kernel, const Problem& problem, const DeviceLimits& limits,
-                       Rules rules) {
+LegalSpace legal_space(const Kernel& kernel, const Problem& problem, const DeviceLimits& limits, Rules rules) {
   const std::string file = "spaces/" + kernel.name() + ".json";
   return Space::parse(read_resource(file), file).enumerate(expression_environment(problem, limits), rules);
 }
@@ -101,8 +100,7 @@ constexpr LargeCase kLargeCases[] = {
      "section=0,splits=1"},
 };
 
-Config large_config(const LargeCase& test, const Problem& problem, const DeviceLimits& limits,
-                    const char* changes) {
+Config large_config(const LargeCase& test, const Problem& problem, const DeviceLimits& limits, const char* changes) {
   const std::string file = std::string("spaces/") + test.kernel + ".json";
   const Space space = Space::parse(read_resource(file), file);
   const Assignment environment = expression_environment(problem, limits);
@@ -167,8 +165,7 @@ struct Sample {
   std::vector<std::shared_future<BuildPtr>> builds;
 };
 
-Sample begin_sample(const Kernel* kernel, const Problem& problem, Rules rules, std::size_t count,
-                    std::uint64_t seed) {
+Sample begin_sample(const Kernel* kernel, const Problem& problem, Rules rules, std::size_t count, std::uint64_t seed) {
   Sample begun{.kernel = kernel, .problem = problem};
   begun.configs = sample(legal_space(*kernel, problem, gpu().info().limits, rules), count, seed);
   for (const Config& config : begun.configs) {

@@ -25,12 +25,12 @@ const std::vector<PlantedBug> kPlantedBugs = {
      "attend.cuh", "add_wide(a, v + token_offset(16 * group), lanes)", "add_wide(a, v, lanes)"},
     // One token more than the window holds is seen.
     {"batch=2,q_heads=16,kv_heads=2,context=300,window=40,page=16",
-     "body=tma,math=mma16,tile=64,warps=4,producers=1,row_tiles=1,query=shared,splits=1,combine=none",
-     "arguments.cuh", "{end - kWindow - token,", "{end - kWindow - 1 - token,"},
+     "body=tma,math=mma16,tile=64,warps=4,producers=1,row_tiles=1,query=shared,splits=1,combine=none", "arguments.cuh",
+     "{end - kWindow - token,", "{end - kWindow - 1 - token,"},
     // The sink takes no part of the probability.
     {"batch=2,q_heads=16,kv_heads=2,context=30,sinks=learned",
-     "body=mma,math=mma16,tile=64,warps=4,producers=0,row_tiles=1,query=registers,splits=1,combine=none",
-     "combine.cuh", "+ exp2_fast(sink - maximum)", ""},
+     "body=mma,math=mma16,tile=64,warps=4,producers=0,row_tiles=1,query=registers,splits=1,combine=none", "combine.cuh",
+     "+ exp2_fast(sink - maximum)", ""},
     // Only the first part of a cluster counts in the denominator.
     {"batch=2,q_heads=16,kv_heads=2,context=300",
      "body=tma,math=mma16,tile=64,warps=4,producers=1,row_tiles=1,query=registers,splits=2,combine=cluster",
@@ -77,8 +77,7 @@ const std::vector<PlantedBug> kPlantedBugs = {
     // The second row of a group attends with the first one's scores.
     {"batch=2,q_heads=4,kv_heads=2,context=300",
      "body=tma,math=vector,tile=128,warps=4,producers=1,row_tiles=1,query=shared,splits=2,combine=kernel",
-     "attend_vector.cuh", "scores_[token][row] = sum;",
-     "scores_[token][row] = row == 0 ? sum : scores_[token][0];"},
+     "attend_vector.cuh", "scores_[token][row] = sum;", "scores_[token][row] = row == 0 ? sum : scores_[token][0];"},
 };
 
 // The templates, but half a power of two is all that the maximum may lag: random inputs hardly ever raise it

@@ -42,8 +42,7 @@ class PlantedKernel final : public PlantedBase {
     }
     const std::int64_t listed = std::min<std::int64_t>(n, 1 << 20);  // these travel to the worker one by one
     Buffer ids = input("ids", DType::i32, listed, Fill::Kind::integers, 1);
-    for (std::int64_t i = 0; i < listed; ++i)
-      ids.fill.integers.push_back(static_cast<std::int32_t>(i * i - 5));
+    for (std::int64_t i = 0; i < listed; ++i) ids.fill.integers.push_back(static_cast<std::int32_t>(i * i - 5));
     buffers.push_back(ids);
     Buffer counts = ids;  // the same integers as f32
     counts.name = "counts";
@@ -55,8 +54,7 @@ class PlantedKernel final : public PlantedBase {
       buffers.back().dtype = type;
     }
     for (const DType type : {DType::i32, DType::i64, DType::f32}) {
-      buffers.push_back(
-          input("permuted_" + std::string(dtype_name(type)), type, n, Fill::Kind::permutation, 1));
+      buffers.push_back(input("permuted_" + std::string(dtype_name(type)), type, n, Fill::Kind::permutation, 1));
       buffers.back().fill.poison = {{n / 2, 3}};
     }
     for (const DType type : {DType::i32, DType::i64, DType::u8, DType::f16}) {
@@ -66,14 +64,12 @@ class PlantedKernel final : public PlantedBase {
         buffers.push_back(input("columns_f16", type, n, Fill::Kind::columns, 0.7f));
         buffers.back().fill.shifts = {0, 1.25f, -3};
       }
-      buffers.push_back(
-          input("constant_" + std::string(dtype_name(type)), type, n, Fill::Kind::constant, -7));
+      buffers.push_back(input("constant_" + std::string(dtype_name(type)), type, n, Fill::Kind::constant, -7));
     }
     return buffers;
   }
 
-  Plan reference(Reference which, const Problem& problem, const Call&,
-                 const DeviceLimits& limits) const override {
+  Plan reference(Reference which, const Problem& problem, const Call&, const DeviceLimits& limits) const override {
     return planted_plan(which == Reference::exact ? "EXACT" : "", problem["elements"], limits);
   }
 
@@ -95,9 +91,7 @@ const Kernel& planted_kernel() {
   return kernel;
 }
 
-Problem planted_problem(std::int64_t elements) {
-  return {"planted", {{"elements", Value::integer(elements)}}};
-}
+Problem planted_problem(std::int64_t elements) { return {"planted", {{"elements", Value::integer(elements)}}}; }
 
 // Two launches: the first writes half of the result to scratch, the second, overlapping it as PDL allows,
 // doubles that. The first runs in clusters of two.
@@ -121,11 +115,8 @@ Plan planted_plan(const std::string& bug, std::int64_t elements, const DeviceLim
   twice.block[0] = kThreads;
   twice.dynamic_shared = 64 << 10;
   twice.programmatic_dependent = limits.compute_capability >= 90;
-  twice.arguments = {{"half", Pointer{"half"}},
-                     {"y", Pointer{"y"}},
-                     {"runs", Pointer{"runs"}},
-                     {"counter", Pointer{"counter"}},
-                     n};
+  twice.arguments = {
+      {"half", Pointer{"half"}}, {"y", Pointer{"y"}}, {"runs", Pointer{"runs"}}, {"counter", Pointer{"counter"}}, n};
   plan.launches = {copy, twice};
   return plan;
 }

@@ -46,8 +46,8 @@ inline void check_place_exists(SourceReader base, const std::string& kernel, con
 }
 
 // Needs a GPU.
-inline void check_rejected(const Kernel& kernel, const Problem& problem, const Config& config,
-                           const PlantedBug& bug, const SourceReader& base) {
+inline void check_rejected(const Kernel& kernel, const Problem& problem, const Config& config, const PlantedBug& bug,
+                           const SourceReader& base) {
   CAPTURE(bug.config);
   CAPTURE(bug.right);
   const Plan plan = kernel.plan(config, problem, gpu().info().limits);

@@ -53,9 +53,7 @@ class PlantedIdsKernel final : public PlantedBase {
     return plan;
   }
 
-  Cost cost(const Problem& problem) const override {
-    return {40.0 * static_cast<double>(problem["elements"]), 0};
-  }
+  Cost cost(const Problem& problem) const override { return {40.0 * static_cast<double>(problem["elements"]), 0}; }
 
  private:
   Plan right_plan(std::int64_t elements, const DeviceLimits&) const override {
@@ -70,9 +68,7 @@ const Kernel& planted_ids_kernel() {
   return kernel;
 }
 
-Problem planted_ids_problem(std::int64_t elements) {
-  return {"planted_ids", {{"elements", Value::integer(elements)}}};
-}
+Problem planted_ids_problem(std::int64_t elements) { return {"planted_ids", {{"elements", Value::integer(elements)}}}; }
 
 Plan planted_ids_plan(const std::string& output, const std::string& bug, std::int64_t elements) {
   const std::vector<Buffer> all = outputs(elements);

@@ -32,8 +32,7 @@ struct PrefillBug {
 const std::vector<PrefillBug> kPrefillBugs = {
     // A token sees the one behind it.
     {kWgmma,
-     {kPrompt, "", "work.cuh", "min_of(kv_length, position(token) + 1)",
-      "min_of(kv_length, position(token) + 2)"}},
+     {kPrompt, "", "work.cuh", "min_of(kv_length, position(token) + 1)", "min_of(kv_length, position(token) + 2)"}},
     // One token more than the window holds is seen.
     {kMma,
      {"batch=2,q_heads=8,kv_heads=2,seqlen_q=300,seqlen_kv=300,window=40", "", "work.cuh",
@@ -49,8 +48,7 @@ const std::vector<PrefillBug> kPrefillBugs = {
     {kWgmma, {kPrompt, "poly=4", "attend.cuh", "0.69326099f", "0.19326099f"}},
     // The wrong half of a last tile is scored.
     {kWgmma,
-     {kPrompt, "tile=128,trim=1", "body_wgmma.cuh", "wgmma_forget(keys))",
-      "wgmma_forget(keys + kFewTokens * 128))"}},
+     {kPrompt, "tile=128,trim=1", "body_wgmma.cuh", "wgmma_forget(keys))", "wgmma_forget(keys + kFewTokens * 128))"}},
     // Half of a last tile is scored, though rows see more: all of it, or one token more than half.
     {kWgmma, {kPrompt, "tile=128,trim=1", "attend.cuh", "tile * kTile + kFewTokens", "tile * kTile + kTile"}},
     {kWgmma,
@@ -58,8 +56,8 @@ const std::vector<PrefillBug> kPrefillBugs = {
       "tile * kTile + kFewTokens", "tile * kTile + kFewTokens + 1"}},
     // The sink takes no part of the probability.
     {kWgmma,
-     {"batch=2,q_heads=8,kv_heads=2,seqlen_q=30,seqlen_kv=30,sinks=learned", "warpgroups=1,ping_pong=0",
-      "attend.cuh", "+ exp2_fast(sink - top + kShift)", ""}},
+     {"batch=2,q_heads=8,kv_heads=2,seqlen_q=30,seqlen_kv=30,sinks=learned", "warpgroups=1,ping_pong=0", "attend.cuh",
+      "+ exp2_fast(sink - top + kShift)", ""}},
     // The heads of a token are taken for tokens.
     {kWgmma, {kPrompt, "packed=1", "attend.cuh", "row(half) / kHeadsInRows", "row(half)"}},
     // Every section begins with the first pair.
@@ -80,19 +78,18 @@ const std::vector<PrefillBug> kPrefillBugs = {
       "pages[token / max_of(1, kPage)]", "pages[0]"}},
     // Both units that a lane widens land in the place of the first.
     {kWgmma,
-     {"batch=2,q_heads=8,kv_heads=2,seqlen_q=300,seqlen_kv=300,kv_dtype=e4m3", "", "widen_rows.cuh",
-      "(first ^ 16)", "first"}},
+     {"batch=2,q_heads=8,kv_heads=2,seqlen_q=300,seqlen_kv=300,kv_dtype=e4m3", "", "widen_rows.cuh", "(first ^ 16)",
+      "first"}},
     // Nor is it in tiles of e4m3.
     {kWgmma,
-     {"batch=2,q_heads=8,kv_heads=2,seqlen_q=300,seqlen_kv=300,kv_dtype=e4m3", "", "widen.cuh", "kept.all()",
-      "true"}},
+     {"batch=2,q_heads=8,kv_heads=2,seqlen_q=300,seqlen_kv=300,kv_dtype=e4m3", "", "widen.cuh", "kept.all()", "true"}},
     // Values of e4m3 that are transposed: two groups of 16 tokens change places, or what no query sees stays.
     {kWgmma,
-     {"batch=2,q_heads=8,kv_heads=2,seqlen_q=300,seqlen_kv=300,kv_dtype=e4m3,q_dtype=e4m3", "",
-      "transpose.cuh", "swaps ? second : first;", "first;"}},
+     {"batch=2,q_heads=8,kv_heads=2,seqlen_q=300,seqlen_kv=300,kv_dtype=e4m3,q_dtype=e4m3", "", "transpose.cuh",
+      "swaps ? second : first;", "first;"}},
     {kWgmma,
-     {"batch=2,q_heads=8,kv_heads=2,seqlen_q=300,seqlen_kv=300,kv_dtype=e4m3,q_dtype=e4m3", "",
-      "transpose.cuh", "if (!kept.all()) {", "if (false) {"}},
+     {"batch=2,q_heads=8,kv_heads=2,seqlen_q=300,seqlen_kv=300,kv_dtype=e4m3,q_dtype=e4m3", "", "transpose.cuh",
+      "if (!kept.all()) {", "if (false) {"}},
     // Only the first split counts in the denominator.
     {kWgmma,
      {kChunk, "warpgroups=1,ping_pong=0,splits=2", "combine_kernel.cuh", "denominator += weight;",
@@ -116,8 +113,7 @@ Problem planted_prefill_problem(const PrefillBug& planted) {
 }  // namespace
 
 // Needs no GPU.
-TEST_CASE(
-    "every place where a bug is planted in prefill_attention exists, and its configuration is legal on Hopper") {
+TEST_CASE("every place where a bug is planted in prefill_attention exists, and its configuration is legal on Hopper") {
   for (const PrefillBug& planted : kPrefillBugs) {
     check_place_exists(find_resource, "prefill_attention", planted.bug);
     planted_prefill_config(planted, planted_prefill_problem(planted), limits_of_architecture("sm_90a"));
@@ -130,8 +126,8 @@ TEST_CASE("a bug planted in prefill_attention is rejected, and the same configur
   for (const PrefillBug& planted : kPrefillBugs) {
     if (limits.compute_capability != 90 && planted.base == kWgmma) continue;
     const Problem problem = planted_prefill_problem(planted);
-    check_rejected(find_kernel("prefill_attention"), problem,
-                   planted_prefill_config(planted, problem, limits), planted.bug, find_resource);
+    check_rejected(find_kernel("prefill_attention"), problem, planted_prefill_config(planted, problem, limits),
+                   planted.bug, find_resource);
   }
 }
 

@@ -75,8 +75,7 @@ class Guest {
     tensors_.poison_outputs();
     BoundPlan(plan_, cubin_.functions(), [&](std::string_view name) {
       for (std::size_t i = 0; i < plan_.scratch.size(); ++i) {
-        if (plan_.scratch[i].name.view() == name)
-          return workspace + static_cast<cuda::Address>(layout_.offsets[i]);
+        if (plan_.scratch[i].name.view() == name) return workspace + static_cast<cuda::Address>(layout_.offsets[i]);
       }
       return tensors_.address(name);
     }).enqueue(stream_);
@@ -123,8 +122,7 @@ struct Server {
 };
 
 // Searches the problems that name families, in this process.
-void search_families(const std::filesystem::path& file, const Kernel& kernel,
-                     std::span<const char* const> families) {
+void search_families(const std::filesystem::path& file, const Kernel& kernel, std::span<const char* const> families) {
   Cache cache = Cache::open(file, Cache::Mode::create);
   std::uint64_t seed = 1;
   for (const char* text : families) search(cache, kernel.parse(text), seed++);
@@ -171,8 +169,8 @@ void serve_members(const char* kernel_name, std::span<const char* const> familie
   for (const char* text : families) {
     const Problem problem = kernel.parse(text);
     moetune_family* family = nullptr;
-    REQUIRE_OK(moetune_family_open(server.runtime, kernel_name, kernel.specialization(problem).text().c_str(),
-                                   &family));
+    REQUIRE_OK(
+        moetune_family_open(server.runtime, kernel_name, kernel.specialization(problem).text().c_str(), &family));
     Members members(kernel, problem, longest, seed);
     for (int i = 0; i < kMembers; ++i) {
       const FamilyMember member = members.next();
@@ -218,8 +216,7 @@ struct ForeignContext {
 
 }  // namespace
 
-TEST_CASE(
-    "a server launches 32 random problems of four families from stored winners, plainly and in graphs") {
+TEST_CASE("a server launches 32 random problems of four families from stored winners, plainly and in graphs") {
   if (no_gpu()) return;
   serve_members<RandomMembers>("decode_attention", kFamilies, kLongest);
 }
@@ -239,8 +236,8 @@ TEST_CASE("a stream or a thread of another context is refused, and the server's 
   const cuda::Stream stream = cuda::make_stream();
   const Problem problem = kernel.parse(kFamilies[0]);
   moetune_family* family = nullptr;
-  REQUIRE_OK(moetune_family_open(server.runtime, "decode_attention",
-                                 kernel.specialization(problem).text().c_str(), &family));
+  REQUIRE_OK(
+      moetune_family_open(server.runtime, "decode_attention", kernel.specialization(problem).text().c_str(), &family));
   const FamilyMember member = RandomMembers(kernel, problem, kLongest, 7).next();
   Step step(server, family, kernel, member, 7, stream);
   const ForeignContext foreign;
@@ -273,12 +270,10 @@ TEST_CASE("kernels with counters take turns in one workspace, whose counters sta
   std::vector<Guest> guests;
   guests.emplace_back(
       "router", "tokens=512,experts=128,top_k=8,dtype=bf16",
-      [](const Config& config) { return config.is("schedule", "barrier") && config.number("warps") == 8; },
-      stream);
+      [](const Config& config) { return config.is("schedule", "barrier") && config.number("warps") == 8; }, stream);
   guests.emplace_back(
       "decode_attention", "batch=4,q_heads=32,kv_heads=8,context=2048",
-      [](const Config& config) { return config.is("combine", "last_cta") && config.number("splits") > 1; },
-      stream);
+      [](const Config& config) { return config.is("combine", "last_cta") && config.number("splits") > 1; }, stream);
   guests.emplace_back(
       "router", "tokens=300,experts=64,top_k=6,dtype=bf16,map=local",
       [](const Config& config) { return config.is("schedule", "split"); }, stream);
@@ -305,8 +300,7 @@ TEST_CASE("routers whose blocks wait for each other run on two streams at once")
   for (const cuda::Stream& stream : streams) {
     guests.emplace_back(
         "router", "tokens=8192,experts=128,top_k=8,dtype=bf16",
-        [](const Config& config) { return config.is("schedule", "barrier") && config.number("warps") == 32; },
-        stream);
+        [](const Config& config) { return config.is("schedule", "barrier") && config.number("warps") == 32; }, stream);
     workspaces.push_back(cuda::allocate(guests.back().layout().bytes));
     cuda::set_bytes(workspaces.back().get(), 0, kWorkspaceCounters, stream);
   }

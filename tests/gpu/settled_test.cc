@@ -163,14 +163,12 @@ TrialResult run(const Case& test, std::int64_t late) {
 TEST_CASE("what reads settled KV behind the exchange is legal on Hopper and compiles") {
   for (const Case& test : cases()) {
     CAPTURE(test.config);
-    const BuildPtr build =
-        compile(behind_exchanges(test, limits_of_architecture("sm_90a"), 0).plan.unit, "sm_90a");
+    const BuildPtr build = compile(behind_exchanges(test, limits_of_architecture("sm_90a"), 0).plan.unit, "sm_90a");
     CHECK_MESSAGE(build->outcome == Outcome::ok, build->message);
   }
 }
 
-TEST_CASE(
-    "queries and newest tokens that the previous kernel still writes are not read before it has ended") {
+TEST_CASE("queries and newest tokens that the previous kernel still writes are not read before it has ended") {
   if (no_gpu() || gpu().info().limits.compute_capability < 90) return;
   for (const Case& test : cases()) {
     CAPTURE(test.problem);

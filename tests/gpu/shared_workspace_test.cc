@@ -27,8 +27,8 @@ namespace moetune::shared_workspace_gpu_test {
 namespace {
 
 constexpr int kThreads = 8, kCalls = 2000;  // of each thread
-constexpr int kSlots = 8;   // calls of a thread whose outputs are apart, and looked at together
-constexpr int kInputs = 2;  // that a slot meets in turn: what was left there is wrong
+constexpr int kSlots = 8;                   // calls of a thread whose outputs are apart, and looked at together
+constexpr int kInputs = 2;                  // that a slot meets in turn: what was left there is wrong
 
 // A configuration that a server launches.
 struct Operator {
@@ -59,9 +59,7 @@ const std::vector<Operator>& operators() {
                 config.number("ahead") > 0;
        }},
       {"persistent attention that a second kernel combines", "decode_attention", kAttention, true,
-       [](const Config& config) {
-         return config.is("schedule", "persistent") && config.is("combine", "kernel");
-       }},
+       [](const Config& config) { return config.is("schedule", "persistent") && config.is("combine", "kernel"); }},
       {"split prefill", "prefill_attention", kPrompts, true,
        [](const Config& config) { return config.number("splits") >= 4; }},
       {"routing whose places a second kernel writes", "router", kRouting, true,
@@ -70,8 +68,7 @@ const std::vector<Operator>& operators() {
        [](const Config& config) { return config.is("schedule", "split"); }},
       {"attention that its last block combines", "decode_attention", kAttention, false,
        [](const Config& config) {
-         return config.is("schedule", "grid") && config.is("combine", "last_cta") &&
-                config.number("splits") == 8;
+         return config.is("schedule", "grid") && config.is("combine", "last_cta") && config.number("splits") == 8;
        }},
       {"attention that its clusters combine", "decode_attention", kAttention, false,
        [](const Config& config) {
@@ -158,14 +155,13 @@ class Served {
     const char* const paths[] = {path.c_str()};
     const moetune_open_options options{sizeof options, paths, 1, 0, 0};
     REQUIRE_DONE(moetune_open(&options, &runtime_));
-    REQUIRE_DONE(
-        moetune_family_open(runtime_, of.kernel, kernel.specialization(problem).text().c_str(), &family_));
+    REQUIRE_DONE(moetune_family_open(runtime_, of.kernel, kernel.specialization(problem).text().c_str(), &family_));
     const Extents extents = kernel.extents_of(problem);
     REQUIRE_DONE(moetune_pick(family_, extents.begin(), extents.size(), 0, &choice_));
     REQUIRE_DONE(moetune_choice_workspace(family_, &choice_, &workspace_bytes_));
     for (std::uint64_t seed = 1; seed <= kInputs; ++seed)
-      tensors_.push_back(std::make_unique<DeviceTensors>(
-          kernel, FamilyMember{problem, kernel.default_call(problem)}, seed, stream));
+      tensors_.push_back(
+          std::make_unique<DeviceTensors>(kernel, FamilyMember{problem, kernel.default_call(problem)}, seed, stream));
   }
   ~Served() { moetune_close(runtime_); }
   Served(const Served&) = delete;
@@ -176,16 +172,14 @@ class Served {
 
   moetune_status launch(const moetune_arguments& arguments, cuda::Address workspace, std::size_t bytes,
                         cuda::StreamRef stream) const {
-    return moetune_launch(family_, &choice_, &arguments, reinterpret_cast<void*>(workspace), bytes,
-                          stream.raw);
+    return moetune_launch(family_, &choice_, &arguments, reinterpret_cast<void*>(workspace), bytes, stream.raw);
   }
   moetune_arguments arguments(int input, cuda::Address outputs) const {
     return tensors_[static_cast<std::size_t>(input)]->arguments_at(outputs);
   }
 
   // What calls make alone, twice; one is checked against float64 on the CPU.
-  void learn(cuda::Address workspace, std::size_t bytes, const Checksums& checksums,
-             const cuda::Stream& stream) {
+  void learn(cuda::Address workspace, std::size_t bytes, const Checksums& checksums, const cuda::Stream& stream) {
     const Kernel& kernel = find_kernel(of_.kernel);
     const Problem problem = problem_of(of_);
     REQUIRE_DONE(launch(tensors_[0]->arguments(), workspace, bytes, stream));
@@ -263,8 +257,7 @@ class Machine {
       const Served& one = thread % 2 == 0 ? first : second;
       wrong += refused[static_cast<std::size_t>(thread)];
       for (int call = 0; call < kCalls; ++call)
-        wrong +=
-            read[static_cast<std::size_t>(thread * kCalls + call)] != one.expected(call / kSlots % kInputs);
+        wrong += read[static_cast<std::size_t>(thread * kCalls + call)] != one.expected(call / kSlots % kInputs);
     }
     return wrong;
   }

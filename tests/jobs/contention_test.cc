@@ -140,8 +140,7 @@ TEST_CASE("beside a load nothing is calibrated") {
   CHECK_FALSE(stored_ceilings(&cache, cache.workloads.all().front().key.hardware).read_tb_s);
 }
 
-TEST_CASE(
-    "of trials without a winner the best sound one counts, and a contended one only if there is no other") {
+TEST_CASE("of trials without a winner the best sound one counts, and a contended one only if there is no other") {
   const TemporaryFolder folder;
   Cache cache = Cache::open(folder.file("c.db"), Cache::Mode::create);
   const std::int64_t id = cache.workloads.id({.kernel = "another's", .problem = "n=1"});

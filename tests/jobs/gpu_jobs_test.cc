@@ -75,9 +75,8 @@ TEST_CASE("a sample has whole cubins, and no more configurations than were asked
   }
   for (const std::size_t sample : {2, 5}) {
     const std::string file = folder.file(std::to_string(sample) + ".json");
-    const RecordResult result = record(
-        {.target = target("cuda:0", folder.file("c.db")), .output = file, .threads = 1, .sample = sample},
-        {});
+    const RecordResult result =
+        record({.target = target("cuda:0", folder.file("c.db")), .output = file, .threads = 1, .sample = sample}, {});
     CHECK(result.file == file);
     const Recording recording = read_recording(file);
     CHECK(recording.space.size() > 0);

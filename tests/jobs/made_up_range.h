@@ -84,8 +84,7 @@ inline Recording make_up_recording(std::int64_t tokens, const std::string& famil
   const Space& space = shared_space("router");
   recording.space = thin_out(space, expression_environment(problem, recording.limits));
   for (ConfigId id = 0; id < recording.space.size(); ++id) {
-    const double time =
-        made_up_time(recording.space.config(id), space.parameters(), static_cast<double>(tokens));
+    const double time = made_up_time(recording.space.config(id), space.parameters(), static_cast<double>(tokens));
     recording.trials.push_back({Outcome::ok, static_cast<float>(time), {}, ""});
   }
   return recording;
@@ -96,13 +95,11 @@ inline const Recording& made_up_recording(std::int64_t tokens, const std::string
   static std::map<std::pair<std::string, std::int64_t>, Recording> made_up;
   const auto key = std::pair(family, tokens);
   const auto found = made_up.find(key);
-  return found != made_up.end() ? found->second
-                                : made_up.emplace(key, make_up_recording(tokens, family)).first->second;
+  return found != made_up.end() ? found->second : made_up.emplace(key, make_up_recording(tokens, family)).first->second;
 }
 
 // Compressed once a process; later folders get copies of the bytes.
-inline void write_made_up_range(const std::filesystem::path& folder,
-                                const std::string& family = kMadeUpFamily) {
+inline void write_made_up_range(const std::filesystem::path& folder, const std::string& family = kMadeUpFamily) {
   static std::map<std::string, std::map<std::string, std::string>> written;  // bytes by family and file
   std::filesystem::create_directories(folder);
   auto& files = written[family];

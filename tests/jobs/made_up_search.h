@@ -53,8 +53,7 @@ inline SearchedRange search_made_up_range() {
     count(event);
     const auto* const advanced = std::get_if<RangeAdvanced>(&event.what);
     if (advanced == nullptr) return;
-    if (range.stages.empty() || range.stages.back() != advanced->stage)
-      range.stages.emplace_back(advanced->stage);
+    if (range.stages.empty() || range.stages.back() != advanced->stage) range.stages.emplace_back(advanced->stage);
     range.planned = std::max(range.planned, advanced->planned);
   };
   range.result = search_range(range_request(folder), {.events = {.listener = listener}});

@@ -55,22 +55,21 @@ struct Seen {
     const auto note = [&](const char* what) {
       if (order.empty() || order.back() != what) order.emplace_back(what);
     };
-    std::visit(
-        Overloaded{[&](const DeviceChosen&) { note("device"); },
-                   [&](const PhaseChanged& change) { phases.push_back(change.phase); },
-                   [&](const SearchStarted&) { note("started"); }, [&](const TrialBegun&) { ++begun; },
-                   [&](const TrialEnded&) {
-                     ++ended;
-                     note("trials");
-                   },
-                   [&](const SearchEnded&) { note("search ended"); }, [&](const RangeAdvanced&) {},
-                   [&](const CeilingMeasured&) {}, [&](const GpuDisturbed&) {}, [&](const GpuQuiet&) {},
-                   [&](const GpuContended&) {}, [&](const Warning&) { ++warnings; },
-                   [&](const Finished&) {
-                     ++finished;
-                     note("finished");
-                   }},
-        event.what);
+    std::visit(Overloaded{[&](const DeviceChosen&) { note("device"); },
+                          [&](const PhaseChanged& change) { phases.push_back(change.phase); },
+                          [&](const SearchStarted&) { note("started"); }, [&](const TrialBegun&) { ++begun; },
+                          [&](const TrialEnded&) {
+                            ++ended;
+                            note("trials");
+                          },
+                          [&](const SearchEnded&) { note("search ended"); }, [&](const RangeAdvanced&) {},
+                          [&](const CeilingMeasured&) {}, [&](const GpuDisturbed&) {}, [&](const GpuQuiet&) {},
+                          [&](const GpuContended&) {}, [&](const Warning&) { ++warnings; },
+                          [&](const Finished&) {
+                            ++finished;
+                            note("finished");
+                          }},
+               event.what);
   }
 };
 
@@ -101,8 +100,8 @@ TEST_CASE("a listener's stop request ends the search after the trial, and the re
     if (const auto* finished = std::get_if<Finished>(&event.what)) interrupted = finished->interrupted;
   };
   const TemporaryFolder folder;
-  const SearchResult result = search(request_for(made_up_device(folder, 256)),
-                                     {.events = {.listener = listener}, .stop = stop.get_token()});
+  const SearchResult result =
+      search(request_for(made_up_device(folder, 256)), {.events = {.listener = listener}, .stop = stop.get_token()});
   CHECK(result.tune.interrupted);
   CHECK(interrupted);
   CHECK(ended == 5);

@@ -47,11 +47,7 @@ Moments moments(Fill::Kind kind, float scale, std::uint64_t stream) {
 }
 
 Buffer input(DType type, std::int64_t elements, Fill fill) {
-  return {.name = "x",
-          .dtype = type,
-          .elements = elements,
-          .role = moetune::Role::input,
-          .fill = std::move(fill)};
+  return {.name = "x", .dtype = type, .elements = elements, .role = moetune::Role::input, .fill = std::move(fill)};
 }
 
 }  // namespace
@@ -64,12 +60,10 @@ TEST_CASE("element types have sizes and names that read back") {
   CHECK(moetune::dtype_bytes(DType::u8) == 1);
   CHECK(moetune::is_integer(DType::u8));
   CHECK_FALSE(moetune::is_integer(DType::e4m3));
-  for (const DType type :
-       {DType::f32, DType::f16, DType::bf16, DType::e4m3, DType::i32, DType::i64, DType::u8}) {
+  for (const DType type : {DType::f32, DType::f16, DType::bf16, DType::e4m3, DType::i32, DType::i64, DType::u8}) {
     CHECK(moetune::dtype_from_name(moetune::dtype_name(type)) == type);
   }
-  CHECK_THROWS_WITH_AS(moetune::dtype_from_name("bf61"), doctest::Contains("did you mean 'bf16'"),
-                       moetune::BadInput);
+  CHECK_THROWS_WITH_AS(moetune::dtype_from_name("bf61"), doctest::Contains("did you mean 'bf16'"), moetune::BadInput);
 }
 
 TEST_CASE("a normal fill has the mean and deviation it was asked for, a uniform one its half-width") {
@@ -94,8 +88,7 @@ TEST_CASE("the generator is the documented one") {
   };
   REQUIRE(mix(0) == 0xE220A8397B1DCDAFu);
   const std::uint64_t word = mix(mix(mix(11) + 5) + 42);
-  const int lanes =
-      static_cast<int>((word & 0xFFFF) + (word >> 16 & 0xFFFF) + (word >> 32 & 0xFFFF) + (word >> 48));
+  const int lanes = static_cast<int>((word & 0xFFFF) + (word >> 16 & 0xFFFF) + (word >> 32 & 0xFFFF) + (word >> 48));
   const float normal = generate_element(Fill::Kind::normal, 1.0f, 11, 5, 42);
   CHECK(normal == static_cast<float>(lanes - 131070) * 0x1.bb67aep-16f);
   const float uniform = generate_element(Fill::Kind::uniform, 1.0f, 11, 5, 42);
@@ -161,8 +154,7 @@ TEST_CASE("rounding knows subnormals and both ends of each type") {
 
 TEST_CASE("a value rounded to f32 is the compiler's float") {
   for (int i = 0; i < 10'000; ++i) {
-    const double value =
-        std::ldexp(generate_element(Fill::Kind::uniform, 1, 1, 1, i), i % 200 - 130) * (1 + 1e-9);
+    const double value = std::ldexp(generate_element(Fill::Kind::uniform, 1, 1, 1, i), i % 200 - 130) * (1 + 1e-9);
     CHECK(round_to(DType::f32, value) == static_cast<float>(value));
   }
 }
@@ -175,8 +167,7 @@ TEST_CASE("host values are the generator's, rounded, with poison on top") {
     CAPTURE(i);
     const bool poisoned = (i >= 2 && i < 5) || i == 15;
     CHECK(std::isnan(values[i]) == poisoned);
-    if (!poisoned)
-      CHECK(values[i] == round_to(DType::bf16, generate_element(Fill::Kind::normal, 0.25f, 9, 4, i)));
+    if (!poisoned) CHECK(values[i] == round_to(DType::bf16, generate_element(Fill::Kind::normal, 0.25f, 9, 4, i)));
   }
 }
 
@@ -189,12 +180,9 @@ TEST_CASE("zeros and integers stand as they are") {
 }
 
 TEST_CASE("a fill that does not fit its buffer is a mistake of the kernel's author") {
-  CHECK_THROWS_AS(host_values(input(DType::i32, 2, {Fill::Kind::integers, 1, {1}, {}}), 1, 1),
-                  std::logic_error);
-  CHECK_THROWS_AS(host_values(input(DType::f32, 2, {Fill::Kind::zeros, 1, {}, {{1, 2}}}), 1, 1),
-                  std::logic_error);
-  CHECK_THROWS_AS(host_values(input(DType::f32, 2, {Fill::Kind::zeros, 1, {}, {{-1, 1}}}), 1, 1),
-                  std::logic_error);
+  CHECK_THROWS_AS(host_values(input(DType::i32, 2, {Fill::Kind::integers, 1, {1}, {}}), 1, 1), std::logic_error);
+  CHECK_THROWS_AS(host_values(input(DType::f32, 2, {Fill::Kind::zeros, 1, {}, {{1, 2}}}), 1, 1), std::logic_error);
+  CHECK_THROWS_AS(host_values(input(DType::f32, 2, {Fill::Kind::zeros, 1, {}, {{-1, 1}}}), 1, 1), std::logic_error);
 }
 
 TEST_CASE("every element of every type is loaded as it was stored") {
@@ -258,15 +246,13 @@ TEST_CASE("Zipf draws follow their law") {
     CHECK(std::abs(seen[static_cast<std::size_t>(k)] - expected) < 5 * std::sqrt(expected));
   }
   // An exponent of 0 is an even draw.
-  CHECK(moetune::zipf_thresholds(4, 0) ==
-        std::vector<std::uint64_t>{1ull << 62, 2ull << 62, 3ull << 62, ~0ull});
+  CHECK(moetune::zipf_thresholds(4, 0) == std::vector<std::uint64_t>{1ull << 62, 2ull << 62, 3ull << 62, ~0ull});
 }
 
 TEST_CASE("columns are shifted draws, rounded to the type before and after") {
   for (const DType type : {DType::f32, DType::bf16}) {
     const Buffer plain = input(type, 600, {.kind = Fill::Kind::normal, .scale = 0.5f});
-    const Buffer shifted =
-        input(type, 600, {.kind = Fill::Kind::columns, .scale = 0.5f, .shifts = {0, 100, -7}});
+    const Buffer shifted = input(type, 600, {.kind = Fill::Kind::columns, .scale = 0.5f, .shifts = {0, 100, -7}});
     const std::vector<double> drawn = host_values(plain, 3, 4), moved = host_values(shifted, 3, 4);
     for (std::size_t i = 0; i < drawn.size(); ++i) {
       const float sum = static_cast<float>(drawn[i]) + std::vector<float>{0, 100, -7}[i % 3];
@@ -364,13 +350,10 @@ TEST_CASE("buffers that contradict themselves are refused, each for its own rule
   refused({input(DType::f32, 3, {.kind = Fill::Kind::arrays})}, "arrays without contents");
   const auto content = std::make_shared<const std::vector<std::uint8_t>>(11);
   refused({input(DType::f32, 3, {.kind = Fill::Kind::arrays, .contents = {content}})}, "its fill 11");
-  refused({input(DType::u8, 11, {.kind = Fill::Kind::normal, .contents = {content}})},
-          "contents without arrays");
-  CHECK_NOTHROW(
-      moetune::check_buffers({input(DType::u8, 11, {.kind = Fill::Kind::arrays, .contents = {content}})}));
+  refused({input(DType::u8, 11, {.kind = Fill::Kind::normal, .contents = {content}})}, "contents without arrays");
+  CHECK_NOTHROW(moetune::check_buffers({input(DType::u8, 11, {.kind = Fill::Kind::arrays, .contents = {content}})}));
   Buffer rows = input(DType::i32, 3, {.kind = Fill::Kind::integers, .integers = {0, 2, 3}});
-  for (const std::int64_t sequences :
-       {std::int64_t{2}, std::int64_t{-1}, std::numeric_limits<std::int64_t>::max()}) {
+  for (const std::int64_t sequences : {std::int64_t{2}, std::int64_t{-1}, std::numeric_limits<std::int64_t>::max()}) {
     rows.sequences = sequences;
     refused({rows}, "no input of whole rows of integers");
   }

@@ -75,8 +75,7 @@ TEST_CASE("the streams have the mixes of reads and writes that they are named fo
 }
 
 TEST_CASE("several passes read an x that stays where it is") {
-  const Problem once = problem_of("elements=8192,write=none"),
-                warm = problem_of("elements=8192,write=none,passes=6");
+  const Problem once = problem_of("elements=8192,write=none"), warm = problem_of("elements=8192,write=none,passes=6");
   CHECK_FALSE(kernel().buffers(warm, 1)[0].rotates);
   CHECK(kernel().cost(once).inputs == Inputs::cold);
   CHECK(kernel().cost(warm).inputs == Inputs::warm);

@@ -26,8 +26,7 @@ inline Problem checked_problem(const std::string& kernel, const std::string& tex
 }
 
 // Why the kernel refuses its default call with one field changed; empty if it does not.
-inline std::string call_refusal(const Kernel& kernel, const Problem& problem, const char* field,
-                                double value) {
+inline std::string call_refusal(const Kernel& kernel, const Problem& problem, const char* field, double value) {
   Call call = kernel.default_call(problem);
   set_field(call, kernel.call_schema(), field, value);
   return refusal_of([&] { kernel.check_call(problem, call); });
@@ -63,8 +62,7 @@ inline void check_c_interface(const Problem& problem, const NumberedNames& names
   REQUIRE(family->tensors().size() == names.tensors.size());
   for (const auto& [slot, name] : names.tensors)
     CHECK(family->tensors()[static_cast<std::size_t>(slot)].name.text() == name);
-  const auto check_fields = [](const std::vector<CallField>& fields,
-                               const std::map<int, std::string>& named) {
+  const auto check_fields = [](const std::vector<CallField>& fields, const std::map<int, std::string>& named) {
     REQUIRE(fields.size() == named.size());
     for (const auto& [slot, name] : named) CHECK(fields[static_cast<std::size_t>(slot)].name == name);
   };

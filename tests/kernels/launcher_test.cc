@@ -50,8 +50,7 @@ TEST_CASE("no kernel's launcher allocates while it fills a plan") {
     CAPTURE(kernel->name());
     const Problem problem = kernel->parse("");
     const std::string file = "spaces/" + kernel->name() + ".json";
-    const LegalSpace legal =
-        Space::parse(read_resource(file), file).enumerate(expression_environment(problem, limits));
+    const LegalSpace legal = Space::parse(read_resource(file), file).enumerate(expression_environment(problem, limits));
     const Extents extents = kernel->extents_of(problem);
     const Call call = kernel->default_call(problem);
     REQUIRE(legal.size() > 0);
@@ -79,8 +78,7 @@ TEST_CASE("no kernel's launch needs more scratch than the same launch of an empt
       CAPTURE(name);
       const auto preset = std::ranges::find(kernel->presets(), name, &Preset::name);
       const Problem problem = kernel->parse("", preset == kernel->presets().end() ? nullptr : &*preset);
-      const LegalSpace legal =
-          shared_space(kernel->name()).enumerate(expression_environment(problem, limits));
+      const LegalSpace legal = shared_space(kernel->name()).enumerate(expression_environment(problem, limits));
       const Extents extents = kernel->extents_of(problem);
       for (ConfigId id = 0; id < legal.size(); id += 1 + static_cast<ConfigId>(legal.size() / 20)) {
         const auto launcher = kernel->launcher(legal.config(id), problem, limits);

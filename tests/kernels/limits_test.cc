@@ -41,11 +41,10 @@ TEST_CASE("the opt-in shared memory of a block is the published one") {
 }
 
 TEST_CASE("an unknown architecture is answered with the known ones") {
-  CHECK_THROWS_WITH_AS(
-      limits_of_architecture("sm_70"),
-      "unknown architecture 'sm_70'; known: sm_80, sm_86, sm_89, sm_90a, sm_100a, sm_103a, sm_120a, "
-      "sm_121a",
-      moetune::BadInput);
-  CHECK_THROWS_WITH_AS(limits_of_architecture("sm_90"),
-                       "unknown architecture 'sm_90'; did you mean 'sm_90a'?", moetune::BadInput);
+  CHECK_THROWS_WITH_AS(limits_of_architecture("sm_70"),
+                       "unknown architecture 'sm_70'; known: sm_80, sm_86, sm_89, sm_90a, sm_100a, sm_103a, sm_120a, "
+                       "sm_121a",
+                       moetune::BadInput);
+  CHECK_THROWS_WITH_AS(limits_of_architecture("sm_90"), "unknown architecture 'sm_90'; did you mean 'sm_90a'?",
+                       moetune::BadInput);
 }

@@ -16,8 +16,7 @@ Plan rich_plan() {
   plan.unit = {"templates/toy/toy.cu", {{"TILE", "64"}, {"NAME", "a \"quoted\" one"}, {"ALPHA", "1"}}};
   plan.scratch = {{"partials", std::int64_t{5} << 32, false}, {"tickets", 4, true}};
   moetune::TensorMap map{
-      "k",         32, moetune::DType::f16, moetune::TensorMap::Swizzle::b128, {128, 4096, 8}, {256, 1 << 20},
-      {64, 128, 1}};
+      "k", 32, moetune::DType::f16, moetune::TensorMap::Swizzle::b128, {128, 4096, 8}, {256, 1 << 20}, {64, 128, 1}};
   moetune::Launch first{"main_kernel", {4, 5, 6}, {128, 1, 1}, {2, 1, 1}, 230000, false, {}};
   first.arguments = {{"q", moetune::Pointer{"q", 0}},
                      {"partials", moetune::Pointer{"partials", std::int64_t{1} << 40}},
@@ -141,10 +140,9 @@ TEST_CASE("lists, names and numbers past what a plan can hold are refused") {
 
 // A loop over JSON takes null for an empty list, a number for one element and an object for its values.
 TEST_CASE("what should be a list and is none is refused, not read as one") {
-  for (const char* place :
-       {"/launches", "/scratch", "/memsets", "/defines", "/launches/0/arguments",
-        "/launches/0/arguments/6/tensor_map/dims", "/launches/0/arguments/6/tensor_map/strides",
-        "/launches/0/arguments/6/tensor_map/box"}) {
+  for (const char* place : {"/launches", "/scratch", "/memsets", "/defines", "/launches/0/arguments",
+                            "/launches/0/arguments/6/tensor_map/dims", "/launches/0/arguments/6/tensor_map/strides",
+                            "/launches/0/arguments/6/tensor_map/box"}) {
     for (const Json& other : {Json(nullptr), Json(1), Json::object(), Json{{"a", 1}, {"b", 2}}}) {
       CAPTURE(place);
       CAPTURE(other);

@@ -25,8 +25,7 @@ const Preset kPreset = {"small", "a small model", {{"batch", "8"}, {"dtype", "fp
 
 TEST_CASE("a problem names every dimension in schema order") {
   CHECK(parse_problem("toy", kSchema, nullptr, "").text() == "batch=1,context=4096,dtype=bf16");
-  CHECK(parse_problem("toy", kSchema, nullptr, "dtype=fp16,batch=2").text() ==
-        "batch=2,context=4096,dtype=fp16");
+  CHECK(parse_problem("toy", kSchema, nullptr, "dtype=fp16,batch=2").text() == "batch=2,context=4096,dtype=fp16");
 }
 
 TEST_CASE("the user's dimensions stand over the preset's, and these over the defaults") {
@@ -72,8 +71,7 @@ TEST_CASE("both ends of a range are in it") {
 }
 
 TEST_CASE("k and m stand for 1024 and its square, as in ranges") {
-  CHECK(parse_problem("toy", kSchema, nullptr, "batch=1k,context=2K").text() ==
-        "batch=1024,context=2048,dtype=bf16");
+  CHECK(parse_problem("toy", kSchema, nullptr, "batch=1k,context=2K").text() == "batch=1024,context=2048,dtype=bf16");
   CHECK(parse_problem("toy", kSchema, nullptr, "context=0k")["context"] == 0);
   for (const char* beyond : {"batch=2k", "batch=1m", "batch=0k", "batch=-1k", "batch=9223372036854775807k"}) {
     CAPTURE(beyond);
@@ -82,8 +80,7 @@ TEST_CASE("k and m stand for 1024 and its square, as in ranges") {
   }
   for (const char* odd : {"batch=1kk", "batch=k", "batch=1 k", "batch=1g"}) {
     CAPTURE(odd);
-    CHECK_THROWS_WITH_AS(parse_problem("toy", kSchema, nullptr, odd), doctest::Contains("is not an integer"),
-                         BadInput);
+    CHECK_THROWS_WITH_AS(parse_problem("toy", kSchema, nullptr, odd), doctest::Contains("is not an integer"), BadInput);
   }
 }
 

@@ -54,10 +54,9 @@ class RandomMembers : RandomStrides {
       : RandomStrides(seed), kernel_(kernel), of_(of), longest_(longest) {}
 
   FamilyMember next() {
-    FamilyMember member{
-        kernel_.problem_of(kernel_.specialization(of_),
-                           {between(1, 24), std::int64_t{1} << between(0, 3), between(1, longest_)}),
-        {}};
+    FamilyMember member{kernel_.problem_of(kernel_.specialization(of_),
+                                           {between(1, 24), std::int64_t{1} << between(0, 3), between(1, longest_)}),
+                        {}};
     member.problem.dims.set("lengths", coin() ? Value::named("ragged", 1) : Value::named("full", 0));
     member.problem.dims.set("layout", coin() ? Value::named("nhd", 1) : Value::named("hnd", 0));
     const DecodeShape shape(member.problem);

@@ -18,8 +18,8 @@ class RandomPrefills : RandomStrides {
   FamilyMember next() {
     const std::int64_t tokens = between(1, longest_), queries = between(1, coin() ? tokens : 20);
     FamilyMember member{
-        kernel_.problem_of(kernel_.specialization(of_), {between(1, 9), std::int64_t{1} << between(0, 3),
-                                                         std::min(queries, tokens), tokens}),
+        kernel_.problem_of(kernel_.specialization(of_),
+                           {between(1, 9), std::int64_t{1} << between(0, 3), std::min(queries, tokens), tokens}),
         {}};
     member.problem.dims.set("lengths", coin() ? Value::named("ragged", 1) : Value::named("full", 0));
     member.problem.dims.set("layout", coin() ? Value::named("nhd", 0) : Value::named("hnd", 1));

@@ -62,8 +62,7 @@ Problem draw_relative(const Kernel& kernel, const Problem& here, Random& random)
     for (const std::string& name : kernel.free_dimensions()) {
       const auto dimension = std::find_if(kernel.schema().begin(), kernel.schema().end(),
                                           [&](const Dimension& each) { return each.name == name; });
-      extents.push_back(dimension->minimum +
-                        static_cast<std::int64_t>(random.below(random.below(2) ? 8 : 4096)));
+      extents.push_back(dimension->minimum + static_cast<std::int64_t>(random.below(random.below(2) ? 8 : 4096)));
     }
     try {
       return kernel.problem_of(kernel.specialization(here), extents);
@@ -77,8 +76,7 @@ std::vector<Config> sample(const Space& space, const Assignment& environment, Ru
   const LegalSpace legal = space.enumerate(environment, rules);
   std::vector<Config> configs;
   const std::size_t step = 1 + legal.size() / kConfigurations;
-  for (std::size_t id = 0; id < legal.size(); id += step)
-    configs.push_back(legal.config(static_cast<ConfigId>(id)));
+  for (std::size_t id = 0; id < legal.size(); id += step) configs.push_back(legal.config(static_cast<ConfigId>(id)));
   return configs;
 }
 
@@ -101,8 +99,8 @@ std::set<std::string> dimensions_of(const SpaceFile& file, const Expression& exp
     if (symbol.kind == Vocabulary::Kind::environment && symbol.name.starts_with("problem."))
       dimensions.insert(symbol.name.substr(std::string("problem.").size()));
     if (symbol.kind != Vocabulary::Kind::let || is_of_the_family(file, symbol.name)) continue;
-    const auto let = std::find_if(file.lets.begin(), file.lets.end(),
-                                  [&](const SpaceFile::Let& each) { return each.slot == slot; });
+    const auto let =
+        std::find_if(file.lets.begin(), file.lets.end(), [&](const SpaceFile::Let& each) { return each.slot == slot; });
     dimensions.merge(dimensions_of(file, let->expression));
   }
   return dimensions;

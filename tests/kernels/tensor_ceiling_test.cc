@@ -24,8 +24,7 @@ LegalSpace legal_space(const Problem& problem, const DeviceLimits& limits) {
 
 HostTensors inputs_of(const Problem& problem) {
   const std::vector<Buffer> buffers = kernel().buffers(problem, 7);
-  return {{"a", host_values(buffers[0], 7, fill_stream(0, 0))},
-          {"b", host_values(buffers[1], 7, fill_stream(1, 0))}};
+  return {{"a", host_values(buffers[0], 7, fill_stream(0, 0))}, {"b", host_values(buffers[1], 7, fill_stream(1, 0))}};
 }
 
 }  // namespace
@@ -62,8 +61,7 @@ TEST_CASE("tensor_ceiling's operands of e4m3 are random integers from -2 to 2") 
   CHECK_FALSE(std::equal(sums.begin(), sums.begin() + 256, sums.begin() + 256));
 }
 
-TEST_CASE(
-    "tensor_ceiling on the CPU: a written sum is a row of `a` times 64 columns, as often as K repeats") {
+TEST_CASE("tensor_ceiling on the CPU: a written sum is a row of `a` times 64 columns, as often as K repeats") {
   const Problem problem = problem_of("tiles=2,depth=384");
   const HostTensors inputs = inputs_of(problem);
   const std::vector<double> sums = answer_on_cpu(problem, inputs).at("sums");
@@ -88,8 +86,8 @@ TEST_CASE("tensor_ceiling's cost is FLOPs of its type") {
 }
 
 TEST_CASE("tensor_ceiling refuses a depth that its operands do not repeat into") {
-  CHECK_THROWS_WITH_AS(kernel().check(problem_of("depth=200")),
-                       "tensor_ceiling: depth must be a multiple of 128", BadInput);
+  CHECK_THROWS_WITH_AS(kernel().check(problem_of("depth=200")), "tensor_ceiling: depth must be a multiple of 128",
+                       BadInput);
 }
 
 TEST_CASE("tensor_ceiling takes wgmma where there is one, and every plan fits and covers the tiles") {

@@ -87,8 +87,8 @@ TEST_CASE("bytes are copied to a variable of the cubin before the launch that re
   const auto symbols = [&](const Memset& memset) { return loaded.symbol(memset); };
   BoundPlan(plan, loaded.functions(), caller.addresses(), symbols).enqueue(caller.stream);
   std::array<float, 2> found{};
-  cuda::copy_to_host({reinterpret_cast<std::uint8_t*>(found.data()), sizeof found},
-                     loaded.symbol(plan.memsets[0]), caller.stream);
+  cuda::copy_to_host({reinterpret_cast<std::uint8_t*>(found.data()), sizeof found}, loaded.symbol(plan.memsets[0]),
+                     caller.stream);
   CHECK(found[0] == 2 * caller.x[1]);
   CHECK(found[1] == 2 * caller.x[2]);
   CHECK(caller.z[1] == 4 * caller.x[1]);
@@ -98,8 +98,7 @@ TEST_CASE("bytes are copied to a variable of the cubin before the launch that re
   CHECK_THROWS_WITH_AS(loaded.symbol(wrong), doctest::Contains("'fixed' has 64 bytes; the plan copies 65"),
                        cuda::CudaError);
   wrong.symbol = "missing";
-  CHECK_THROWS_WITH_AS(loaded.symbol(wrong), doctest::Contains("cuModuleGetGlobal(missing)"),
-                       cuda::CudaError);
+  CHECK_THROWS_WITH_AS(loaded.symbol(wrong), doctest::Contains("cuModuleGetGlobal(missing)"), cuda::CudaError);
 }
 
 TEST_CASE("a struct by value is passed in its place") {

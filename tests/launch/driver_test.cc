@@ -19,8 +19,7 @@ namespace {
 using Floats = std::array<float, 4>;
 
 // Launches `entry` with what is permitted to its function; nullopt if it was taken.
-std::optional<Kind> refusal(const std::string& entry, const LaunchShape& shape,
-                            const LaunchShape& permitted) {
+std::optional<Kind> refusal(const std::string& entry, const LaunchShape& shape, const LaunchShape& permitted) {
   scripted_context();
   const cuda::Stream stream = cuda::make_stream();
   try {
@@ -68,9 +67,9 @@ TEST_CASE("each GPU is described by its own attributes, and none by another's") 
   CHECK(cuda::describe_device(0).key.name == "Fake GPU 0");
   const DeviceInfo info = cuda::describe_device(2);
   const HardwareKey& key = info.key;
-  CHECK(std::tuple(key.name, key.compute_capability, key.sm_count, key.l2_bytes, key.memory_bytes,
-                   key.sm_clock_khz, key.memory_clock_khz, key.driver) ==
-        std::tuple("Fake GPU 2", 89, 6, 6291456, 16 << 20, 2520000, 10501000, "CUDA 13.0"));
+  CHECK(std::tuple(key.name, key.compute_capability, key.sm_count, key.l2_bytes, key.memory_bytes, key.sm_clock_khz,
+                   key.memory_clock_khz,
+                   key.driver) == std::tuple("Fake GPU 2", 89, 6, 6291456, 16 << 20, 2520000, 10501000, "CUDA 13.0"));
   const DeviceLimits& limits = info.limits;
   CHECK(std::tuple(limits.compute_capability, limits.sm_count, limits.shared_per_block, limits.shared_per_sm,
                    limits.registers_per_sm, limits.threads_per_sm, limits.l2_bytes,
@@ -136,9 +135,8 @@ TEST_CASE("a tensor map is encoded as it was planned, for every type and swizzle
   CHECK(given.box == std::array<std::uint32_t, 5>{64, 16, 2, 0, 0});
   CHECK(given.promotion == 2);  // 128 bytes
   // The numbers of cuda.h.
-  constexpr std::pair<DType, int> kTypes[] = {{DType::u8, 0},  {DType::e4m3, 0}, {DType::i32, 3},
-                                              {DType::i64, 5}, {DType::f16, 6},  {DType::f32, 7},
-                                              {DType::bf16, 9}};
+  constexpr std::pair<DType, int> kTypes[] = {{DType::u8, 0},  {DType::e4m3, 0}, {DType::i32, 3}, {DType::i64, 5},
+                                              {DType::f16, 6}, {DType::f32, 7},  {DType::bf16, 9}};
   for (const auto& [type, number] : kTypes)
     CHECK(encoded(map_of(type, TensorMap::Swizzle::none, 16), kBase).type == number);
   int number = 0;
@@ -165,11 +163,10 @@ TEST_CASE("a tensor map whose parts do not agree, or that the copy engine cannot
 
 TEST_CASE("an error is a candidate's, the device's, or either's, by its code") {
   constexpr std::pair<int, Kind> kKinds[] = {
-      {1, Kind::request},   {500, Kind::request}, {801, Kind::request}, {2, Kind::memory},
-      {200, Kind::image},   {209, Kind::image},   {218, Kind::image},   {222, Kind::image},
-      {46, Kind::device},   {100, Kind::device},  {214, Kind::device},  {220, Kind::device},
-      {802, Kind::device},  {803, Kind::device},  {226, Kind::suspect}, {304, Kind::suspect},
-      {714, Kind::suspect}, {999, Kind::suspect}, {700, Kind::other},   {719, Kind::other}};
+      {1, Kind::request},   {500, Kind::request}, {801, Kind::request}, {2, Kind::memory},   {200, Kind::image},
+      {209, Kind::image},   {218, Kind::image},   {222, Kind::image},   {46, Kind::device},  {100, Kind::device},
+      {214, Kind::device},  {220, Kind::device},  {802, Kind::device},  {803, Kind::device}, {226, Kind::suspect},
+      {304, Kind::suspect}, {714, Kind::suspect}, {999, Kind::suspect}, {700, Kind::other},  {719, Kind::other}};
   for (const auto& [code, kind] : kKinds) {
     CAPTURE(code);
     CHECK(refusal("double__refuse" + std::to_string(code), {}, {}) == kind);

@@ -17,8 +17,8 @@ inline const cuda::Context& scripted_context() {
   static const cuda::Context opened = [] {
     std::string script = "devices=3";
     // Capability 8.9, 6 SMs, shared memory of a block and of an SM, registers, threads, L2, clocks, bus.
-    for (const char* attribute : {"75=8", "76=9", "16=6", "97=101376", "81=102400", "82=32768", "39=1536",
-                                  "38=6291456", "13=2520000", "36=10501000", "37=384"})
+    for (const char* attribute : {"75=8", "76=9", "16=6", "97=101376", "81=102400", "82=32768", "39=1536", "38=6291456",
+                                  "13=2520000", "36=10501000", "37=384"})
       script += std::string(",attribute2.") + attribute;
     ::setenv("MOETUNE_LIBCUDA", paths::fake_libcuda(), 1);
     ::setenv("MOETUNE_FAKE_CUDA", script.c_str(), 1);

@@ -41,8 +41,7 @@ class ShippedPack {
     for (const PackFamily& family : pack_.manifest()->families) {
       for (const FamilyWinner& winner : pack_.winners.of_family(family.kernel, family.family).sound)
         check(family, winner);
-      for (const FamilyRange& range : pack_.ranges.of_family(family.kernel, family.family))
-        check(family, range);
+      for (const FamilyRange& range : pack_.ranges.of_family(family.kernel, family.family)) check(family, range);
     }
   }
 
@@ -68,11 +67,10 @@ class ShippedPack {
       const RangeTable table = RangeTable::parse(range.table, "it");
       if (table.cells.empty()) throw BadInput("it has no cells");
       for (const FamilyRange::Variant& variant : range.variants)
-        check(family, "a cubin of a range table", range.key.hardware, table.cells.front().problem,
-              variant.config, variant.interface, variant.cubin_digest);
+        check(family, "a cubin of a range table", range.key.hardware, table.cells.front().problem, variant.config,
+              variant.interface, variant.cubin_digest);
       for (const RangeCell& cell : table.cells) {
-        const CompileUnit unit =
-            launcher(family.kernel, range.key.hardware, cell.problem, cell.config)->unit();
+        const CompileUnit unit = launcher(family.kernel, range.key.hardware, cell.problem, cell.config)->unit();
         const bool is_stored = std::ranges::any_of(range.variants, [&](const FamilyRange::Variant& variant) {
           return launcher(family.kernel, range.key.hardware, cell.problem, variant.config)->unit() == unit;
         });
@@ -87,8 +85,7 @@ class ShippedPack {
     attempt(family, what, [&] {
       const Kernel& kernel = find_kernel(family.kernel);
       const Problem problem = problem_of(kernel, problem_text);
-      if (kernel.specialization(problem).text() != family.family)
-        throw BadInput("its family has another name now");
+      if (kernel.specialization(problem).text() != family.family) throw BadInput("its family has another name now");
       const auto made = launcher(family.kernel, hardware, problem_text, config);
       LaunchPlan plan;
       made->plan(made->plan_extents(kernel.extents_of(problem)), Call{}, plan);
@@ -102,8 +99,7 @@ class ShippedPack {
   static void require_entries(const Blob& cubin, const LaunchPlan& plan) {
     const std::string bytes(cubin.begin(), cubin.end());
     constexpr unsigned kElfMachine = 18, kCuda = 190;
-    if (!bytes.starts_with("\177ELF") || bytes.size() < 64 ||
-        static_cast<unsigned char>(bytes[kElfMachine]) != kCuda)
+    if (!bytes.starts_with("\177ELF") || bytes.size() < 64 || static_cast<unsigned char>(bytes[kElfMachine]) != kCuda)
       throw BadInput("its cubin is none");
     for (const Launch& launch : plan.launches) {
       if (bytes.find(".text." + launch.entry.text()) == std::string::npos)

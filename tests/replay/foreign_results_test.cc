@@ -48,15 +48,15 @@ constexpr CacheCase kCaches[] = {
     {"nan_power", "nvml_power:min", "", "bx=32", 3, 3, 1},
     {"none_negative_float", "", "", "x=1e-05,y=True", 1000, 3, 3},
     {"nul_tail", "", "", "bx=32", 1000, 3, 3},
-    {"objective_list_150", "",
-     "has the objectives 'time', 'energy', and a search takes one of them: time or energy", "", 0, 0, 0},
+    {"objective_list_150", "", "has the objectives 'time', 'energy', and a search takes one of them: time or energy",
+     "", 0, 0, 0},
     {"objective_list_150", "time", "", "bx=32", 1000, 2, 2},
     {"objective_list_150", "energy", "", "bx=16", 1, 2, 2},
     {"objective_list_150", "energy:max", "", "bx=32", 9, 2, 2},
     {"objective_score_no_time", "", "", "bx=32", 0.7, 2, 2},
     {"objective_score_no_time", "score:min", "", "bx=16", 0.5, 2, 2},
-    {"objective_score_no_time", "scores",
-     "has a figure 'scores'; unknown figure 'scores'; did you mean 'score'?", "", 0, 0, 0},
+    {"objective_score_no_time", "scores", "has a figure 'scores'; unknown figure 'scores'; did you mean 'score'?", "",
+     0, 0, 0},
     {"objective_score_no_time", "time", "has a figure 'time'; unknown figure 'time'", "", 0, 0, 0},
     {"old_keys_missing_param_in_space", "",
      "the cache key '32' gives 'bx' the value '32', which tune_params does not have", "", 0, 0, 0},
@@ -111,9 +111,9 @@ const RecordedTrial& trial_of(const Recording& recording, const std::string& con
 
 // A cache of two parameters with these rows.
 std::string cache_of(const std::string& rows, const std::string& more = "", const std::string& values = "") {
-  return R"({"device_name": "G", "kernel_name": "k", "problem_size": [1], "tune_params_keys": ["x", "y"], )" +
-         more + R"("tune_params": {"x": [)" + (values.empty() ? "1, 2, 3" : values) +
-         R"(], "y": ["a", "b"]}, "cache": {)" + rows + "}}";
+  return R"({"device_name": "G", "kernel_name": "k", "problem_size": [1], "tune_params_keys": ["x", "y"], )" + more +
+         R"("tune_params": {"x": [)" + (values.empty() ? "1, 2, 3" : values) + R"(], "y": ["a", "b"]}, "cache": {)" +
+         rows + "}}";
 }
 
 }  // namespace
@@ -158,8 +158,7 @@ TEST_CASE("a time that nobody measured costs its row, not the file") {
        {"0", "0.0", "1e20", "NaN", "Infinity", "-Infinity", "null", "1e-12", "1e12", "\"\"", "[1]"}) {
     CAPTURE(time);
     const Recording recording = parse_recording(
-        cache_of(R"("1,a": {"time": )" + std::string(time) + R"(}, "2,a": {"time": 3, "times": [3, 3]})"),
-        "r.json");
+        cache_of(R"("1,a": {"time": )" + std::string(time) + R"(}, "2,a": {"time": 3, "times": [3, 3]})"), "r.json");
     CHECK(trial_of(recording, "x=1,y=a").outcome == Outcome::launch_failed);
     CHECK(trial_of(recording, "x=2,y=a").time_us == 3000);
     CHECK(recording.optimum_us() == 3000);
@@ -167,8 +166,7 @@ TEST_CASE("a time that nobody measured costs its row, not the file") {
   for (const char* samples : {"[0.0, 1]", "[-1]", "[NaN]", "[1, Infinity]", "[1e-12]"}) {
     CAPTURE(samples);
     const Recording recording = parse_recording(
-        cache_of(R"("1,a": {"time": 1, "times": )" + std::string(samples) + R"(}, "2,a": {"time": 3})"),
-        "r.json");
+        cache_of(R"("1,a": {"time": 1, "times": )" + std::string(samples) + R"(}, "2,a": {"time": 3})"), "r.json");
     CHECK(trial_of(recording, "x=1,y=a").outcome == Outcome::launch_failed);
     CHECK(trial_of(recording, "x=1,y=a").message.starts_with("recorded with a sample of"));
     CHECK(trial_of(recording, "x=1,y=a").samples_us.empty());
@@ -192,11 +190,11 @@ TEST_CASE("NaN and Infinity within texts stay text") {
 TEST_CASE("a row's values are those that it names, and else those of its key") {
   // The key has one decimal, the list the nearest 32-bit float, the row what Python prints.
   const std::string values = "0.10000000149011612, 0.2, 3";
-  const Recording recording = parse_recording(
-      cache_of(R"("0.1,a": {"time": 1}, "0.2,a": {"x": 0.20000000000000001, "y": "a", "time": 2},
+  const Recording recording =
+      parse_recording(cache_of(R"("0.1,a": {"time": 1}, "0.2,a": {"x": 0.20000000000000001, "y": "a", "time": 2},
     "3.0,b": {"time": 4}, "9,9": {"x": 3, "y": "a", "time": 5})",
-               "", values),
-      "r.json");
+                               "", values),
+                      "r.json");
   CHECK(recording.space.size() == 4);
   CHECK(trial_of(recording, "x=0.10000000149011612,y=a").time_us == 1000);
   CHECK(trial_of(recording, "x=0.2,y=a").time_us == 2000);
@@ -211,9 +209,8 @@ TEST_CASE("a row's values are those that it names, and else those of its key") {
 TEST_CASE("a key with commas in its values is read if there is one way to") {
   const std::string values = R"("p,q", "r", [1, 2])";
   const Recording recording = parse_recording(
-      cache_of(
-          R"("p,q,a": {"time": 1}, "r,b": {"time": 2}, "(1, 2),b": {"time": 3}, "[1, 2],a": {"time": 4})", "",
-          values),
+      cache_of(R"("p,q,a": {"time": 1}, "r,b": {"time": 2}, "(1, 2),b": {"time": 3}, "[1, 2],a": {"time": 4})", "",
+               values),
       "r.json");
   CHECK(trial_of(recording, "x=p;q,y=a").time_us == 1000);
   CHECK(trial_of(recording, "x=r,y=b").time_us == 2000);
@@ -252,9 +249,7 @@ TEST_CASE("the file's own objective is taken, in its own direction, or refused b
   const std::string rows =
       R"("1,a": {"time": 1, "speed": 5, "GFLOP/s": 7, "energy": 2},
         "2,a": {"time": 2, "speed": 9, "GFLOP/s": 8, "energy": 1})";
-  const auto own = [&](const std::string& more) {
-    return parse_recording(cache_of(rows, more), "r.json", "");
-  };
+  const auto own = [&](const std::string& more) { return parse_recording(cache_of(rows, more), "r.json", ""); };
   CHECK(own("").objective->name == "time");
   CHECK(own(R"("objective": null,)").objective->name == "time");
   CHECK(own(R"("objective": "",)").objective->name == "time");
@@ -263,28 +258,23 @@ TEST_CASE("the file's own objective is taken, in its own direction, or refused b
   CHECK(own(R"("objective": ["energy"],)").objective->best == 1);
   CHECK(own(R"("objective": "GFLOP/s", "objective_higher_is_better": false,)").objective->best == 7);
   CHECK(own(R"("objective": ["speed"], "objective_higher_is_better": [true],)").objective->best == 9);
-  CHECK(
-      read_error(cache_of(rows, R"("objective": "speed",)")) ==
-      "objective: r.json is searched for 'speed', and nothing says which is better: speed:max takes the largest, "
-      "speed:min the smallest");
-  CHECK(parse_recording(cache_of(rows, R"("objective": "speed",)"), "r.json", "speed:min").objective->best ==
-        5);
+  CHECK(read_error(cache_of(rows, R"("objective": "speed",)")) ==
+        "objective: r.json is searched for 'speed', and nothing says which is better: speed:max takes the largest, "
+        "speed:min the smallest");
+  CHECK(parse_recording(cache_of(rows, R"("objective": "speed",)"), "r.json", "speed:min").objective->best == 5);
   CHECK(
       read_error(cache_of(rows, R"("objective": "watts", "objective_higher_is_better": false,)")) ==
       "objective: no row of r.json has a figure 'watts'; unknown figure 'watts'; known: GFLOP/s, energy, speed, time");
-  CHECK(
-      read_error(cache_of(rows), "x:min") ==
-      "objective: no row of r.json has a figure 'x'; unknown figure 'x'; known: GFLOP/s, energy, speed, time");
+  CHECK(read_error(cache_of(rows), "x:min") ==
+        "objective: no row of r.json has a figure 'x'; unknown figure 'x'; known: GFLOP/s, energy, speed, time");
 }
 
 TEST_CASE("costs follow the figures: by their ratio, or where they have both signs by their difference") {
-  const auto costs = [](const std::string& a, const std::string& b, const std::string& c,
-                        const std::string& wanted) {
-    const Recording recording = parse_recording(
-        cache_of(R"("1,a": {"s": )" + a + R"(}, "2,a": {"s": )" + b + R"(}, "3,a": {"s": )" + c + "}"),
-        "r.json", wanted);
-    return std::vector<float>{recording.trials[0].time_us, recording.trials[1].time_us,
-                              recording.trials[2].time_us};
+  const auto costs = [](const std::string& a, const std::string& b, const std::string& c, const std::string& wanted) {
+    const Recording recording =
+        parse_recording(cache_of(R"("1,a": {"s": )" + a + R"(}, "2,a": {"s": )" + b + R"(}, "3,a": {"s": )" + c + "}"),
+                        "r.json", wanted);
+    return std::vector<float>{recording.trials[0].time_us, recording.trials[1].time_us, recording.trials[2].time_us};
   };
   CHECK(costs("1", "2", "4", "s:min") == std::vector<float>{1000, 2000, 4000});
   CHECK(costs("1", "2", "4", "s:max") == std::vector<float>{4000, 2000, 1000});
@@ -295,8 +285,8 @@ TEST_CASE("costs follow the figures: by their ratio, or where they have both sig
 }
 
 TEST_CASE("T4 results: Kernel Tuner's, KTT's and such as convert them") {
-  const auto result = [](const std::string& values, const std::string& invalidity,
-                         const std::string& measurements, const std::string& more = "") {
+  const auto result = [](const std::string& values, const std::string& invalidity, const std::string& measurements,
+                         const std::string& more = "") {
     return R"({"configuration": {)" + values + R"(}, "invalidity": ")" + invalidity +
            R"(", "correctness": 1, "times": {"runtimes": [)" + more +
            R"(]}, "objectives": ["time"], "measurements": [)" + measurements + "]}";
@@ -305,16 +295,16 @@ TEST_CASE("T4 results: Kernel Tuner's, KTT's and such as convert them") {
     return R"({"name": "time", "value": )" + value + R"(, "unit": ")" + unit + "\"}";
   };
   const std::string head = R"({"schema_version": "1.0.0", "results": [)";
-  const Recording recording = parse_recording(
-      head + result(R"("bx": 32, "mode": "b")", "correct", time("2.5", "ms"), "2.25, 2.5") + "," +
-          result(R"("bx": 16, "mode": "a")", "correct", time("1500", "us")) + "," +
-          result(R"("bx": 16, "mode": "b")", "correct", "", "4, 5, 6") + "," +
-          result(R"("bx": 32, "mode": "a")", "compile", time("\"CompilationFailedConfig\"", "ms")) + "," +
-          result(R"("bx": 64, "mode": "a")", "constraints", "") + "," +
-          result(R"("bx": 64, "mode": "b")", "timeout", "") +
-          R"(], "metadata": {"timeunit": "miliseconds", "device": "G", "kernel": "k",
+  const Recording recording =
+      parse_recording(head + result(R"("bx": 32, "mode": "b")", "correct", time("2.5", "ms"), "2.25, 2.5") + "," +
+                          result(R"("bx": 16, "mode": "a")", "correct", time("1500", "us")) + "," +
+                          result(R"("bx": 16, "mode": "b")", "correct", "", "4, 5, 6") + "," +
+                          result(R"("bx": 32, "mode": "a")", "compile", time("\"CompilationFailedConfig\"", "ms")) +
+                          "," + result(R"("bx": 64, "mode": "a")", "constraints", "") + "," +
+                          result(R"("bx": 64, "mode": "b")", "timeout", "") +
+                          R"(], "metadata": {"timeunit": "miliseconds", "device": "G", "kernel": "k",
             "timestamp": "2026-03-05 09:04:43 UTC"}})",
-      "r.json", "");
+                      "r.json", "");
   CHECK(recording.hardware.name == "G");
   CHECK(recording.kernel == "k");
   CHECK(recording.recorded_at == "2026-03-05");
@@ -336,18 +326,15 @@ TEST_CASE("T4 results: Kernel Tuner's, KTT's and such as convert them") {
   CHECK(ktt.space.parameters()[0].values == std::vector<Value>{Value::integer(8), Value::integer(32)});
   CHECK(ktt.optimum_us() == 80);
   // Without any unit a time is a figure as others are.
-  const Recording bare =
-      parse_recording(head + result(R"("bx": 1)", "correct", time("90", "")) + "]}", "r.json", "");
+  const Recording bare = parse_recording(head + result(R"("bx": 1)", "correct", time("90", "")) + "]}", "r.json", "");
   CHECK_FALSE(bare.objective->is_time());
   CHECK(bare.objective->best == 90);
-  CHECK(read_error(head + result(R"("bx": 1)", "correct", "") + "," + result(R"("by": 1)", "correct", "") +
-                   "]}") == "r.json: result 2 has a parameter 'by', which those before it lack");
-  CHECK(read_error(head + result(R"("bx": 1, "by": 1)", "correct", "") + "," +
-                   result(R"("by": 1)", "correct", "") + "]}") ==
-        "r.json: result 2 lacks the parameter 'bx'");
+  CHECK(read_error(head + result(R"("bx": 1)", "correct", "") + "," + result(R"("by": 1)", "correct", "") + "]}") ==
+        "r.json: result 2 has a parameter 'by', which those before it lack");
+  CHECK(read_error(head + result(R"("bx": 1, "by": 1)", "correct", "") + "," + result(R"("by": 1)", "correct", "") +
+                   "]}") == "r.json: result 2 lacks the parameter 'bx'");
   CHECK(read_error(head + "]}") == "r.json: it holds no result");
-  CHECK(
-      read_error(head + result(R"("bx": 1)", "correct", time("1", "ms"))).starts_with("r.json: parse error"));
+  CHECK(read_error(head + result(R"("bx": 1)", "correct", time("1", "ms"))).starts_with("r.json: parse error"));
 }
 
 TEST_CASE("KTT's results in its own JSON") {
@@ -363,9 +350,8 @@ TEST_CASE("KTT's results in its own JSON") {
       R"({"Metadata": {"ComputeApi": "CUDA", "Device": "G", "TimeUnit": "Microseconds",
         "Timestamp": "2026-04-21 07:19:6 UTC"}, "Results": [)";
   const Recording recording = parse_recording(
-      head + result(64, "Ok", "89.5") + "," + result(32, "Ok", "0.0") + "," +
-          result(128, "ValidationFailed", "3.0") + "," + result(256, "CompilationFailed", "0.0") + "," +
-          result(512, "ComputationFailed", "0.0") + "]}",
+      head + result(64, "Ok", "89.5") + "," + result(32, "Ok", "0.0") + "," + result(128, "ValidationFailed", "3.0") +
+          "," + result(256, "CompilationFailed", "0.0") + "," + result(512, "ComputationFailed", "0.0") + "]}",
       "r.json", "");
   CHECK(recording.hardware.name == "G");
   CHECK(recording.kernel == "add");
@@ -383,9 +369,8 @@ TEST_CASE("KTT's results in its own JSON") {
 }
 
 TEST_CASE("what is no results file, and what is too large, is refused by name") {
-  CHECK(
-      read_error("{}") ==
-      "r.json: neither a moetune recording, nor a cache of Kernel Tuner, nor results in T4's or KTT's JSON");
+  CHECK(read_error("{}") ==
+        "r.json: neither a moetune recording, nor a cache of Kernel Tuner, nor results in T4's or KTT's JSON");
   CHECK(read_error("[1, 2]").starts_with("r.json: neither"));
   CHECK(read_error(R"({"results": {"a": 1}, "cache": []})").starts_with("r.json: neither"));
   CHECK(read_error("").starts_with("r.json: parse error"));

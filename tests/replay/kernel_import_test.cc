@@ -38,8 +38,7 @@ Json described(const Pairs& parameters, const std::vector<const char*>& conditio
 
 ImportedKernel imported(const Json& json) { return import_kernel(json.dump(), "made/description.json"); }
 
-std::pair<std::uint64_t, double> counted(const Pairs& parameters,
-                                         const std::vector<const char*>& conditions) {
+std::pair<std::uint64_t, double> counted(const Pairs& parameters, const std::vector<const char*>& conditions) {
   const ImportedKernel kernel = imported(described(parameters, conditions));
   return {kernel.legal, kernel.cartesian};
 }
@@ -84,20 +83,17 @@ TEST_CASE("import: spaces of the benchmark hub and of KTT have as many legal con
                  {"sy", "[0, 1]"}},
                 {"32 <= bx * by <= 1024", "tx > 1 or sx == 0", "ty > 1 or sy == 0"})
             .first == 11130);
-  const Pairs gemm = {{"MWG", "[16, 32, 64]"}, {"NWG", "[16, 32, 64]"}, {"KWG", "[32]"},
-                      {"MC", "[8, 16, 32]"},   {"NC", "[8, 16, 32]"},   {"MA", "[8, 16, 32]"},
-                      {"NB", "[8, 16, 32]"},   {"KWI", "[2]"},          {"VM", "[1, 2, 4]"},
-                      {"VN", "[1, 2, 4]"},     {"SA", "[0, 1]"},        {"SB", "[0, 1]"}};
+  const Pairs gemm = {{"MWG", "[16, 32, 64]"}, {"NWG", "[16, 32, 64]"}, {"KWG", "[32]"},       {"MC", "[8, 16, 32]"},
+                      {"NC", "[8, 16, 32]"},   {"MA", "[8, 16, 32]"},   {"NB", "[8, 16, 32]"}, {"KWI", "[2]"},
+                      {"VM", "[1, 2, 4]"},     {"VN", "[1, 2, 4]"},     {"SA", "[0, 1]"},      {"SB", "[0, 1]"}};
   CHECK(counted(gemm, {"(KWG//KWI)*KWI == KWG", "(MWG // (MC*VM)) * (MC*VM) == MWG",
                        "((NWG // (NC*VN)) * (NC*VN)) == NWG", "(MWG // (MA*VM)) * (MA*VM) == MWG",
                        "(NWG // (NB*VN)) * (NB*VN) == NWG", "(KWG // ((MC*NC)//MA)) * ((MC*NC)//MA) == KWG",
-                       "(KWG // ((MC*NC)//NB)) * ((MC*NC)//NB) == KWG"}) ==
-        std::pair(std::uint64_t{5788}, 26244.0));
+                       "(KWG // ((MC*NC)//NB)) * ((MC*NC)//NB) == KWG"}) == std::pair(std::uint64_t{5788}, 26244.0));
   // The same by remainders of exact quotients.
-  CHECK(
-      counted(gemm, {"KWG % KWI == 0", "MWG % (MC * VM) == 0", "NWG % (NC * VN) == 0", "MWG % (MA * VM) == 0",
-                     "NWG % (NB * VN) == 0", "KWG % ((MC * NC)/MA) == 0", "KWG % ((MC * NC)/NB) == 0"})
-          .first == 5788);
+  CHECK(counted(gemm, {"KWG % KWI == 0", "MWG % (MC * VM) == 0", "NWG % (NC * VN) == 0", "MWG % (MA * VM) == 0",
+                       "NWG % (NB * VN) == 0", "KWG % ((MC * NC)/MA) == 0", "KWG % ((MC * NC)/NB) == 0"})
+            .first == 5788);
   CHECK(counted({{"x", "[16, 32]"},
                  {"y", "[1, 2, 4, 8]"},
                  {"z", "[1, 2, 4, 8, 16, 32]"},
@@ -134,8 +130,7 @@ TEST_CASE("import: a T1 description becomes a kernel.json that is sound") {
   specification.erase("GridDivX");
   specification["GlobalSize"]["X"] = "4096 // tile";
   specification["GlobalSize"]["Y"] = "4";
-  CHECK(imported(json).description["launches"][0]["grid"] ==
-        Json({"ceil_div(4096 // tile, block)", "4", "1"}));
+  CHECK(imported(json).description["launches"][0]["grid"] == Json({"ceil_div(4096 // tile, block)", "4", "1"}));
 }
 
 TEST_CASE("import: what a kernel.json cannot say is named") {
@@ -240,18 +235,15 @@ TEST_CASE("import: a source that is annotated for Kernel Launcher becomes a kern
 }
 
 TEST_CASE("import: an annotation that cannot be read names file, line and what is wrong") {
-  CHECK(
-      has(annotated_error("tune(threads = 32", "tune(threads 32"), "made/add.cu:8: expected '=', not '32'"));
+  CHECK(has(annotated_error("tune(threads = 32", "tune(threads 32"), "made/add.cu:8: expected '=', not '32'"));
   CHECK(has(annotated_error("problem_size(n)", "problem_size(m)"), "'m' is no parameter that is tuned"));
   CHECK(has(annotated_error("problem_size(n)", "problem_sizes(n)"), "there is no directive 'problem_sizes'"));
   CHECK(has(annotated_error("1, 2, 4) tune", "1.5, 2) tune"), "expected ')', not '.'"));
   CHECK(has(annotated_error("tune(items = 1, 2, 4)", "tune(threads = 1)"), "'threads' is there already"));
   CHECK(has(annotated_error("set(per_block", "set(per_blocks"), "'per_block' is no parameter"));
-  CHECK(has(annotated_error("__global__ void __launch_bounds__(256) add(", "void add("),
-            "'n' is no parameter"));
+  CHECK(has(annotated_error("__global__ void __launch_bounds__(256) add(", "void add("), "'n' is no parameter"));
   CHECK(has(annotated_error("buffers(c[n]", "buffers(c[n"), "expected ']'"));
-  CHECK(
-      has(import_error_of("#pragma kernel tune(a = \"\xff\")\n"), "made/x.cu:1: a text of a #pragma is not"));
+  CHECK(has(import_error_of("#pragma kernel tune(a = \"\xff\")\n"), "made/x.cu:1: a text of a #pragma is not"));
   CHECK(has(import_error_of("#pragma kernel tune(a = 1)\nint x;"), "no __global__ function follows"));
   CHECK(has(import_error_of("__global__ void f() {}\n"), "made/x.cu: none of its functions is annotated"));
 }
@@ -263,15 +255,14 @@ TEST_CASE("import: a description that cannot be read names file, line and key") 
     changed[Json::json_pointer(pointer)] = value;
     return import_error(changed);
   };
-  CHECK(has(with("/ConfigurationSpace/Conditions/0/Expression", "tile !== 1"),
-            "made/description.json: constraints[0]"));
+  CHECK(
+      has(with("/ConfigurationSpace/Conditions/0/Expression", "tile !== 1"), "made/description.json: constraints[0]"));
   CHECK(has(with("/ConfigurationSpace/Conditions/0/Expression", "size < 1"), "unknown name 'size'"));
   CHECK(has(with("/ConfigurationSpace/Conditions/0/Expression", "tile > 9"), "no configuration is legal"));
-  CHECK(has(with("/ConfigurationSpace/TuningParameters/0/Values", "[tile]"),
-            "TuningParameters[0].Values: unknown name"));
+  CHECK(
+      has(with("/ConfigurationSpace/TuningParameters/0/Values", "[tile]"), "TuningParameters[0].Values: unknown name"));
   CHECK(has(with("/ConfigurationSpace/TuningParameters/0/Values", "[1, 1]"), "holds 1 twice"));
-  CHECK(has(with("/ConfigurationSpace/TuningParameters/0/Values", Json({0.5})),
-            "neither an integer nor a name"));
+  CHECK(has(with("/ConfigurationSpace/TuningParameters/0/Values", Json({0.5})), "neither an integer nor a name"));
   CHECK(has(with("/ConfigurationSpace/TuningParameters/0/Name", "a b"), "is not a name"));
   CHECK(has(with("/KernelSpecification/Arguments/0/Size", "ProblemSize[2]"), "a list has no such element"));
   CHECK(has(with("/KernelSpecification/ProblemSize", {1, 2, 3, 4}), "has more than 3 elements"));
@@ -294,6 +285,5 @@ TEST_CASE("import: a cache of Kernel Tuner gives parameters") {
   CHECK(kernel.legal == 4);
   CHECK(leaves_out(kernel, "2 configurations were recorded; add constraints"));
   CHECK(kernel.description["parameters"] ==
-        Json::parse(
-            R"([{"name": "block", "values": [64, 32]}, {"name": "kind", "values": ["row", "column"]}])"));
+        Json::parse(R"([{"name": "block", "values": [64, 32]}, {"name": "kind", "values": ["row", "column"]}])"));
 }

@@ -99,9 +99,8 @@ TEST_CASE("of two rows for one configuration the later counts") {
 }
 
 TEST_CASE("what is wrong in a cache file is named") {
-  CHECK(
-      file_error("{}") ==
-      "kt.json: neither a moetune recording, nor a cache of Kernel Tuner, nor results in T4's or KTT's JSON");
+  CHECK(file_error("{}") ==
+        "kt.json: neither a moetune recording, nor a cache of Kernel Tuner, nor results in T4's or KTT's JSON");
   CHECK(file_error(kHead + "}}") == "kt.json: the cache holds no whole row");
   CHECK(file_error(kHead).find("no whole row") != std::string::npos);
   CHECK(file_error(kHead.substr(0, 40)).starts_with("kt.json: parse error at line"));
@@ -112,14 +111,12 @@ TEST_CASE("what is wrong in a cache file is named") {
         "have");
   CHECK(file_error(R"({"tune_params_keys": ["a"], "tune_params": {}, "cache": {"1": {"time": 1}}})") ==
         "kt.json: tune_params has no values for 'a'");
-  CHECK(file_error(R"({"tune_params_keys": ["a", "a"], "cache": {}})") ==
-        "kt.json: tune_params_keys has 'a' twice");
+  CHECK(file_error(R"({"tune_params_keys": ["a", "a"], "cache": {}})") == "kt.json: tune_params_keys has 'a' twice");
   CHECK(file_error(R"({"tune_params_keys": ["a"], "tune_params": {"a": [1, 2, 1]}, "cache": {}})") ==
         "kt.json: 'a' has the value 1 twice");
   CHECK(file_error(kHead + R"("64,0.5,True,row": {"time": -1}}})") ==
         "kt.json: the row '64,0.5,True,row' has a time of -1 ms");
-  CHECK(file_error(kHead + R"("64,0.5,True,row": {"time": 1} "x"}})")
-            .starts_with("kt.json: parse error at line 8"));
+  CHECK(file_error(kHead + R"("64,0.5,True,row": {"time": 1} "x"}})").starts_with("kt.json: parse error at line 8"));
 }
 
 TEST_CASE("a published cache file gives the rows, failures and optimum that it holds") {

@@ -25,8 +25,8 @@ Measurement measurement_of(std::vector<double> samples) {
 
 }  // namespace
 
-NoisyDevice::NoisyDevice(const LegalSpace& space, const std::vector<Observation>& truth,
-                         const NoiseModel& noise, std::uint64_t seed)
+NoisyDevice::NoisyDevice(const LegalSpace& space, const std::vector<Observation>& truth, const NoiseModel& noise,
+                         std::uint64_t seed)
     : space_(space), truth_(truth), noise_(noise), random_(seed), phase_(kTwoPi * random_.unit()) {
   info_.id = "simulated";
   info_.key.name = "simulated";
@@ -61,8 +61,7 @@ double NoisyDevice::sample(double time_us, double common) {
 TrialResult NoisyDevice::run(const Candidate& candidate, const MeasurePolicy& policy) {
   step();
   const Observation* const truth = find(candidate.config);
-  if (truth == nullptr)
-    return {.outcome = Outcome::pruned, .message = "the recording has no such configuration"};
+  if (truth == nullptr) return {.outcome = Outcome::pruned, .message = "the recording has no such configuration"};
   if (truth->outcome != Outcome::ok) return {.outcome = truth->outcome};
   const double common = noise_.launch_sigma * normal();
   std::vector<double> samples;
@@ -74,8 +73,7 @@ TrialResult NoisyDevice::run(const Candidate& candidate, const MeasurePolicy& po
   return result;
 }
 
-std::vector<TrialResult> NoisyDevice::duel(const std::vector<Candidate>& finalists,
-                                           const DuelPolicy& policy) {
+std::vector<TrialResult> NoisyDevice::duel(const std::vector<Candidate>& finalists, const DuelPolicy& policy) {
   step();
   std::vector<std::vector<double>> samples(finalists.size());
   std::vector<double> common;
@@ -84,8 +82,7 @@ std::vector<TrialResult> NoisyDevice::duel(const std::vector<Candidate>& finalis
     if (round % 8 == 7) step();
     for (std::size_t i = 0; i < finalists.size(); ++i) {
       const Observation* const truth = find(finalists[i].config);
-      if (truth != nullptr && truth->outcome == Outcome::ok)
-        samples[i].push_back(sample(truth->time_us, common[i]));
+      if (truth != nullptr && truth->outcome == Outcome::ok) samples[i].push_back(sample(truth->time_us, common[i]));
     }
   }
   std::vector<TrialResult> results(finalists.size());

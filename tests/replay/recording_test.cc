@@ -111,18 +111,15 @@ TEST_CASE("an optimum needs a row that worked") {
 TEST_CASE("each damage to a recording is named with the file") {
   const std::string text = format_recording(sample_recording());
   CHECK(error("").starts_with("r.json: "));
-  CHECK(
-      error("{}") ==
-      "r.json: neither a moetune recording, nor a cache of Kernel Tuner, nor results in T4's or KTT's JSON");
+  CHECK(error("{}") ==
+        "r.json: neither a moetune recording, nor a cache of Kernel Tuner, nor results in T4's or KTT's JSON");
   CHECK(error("garbage").starts_with("r.json: parse error at line 1, column 1"));
   CHECK(error(text.substr(0, 100)) == "r.json: the recording ends after its header");
   CHECK(error(text.substr(0, text.size() - 20)).starts_with("r.json: the rows: parse error"));
   CHECK(error(replaced(text, "\"moetune_recording\":1", "\"moetune_recording\":2")) ==
         "r.json: recording format 2; this moetune reads format 1");
-  CHECK(error(replaced(text, "\"rows\":5", "\"rows\":6")) ==
-        "r.json: a column of positions is too short or too long");
-  CHECK(error(replaced(text, "\"kernel\"", "\"kernle\"")).find("key 'kernel' not found") !=
-        std::string::npos);
+  CHECK(error(replaced(text, "\"rows\":5", "\"rows\":6")) == "r.json: a column of positions is too short or too long");
+  CHECK(error(replaced(text, "\"kernel\"", "\"kernle\"")).find("key 'kernel' not found") != std::string::npos);
   CHECK(error(replaced(text, "[\"ok\"", "[\"fine\"")) == "r.json: unknown outcome 'fine'");
   for (const std::string position : {"7", "-1", "70000"}) {
     CHECK(error(replaced(text, "\"positions\":[[0,0,1", "\"positions\":[[0,0," + position)) ==
@@ -160,15 +157,12 @@ TEST_CASE("numbers that no GPU has and no clock measures are refused with the fi
   CHECK(error(with_limit("\"threads_per_sm\":2048", "\"threads_per_sm\":0")) ==
         "r.json: 'threads_per_sm' in limits is 0, not from 32 to 1073741824");
   for (const std::string ceiling : {"-4.5", "1e30", "true"})
-    CHECK(error(replaced(text, "\"read_tb_s\":4.5", "\"read_tb_s\":" + ceiling))
-              .starts_with("r.json: 'read_tb_s'"));
+    CHECK(error(replaced(text, "\"read_tb_s\":4.5", "\"read_tb_s\":" + ceiling)).starts_with("r.json: 'read_tb_s'"));
   CHECK(error(replaced(text, "\"launch_us\":1.5", "\"launch_us\":1e9")) ==
         "r.json: 'launch_us' is 1000000000.0, not from 0.001 to 10000");
   CHECK(error(replaced(text, "[64,16,-4]", "[64,64,-4]")) == "r.json: 'tile' has the value 64 twice");
-  CHECK(error(replaced(text, "[64,16,-4]", "[64,16.5,-4]")) ==
-        "r.json: a value of 'tile' is 16.5, not an integer");
-  CHECK(error(replaced(text, "[64,16,-4]", "[64,true,-4]")) ==
-        "r.json: a value of 'tile' is true, not an integer");
+  CHECK(error(replaced(text, "[64,16,-4]", "[64,16.5,-4]")) == "r.json: a value of 'tile' is 16.5, not an integer");
+  CHECK(error(replaced(text, "[64,16,-4]", "[64,true,-4]")) == "r.json: a value of 'tile' is true, not an integer");
   CHECK(error(replaced(text, "\"loader\"", "\"tile\"")) == "r.json: the parameter 'tile' occurs twice");
   CHECK(error(replaced(text, "\"rows\":5", "\"rows\":5.5")) == "r.json: 'rows' is 5.5, not an integer");
   CHECK(error(replaced(text, "\"positions\":[[0,0,1", "\"positions\":[[0,0,0.5")) ==
@@ -177,8 +171,7 @@ TEST_CASE("numbers that no GPU has and no clock measures are refused with the fi
     CHECK(error(replaced(text, "\"samples_us\":[[", "\"samples_us\":[[" + time + ","))
               .starts_with("r.json: a sample of row 0 is "));
     const std::size_t begin = text.find("\"time_us\":[") + 11, end = text.find(',', begin);
-    CHECK(
-        error(text.substr(0, begin) + time + text.substr(end)).starts_with("r.json: the time of row 0 is "));
+    CHECK(error(text.substr(0, begin) + time + text.substr(end)).starts_with("r.json: the time of row 0 is "));
   }
 }
 
@@ -208,6 +201,5 @@ TEST_CASE("files that cannot be read or written say why") {
   const TemporaryFolder folder;
   CHECK_THROWS_AS(read_recording(folder / "none.json"), BadInput);
   CHECK_THROWS_AS(read_recording(folder / "."), BadInput);
-  CHECK_THROWS_AS(write_recording(sample_recording(), folder / "no_such_folder/r.json.zst"),
-                  BrokenEnvironment);
+  CHECK_THROWS_AS(write_recording(sample_recording(), folder / "no_such_folder/r.json.zst"), BrokenEnvironment);
 }

@@ -19,8 +19,7 @@ class Axpy : public NamedKernel {
                      {"dtype", "type", Value::named("fp16", 0), 0, 0, {"fp16", "bf16"}},
                      {"later", "a dimension that the recording predates", Value::integer(3), 0, 9, {}}}) {}
   std::vector<Buffer> buffers(const Problem&, const Call&, std::uint64_t) const override { return {}; }
-  std::unique_ptr<const Launcher> launcher(const Config&, const Problem&,
-                                           const DeviceLimits&) const override {
+  std::unique_ptr<const Launcher> launcher(const Config&, const Problem&, const DeviceLimits&) const override {
     return nullptr;
   }
   Plan reference(Reference, const Problem&, const Call&, const DeviceLimits&) const override { return {}; }
@@ -35,9 +34,7 @@ std::shared_ptr<const Recording> shared_sample() {
   return std::make_shared<const Recording>(std::move(recording));
 }
 
-Candidate candidate(const Recording& recording, ConfigId id) {
-  return {.config = recording.space.config(id)};
-}
+Candidate candidate(const Recording& recording, ConfigId id) { return {.config = recording.space.config(id)}; }
 
 Problem problem(const Kernel& kernel, std::string_view text) { return kernel.parse(text); }
 
@@ -107,8 +104,7 @@ TEST_CASE("it opens for its own kernel and problem only") {
   const Axpy axpy;
   CHECK_NOTHROW(device.open(axpy, problem(axpy, "n=1024,dtype=bf16"), 1));
   CHECK_THROWS_WITH_AS(device.open(axpy, problem(axpy, "n=1024,dtype=fp16"), 1),
-                       "replay:r.json records n=1024,dtype=bf16,later=3, not n=1024,dtype=fp16,later=3",
-                       BadInput);
+                       "replay:r.json records n=1024,dtype=bf16,later=3, not n=1024,dtype=fp16,later=3", BadInput);
   const Axpy other("router");
   CHECK_THROWS_WITH_AS(device.open(other, problem(other, "n=1024,dtype=bf16"), 1),
                        "replay:r.json is a recording of axpy, not of router", BadInput);

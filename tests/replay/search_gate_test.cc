@@ -22,8 +22,8 @@ constexpr std::uint64_t kGateSeeds = kSanitized ? 2 : 12;
 std::vector<Observation> outcomes_of(const Recording& recording) {
   std::vector<Observation> outcomes;
   for (std::size_t i = 0; i < recording.trials.size(); ++i) {
-    outcomes.push_back({static_cast<ConfigId>(i), recording.trials[i].outcome,
-                        static_cast<double>(recording.trials[i].time_us)});
+    outcomes.push_back(
+        {static_cast<ConfigId>(i), recording.trials[i].outcome, static_cast<double>(recording.trials[i].time_us)});
   }
   return outcomes;
 }
@@ -34,8 +34,7 @@ Recording published() { return read_recording(paths::source("tests/data/pnpoly_R
 double at_most(double of_all, double of_two) { return kSanitized ? of_two : of_all; }
 
 // Median over the seeds of best time over optimum, after `trials`.
-double median_regret(const Recording& recording, const char* strategy, std::size_t trials,
-                     std::size_t in_flight = 1) {
+double median_regret(const Recording& recording, const char* strategy, std::size_t trials, std::size_t in_flight = 1) {
   const std::vector<Observation> outcomes = outcomes_of(recording);
   std::vector<double> regrets;
   for (std::uint64_t seed = 1; seed <= kGateSeeds; ++seed) {
@@ -64,8 +63,7 @@ TEST_CASE("auto stays as good as it was on a published space in which one config
 // Batch 1 is the hardest of the shipped shapes: few configurations are near the best.
 TEST_CASE("auto stays as good as it was on a recorded attention kernel") {
   for (const ShippedRecording& shipped : list_shipped_recordings()) {
-    if (shipped.header.kernel != "decode_attention" || !shipped.header.problem.starts_with("batch=1,"))
-      continue;
+    if (shipped.header.kernel != "decode_attention" || !shipped.header.problem.starts_with("batch=1,")) continue;
     CAPTURE(shipped.header.problem);
     const Recording recording = shipped.read();
     const double reached = median_regret(recording, "auto", 50);
@@ -80,8 +78,8 @@ TEST_CASE("failing configurations stay in the replayed space, cost a trial and a
   const Recording recording = published();
   const std::vector<Observation> outcomes = outcomes_of(recording);
   const auto fails = [&](ConfigId id) { return !has_usable_time(outcomes[id]); };
-  const auto all = static_cast<double>(std::count_if(
-      outcomes.begin(), outcomes.end(), [](const Observation& o) { return !has_usable_time(o); }));
+  const auto all = static_cast<double>(
+      std::count_if(outcomes.begin(), outcomes.end(), [](const Observation& o) { return !has_usable_time(o); }));
   CHECK(all == 318);
   double failed = 0;
   for (std::uint64_t seed = 1; seed <= kGateSeeds; ++seed) {

@@ -35,12 +35,10 @@ std::vector<Recorded> recorded() {
     std::vector<ConfigId> order(recording.trials.size());
     for (ConfigId id = 0; id < order.size(); ++id) order[id] = id;
     std::erase_if(order, [&](ConfigId id) { return recording.trials[id].outcome != Outcome::ok; });
-    std::sort(order.begin(), order.end(), [&](ConfigId a, ConfigId b) {
-      return recording.trials[a].time_us < recording.trials[b].time_us;
-    });
+    std::sort(order.begin(), order.end(),
+              [&](ConfigId a, ConfigId b) { return recording.trials[a].time_us < recording.trials[b].time_us; });
     order.resize(std::min(order.size(), kFastest));
-    Recorded& one =
-        all.emplace_back(Recorded{kernel, kernel->parse(recording.problem), recording.limits, {}});
+    Recorded& one = all.emplace_back(Recorded{kernel, kernel->parse(recording.problem), recording.limits, {}});
     for (const ConfigId id : order) one.winners.push_back(recording.space.config(id).text());
   }
   return all;

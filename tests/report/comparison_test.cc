@@ -16,8 +16,7 @@ using moetune::testing::ReportedCache;
 
 namespace {
 
-Entry entry(const std::string& problem, double time, double spread = 0.002,
-            const std::string& hardware = "H200") {
+Entry entry(const std::string& problem, double time, double spread = 0.002, const std::string& hardware = "H200") {
   return {.kernel = "k",
           .problem = problem,
           .hardware = hardware,
@@ -34,10 +33,10 @@ double normal(Random& random) {
 }  // namespace
 
 TEST_CASE("a clear difference is significant, one within the intervals or of a tie's width is not") {
-  const std::vector<Entry> a = {entry("clear", 100), entry("slow", 100), entry("wide", 100, 0.1),
-                                entry("tie", 100), entry("gone", 5)};
-  const std::vector<Entry> b = {entry("clear", 90), entry("slow", 105), entry("wide", 95, 0.1),
-                                entry("tie", 100.2), entry("new", 5)};
+  const std::vector<Entry> a = {entry("clear", 100), entry("slow", 100), entry("wide", 100, 0.1), entry("tie", 100),
+                                entry("gone", 5)};
+  const std::vector<Entry> b = {entry("clear", 90), entry("slow", 105), entry("wide", 95, 0.1), entry("tie", 100.2),
+                                entry("new", 5)};
   const Comparison comparison = compare_entries(a, b, false);
   REQUIRE(comparison.pairs.size() == 4);
   const auto verdict = [&](const std::string& problem) {

@@ -49,11 +49,10 @@ double share_of(const Importance& importance, std::size_t a, std::size_t b) {
 }  // namespace
 
 TEST_CASE("of a sum each factor has the share of its own variance, and no pair has any") {
-  const std::vector<Factor> factors = {levels("a", 4), levels("b", 4), levels("c", 4, false),
-                                       levels("idle", 5)};
+  const std::vector<Factor> factors = {levels("a", 4), levels("b", 4), levels("c", 4, false), levels("idle", 5)};
   // Variances of 0..3 times a weight: 1.25 w^2. Shares: 9 : 4 : 1 of 14.
-  const ForestData data = whole_product(
-      factors, [](const std::vector<Level>& row) { return 3.0 * row[0] + 2.0 * row[1] + 1.0 * row[2]; });
+  const ForestData data =
+      whole_product(factors, [](const std::vector<Level>& row) { return 3.0 * row[0] + 2.0 * row[1] + 1.0 * row[2]; });
   const Importance importance = importance_of(data);
   CHECK(importance.explained > 0.95);
   CHECK(importance.rows == 320);
@@ -67,8 +66,8 @@ TEST_CASE("of a sum each factor has the share of its own variance, and no pair h
 
 TEST_CASE("what only two factors together decide is their pair's share") {
   const std::vector<Factor> factors = {levels("a", 2), levels("b", 2, false), levels("idle", 8)};
-  const ForestData data = whole_product(
-      factors, [](const std::vector<Level>& row) { return (row[0] ^ row[1]) != 0 ? 1.0 : -1.0; });
+  const ForestData data =
+      whole_product(factors, [](const std::vector<Level>& row) { return (row[0] ^ row[1]) != 0 ? 1.0 : -1.0; });
   const Importance importance = importance_of(data);
   // Trees that split by one factor at a time see no gain in the first of the two, so some of it is lost.
   CHECK(importance.pairs.front().share > 0.5);
@@ -80,8 +79,8 @@ TEST_CASE("what only two factors together decide is their pair's share") {
 TEST_CASE("a product of two factors has both main effects and their interaction") {
   const std::vector<Factor> factors = {levels("a", 5), levels("b", 5), levels("idle", 4)};
   // (m + x)(m + y) with x, y of variance v = 2 and mean m = 2: m^2 v each, and v^2 together: 8 : 8 : 4.
-  const ForestData data = whole_product(
-      factors, [](const std::vector<Level>& row) { return static_cast<double>(row[0]) * row[1]; });
+  const ForestData data =
+      whole_product(factors, [](const std::vector<Level>& row) { return static_cast<double>(row[0]) * row[1]; });
   const Importance importance = importance_of(data);
   CHECK(share_of(importance, 0) == doctest::Approx(0.4).epsilon(0.1));
   CHECK(share_of(importance, 1) == doctest::Approx(0.4).epsilon(0.1));
@@ -120,8 +119,7 @@ TEST_CASE("the leaves of a tree admit every combination once") {
 }
 
 TEST_CASE("factors are what most configurations name; others, and absurd ones, are left out") {
-  const Factors read =
-      factors_of({"x=10,l=tma", "x=9,l=bulk", "x=9", "rubbish", "", "x=9,l=bulk,y=1", "x=9,x=9"});
+  const Factors read = factors_of({"x=10,l=tma", "x=9,l=bulk", "x=9", "rubbish", "", "x=9,l=bulk,y=1", "x=9,x=9"});
   REQUIRE(read.factors.size() == 2);
   CHECK(read.factors[0].name == "x");
   CHECK(read.factors[0].ordered);

@@ -26,11 +26,10 @@ HardwareKey gpu(const std::string& name) {
 WorkloadKey attention_key(int batch, int context, const std::string& hardware = "NVIDIA H200") {
   static const std::string digest = kernel_source_digest("decode_attention");
   return {.kernel = "decode_attention",
-          .problem =
-              "batch=" + std::to_string(batch) +
-              ",q_heads=64,kv_heads=8,head_dim=128,context=" + std::to_string(context) +
-              ",dtype=bf16,page=0,lengths=full,layout=hnd,window=0,sinks=none,q_len=1,lse=none,kv_dtype=same,"
-              "kv_scale=tensor,softcap=0",
+          .problem = "batch=" + std::to_string(batch) +
+                     ",q_heads=64,kv_heads=8,head_dim=128,context=" + std::to_string(context) +
+                     ",dtype=bf16,page=0,lengths=full,layout=hnd,window=0,sinks=none,q_len=1,lse=none,kv_dtype=same,"
+                     "kv_scale=tensor,softcap=0",
           .hardware = gpu(hardware),
           .source_digest = digest,
           .toolchain = "nvrtc 13.0.88"};
@@ -49,16 +48,14 @@ std::string config_of(std::uint64_t number) {
   config += ",producers=1,row_tiles=1,query=" + pick({"registers", "shared"});
   config += ",l2=" + pick({"normal", "evict_first"});
   config += ",splits=" + pick({"1", "2", "3", "4", "6", "8", "12", "16", "24", "33", "48", "66"});
-  return config + ",combine=" + pick({"last_cta", "kernel", "cluster"}) +
-         ",ahead=" + pick({"0", "1", "2", "4"});
+  return config + ",combine=" + pick({"last_cta", "kernel", "cluster"}) + ",ahead=" + pick({"0", "1", "2", "4"});
 }
 
 std::string config_of(Random& random) { return config_of(random.below(221'184)); }
 
 TrialRecord trial_of(Random& random, int number) {
   // A step that shares no factor with the number of configurations: no two trials of a search are equal.
-  TrialRecord trial{.config = config_of(static_cast<std::uint64_t>(number) * 7919 % 221'184),
-                    .outcome = "ok"};
+  TrialRecord trial{.config = config_of(static_cast<std::uint64_t>(number) * 7919 % 221'184), .outcome = "ok"};
   trial.time_us = 20 + 80 * random.unit() * random.unit();
   if (random.below(20) == 0) {
     trial.outcome = random.below(2) == 0 ? "compile_failed" : "wrong_result";
@@ -119,16 +116,13 @@ void make_hostile(Cache& cache, Random& random) {
   const std::string texts[] = {
       hostile, "__proto__", "constructor", "=1+1", std::string(100'000, '<'), "javascript:alert(1)"};
   for (const std::string& text : texts) {
-    WorkloadKey key{.kernel = text,
-                    .problem = "a=" + text,
-                    .hardware = gpu(text),
-                    .source_digest = text,
-                    .toolchain = text};
+    WorkloadKey key{
+        .kernel = text, .problem = "a=" + text, .hardware = gpu(text), .source_digest = text, .toolchain = text};
     const std::int64_t id = cache.workloads.id(key, text);
     for (int i = 0; i < 30; ++i) {
       TrialRecord trial = trial_of(random, i);
-      trial.config = "__proto__=" + std::to_string(i % 3) + "," + (text.size() < 1000 ? text : "x") + "=" +
-                     std::to_string(i);
+      trial.config =
+          "__proto__=" + std::to_string(i % 3) + "," + (text.size() < 1000 ? text : "x") + "=" + std::to_string(i);
       trial.message = text;
       if (i == 7) trial.outcome = text;
       cache.trials.put(id, trial);
@@ -167,8 +161,7 @@ void make_ranges(Cache& cache, Random& random) {
                        R"(","fastest_us":9}})";
       cache.winners.put(cache.workloads.id(cell), winner);
       const double time = 10.0 * batch;
-      table.cells.push_back(
-          {cell.problem, winner.config, time, 1.2 * time, batch == 64 ? time / 1.03 : time});
+      table.cells.push_back({cell.problem, winner.config, time, 1.2 * time, batch == 64 ? time / 1.03 : time});
     }
   }
   table.certificate = RangeCertificate::of({0.001, 0.012, 0.05}, {-0.1});

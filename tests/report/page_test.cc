@@ -97,8 +97,7 @@ TEST_CASE("a page of many workloads and trials stays within its size") {
     one.stored.best_us = 10;
     one.stored.best_config = std::string(1000, '<');
     for (std::size_t t = 0; t < 20; ++t)
-      one.trials.shown.push_back(
-          {.number = t + 1, .config = "x=" + std::to_string(t), .outcome = "ok", .time_us = 10});
+      one.trials.shown.push_back({.number = t + 1, .config = "x=" + std::to_string(t), .outcome = "ok", .time_us = 10});
   }
   KernelSection kernel{.kernel = "decode_kernel"};
   for (std::size_t i = 0; i < report.workloads.size(); ++i) kernel.workloads.push_back(i);

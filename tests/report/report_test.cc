@@ -27,8 +27,7 @@ namespace {
 UtcSeconds at(const std::string& text) { return *parse_utc(text); }
 
 Report report_of(ReportedCache& made, std::optional<std::string> kernel = std::nullopt) {
-  return read_report(&made.cache(),
-                     {.selection = {.kernel = kernel.value_or("")}, .now = at("2026-11-23T10:00:00Z")});
+  return read_report(&made.cache(), {.selection = {.kernel = kernel.value_or("")}, .now = at("2026-11-23T10:00:00Z")});
 }
 
 bool mentions(const std::vector<std::string>& phrases, const std::string& part) {
@@ -177,8 +176,7 @@ static void add_mixture(ReportedCache& made, std::uint64_t seed) {
                                        {"provisional", one_in(4)},
                                        {"judged", one_in(3) ? judged : ""}}
                             .dump();
-    if (one_in(3))
-      winner.timings = R"({"alone":{"time_us":90,"default_us":95,"fastest":"stages=6","fastest_us":80}})";
+    if (one_in(3)) winner.timings = R"({"alone":{"time_us":90,"default_us":95,"fastest":"stages=6","fastest_us":80}})";
     made.cache().winners.put(id, winner);
   }
 }
@@ -213,16 +211,13 @@ TEST_CASE("no command is advised that could not run, and the last of two is anot
   CHECK(unknown.workloads.size() == 1);
   CHECK(std::none_of(unknown.advice.begin(), unknown.advice.end(),
                      [](const Advice& one) { return one.command.starts_with("moetune search"); }));
-  for (const char* elements : {"2048", "4096"})
-    made.trial(made.add(decode_key(elements)), decode_config("4"), 10);
+  for (const char* elements : {"2048", "4096"}) made.trial(made.add(decode_key(elements)), decode_config("4"), 10);
   const Report report = report_of(made);
-  CHECK(std::any_of(report.advice.begin(), report.advice.end(), [](const Advice& one) {
-    return one.reason == "workload 2 is unfinished, as is another one";
-  }));
+  CHECK(std::any_of(report.advice.begin(), report.advice.end(),
+                    [](const Advice& one) { return one.reason == "workload 2 is unfinished, as is another one"; }));
 }
 
-TEST_CASE(
-    "what a night has kept under today's templates is no longer stale, and the search that lost is no loss") {
+TEST_CASE("what a night has kept under today's templates is no longer stale, and the search that lost is no loss") {
   ReportedCache made;
   WorkloadKey key = decode_key();
   key.source_digest = "of yesterday";
@@ -317,8 +312,7 @@ TEST_CASE("a kernel that nobody has is reported, and an unknown name is bad inpu
   WorkloadKey key{.kernel = "saxpy", .problem = "", .hardware = moetune::testing::h200()};
   key.hardware.origin = "replay:abc";
   const std::int64_t id = made.add(key);
-  for (int x = 0; x < 30; ++x)
-    made.trial(id, "x=" + std::to_string(x % 5) + ",y=" + std::to_string(x / 5), 10 + x % 5);
+  for (int x = 0; x < 30; ++x) made.trial(id, "x=" + std::to_string(x % 5) + ",y=" + std::to_string(x / 5), 10 + x % 5);
   const Report report = report_of(made, "saxpy");
   REQUIRE(report.workloads.size() == 1);
   CHECK(report.workloads[0].recorded());
@@ -357,8 +351,7 @@ TEST_CASE("of many trials the improvements, the fastest and some others are kept
 TEST_CASE("records that make no sense do no harm") {
   ReportedCache made;
   const std::int64_t id = made.add(decode_key());
-  made.cache().trials.put(
-      id, {.config = "", .outcome = "nonsense", .time_us = -1, .facts = "[[", .provenance = "7"});
+  made.cache().trials.put(id, {.config = "", .outcome = "nonsense", .time_us = -1, .facts = "[[", .provenance = "7"});
   made.cache().trials.put(id, {.config = decode_config("4"),
                                .outcome = "ok",
                                .time_us = 1e308,
@@ -412,8 +405,7 @@ TEST_CASE("ragged cells of a range stand in the lines of the full ones whose pla
   RangeTable table{.ranges = "batch=1..8,context=1024..2048", .bound = 0.02, .kept = true};
   const auto add = [&](int batch, int context, const std::string& lengths) {
     const std::string problem = "batch=" + std::to_string(batch) +
-                                ",q_heads=8,kv_heads=2,head_dim=64,context=" + std::to_string(context) +
-                                lengths;
+                                ",q_heads=8,kv_heads=2,head_dim=64,context=" + std::to_string(context) + lengths;
     table.cells.push_back({problem, "splits=1", 10, 12, 10});
   };
   for (const int context : {1024, 2048}) {
@@ -421,11 +413,9 @@ TEST_CASE("ragged cells of a range stand in the lines of the full ones whose pla
     add(3, context, ",lengths=ragged");  // one sequence and nothing else: as a batch of one
     add(context == 1024 ? 8 : 9, context, ",lengths=ragged");
   }
-  made.cache().ranges.put({.kernel = "decode_attention",
-                           .family = "head_dim=64",
-                           .hardware = testing::h200(),
-                           .source_digest = "sources"},
-                          {.table = table.text(), .progress = "", .variants = {}});
+  made.cache().ranges.put(
+      {.kernel = "decode_attention", .family = "head_dim=64", .hardware = testing::h200(), .source_digest = "sources"},
+      {.table = table.text(), .progress = "", .variants = {}});
   const Report report = report_of(made);
   REQUIRE(report.ranges.size() == 1);
   REQUIRE(report.ranges[0].grids.size() == 2);
@@ -463,7 +453,6 @@ TEST_CASE("a CSV has a line for each workload, and no cell is a formula") {
   made.trial(id, "x=1", 12.5);
   const std::string csv = report_csv(report_of(made));
   CHECK(csv.starts_with("key,kernel,problem,hardware,"));
-  CHECK(
-      csv.find("\r\n1,'=cmd|'/c calc'!A1,\"a \"\"quoted\"\", text\nover lines\",NVIDIA H200,gpu,x=1,12.5,") !=
-      std::string::npos);
+  CHECK(csv.find("\r\n1,'=cmd|'/c calc'!A1,\"a \"\"quoted\"\", text\nover lines\",NVIDIA H200,gpu,x=1,12.5,") !=
+        std::string::npos);
 }

@@ -43,12 +43,9 @@ class ReportedCache {
   std::string path() const { return folder_.file("report.db"); }
   std::string file(const std::string& name) const { return folder_.file(name); }
 
-  std::int64_t add(const WorkloadKey& key, const std::string& family = "") {
-    return cache_.workloads.id(key, family);
-  }
+  std::int64_t add(const WorkloadKey& key, const std::string& family = "") { return cache_.workloads.id(key, family); }
 
-  void trial(std::int64_t workload, const std::string& config, double time_us,
-             const std::string& outcome = "ok") {
+  void trial(std::int64_t workload, const std::string& config, double time_us, const std::string& outcome = "ok") {
     cache_.trials.put(workload, {.config = config,
                                  .outcome = outcome,
                                  .time_us = time_us,

@@ -48,8 +48,7 @@ TEST_CASE("a T4 file has every trial with its configuration, times and validity"
     CHECK(results[i]["invalidity"] == expected[i]);
     CHECK(results[i]["correctness"] == (i < 2 ? 1 : 0));
     CHECK(results[i]["measurements"].empty() == (i >= 2));
-    for (const char* field : {"configuration", "times", "invalidity", "correctness"})
-      CHECK(results[i].contains(field));
+    for (const char* field : {"configuration", "times", "invalidity", "correctness"}) CHECK(results[i].contains(field));
   }
   CHECK(results[1]["times"]["runtimes"] == Document::array({9.0}));
 }

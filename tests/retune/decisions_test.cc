@@ -20,8 +20,7 @@ namespace {
 constexpr std::int64_t kNow = 1'800'000'000, kDay = 86400;
 const MadeWith kToday{"s2", "p2", "nvrtc 13.0", "580"};
 
-std::vector<StaleCause> causes_of(MadeWith then, std::int64_t age_s = 0, double max_age_s = 0,
-                                  bool contended = false) {
+std::vector<StaleCause> causes_of(MadeWith then, std::int64_t age_s = 0, double max_age_s = 0, bool contended = false) {
   return stale_causes(Incumbent{std::move(then), contended, kNow - age_s}, kToday, kNow, max_age_s);
 }
 
@@ -70,8 +69,7 @@ TEST_CASE("each cause of staleness is found alone, and nothing else is one") {
 
 TEST_CASE("what is missing is worth most, and what is old more with every day") {
   CHECK(expected_gain({StaleCause::missing}, 0.4) == 0.4);
-  CHECK(expected_gain({StaleCause::driver, StaleCause::sources}, 0.4) >
-        expected_gain({StaleCause::driver}, 0.4));
+  CHECK(expected_gain({StaleCause::driver, StaleCause::sources}, 0.4) > expected_gain({StaleCause::driver}, 0.4));
   CHECK(expected_gain({}, 0.4) == 0);
   const Incumbent old{kToday, false, kNow - 20 * kDay}, older{kToday, false, kNow - 40 * kDay};
   CHECK(staleness({StaleCause::age}, old, kNow, 10.0 * kDay) == doctest::Approx(2));
@@ -79,8 +77,7 @@ TEST_CASE("what is missing is worth most, and what is old more with every day") 
   CHECK(staleness({StaleCause::driver}, older, kNow, 10.0 * kDay) == 1);
 }
 
-TEST_CASE(
-    "triage: drift of all is kept, the winner's own loss is patched, another order is searched afresh") {
+TEST_CASE("triage: drift of all is kept, the winner's own loss is patched, another order is searched afresh") {
   const auto remedy = [](double winner, const std::vector<double>& others) {
     return triage(reading_of(winner, others)).remedy;
   };

@@ -24,8 +24,7 @@ namespace {
 WorkloadKey some_key(const std::string& problem) { return {"router", problem, {.name = "GPU"}, "s", "t"}; }
 
 void write_lock(const std::string& file, const std::string& boot, std::int64_t pid) {
-  std::ofstream(file) << "{\"boot_id\":\"" << boot << "\",\"pid\":" << pid
-                      << ",\"started\":5,\"heartbeat\":9}";
+  std::ofstream(file) << "{\"boot_id\":\"" << boot << "\",\"pid\":" << pid << ",\"started\":5,\"heartbeat\":9}";
 }
 
 }  // namespace
@@ -159,8 +158,7 @@ TEST_CASE("what a night found of one configuration says nothing of another that 
     Ledger ledger(folder.file("ledger.json"));
     ledger.put(key, {{"s", "", "t", "of today"}, "improved", later, 3, 9, examined});
     moetune::StoredSpaces spaces;
-    const std::optional<Incumbent> found =
-        find_incumbent(cache, Ledger(folder.file("ledger.json")), key, spaces);
+    const std::optional<Incumbent> found = find_incumbent(cache, Ledger(folder.file("ledger.json")), key, spaces);
     REQUIRE(found);
     return found->made_with.driver;
   };

@@ -42,8 +42,7 @@ class Nights {
     request_.now = [time] { return time; };
     request_.dry_run = dry_run;
     times_.clear();
-    return run_night(request_, {},
-                     [&](const Document& event) { times_.push_back(event["at"].get<std::int64_t>()); });
+    return run_night(request_, {}, [&](const Document& event) { times_.push_back(event["at"].get<std::int64_t>()); });
   }
   const std::vector<std::int64_t>& times() const { return times_; }
   SearchRequest search() const {

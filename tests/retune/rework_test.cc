@@ -42,8 +42,7 @@ class MadeUpSubject : public ReworkSubject {
   explicit MadeUpSubject(const NoiseModel& model = {}, std::uint64_t seed = 1) : noise(model), seed_(seed) {
     for (ConfigId id = 0; id < space_.size(); ++id) {
       const auto point = space_.point(id);
-      truth.push_back(
-          {id, Outcome::ok, 100 * (1 + 0.03 * std::abs(point[0] - 7) + 0.05 * std::abs(point[1] - 4))});
+      truth.push_back({id, Outcome::ok, 100 * (1 + 0.03 * std::abs(point[0] - 7) + 0.05 * std::abs(point[1] - 4))});
     }
   }
 
@@ -78,9 +77,8 @@ class MadeUpSubject : public ReworkSubject {
     if (answer) {
       TuneResult result;
       result.out_of_time = cut;
-      result.best = Trial{.id = *answer,
-                          .config = space_.config(*answer),
-                          .result = device_->run({space_.config(*answer)}, {})};
+      result.best =
+          Trial{.id = *answer, .config = space_.config(*answer), .result = device_->run({space_.config(*answer)}, {})};
       result.winner.config = result.best->config;
       return result;
     }
@@ -275,8 +273,8 @@ TEST_CASE("a patch searches what differs from the winner in two parameters, and 
     parameters.push_back({.name = name, .values = {Value::integer(0), Value::integer(1), Value::integer(2)}});
   std::vector<Position> rows;
   for (Position i = 0; i < 27; ++i)
-    rows.insert(rows.end(), {static_cast<Position>(i / 9), static_cast<Position>(i / 3 % 3),
-                             static_cast<Position>(i % 3)});
+    rows.insert(rows.end(),
+                {static_cast<Position>(i / 9), static_cast<Position>(i / 3 % 3), static_cast<Position>(i % 3)});
   const LegalSpace space(parameters, rows);
   const LegalSpace near = neighbourhood(space, "x=0,y=0,z=0", {"x=1,y=2,z=1", "x=9,y=0,z=0"});
   CHECK(near.size() == 1 + 6 + 12 + 1);
@@ -302,8 +300,8 @@ TEST_CASE("past the deadline neither a probe nor a duel waits for a quiet GPU") 
   subject.noise.canary_misses = 0;
   for (const std::optional<Remedy> resumed : {std::optional<Remedy>(), std::optional(Remedy::full)}) {
     const auto begin = std::chrono::steady_clock::now();
-    const ReworkResult result = subject.run(
-        {.quiet_wait_s = 120, .deadline = begin + std::chrono::milliseconds(200), .resumed = resumed});
+    const ReworkResult result =
+        subject.run({.quiet_wait_s = 120, .deadline = begin + std::chrono::milliseconds(200), .resumed = resumed});
     CHECK(result.verdict == ReworkVerdict::postponed);
     CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(60));
     CHECK(subject.served == best);

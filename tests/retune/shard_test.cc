@@ -81,16 +81,13 @@ TEST_CASE("property: the order of the list does not matter, because digests brea
   }
 }
 
-TEST_CASE(
-    "a longer problem is a longer search, and a shard has what the deal gives it, in the list's order") {
-  const TuningPoint small{"decode_kernel", "elements=1024", 1},
-      large{"decode_kernel", "elements=268435456", 1};
+TEST_CASE("a longer problem is a longer search, and a shard has what the deal gives it, in the list's order") {
+  const TuningPoint small{"decode_kernel", "elements=1024", 1}, large{"decode_kernel", "elements=268435456", 1};
   CHECK(search_length_ms(large, 200) > search_length_ms(small, 200));
   CHECK(search_length_ms(small, 400) == doctest::Approx(2 * search_length_ms(small, 200)).epsilon(0.01));
   CHECK_THROWS_AS(search_length_ms({"no_kernel", "", 1}, 200), BadInput);
   std::vector<TuningPoint> points;
-  for (int i = 10; i < 20; ++i)
-    points.push_back({"decode_kernel", "elements=" + std::to_string(1 << i), 30.0 - i});
+  for (int i = 10; i < 20; ++i) points.push_back({"decode_kernel", "elements=" + std::to_string(1 << i), 30.0 - i});
   std::size_t together = 0;
   for (std::uint64_t k = 1; k <= 3; ++k) {
     const auto part = work_of_shard({{}, points}, {k, 3}, 100).points;
@@ -105,8 +102,7 @@ TEST_CASE(
 TEST_CASE("ranges are dealt with the points, and count as ten searches") {
   TuningWork work;
   work.ranges.push_back({"decode_kernel", "elements=1024", "elements=1024..4096", 1});
-  for (int i = 0; i < 10; ++i)
-    work.points.push_back({"decode_kernel", "elements=" + std::to_string(1024 + i), 1});
+  for (int i = 0; i < 10; ++i) work.points.push_back({"decode_kernel", "elements=" + std::to_string(1024 + i), 1});
   const TuningWork first = work_of_shard(work, {1, 2}, 100), second = work_of_shard(work, {2, 2}, 100);
   CHECK(first.ranges == work.ranges);
   CHECK(first.points.empty());

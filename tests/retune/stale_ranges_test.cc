@@ -31,8 +31,7 @@ struct StandingTable {
                               .provenance = provenance});
   }
   auto find(const std::string& over, const Ledger& ledger = Ledger(), int context = 64) const {
-    return find_standing_range(cache, ledger, key,
-                               {"decode_attention", problem_of(2, context).text(), over, 1});
+    return find_standing_range(cache, ledger, key, {"decode_attention", problem_of(2, context).text(), over, 1});
   }
 
   const TemporaryFolder folder;
@@ -72,14 +71,12 @@ TEST_CASE("a table stands for a list's ranges if it serves all of them, and is t
   CHECK(over_of_standing("batch=4..8,context=64..128") == "none");
 }
 
-TEST_CASE(
-    "a table whose shapes were judged otherwise than today is stale, and one that does not say is not") {
+TEST_CASE("a table whose shapes were judged otherwise than today is stale, and one that does not say is not") {
   StandingTable known;
   const Kernel& kernel = known.kernel;
   const std::string today =
       judged_of_ranges(kernel, served_ranges(kernel, known.table), problem_of(64, 64), known.hardware);
-  CHECK(today == judged_of_ranges(kernel,
-                                  served_ranges(kernel, parse_ranges("batch=2..64"), problem_of(9, 64)),
+  CHECK(today == judged_of_ranges(kernel, served_ranges(kernel, parse_ranges("batch=2..64"), problem_of(9, 64)),
                                   problem_of(9, 64), known.hardware));
   REQUIRE_FALSE(today.empty());
   for (const std::string& judged : {std::string("otherwise"), today, std::string()}) {

@@ -24,8 +24,8 @@ static_assert(sizeof(moetune_counts) == 56);
 class Edge {
  public:
   Edge() : page_(static_cast<std::size_t>(::sysconf(_SC_PAGESIZE))) {
-    memory_ = static_cast<std::byte*>(
-        ::mmap(nullptr, 2 * page_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    memory_ =
+        static_cast<std::byte*>(::mmap(nullptr, 2 * page_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
     REQUIRE(memory_ != MAP_FAILED);
     REQUIRE(::mprotect(memory_ + page_, page_, PROT_NONE) == 0);
   }
@@ -61,8 +61,7 @@ TEST_CASE("options of an older caller are read to their end, and no further") {
   const std::string path = (folder / "cache.db").string();
   const char* const paths[] = {path.c_str()};
   Edge edge;
-  for (const std::size_t size :
-       {offsetof(moetune_open_options, trusted_keys), sizeof(moetune_open_options)}) {
+  for (const std::size_t size : {offsetof(moetune_open_options, trusted_keys), sizeof(moetune_open_options)}) {
     const moetune_open_options options{size, paths, 1, 0, 0};
     moetune_runtime* runtime = nullptr;
     REQUIRE_OK(moetune_open(edge.put(options, size), &runtime));

@@ -44,12 +44,10 @@ struct Server {
     workspace = reinterpret_cast<char*>((reinterpret_cast<std::uintptr_t>(memory.data()) + 255) / 256 * 256);
   }
   moetune_status bind() {
-    return moetune_bind(family, tensors.tensors().data(), tensors.tensors().size(), nullptr, &arguments,
-                        extents, &count);
+    return moetune_bind(family, tensors.tensors().data(), tensors.tensors().size(), nullptr, &arguments, extents,
+                        &count);
   }
-  moetune_status launch() const {
-    return moetune_launch(family, &choice, &arguments, workspace, bytes, nullptr);
-  }
+  moetune_status launch() const { return moetune_launch(family, &choice, &arguments, workspace, bytes, nullptr); }
 
   const Folder folder;
   DecodeTensors tensors;
@@ -77,8 +75,7 @@ void refuse_without_locks(const Folder& folder, const fs::path& file, const std:
   CAPTURE(file.string());
   for (const TrustedKeys& trusted : {TrustedKeys(), TrustedKeys({std::string(64, '1')})}) {
     const std::string expected = trusted.empty() || file.extension() != ".pack" ? words : file.string();
-    CHECK_THROWS_WITH_AS(Layers({file}, trusted, 0ms), doctest::Contains(expected.c_str()),
-                         BrokenEnvironment);
+    CHECK_THROWS_WITH_AS(Layers({file}, trusted, 0ms), doctest::Contains(expected.c_str()), BrokenEnvironment);
     const Layers both({file, folder / "good.db"}, trusted, 0ms);
     CHECK(both.path(0) == folder / "good.db");
     REQUIRE(both.warnings().size() == 1);
@@ -196,10 +193,8 @@ TEST_CASE("files that are not what they seem: a sentence each, and the others se
   std::ifstream(folder / "good.pack", std::ios::binary).read(half.data(), std::ssize(half));
   const std::pair<fs::path, const char*> cases[] = {
       {altered(folder / "good.db", folder / "newer.db", "PRAGMA user_version = 99"), "of a newer moetune"},
-      {altered(folder / "good.pack", folder / "newer.pack", "PRAGMA user_version = 99"),
-       "of a newer moetune"},
-      {altered(folder / "good.db", folder / "other.db", "PRAGMA application_id = 7"),
-       "another application's"},
+      {altered(folder / "good.pack", folder / "newer.pack", "PRAGMA user_version = 99"), "of a newer moetune"},
+      {altered(folder / "good.db", folder / "other.db", "PRAGMA application_id = 7"), "another application's"},
       {altered(folder / "good.db", folder / "altered.db", "DROP TABLE winners"), "winners is missing"},
       {written(folder / "half.pack", half), "half.pack"},
       {written(folder / "text.db", std::string(20'000, 'x')), "no SQLite database"},
@@ -232,8 +227,8 @@ TEST_CASE("a pack by another name is no cache for those who trust keys, with and
   const TrustedKeys nobody, somebody({std::string(64, '1')});
   for (const std::chrono::milliseconds age : {0ms, 3'600'000ms}) {
     CHECK_NOTHROW(Layers({folder / "pack.db"}, nobody, age));
-    CHECK_THROWS_WITH_AS(Layers({folder / "pack.db"}, somebody, age),
-                         doctest::Contains("a pack by another name"), BrokenEnvironment);
+    CHECK_THROWS_WITH_AS(Layers({folder / "pack.db"}, somebody, age), doctest::Contains("a pack by another name"),
+                         BrokenEnvironment);
   }
 }
 

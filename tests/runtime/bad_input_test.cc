@@ -29,8 +29,8 @@ struct Served {
     REQUIRE_OK(moetune_pick(family, extents, count, 0, &choice));
   }
   moetune_status bind(const char* options = nullptr) {
-    return moetune_bind(family, tensors.tensors().data(), tensors.tensors().size(), options, &arguments,
-                        extents, &count);
+    return moetune_bind(family, tensors.tensors().data(), tensors.tensors().size(), options, &arguments, extents,
+                        &count);
   }
   moetune_status launch(const moetune_arguments& given) {
     return moetune_launch(family, &choice, &given, nullptr, 0, nullptr);
@@ -56,20 +56,18 @@ TEST_CASE("null handles and pointers") {
   CHECK(moetune_family_open(nullptr, "decode_attention", "", &family) == MOETUNE_INVALID_ARGUMENT);
   CHECK(moetune_family_open(s.opened->runtime(), nullptr, "", &family) == MOETUNE_INVALID_ARGUMENT);
   CHECK(moetune_family_open(s.opened->runtime(), "decode_attentio", "", &family) == MOETUNE_UNKNOWN_NAME);
-  CHECK(moetune_family_open(s.opened->runtime(), "decode_attention", kFamily, nullptr) ==
-        MOETUNE_INVALID_ARGUMENT);
+  CHECK(moetune_family_open(s.opened->runtime(), "decode_attention", kFamily, nullptr) == MOETUNE_INVALID_ARGUMENT);
   CHECK(moetune_pick(nullptr, s.extents, 3, 0, &s.choice) == MOETUNE_INVALID_ARGUMENT);
   CHECK(moetune_pick(s.family, nullptr, 3, 0, &s.choice) == MOETUNE_INVALID_ARGUMENT);
   CHECK(moetune_pick(s.family, s.extents, 3, 0, nullptr) == MOETUNE_INVALID_ARGUMENT);
   CHECK(moetune_pick_range(s.family, s.extents, 3, 100, 0, nullptr) == MOETUNE_INVALID_ARGUMENT);
   CHECK(moetune_launch(s.family, nullptr, &s.arguments, nullptr, 0, nullptr) == MOETUNE_INVALID_ARGUMENT);
   CHECK(moetune_launch(s.family, &s.choice, nullptr, nullptr, 0, nullptr) == MOETUNE_INVALID_ARGUMENT);
-  CHECK(moetune_bind(s.family, nullptr, 6, nullptr, &s.arguments, s.extents, &s.count) ==
-        MOETUNE_INVALID_ARGUMENT);
+  CHECK(moetune_bind(s.family, nullptr, 6, nullptr, &s.arguments, s.extents, &s.count) == MOETUNE_INVALID_ARGUMENT);
   moetune_arguments untouched = s.arguments;
   untouched.reals[0] = 77;
-  CHECK(moetune_bind(s.family, s.tensors.tensors().data(), s.tensors.tensors().size(), nullptr, &untouched,
-                     s.extents, nullptr) == MOETUNE_INVALID_ARGUMENT);
+  CHECK(moetune_bind(s.family, s.tensors.tensors().data(), s.tensors.tensors().size(), nullptr, &untouched, s.extents,
+                     nullptr) == MOETUNE_INVALID_ARGUMENT);
   CHECK(untouched.reals[0] == 77);
   CHECK(moetune_choice_workspace(s.family, nullptr, &size) == MOETUNE_INVALID_ARGUMENT);
   CHECK(moetune_family_workspace(s.family, nullptr, 3, &size) == MOETUNE_INVALID_ARGUMENT);
@@ -96,8 +94,7 @@ TEST_CASE("memory that is no handle") {
   alignas(64) unsigned char zeros[4096] = {};
   moetune_choice choice{};
   const std::int64_t extents[] = {1, 1, 1};
-  CHECK(moetune_pick(reinterpret_cast<moetune_family*>(zeros), extents, 3, 0, &choice) ==
-        MOETUNE_INVALID_ARGUMENT);
+  CHECK(moetune_pick(reinterpret_cast<moetune_family*>(zeros), extents, 3, 0, &choice) == MOETUNE_INVALID_ARGUMENT);
   CHECK(moetune_refresh(reinterpret_cast<moetune_runtime*>(zeros), "") == MOETUNE_INVALID_ARGUMENT);
 }
 
@@ -121,9 +118,8 @@ TEST_CASE("extents that no problem has") {
 
 TEST_CASE("a choice that no pick returned") {
   Served s;
-  for (const moetune_choice& bad :
-       {moetune_choice{99, 0, {2, 1, 64, 0}}, moetune_choice{0, 77, {2, 1, 64, 0}},
-        moetune_choice{0, 0, {0, 0, 0, 0}}, moetune_choice{0xFFFFFFFF, 0, {2, 1, 64, 0}}}) {
+  for (const moetune_choice& bad : {moetune_choice{99, 0, {2, 1, 64, 0}}, moetune_choice{0, 77, {2, 1, 64, 0}},
+                                    moetune_choice{0, 0, {0, 0, 0, 0}}, moetune_choice{0xFFFFFFFF, 0, {2, 1, 64, 0}}}) {
     CHECK(moetune_launch(s.family, &bad, &s.arguments, nullptr, 0, nullptr) != MOETUNE_OK);
     std::size_t bytes = 0;
     CHECK(moetune_choice_workspace(s.family, &bad, &bytes) != MOETUNE_OK);
@@ -158,8 +154,7 @@ TEST_CASE("tensors that the kernel cannot take") {
   CHECK(s.bind("layout=sideways") == MOETUNE_INVALID_ARGUMENT);
   CHECK(s.bind("speed=9") == MOETUNE_INVALID_ARGUMENT);
   CHECK(s.bind("kv_settled=2") == MOETUNE_INVALID_ARGUMENT);
-  CHECK(
-      says("known are layout=heads_first, layout=tokens_first, scale=NUMBER, kv_settled=0 and kv_settled=1"));
+  CHECK(says("known are layout=heads_first, layout=tokens_first, scale=NUMBER, kv_settled=0 and kv_settled=1"));
 
   // A page table with room for 16 tokens, launched with a choice for 64.
   CHECK(bound(MOETUNE_DECODE_PAGE_TABLE, [](DLTensor& t) { t.shape = narrow; }) == MOETUNE_OK);
@@ -182,9 +177,8 @@ TEST_CASE("arguments by hand that the kernel cannot take") {
     CHECK(launched([&](moetune_arguments& a) { a.tensors[slot] = nullptr; }) == MOETUNE_INVALID_ARGUMENT);
     const bool is_integer = slot == MOETUNE_DECODE_PAGE_TABLE || slot == MOETUNE_DECODE_LENGTHS;
     for (const int apart : {1, 2, is_integer ? 2 : 8})
-      CHECK(launched([&](moetune_arguments& a) {
-              a.tensors[slot] = static_cast<char*>(a.tensors[slot]) + apart;
-            }) == MOETUNE_INVALID_ARGUMENT);
+      CHECK(launched([&](moetune_arguments& a) { a.tensors[slot] = static_cast<char*>(a.tensors[slot]) + apart; }) ==
+            MOETUNE_INVALID_ARGUMENT);
   }
   for (int field = 0; field <= MOETUNE_DECODE_KV_SETTLED; ++field) {
     CAPTURE(field);
@@ -203,8 +197,7 @@ TEST_CASE("names that nothing has") {
   moetune_runtime* const runtime = s.opened->runtime();
   CHECK(moetune_family_open(runtime, "decode_atention", kFamily, &family) != MOETUNE_OK);
   CHECK(says("decode_attention"));  // the nearest name
-  for (const char* pin :
-       {"decode_atention:tile=64", ":", ":tile=64", "decode_attention:", "decode_attention"}) {
+  for (const char* pin : {"decode_atention:tile=64", ":", ":tile=64", "decode_attention:", "decode_attention"}) {
     CAPTURE(pin);
     ::setenv("MOETUNE_PIN", pin, 1);
     const std::string path = (s.folder / "cache.db").string();
@@ -222,14 +215,12 @@ TEST_CASE("names that nothing has") {
     CAPTURE(pin);
     ::setenv("MOETUNE_PIN", ("decode_attention:" + pin).c_str(), 1);
     const Opened pinned({s.folder / "cache.db"});
-    CHECK(moetune_family_open(pinned.runtime(), "decode_attention", kFamily, &family) ==
-          MOETUNE_INVALID_ARGUMENT);
+    CHECK(moetune_family_open(pinned.runtime(), "decode_attention", kFamily, &family) == MOETUNE_INVALID_ARGUMENT);
     CHECK(says("MOETUNE_PIN: "));
   }
   ::unsetenv("MOETUNE_PIN");
-  for (const char* text :
-       {"group", "group=", "=4", "group=4,group=4", "grup=4", "head_dim=65", "batch=4", "dtype=i7",
-        "group=99999999999999999999", "group=4,,page=16", ",", "group=-4", "page=17"}) {
+  for (const char* text : {"group", "group=", "=4", "group=4,group=4", "grup=4", "head_dim=65", "batch=4", "dtype=i7",
+                           "group=99999999999999999999", "group=4,,page=16", ",", "group=-4", "page=17"}) {
     CAPTURE(text);
     CHECK(moetune_family_open(runtime, "decode_attention", text, &family) != MOETUNE_OK);
     CHECK(std::string(moetune_last_error()).size() > 10);
@@ -267,8 +258,7 @@ TEST_CASE("files that vanish or are broken while they serve") {
   CHECK(s.launch(s.arguments) == MOETUNE_OK);
 }
 
-TEST_CASE(
-    "a pack serves below a cache, and one that was altered or is of a newer moetune leaves the cache alone") {
+TEST_CASE("a pack serves below a cache, and one that was altered or is of a newer moetune leaves the cache alone") {
   const Folder folder;
   store(folder / "packed.db", {{kProblem}, {"batch=2,q_heads=4,kv_heads=1,head_dim=64,context=512,page=16"}});
   export_pack(Cache::open(folder / "packed.db", Cache::Mode::read_only), folder / "a.pack", {});
@@ -282,8 +272,7 @@ TEST_CASE(
        {"DELETE FROM winners WHERE workload = 2", "UPDATE winners SET time_us = 1", "DELETE FROM pack",
         "UPDATE pack SET manifest = replace(manifest, ':1', ':9'), digest = 'x'"}) {
     CAPTURE(change);
-    std::filesystem::copy_file(folder / "a.pack", folder / "b.pack",
-                               std::filesystem::copy_options::overwrite_existing);
+    std::filesystem::copy_file(folder / "a.pack", folder / "b.pack", std::filesystem::copy_options::overwrite_existing);
     Database(folder / "b.pack", Database::Access::read_write, std::chrono::seconds(5)).execute(change);
     const Opened opened({folder / "cache.db", folder / "b.pack"});
     CHECK(opened.family(kFamily) != nullptr);

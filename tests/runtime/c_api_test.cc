@@ -48,16 +48,15 @@ TEST_CASE("a server opens, picks, binds and launches, and the output is right") 
   store(folder / "cache.db", {{kShort}, {kLong, plain_config(32)}});
   const Opened opened({folder / "cache.db"});
   moetune_family* const family = opened.family(kFamily);
-  for (const char* problem :
-       {kShort, kLong, "batch=3,q_heads=8,kv_heads=2,head_dim=64,context=100,page=16"}) {
+  for (const char* problem : {kShort, kLong, "batch=3,q_heads=8,kv_heads=2,head_dim=64,context=100,page=16"}) {
     CAPTURE(problem);
     DecodeTensors tensors(problem);
     tensors.clear_output();
     moetune_arguments arguments;
     std::int64_t extents[MOETUNE_MAX_EXTENTS];
     std::size_t count = 0;
-    REQUIRE_OK(moetune_bind(family, tensors.tensors().data(), tensors.tensors().size(), nullptr, &arguments,
-                            extents, &count));
+    REQUIRE_OK(
+        moetune_bind(family, tensors.tensors().data(), tensors.tensors().size(), nullptr, &arguments, extents, &count));
     REQUIRE(count == 3);
     moetune_choice choice;
     REQUIRE_OK(moetune_pick(family, extents, count, 0, &choice));
@@ -220,11 +219,9 @@ TEST_CASE("a file that cannot be used leaves the others") {
 
 TEST_CASE("MOETUNE_PIN and MOETUNE_RUNTIME choose for A/B tests") {
   const Folder folder;
-  store(folder / "cache.db",
-        {{.problem = kShort, .config = plain_config(), .default_config = plain_config(32)}});
+  store(folder / "cache.db", {{.problem = kShort, .config = plain_config(), .default_config = plain_config(32)}});
   const std::int64_t extents[] = {100, 1, 30000};
-  const auto pick = [&](const char* name, const std::string& value, moetune_choice& choice,
-                        std::string& config) {
+  const auto pick = [&](const char* name, const std::string& value, moetune_choice& choice, std::string& config) {
     ::setenv(name, value.c_str(), 1);
     moetune_status status = MOETUNE_OK;
     {
@@ -304,8 +301,7 @@ TEST_CASE("a range is exact only if its choice was measured in all of it, and it
   const auto missed_contexts = [&] {
     std::vector<std::string> contexts;
     for (const std::string& problem : missed_problems(opened, folder))
-      contexts.push_back(
-          problem.substr(problem.find("context="), problem.find(",dtype") - problem.find("context=")));
+      contexts.push_back(problem.substr(problem.find("context="), problem.find(",dtype") - problem.find("context=")));
     return contexts;
   };
   CHECK(missed_contexts().empty());

@@ -49,9 +49,7 @@ TEST_CASE("the 257th family is refused") {
     winners.push_back({std::string(kShort) + ",window=" + std::to_string(window)});
   store(folder / "cache.db", winners);
   const Opened opened({folder / "cache.db"});
-  const auto family_of = [&](int window) {
-    return std::string(kFamily) + ",window=" + std::to_string(window);
-  };
+  const auto family_of = [&](int window) { return std::string(kFamily) + ",window=" + std::to_string(window); };
   moetune_family* const first = opened.family(family_of(1).c_str());
   for (int window = 2; window <= 256; ++window) opened.family(family_of(window).c_str());
   moetune_family* family = nullptr;

@@ -85,8 +85,7 @@ double DecodeTensors::error() const {
   const std::vector<double>& o = right.at("o");
   double worst = 0;
   for (std::size_t i = 0; i < o.size(); ++i) {
-    const double written =
-        load_element(DType::bf16, tensors_[MOETUNE_DECODE_O].data, static_cast<std::int64_t>(i));
+    const double written = load_element(DType::bf16, tensors_[MOETUNE_DECODE_O].data, static_cast<std::int64_t>(i));
     if (std::isnan(written)) return INFINITY;
     worst = std::max(worst, std::abs(written - o[i]));
   }

@@ -36,8 +36,7 @@ std::string usual_config(const Kernel& kernel, const Problem& problem) {
                "schedule=persistent,") +
            (problem.is("w", "e4m3") ? "depth=128,up_columns=128,down_columns=256"
                                     : "depth=64,up_columns=64,down_columns=128");
-  const auto config =
-      shared_space(kernel.name()).default_config(expression_environment(problem, fake_device().limits));
+  const auto config = shared_space(kernel.name()).default_config(expression_environment(problem, fake_device().limits));
   if (!config.has_value()) throw BadInput(kernel.name() + ": the space has no default for " + problem.text());
   return config->text();
 }
@@ -95,8 +94,7 @@ void store(Cache& cache, const FakeWinner& winner) {
   static_cast<StoredLaunch&>(record) =
       launch_of(kernel, problem, winner.config.empty() ? usual_config(kernel, problem) : winner.config);
   if (!winner.interface.empty()) record.interface = winner.interface;
-  if (!winner.default_config.empty())
-    record.default_launch = launch_of(kernel, problem, winner.default_config);
+  if (!winner.default_config.empty()) record.default_launch = launch_of(kernel, problem, winner.default_config);
   record.time_us = winner.time_us;
   record.interval_low_us = record.interval_high_us = winner.time_us;
   record.default_time_us = 2 * winner.time_us;

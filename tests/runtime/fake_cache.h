@@ -18,7 +18,7 @@ const DeviceInfo& fake_device();
 std::string plain_config(int tile = 64);
 
 struct FakeWinner {
-  std::string problem;  // "batch=4,q_heads=8,kv_heads=1,context=512,page=16"; the rest as usual
+  std::string problem;                  // "batch=4,q_heads=8,kv_heads=1,context=512,page=16"; the rest as usual
   std::string config = plain_config();  // "": the kernel's own of that kind
   std::string default_config;           // "": no default is stored
   double time_us = 10;

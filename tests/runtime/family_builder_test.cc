@@ -42,9 +42,7 @@ void store_changed(const Folder& folder, const FakeWinner& winner, const Change&
 std::string default_of(const char* problem_text) {
   const Kernel& kernel = find_kernel("decode_attention");
   const Problem problem = kernel.parse(problem_text);
-  return shared_space(kernel.name())
-      .default_config(expression_environment(problem, fake_device().limits))
-      ->text();
+  return shared_space(kernel.name()).default_config(expression_environment(problem, fake_device().limits))->text();
 }
 
 }  // namespace
@@ -70,9 +68,8 @@ TEST_CASE("a choice says that no duel has confirmed its winner") {
 
 TEST_CASE("a winner whose problem is of another family than its row says is not loaded") {
   const Folder folder;
-  store_changed(folder, {.problem = kProblem}, [](WinnerRecord&, std::string& family) {
-    family.replace(family.find("page=16"), 7, "page=64");
-  });
+  store_changed(folder, {.problem = kProblem},
+                [](WinnerRecord&, std::string& family) { family.replace(family.find("page=16"), 7, "page=64"); });
   const Opened opened({folder / "changed.db"});
   moetune_family* family = nullptr;
   CHECK(moetune_family_open(opened.runtime(), "decode_attention", "group=4,head_dim=64,page=64", &family) ==
@@ -88,8 +85,7 @@ TEST_CASE("a default whose cubin is damaged does not take the family down, and a
   store(folder / "sound.db", {winner});
   {
     const Database raw(folder / "damaged.db", Database::Access::read_write, std::chrono::seconds(5));
-    raw.execute(
-        "UPDATE cubins SET frame = zeroblob(length(frame)) WHERE id = (SELECT fallback_cubin FROM winners)");
+    raw.execute("UPDATE cubins SET frame = zeroblob(length(frame)) WHERE id = (SELECT fallback_cubin FROM winners)");
   }
   {
     const Opened alone({folder / "damaged.db"});
@@ -135,8 +131,8 @@ TEST_CASE("MOETUNE_RUNTIME=default serves each problem's own default") {
 
 TEST_CASE("a winner that met another default than today's serves its own cell alone") {
   const auto problem = [](int batch, int context) {
-    return "batch=" + std::to_string(batch) +
-           ",q_heads=4,kv_heads=1,head_dim=64,context=" + std::to_string(context) + ",page=16";
+    return "batch=" + std::to_string(batch) + ",q_heads=4,kv_heads=1,head_dim=64,context=" + std::to_string(context) +
+           ",page=16";
   };
   const std::string own = problem(64, 4096), beside = problem(64, 5000), far = problem(2, 64);
   const std::string todays = default_of(own.c_str());
@@ -180,8 +176,7 @@ TEST_CASE("one winner of this very hardware leaves the inherited ones where it h
   store(folder / "other.db", others);  // farther in SMs: nothing of it serves
   store(folder / "own.db", {{.problem = problem(65536)}});
   // The order of the files changes nothing.
-  for (const auto& files :
-       {std::vector{"own.db", "pack.db", "other.db"}, {"other.db", "pack.db", "own.db"}}) {
+  for (const auto& files : {std::vector{"own.db", "pack.db", "other.db"}, {"other.db", "pack.db", "own.db"}}) {
     std::vector<std::filesystem::path> paths;
     for (const char* file : files) paths.push_back(folder / file);
     const Opened opened(paths);
@@ -192,8 +187,7 @@ TEST_CASE("one winner of this very hardware leaves the inherited ones where it h
       const bool own = context == 65536;
       CHECK(choice["kind"] == "exact");
       CHECK(choice["inherited"] == !own);
-      CHECK(choice["measured_on"].get<std::string>().find("context=" + std::to_string(context)) !=
-            std::string::npos);
+      CHECK(choice["measured_on"].get<std::string>().find("context=" + std::to_string(context)) != std::string::npos);
       CHECK(choice["config"] == plain_config(own ? 64 : 32));
       CHECK(choice["file"] == (folder / (own ? "own.db" : "pack.db")).string());
     }
@@ -205,8 +199,7 @@ TEST_CASE("one winner of this very hardware leaves the inherited ones where it h
 TEST_CASE("a ragged winner and an even one of equal work have a cell each") {
   const Kernel& kernel = find_kernel("decode_attention");
   const auto problem = [&](std::int64_t batch, bool ragged) {
-    return kernel.parse("batch=" + std::to_string(batch) +
-                        ",q_heads=4,kv_heads=1,head_dim=64,context=256,page=16" +
+    return kernel.parse("batch=" + std::to_string(batch) + ",q_heads=4,kv_heads=1,head_dim=64,context=256,page=16" +
                         (ragged ? ",lengths=ragged" : ""));
   };
   const auto interface = kernel.family_interface(problem(1, false));
@@ -226,8 +219,8 @@ TEST_CASE("a ragged winner and an even one of equal work have a cell each") {
   store(folder / "cache.db",
         {{.problem = equal->second.text(), .config = plain_config(32)}, {.problem = equal->first.text()}});
   const Opened opened({folder / "cache.db"});
-  const nlohmann::json even = opened.explain(
-      opened.family(kFamily), pick(opened.family(kFamily), kernel.extents_of(equal->first)[0], 256));
+  const nlohmann::json even =
+      opened.explain(opened.family(kFamily), pick(opened.family(kFamily), kernel.extents_of(equal->first)[0], 256));
   CHECK(even["kind"] == "exact");
   CHECK(even["measured_on"] == equal->first.text());
   const Extents extents = kernel.extents_of(equal->second);
@@ -241,16 +234,14 @@ TEST_CASE("a ragged winner and an even one of equal work have a cell each") {
   CHECK(opened.explain(opened.family(kFamily), choice)["measured_on"] == equal->second.text());
 }
 
-TEST_CASE(
-    "a default that only another GPU's results hold is marked as inherited beside a winner of this one") {
+TEST_CASE("a default that only another GPU's results hold is marked as inherited beside a winner of this one") {
   const Folder folder;
   const std::string far = "batch=64,q_heads=4,kv_heads=1,head_dim=64,context=4096,page=16";
   store(folder / "pack.db",
         {{.problem = far, .default_config = default_of(far.c_str()), .time_us = 5000, .sm_count = 6}});
   store(folder / "own.db", {{.problem = kProblem}});
   const Opened opened({folder / "own.db", folder / "pack.db"});
-  const nlohmann::json choice =
-      opened.explain(opened.family(kFamily), pick(opened.family(kFamily), 4096, 4096));
+  const nlohmann::json choice = opened.explain(opened.family(kFamily), pick(opened.family(kFamily), 4096, 4096));
   CHECK(choice["kind"] == "default");
   CHECK(choice["inherited"] == true);
   CHECK(opened.explain(opened.family(kFamily), pick(opened.family(kFamily), 2, 64))["inherited"] == false);

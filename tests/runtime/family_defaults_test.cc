@@ -24,14 +24,12 @@ std::optional<Problem> random_problem(const Kernel& kernel, Random& draw) {
   for (const Dimension& dimension : kernel.schema()) {
     if (!dimension.names.empty()) {
       const std::size_t position = draw.below(dimension.names.size());
-      problem.dims.set(dimension.name,
-                       Value::named(dimension.names[position], static_cast<std::int64_t>(position)));
+      problem.dims.set(dimension.name, Value::named(dimension.names[position], static_cast<std::int64_t>(position)));
     } else if (draw.below(2) == 0) {
       problem.dims.set(dimension.name, dimension.default_value);
     } else {
       const std::int64_t value = (std::int64_t{1} << draw.below(9)) - (draw.below(4) == 0 ? 1 : 0);
-      problem.dims.set(dimension.name,
-                       Value::integer(std::min(std::max(value, dimension.minimum), dimension.maximum)));
+      problem.dims.set(dimension.name, Value::integer(std::min(std::max(value, dimension.minimum), dimension.maximum)));
     }
   }
   try {
@@ -43,9 +41,8 @@ std::optional<Problem> random_problem(const Kernel& kernel, Random& draw) {
 }
 
 // The space's default for the problem at these extents, the long way; nullopt if there is no such problem.
-std::optional<std::string> slow_default(const Kernel& kernel, const FamilyInterface& interface,
-                                        const Problem& of, const DeviceLimits& limits, const Extents& extents,
-                                        bool ragged) {
+std::optional<std::string> slow_default(const Kernel& kernel, const FamilyInterface& interface, const Problem& of,
+                                        const DeviceLimits& limits, const Extents& extents, bool ragged) {
   try {
     Problem problem = kernel.problem_of(kernel.specialization(of), extents);
     if (ragged) interface.make_ragged(problem);

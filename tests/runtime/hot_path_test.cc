@@ -65,8 +65,8 @@ class Server {
     std::fill_n(static_cast<std::int32_t*>(tensors_.tensor(MOETUNE_DECODE_LENGTHS).data), 2, 0);
     std::int64_t extents[MOETUNE_MAX_EXTENTS];
     std::size_t count = 0;
-    REQUIRE_OK(moetune_bind(family_, tensors_.tensors().data(), tensors_.tensors().size(), nullptr,
-                            &arguments_, extents, &count));
+    REQUIRE_OK(moetune_bind(family_, tensors_.tensors().data(), tensors_.tensors().size(), nullptr, &arguments_,
+                            extents, &count));
   }
 
   bool has_scratch() const {
@@ -139,9 +139,8 @@ TEST_CASE("a profiler hears each launch by its kernel's name") {
   const Folder folder;
   const std::string heard = (folder / "heard").string();
   const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
-  const std::string command = std::string("NVTX_INJECTION64_PATH='") + paths::fake_nvtx() +
-                              "' MOETUNE_FAKE_NVTX='" + heard + "' '" + self +
-                              "' -tc='a profiler hears each launch*' >/dev/null";
+  const std::string command = std::string("NVTX_INJECTION64_PATH='") + paths::fake_nvtx() + "' MOETUNE_FAKE_NVTX='" +
+                              heard + "' '" + self + "' -tc='a profiler hears each launch*' >/dev/null";
   REQUIRE(std::system(command.c_str()) == 0);
   CHECK(read_text(heard) == "push decode_attention\npop\npush decode_attention\npop\n");
 }

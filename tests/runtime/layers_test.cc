@@ -43,8 +43,7 @@ TEST_CASE("a file that is changed after it was opened is read as it is then") {
   const StoredFamily after = layers.family(kernel.name(), family, false);
   REQUIRE(after.winners.size() == 1);
   CHECK(after.winners[0].record.config == plain_config(64));
-  CHECK(digest(layers.cubin(0, after.winners[0].record.cubin_digest)) ==
-        after.winners[0].record.cubin_digest);
+  CHECK(digest(layers.cubin(0, after.winners[0].record.cubin_digest)) == after.winners[0].record.cubin_digest);
   if (replaced) CHECK_THROWS_AS(layers.cubin(0, old_cubin), BrokenEnvironment);
   CHECK(layers.warnings().empty());
 }

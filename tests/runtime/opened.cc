@@ -6,9 +6,7 @@
 
 namespace moetune::testing {
 
-bool says(const std::string& words) {
-  return std::string(moetune_last_error()).find(words) != std::string::npos;
-}
+bool says(const std::string& words) { return std::string(moetune_last_error()).find(words) != std::string::npos; }
 
 Opened::Opened(const std::vector<std::filesystem::path>& paths, bool allow_recorded) {
   fake_device();

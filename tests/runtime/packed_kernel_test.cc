@@ -109,8 +109,7 @@ TEST_CASE("results are not used if their pack's kernel.json is not the one that 
   std::string tuned = description("packed_first");
   tuned.insert(1, R"("doc": "doubles", )");
   CHECK(Opened({packed(others, "packed_first", tuned)}).warnings().find("not used") == std::string::npos);
-  const Opened second(
-      {packed(others, "packed_first", description("packed_first", R"("y", "x", {"i64": "n"})"))});
+  const Opened second({packed(others, "packed_first", description("packed_first", R"("y", "x", {"i64": "n"})"))});
   CHECK(second.warnings().find("the results of packed_first are not used: its kernel.json is another one") !=
         std::string::npos);
   moetune_family* family = nullptr;
@@ -120,15 +119,14 @@ TEST_CASE("results are not used if their pack's kernel.json is not the one that 
 TEST_CASE("what a hostile pack describes is a warning, and its other results serve") {
   const Folder folder;
   const std::string deep = std::string(100, '[') + std::string(100, ']');
-  for (const auto& [name, text, why] :
-       {std::tuple{"decode_attention", description("decode_attention"), "built-in"},
-        {"act_mul", description("act_mul"), "built-in"},
-        {"../outside", description("../outside"), "kernel"},
-        {"packed_other", description("packed_x"), "must be 'packed_other'"},
-        {"packed_deep", deep, "nested"},
-        {"packed_no_json", std::string("{"), "parse error"},
-        {"packed_no_object", std::string("[]"), ""},
-        {"packed_large", std::string((1 << 20) + 1, ' '), "larger than 1 MiB"}}) {
+  for (const auto& [name, text, why] : {std::tuple{"decode_attention", description("decode_attention"), "built-in"},
+                                        {"act_mul", description("act_mul"), "built-in"},
+                                        {"../outside", description("../outside"), "kernel"},
+                                        {"packed_other", description("packed_x"), "must be 'packed_other'"},
+                                        {"packed_deep", deep, "nested"},
+                                        {"packed_no_json", std::string("{"), "parse error"},
+                                        {"packed_no_object", std::string("[]"), ""},
+                                        {"packed_large", std::string((1 << 20) + 1, ' '), "larger than 1 MiB"}}) {
     const std::string reason = add_packed_kernel(name, text, "a.pack");
     CHECK(reason != "");
     CHECK_MESSAGE(reason.find(why) != std::string::npos, reason);

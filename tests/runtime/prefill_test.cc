@@ -50,8 +50,8 @@ class PrefillTensors {
   // By slot of include/moetune_kernels.h; null for what the family lacks.
   std::vector<const DLTensor*> slots() const {
     std::vector<const DLTensor*> all;
-    for (const char* name : {"q", "k", "v", "q_offsets", "kv_offsets", "kv_lengths", "page_table", "o", "lse",
-                             "sinks", "k_scale", "v_scale", "q_scale"}) {
+    for (const char* name : {"q", "k", "v", "q_offsets", "kv_offsets", "kv_lengths", "page_table", "o", "lse", "sinks",
+                             "k_scale", "v_scale", "q_scale"}) {
       const auto found = tensors_.find(name);
       all.push_back(found == tensors_.end() ? nullptr : &found->second.description);
     }
@@ -66,8 +66,7 @@ class PrefillTensors {
     for (std::size_t i = 0; i < values.size(); ++i) {
       const double written = load_element(type, tensor(name).data, static_cast<std::int64_t>(i));
       if (std::isnan(written) != std::isnan(values[i])) return INFINITY;
-      if (!std::isnan(written) && written != values[i])
-        worst = std::max(worst, std::abs(written - values[i]));
+      if (!std::isnan(written) && written != values[i]) worst = std::max(worst, std::abs(written - values[i]));
     }
     return worst;
   }
@@ -83,8 +82,8 @@ class PrefillTensors {
     const PrefillShape shape(problem_);
     const PrefillCall call{kernel_.default_call(problem_)};
     const std::int64_t tokens = shape.paged() ? shape.page : call.capacity, heads = shape.kv_heads;
-    std::vector<std::int64_t> kv = shape.heads_first ? std::vector{heads, tokens, shape.head_dim}
-                                                     : std::vector{tokens, heads, shape.head_dim};
+    std::vector<std::int64_t> kv =
+        shape.heads_first ? std::vector{heads, tokens, shape.head_dim} : std::vector{tokens, heads, shape.head_dim};
     if (shape.paged()) kv.insert(kv.begin(), call.blocks);
     const std::vector<std::int64_t> rows = {call.q_tokens, shape.q_heads, shape.head_dim};
     set("q", rows, shape.q_dtype());
@@ -151,31 +150,24 @@ TEST_CASE("a server binds, picks and launches prefill_attention, and the output 
     const char* family;
     const char* options;
   };
-  for (
-      const Case& each :
-      {Case{"batch=1,q_heads=4,kv_heads=2,head_dim=64,seqlen_q=20,seqlen_kv=50", "group=2,head_dim=64",
-            nullptr},
-       Case{
-           "batch=6,q_heads=4,kv_heads=1,head_dim=64,seqlen_q=20,seqlen_kv=50,lengths=ragged,lse=natural,layout=hnd",
-           "group=4,head_dim=64,lse=natural", "layout=heads_first"},
-       Case{
-           "batch=6,q_heads=2,kv_heads=2,head_dim=64,seqlen_q=9,seqlen_kv=90,lengths=ragged,page=16,window=11,"
-           "sinks=learned,lse=natural",
-           "group=1,head_dim=64,page=16,window=11,sinks=learned,lse=natural",
-           "layout=tokens_first,scale=0.125"},
-       Case{
-           "batch=5,q_heads=2,kv_heads=1,head_dim=128,seqlen_q=9,seqlen_kv=90,lengths=ragged,page=64,causal=0,"
-           "layout=hnd,dtype=fp16",
-           "group=2,head_dim=128,page=64,causal=0,dtype=fp16", "layout=heads_first"},
-       Case{
-           "batch=3,q_heads=4,kv_heads=2,head_dim=64,seqlen_q=9,seqlen_kv=40,kv_dtype=e4m3,kv_scale=head,q_dtype=e4m3",
-           "group=2,head_dim=64,kv_dtype=e4m3,kv_scale=head,q_dtype=e4m3", nullptr},
-       Case{"batch=6,q_heads=4,kv_heads=2,head_dim=64,seqlen_q=9,seqlen_kv=90,lengths=ragged,kv_dtype=e4m3",
-            "group=2,head_dim=64,kv_dtype=e4m3", nullptr},
-       Case{
-           "batch=5,q_heads=4,kv_heads=2,head_dim=64,seqlen_q=9,seqlen_kv=90,lengths=ragged,page=16,lse=natural,"
-           "kv_dtype=e4m3,kv_scale=head",
-           "group=2,head_dim=64,page=16,lse=natural,kv_dtype=e4m3,kv_scale=head", "layout=tokens_first"}}) {
+  for (const Case& each :
+       {Case{"batch=1,q_heads=4,kv_heads=2,head_dim=64,seqlen_q=20,seqlen_kv=50", "group=2,head_dim=64", nullptr},
+        Case{"batch=6,q_heads=4,kv_heads=1,head_dim=64,seqlen_q=20,seqlen_kv=50,lengths=ragged,lse=natural,layout=hnd",
+             "group=4,head_dim=64,lse=natural", "layout=heads_first"},
+        Case{"batch=6,q_heads=2,kv_heads=2,head_dim=64,seqlen_q=9,seqlen_kv=90,lengths=ragged,page=16,window=11,"
+             "sinks=learned,lse=natural",
+             "group=1,head_dim=64,page=16,window=11,sinks=learned,lse=natural", "layout=tokens_first,scale=0.125"},
+        Case{"batch=5,q_heads=2,kv_heads=1,head_dim=128,seqlen_q=9,seqlen_kv=90,lengths=ragged,page=64,causal=0,"
+             "layout=hnd,dtype=fp16",
+             "group=2,head_dim=128,page=64,causal=0,dtype=fp16", "layout=heads_first"},
+        Case{
+            "batch=3,q_heads=4,kv_heads=2,head_dim=64,seqlen_q=9,seqlen_kv=40,kv_dtype=e4m3,kv_scale=head,q_dtype=e4m3",
+            "group=2,head_dim=64,kv_dtype=e4m3,kv_scale=head,q_dtype=e4m3", nullptr},
+        Case{"batch=6,q_heads=4,kv_heads=2,head_dim=64,seqlen_q=9,seqlen_kv=90,lengths=ragged,kv_dtype=e4m3",
+             "group=2,head_dim=64,kv_dtype=e4m3", nullptr},
+        Case{"batch=5,q_heads=4,kv_heads=2,head_dim=64,seqlen_q=9,seqlen_kv=90,lengths=ragged,page=16,lse=natural,"
+             "kv_dtype=e4m3,kv_scale=head",
+             "group=2,head_dim=64,page=16,lse=natural,kv_dtype=e4m3,kv_scale=head", "layout=tokens_first"}}) {
     CAPTURE(each.problem);
     const Folder folder;
     store(folder / "cache.db", {{.problem = each.problem, .config = "", .kernel = "prefill_attention"}});
@@ -220,11 +212,10 @@ TEST_CASE("prefill_attention: extents are what the tensors have room for") {
 
 TEST_CASE("prefill_attention: 64 sequences of 16 new tokens and one of 1024 have cells of their own") {
   const Folder folder;
-  store(folder / "cache.db",
-        {{.problem = "batch=1,q_heads=2,kv_heads=2,head_dim=64,seqlen_q=1024,seqlen_kv=1024",
-          .config = "",
-          .time_us = 5000,
-          .kernel = "prefill_attention"}});
+  store(folder / "cache.db", {{.problem = "batch=1,q_heads=2,kv_heads=2,head_dim=64,seqlen_q=1024,seqlen_kv=1024",
+                               .config = "",
+                               .time_us = 5000,
+                               .kernel = "prefill_attention"}});
   const Opened opened({folder / "cache.db"});
   moetune_family* const family = family_of(opened, "group=1,head_dim=64");
   const std::int64_t one[] = {1, 2, 1024, 1024}, many[] = {64, 2, 16, 1024};
@@ -246,8 +237,8 @@ TEST_CASE("prefill_attention: tensors that the kernel cannot take") {
     const DLTensor before = tensors.tensor(name);
     change(tensors.tensor(name));
     Bound bound;
-    const moetune_status status = moetune_bind(family, tensors.slots().data(), 10, options, &bound.arguments,
-                                               bound.extents, &bound.count);
+    const moetune_status status =
+        moetune_bind(family, tensors.slots().data(), 10, options, &bound.arguments, bound.extents, &bound.count);
     tensors.tensor(name) = before;
     return status == MOETUNE_INVALID_ARGUMENT;
   };

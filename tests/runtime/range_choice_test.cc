@@ -28,13 +28,11 @@ RangeChoice choose(const std::vector<Entry>& entries, const std::vector<Cell>& c
     REQUIRE(all.add(std::move(entry)) == i);
   }
   std::vector<CrossedCell> crossed;
-  for (const Cell& cell : cells)
-    crossed.push_back({cell, 100 * static_cast<std::int64_t>(crossed.size() + 1)});
+  for (const Cell& cell : cells) crossed.push_back({cell, 100 * static_cast<std::int64_t>(crossed.size() + 1)});
   return choose_for_range(crossed, all);
 }
 
-constexpr ChoiceKind exact = ChoiceKind::exact, nearest = ChoiceKind::nearest,
-                     by_default = ChoiceKind::by_default;
+constexpr ChoiceKind exact = ChoiceKind::exact, nearest = ChoiceKind::nearest, by_default = ChoiceKind::by_default;
 constexpr Cell kEmpty{};
 
 }  // namespace
@@ -64,8 +62,7 @@ TEST_CASE("of equally distant ones the range table's least loss decides, then th
   CHECK(choose({{"a", 0.01}, {"b", 0.02}}, cells).cell.entry == 0);
   CHECK(choose({{"a"}, {"b"}}, cells).cell.entry == 0);
   // The worst of its own cells counts, not the first.
-  CHECK(choose({{"a", 0}, {"b", 0.02}, {"b", 0.02}, {"a", 0.03}},
-               {{0, exact}, {1, exact}, {2, exact}, {3, exact}})
+  CHECK(choose({{"a", 0}, {"b", 0.02}, {"b", 0.02}, {"a", 0.03}}, {{0, exact}, {1, exact}, {2, exact}, {3, exact}})
             .cell.entry == 1);
 }
 

@@ -22,27 +22,24 @@ constexpr const char* kRangeFamily = "group=4,head_dim=64,page=16";
 
 Problem range_problem(std::int64_t batch, std::int64_t context) {
   return find_kernel("decode_attention")
-      .parse("batch=" + std::to_string(batch) +
-             ",q_heads=4,kv_heads=1,head_dim=64,context=" + std::to_string(context) + ",page=16");
+      .parse("batch=" + std::to_string(batch) + ",q_heads=4,kv_heads=1,head_dim=64,context=" + std::to_string(context) +
+             ",page=16");
 }
 
 RangeTable sample_range() {
   RangeTable table{.ranges = "batch=2..32,context=64..1024", .bound = 0.02, .kept = true};
   for (const std::int64_t batch : {2, 8, 32}) {
     for (const std::int64_t context : {64, 256, 1024})
-      table.cells.push_back(
-          {range_problem(batch, context).text(), plain_config(batch < 32 ? 64 : 32), 10.1, 12, 10});
+      table.cells.push_back({range_problem(batch, context).text(), plain_config(batch < 32 ? 64 : 32), 10.1, 12, 10});
   }
   table.certificate = {12, 0.004, 0.021, 0.03, -0.1};
   return table;
 }
 
-void store_range(const std::filesystem::path& file, const std::string& table,
-                 const std::string& stored_at = "", const std::vector<int>& tiles = {64, 32},
-                 Timing timing = Timing::overlapped, int sm_count = 0) {
+void store_range(const std::filesystem::path& file, const std::string& table, const std::string& stored_at = "",
+                 const std::vector<int>& tiles = {64, 32}, Timing timing = Timing::overlapped, int sm_count = 0) {
   RangeRecord record{.table = table, .progress = "", .stored_at = stored_at};
-  for (const int tile : tiles)
-    record.variants.push_back(fake_launch(range_problem(2, 64), plain_config(tile)));
+  for (const int tile : tiles) record.variants.push_back(fake_launch(range_problem(2, 64), plain_config(tile)));
   const Kernel& kernel = find_kernel("decode_attention");
   const std::string family = kernel.specialization(range_problem(2, 64)).text();
   HardwareKey hardware = fake_device().key;
@@ -51,8 +48,7 @@ void store_range(const std::filesystem::path& file, const std::string& table,
       .ranges.put({kernel.name(), family, hardware, "sources", "nvrtc 13.0", timing}, record);
 }
 
-nlohmann::json explained(const Opened& opened, moetune_family* family, std::int64_t batch,
-                         std::int64_t context) {
+nlohmann::json explained(const Opened& opened, moetune_family* family, std::int64_t batch, std::int64_t context) {
   const std::int64_t extents[] = {batch, 1, context};
   moetune_choice choice{};
   REQUIRE_OK(moetune_pick(family, extents, 3, batch * context, &choice));
@@ -106,8 +102,7 @@ TEST_CASE("a state's name says what a range was measured to lose, which decides 
   moetune_family* const family = refreshed.family(kRangeFamily);
   const std::string before = refreshed.generation();
   for (RangeCell& cell : table.cells) {
-    if (cell.config == plain_config(32))
-      cell.time_us = 10.15;  // it loses more, and is still chosen in its cell
+    if (cell.config == plain_config(32)) cell.time_us = 10.15;  // it loses more, and is still chosen in its cell
   }
   store_range(folder / "cache.db", table.text(), "2020-01-02T00:00:00Z");
   REQUIRE_OK(moetune_refresh(refreshed.runtime(), nullptr));
@@ -207,8 +202,7 @@ TEST_CASE("a winner in a file before the range table's serves its own problem, w
   const Folder folder;
   store(folder / "user.db", {own_winner()});
   store_range(folder / "pack.db", sample_range().text(), "2999-01-01T00:00:00Z", {64, 32}, Timing::chained);
-  const Opened before({folder / "user.db", folder / "pack.db"}),
-      behind({folder / "pack.db", folder / "user.db"});
+  const Opened before({folder / "user.db", folder / "pack.db"}), behind({folder / "pack.db", folder / "user.db"});
   CHECK(picks_tile(explained(before, before.family(kRangeFamily), 8, 256), 16));
   CHECK(picks_tile(explained(before, before.family(kRangeFamily), 2, 64), 64));
   CHECK(picks_tile(explained(behind, behind.family(kRangeFamily), 8, 256), 64));
@@ -243,8 +237,7 @@ TEST_CASE("of two range tables the one that was measured as deployed serves") {
 TEST_CASE("an inherited range table serves all but what this hardware has a winner for, however old") {
   const Folder folder;
   store(folder / "own.db", {own_winner()});
-  store_range(folder / "pack.db", sample_range().text(), "2999-01-01T00:00:00Z", {64, 32}, Timing::chained,
-              6);
+  store_range(folder / "pack.db", sample_range().text(), "2999-01-01T00:00:00Z", {64, 32}, Timing::chained, 6);
   const Opened opened({folder / "own.db", folder / "pack.db"});
   moetune_family* const family = opened.family(kRangeFamily);
   const nlohmann::json own = explained(opened, family, 8, 256);

@@ -46,8 +46,7 @@ void store_with_damaged_default(const fs::path& file, const std::string& config)
   const Problem problem = kernel.parse(kProblem);
   const auto space_default =
       shared_space(kernel.name()).default_config(expression_environment(problem, fake_device().limits));
-  store(file,
-        {{.problem = kProblem, .config = config, .default_config = space_default->text(), .time_us = 5}});
+  store(file, {{.problem = kProblem, .config = config, .default_config = space_default->text(), .time_us = 5}});
   Database(file, Database::Access::read_write, std::chrono::seconds(5))
       .execute("UPDATE cubins SET frame = zeroblob(40) WHERE id = (SELECT max(fallback_cubin) FROM winners)");
 }
@@ -206,9 +205,7 @@ TEST_CASE("the same warning is given once") {
   store(folder / "stale.db", {{.problem = kProblem, .interface = "of another version"}});
   const Opened opened({folder / "stale.db", folder / "missing.db"});
   moetune_family* family = nullptr;
-  const auto open = [&] {
-    return moetune_family_open(opened.runtime(), "decode_attention", kFamily, &family);
-  };
+  const auto open = [&] { return moetune_family_open(opened.runtime(), "decode_attention", kFamily, &family); };
   CHECK(open() == MOETUNE_NOT_TUNED);
   const std::string once = opened.warnings();
   CHECK(once.find("stale.db") != std::string::npos);

@@ -43,8 +43,7 @@ std::string config_with(const char* kernel, const char* problem, const char* par
       shared_space(kernel).enumerate(expression_environment(of.parse(problem), fake_device().limits));
   for (ConfigId i = 0; i < legal.size(); ++i) {
     const Config config = legal.config(i);
-    if (config.is(parameter, value) && config.text().find("body=tma") == std::string::npos)
-      return config.text();
+    if (config.is(parameter, value) && config.text().find("body=tma") == std::string::npos) return config.text();
   }
   throw std::logic_error(std::string(kernel) + " has no configuration with " + parameter + "=" + value);
 }
@@ -53,9 +52,7 @@ std::string config_with(const char* kernel, const char* problem, const char* par
 class Bytes {
  public:
   explicit Bytes(std::size_t bytes) : bytes_(bytes + 256) {}
-  void* data() {
-    return reinterpret_cast<void*>((reinterpret_cast<std::uintptr_t>(bytes_.data()) + 255) / 256 * 256);
-  }
+  void* data() { return reinterpret_cast<void*>((reinterpret_cast<std::uintptr_t>(bytes_.data()) + 255) / 256 * 256); }
 
  private:
   std::vector<std::uint8_t> bytes_;
@@ -68,8 +65,7 @@ struct Call {
   moetune_arguments arguments{};
   std::size_t workspace_bytes = 0;
 
-  Call(const Opened& opened, const char* kernel, const char* specialization,
-       const std::vector<std::int64_t>& extents) {
+  Call(const Opened& opened, const char* kernel, const char* specialization, const std::vector<std::int64_t>& extents) {
     REQUIRE_OK(moetune_family_open(opened.runtime(), kernel, specialization, &family));
     REQUIRE_OK(moetune_pick(family, extents.data(), extents.size(), 0, &choice));
     REQUIRE_OK(moetune_choice_workspace(family, &choice, &workspace_bytes));
@@ -81,8 +77,8 @@ struct Call {
     std::fill_n(static_cast<std::int32_t*>(tensors.tensor(MOETUNE_DECODE_LENGTHS).data), 2, 0);
     std::int64_t extents[MOETUNE_MAX_EXTENTS];
     std::size_t count = 0;
-    REQUIRE_OK(moetune_bind(family, tensors.tensors().data(), tensors.tensors().size(), nullptr, &arguments,
-                            extents, &count));
+    REQUIRE_OK(
+        moetune_bind(family, tensors.tensors().data(), tensors.tensors().size(), nullptr, &arguments, extents, &count));
   }
 
   // Half of the threads have arguments of their own: the others meet at one bound plan.
@@ -125,8 +121,7 @@ class Server {
       });
     }
     for (std::thread& thread : threads) thread.join();
-    records.resize(
-        static_cast<std::size_t>(call_driver("fakeRecordLaunches", static_cast<LaunchRecord*>(nullptr), 0)));
+    records.resize(static_cast<std::size_t>(call_driver("fakeRecordLaunches", static_cast<LaunchRecord*>(nullptr), 0)));
     CHECK(failures == 0);
     CHECK(records.size() == 2 * kThreads * kCalls);
     return records;
@@ -134,12 +129,10 @@ class Server {
 
  private:
   static std::filesystem::path stored(const Folder& folder) {
-    store(folder / "cache.db", {{.problem = kAttention,
-                                 .config = config_with("decode_attention", kAttention, "combine", "kernel")},
-                                {.problem = kWhole, .config = plain_config(32)},
-                                {.problem = kRouter,
-                                 .config = config_with("router", kRouter, "schedule", "split"),
-                                 .kernel = "router"}});
+    store(folder / "cache.db",
+          {{.problem = kAttention, .config = config_with("decode_attention", kAttention, "combine", "kernel")},
+           {.problem = kWhole, .config = plain_config(32)},
+           {.problem = kRouter, .config = config_with("router", kRouter, "schedule", "split"), .kernel = "router"}});
     return folder / "cache.db";
   }
 
@@ -160,8 +153,8 @@ std::string first_torn(const std::vector<LaunchRecord>& records) {
                                                      {"router", "router_place"}};
   std::map<std::pair<void*, long>, const LaunchRecord*> begun;
   for (const LaunchRecord& record : records) {
-    const LaunchRecord*& first = begun[{record.stream == kLegacy ? nullptr : record.stream,
-                                        record.stream == kPerThread ? record.thread : 0}];
+    const LaunchRecord*& first =
+        begun[{record.stream == kLegacy ? nullptr : record.stream, record.stream == kPerThread ? record.thread : 0}];
     if (first == nullptr) {
       if (!second.contains(name_of(record))) return name_of(record) + " without its first launch";
       first = &record;
@@ -200,8 +193,8 @@ TEST_CASE("launches over one workspace are put on their stream whole, from any t
 
 TEST_CASE("threads that use cudaStreamPerThread have a stream each, with a workspace each") {
   Server server;
-  std::vector<Bytes> workspaces(
-      kThreads, Bytes(std::max(server.attention.workspace_bytes, server.router.workspace_bytes)));
+  std::vector<Bytes> workspaces(kThreads,
+                                Bytes(std::max(server.attention.workspace_bytes, server.router.workspace_bytes)));
   const auto records = server.record([&](int thread, int call) {
     const Call& one = (thread + call) % 2 == 0 ? server.attention : server.router;
     return one.launch(thread, workspaces[static_cast<std::size_t>(thread)].data(), kPerThread);
@@ -232,9 +225,7 @@ TEST_CASE("a turn is one thread's at a time, and turns of other addresses are fr
 TEST_CASE("a launch that waits in a full queue holds up those that use its workspace, and no others") {
   Server server;
   Bytes memory(std::size_t{1} << 20);
-  const auto workspace = [&](std::size_t number) {
-    return static_cast<std::uint8_t*>(memory.data()) + 256 * number;
-  };
+  const auto workspace = [&](std::size_t number) { return static_cast<std::uint8_t*>(memory.data()) + 256 * number; };
   REQUIRE_OK(server.router.launch(0, workspace(0), nullptr));
   void* const full = make_stream();
   void* const free = make_stream();
@@ -266,8 +257,7 @@ TEST_CASE("a launch that waits in a full queue holds up those that use its works
   const int count = call_driver("fakeRecordLaunches", static_cast<LaunchRecord*>(nullptr), 0);
   REQUIRE(count == 1 + 2 * kOthers + 4);
   const std::vector<void*> last = {full, full, free, free};
-  for (std::size_t i = 0; i < 4; ++i)
-    CHECK(records[static_cast<std::size_t>(count) - 4 + i].stream == last[i]);
+  for (std::size_t i = 0; i < 4; ++i) CHECK(records[static_cast<std::size_t>(count) - 4 + i].stream == last[i]);
   REQUIRE(call_driver("cuStreamDestroy", full) == 0);
   REQUIRE(call_driver("cuStreamDestroy", free) == 0);
 }

@@ -34,13 +34,11 @@ TEST_CASE("a stream of another context is refused, also at the address of one of
   moetune_arguments arguments;
   std::int64_t extents[MOETUNE_MAX_EXTENTS];
   std::size_t count = 0;
-  REQUIRE_OK(moetune_bind(family, tensors.tensors().data(), tensors.tensors().size(), nullptr, &arguments,
-                          extents, &count));
+  REQUIRE_OK(
+      moetune_bind(family, tensors.tensors().data(), tensors.tensors().size(), nullptr, &arguments, extents, &count));
   moetune_choice choice;
   REQUIRE_OK(moetune_pick(family, extents, count, 0, &choice));
-  const auto launch = [&](void* stream) {
-    return moetune_launch(family, &choice, &arguments, nullptr, 0, stream);
-  };
+  const auto launch = [&](void* stream) { return moetune_launch(family, &choice, &arguments, nullptr, 0, stream); };
   REQUIRE_OK(launch(nullptr));  // makes the device's context current
   void* own_context = nullptr;
   REQUIRE(call_driver("cuCtxGetCurrent", &own_context) == 0);

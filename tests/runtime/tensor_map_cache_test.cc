@@ -37,11 +37,10 @@ TEST_CASE("a tensor map is encoded once for an address and a layout") {
     change(changed);
     return changed;
   };
-  const TensorMap others[] = {other([](TensorMap& one) { one.box.back() = 8; }),
-                              other([](TensorMap& one) { one.strides.back() = 256; }),
-                              other([](TensorMap& one) { one.dims.back() = 999; }),
-                              other([](TensorMap& one) { one.dtype = DType::f16; }),
-                              other([](TensorMap& one) { one.swizzle = TensorMap::Swizzle::b128; })};
+  const TensorMap others[] = {
+      other([](TensorMap& one) { one.box.back() = 8; }), other([](TensorMap& one) { one.strides.back() = 256; }),
+      other([](TensorMap& one) { one.dims.back() = 999; }), other([](TensorMap& one) { one.dtype = DType::f16; }),
+      other([](TensorMap& one) { one.swizzle = TensorMap::Swizzle::b128; })};
   for (const TensorMap& one : others) {
     const cuda::EncodedTensorMap right = cuda::encode_tensor_map(one, 0x10000);
     CHECK(right.bytes != first.bytes);

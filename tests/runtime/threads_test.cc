@@ -23,8 +23,8 @@ int serve(moetune_family* family, int thread) {
   moetune_arguments arguments;
   std::int64_t extents[MOETUNE_MAX_EXTENTS];
   std::size_t count = 0;
-  failures += moetune_bind(family, tensors.tensors().data(), tensors.tensors().size(), nullptr, &arguments,
-                           extents, &count) != MOETUNE_OK;
+  failures += moetune_bind(family, tensors.tensors().data(), tensors.tensors().size(), nullptr, &arguments, extents,
+                           &count) != MOETUNE_OK;
   for (int i = 0; i < kPicks; ++i) {
     const std::int64_t wanted[] = {2, 1, 1 + (i * 37 + thread) % 64};
     moetune_choice choice;
@@ -52,9 +52,8 @@ TEST_CASE("a million picks from 16 threads while a tuner writes and the runtime 
   }
   for (int round = 0; round < 10 || serving > 0; ++round) {
     const int context = 64 << (round % 10);
-    store(folder / "cache.db",
-          {{"batch=2,q_heads=4,kv_heads=1,head_dim=64,page=16,context=" + std::to_string(context),
-            plain_config(round % 2 == 0 ? 32 : 64)}});
+    store(folder / "cache.db", {{"batch=2,q_heads=4,kv_heads=1,head_dim=64,page=16,context=" + std::to_string(context),
+                                 plain_config(round % 2 == 0 ? 32 : 64)}});
     CHECK_OK(moetune_refresh(opened.runtime(), nullptr));
   }
   for (std::thread& thread : threads) thread.join();

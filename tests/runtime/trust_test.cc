@@ -181,8 +181,7 @@ TEST_CASE("while packs are replaced, every refresh finds a pack that is signed")
   std::thread installer([&] {  // as sync does: both signatures, the pack, its own signature
     for (int i = 1; !ending; ++i) {
       const std::string head = "moetune signature 1\n";
-      replace_file(signature_path(packs.pack("a")),
-                   signatures[i % 2] + signatures[1 - i % 2].substr(head.size()));
+      replace_file(signature_path(packs.pack("a")), signatures[i % 2] + signatures[1 - i % 2].substr(head.size()));
       replace_file(packs.pack("a"), contents[i % 2]);
       replace_file(signature_path(packs.pack("a")), signatures[i % 2]);
     }

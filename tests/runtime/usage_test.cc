@@ -53,8 +53,7 @@ TEST_CASE("shapes are counted up to three significant bits from 17 on, ragged on
 TEST_CASE("shapes that come often after many others displace the rare ones") {
   Usage usage;
   for (std::int64_t batch = 1; batch <= 16; ++batch) {
-    for (std::int64_t context = 1; context < std::int64_t{1} << 20; context *= 2)
-      miss(usage, batch, context, 3);
+    for (std::int64_t context = 1; context < std::int64_t{1} << 20; context *= 2) miss(usage, batch, context, 3);
   }
   constexpr int kOften = 10'000;
   for (int i = 0; i < kOften; ++i) {  // among rare ones that keep coming
@@ -68,6 +67,5 @@ TEST_CASE("shapes that come often after many others displace the rare ones") {
     CHECK(count_of(missed, batch, 3) > kOften / 2);
     CHECK(count_of(missed, batch, 3) <= kOften);
   }
-  CHECK(std::is_sorted(missed.begin(), missed.end(),
-                       [](const auto& a, const auto& b) { return a.count > b.count; }));
+  CHECK(std::is_sorted(missed.begin(), missed.end(), [](const auto& a, const auto& b) { return a.count > b.count; }));
 }

@@ -65,14 +65,12 @@ struct Promised {
 
 TEST_CASE("winners that need more workspace serve after an offer and a refresh") {
   const Promised server;
-  CHECK(server.asked(moetune_wanted_workspace, kMost) ==
-        MOETUNE_WORKSPACE_COUNTERS);  // as the files were read
+  CHECK(server.asked(moetune_wanted_workspace, kMost) == MOETUNE_WORKSPACE_COUNTERS);  // as the files were read
   server.refresh();
   CHECK(server.config() == plain_config());
   const std::size_t wanted = server.asked(moetune_wanted_workspace, kMost);
   REQUIRE(wanted > MOETUNE_WORKSPACE_COUNTERS);
-  CHECK(server.opened->warnings().find("moetune_offer_workspace takes " + std::to_string(wanted)) !=
-        std::string::npos);
+  CHECK(server.opened->warnings().find("moetune_offer_workspace takes " + std::to_string(wanted)) != std::string::npos);
 
   REQUIRE_OK(server.offer(kMost, wanted));
   CHECK(server.config() == plain_config());  // until the next refresh
@@ -94,8 +92,7 @@ TEST_CASE("winners that need more workspace serve after an offer and a refresh")
 
 TEST_CASE("a promise holds for ragged batches of any total, which serve by it") {
   const Folder folder;
-  constexpr const char* kRagged =
-      "batch=4,q_heads=4,kv_heads=1,head_dim=64,context=512,page=16,lengths=ragged";
+  constexpr const char* kRagged = "batch=4,q_heads=4,kv_heads=1,head_dim=64,context=512,page=16,lengths=ragged";
   store(folder / "cache.db", {{kProblem}, {.problem = kRagged, .config = split_config(8)}});
   const Opened opened({folder / "cache.db"});
   moetune_family* const family = opened.family(kFamily);
@@ -104,8 +101,7 @@ TEST_CASE("a promise holds for ragged batches of any total, which serve by it") 
   std::size_t most = 0, splits = 0;
   for (std::int64_t batch = 1; batch <= kMost[0]; ++batch) {
     for (std::int64_t context = 1; context <= kMost[2]; context *= 2) {
-      for (std::int64_t total = 0; total <= batch * context;
-           total += std::max<std::int64_t>(1, context / 2)) {
+      for (std::int64_t total = 0; total <= batch * context; total += std::max<std::int64_t>(1, context / 2)) {
         const std::int64_t extents[] = {batch, 1, context};
         moetune_choice choice;
         REQUIRE_OK(moetune_pick(family, extents, 3, total, &choice));
@@ -123,8 +119,7 @@ TEST_CASE("a promise holds for ragged batches of any total, which serve by it") 
 
 TEST_CASE("a promise holds for ragged batches with fewer KV heads") {
   const Folder folder;
-  constexpr const char* kRagged =
-      "batch=4,q_heads=4,kv_heads=1,head_dim=64,context=512,page=16,lengths=ragged";
+  constexpr const char* kRagged = "batch=4,q_heads=4,kv_heads=1,head_dim=64,context=512,page=16,lengths=ragged";
   store(folder / "cache.db", {{.problem = kRagged, .config = split_config(8)}});
   const Opened opened({folder / "cache.db"});
   moetune_family* const family = opened.family(kFamily);
@@ -160,13 +155,11 @@ TEST_CASE("what was handed out before an offer runs on with the workspace that i
   moetune_arguments arguments;
   std::int64_t extents[MOETUNE_MAX_EXTENTS];
   std::size_t count = 0;
-  REQUIRE_OK(moetune_bind(server.family, tensors.tensors().data(), tensors.tensors().size(), nullptr,
-                          &arguments, extents, &count));
+  REQUIRE_OK(moetune_bind(server.family, tensors.tensors().data(), tensors.tensors().size(), nullptr, &arguments,
+                          extents, &count));
   std::vector<std::uint8_t> memory(MOETUNE_WORKSPACE_COUNTERS + 256);
-  void* const workspace =
-      reinterpret_cast<void*>((reinterpret_cast<std::uintptr_t>(memory.data()) + 255) / 256 * 256);
-  REQUIRE_OK(moetune_launch(server.family, &server.before, &arguments, workspace, MOETUNE_WORKSPACE_COUNTERS,
-                            nullptr));
+  void* const workspace = reinterpret_cast<void*>((reinterpret_cast<std::uintptr_t>(memory.data()) + 255) / 256 * 256);
+  REQUIRE_OK(moetune_launch(server.family, &server.before, &arguments, workspace, MOETUNE_WORKSPACE_COUNTERS, nullptr));
   CHECK(tensors.error() < 0.02);
   const moetune_choice now = server.picked();
   CHECK(moetune_launch(server.family, &now, &arguments, workspace, MOETUNE_WORKSPACE_COUNTERS, nullptr) ==

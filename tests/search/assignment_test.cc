@@ -32,14 +32,10 @@ TEST_CASE("assignment text splits into names and values, blanks aside") {
 }
 
 TEST_CASE("a piece that is not name=value is named, as is a name that occurs twice") {
-  CHECK_THROWS_WITH_AS(split_assignment("a=1,b", "its problem"), "its problem: 'b' is not name=value",
-                       BadInput);
-  CHECK_THROWS_WITH_AS(split_assignment("a=", "its problem"), "its problem: 'a=' is not name=value",
-                       BadInput);
-  CHECK_THROWS_WITH_AS(split_assignment("=1", "its problem"), "its problem: '=1' is not name=value",
-                       BadInput);
-  CHECK_THROWS_WITH_AS(split_assignment("a=1,", "its problem"), "its problem: '' is not name=value",
-                       BadInput);
+  CHECK_THROWS_WITH_AS(split_assignment("a=1,b", "its problem"), "its problem: 'b' is not name=value", BadInput);
+  CHECK_THROWS_WITH_AS(split_assignment("a=", "its problem"), "its problem: 'a=' is not name=value", BadInput);
+  CHECK_THROWS_WITH_AS(split_assignment("=1", "its problem"), "its problem: '=1' is not name=value", BadInput);
+  CHECK_THROWS_WITH_AS(split_assignment("a=1,", "its problem"), "its problem: '' is not name=value", BadInput);
   CHECK_THROWS_WITH_AS(split_assignment("a=1,a=2", "its problem"), "its problem: 'a' occurs twice", BadInput);
 }
 

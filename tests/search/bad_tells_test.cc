@@ -50,8 +50,7 @@ using Measure = std::function<Observation(ConfigId)>;
 // Asks with up to `in_flight` open until nothing more comes, far beyond the size of the space, and tells in
 // the order of the asks; `between` may tell what it likes after each.
 std::multiset<ConfigId> drive_to_the_end(
-    Searcher& searcher, std::size_t in_flight, const Measure& measure,
-    const std::function<void()>& between = [] {}) {
+    Searcher& searcher, std::size_t in_flight, const Measure& measure, const std::function<void()>& between = [] {}) {
   std::multiset<ConfigId> asked;
   std::deque<ConfigId> open;
   for (;;) {

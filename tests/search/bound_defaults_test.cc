@@ -67,8 +67,7 @@ TEST_CASE("on random spaces bound defaults are the space's defaults") {
       (config ? found : none) += 1;
       Config any;
       for (std::size_t p = 0; p < random.domains.size(); ++p)
-        any.set("p" + std::to_string(p),
-                Value::integer(random.domains[p][draw.below(random.domains[p].size())]));
+        any.set("p" + std::to_string(p), Value::integer(random.domains[p][draw.below(random.domains[p].size())]));
       const bool can_run = bound->can_run(any, values);
       REQUIRE(can_run == space.why_illegal(any, environment, Rules::must).empty());
       (can_run ? running : forbidden) += 1;
@@ -88,8 +87,7 @@ TEST_CASE("on random spaces the defaults within bounds are all that are there, a
     const Space space = Space::parse(with_defaults(random, draw), "random.json");
     const auto bound = space.bind_defaults(random.environment(), {"problem.x", "device.y"});
     for (int i = 0; i < 10; ++i) {
-      const auto x = static_cast<std::int64_t>(draw.below(30)) - 3,
-                 y = static_cast<std::int64_t>(draw.below(20));
+      const auto x = static_cast<std::int64_t>(draw.below(30)) - 3, y = static_cast<std::int64_t>(draw.below(20));
       const std::int64_t low[] = {x, y};
       const std::int64_t high[] = {x + static_cast<std::int64_t>(draw.below(6)),
                                    y + static_cast<std::int64_t>(draw.below(3))};
@@ -120,9 +118,8 @@ TEST_CASE("a name that is so many times another is never asked for, and their qu
     "defaults": [{"when": "problem.q / problem.kv != 4", "config": {"tile": 32}},
                  {"when": "problem.q >= 32", "config": {"tile": 128}}, {"config": {"tile": 64}}]})json",
                                    "k.json");
-  const auto bound =
-      space.bind_defaults({{"problem.q", Value::integer(4)}, {"problem.kv", Value::integer(1)}},
-                          {"problem.kv"}, "problem.q", "problem.kv", 4);
+  const auto bound = space.bind_defaults({{"problem.q", Value::integer(4)}, {"problem.kv", Value::integer(1)}},
+                                         {"problem.kv"}, "problem.q", "problem.kv", 4);
   CHECK(bound->configs().size() == 2);  // not the first rule's
   for (const std::int64_t heads : {1, 7, 8, 9})
     CHECK(bound->configs()[*bound->find({&heads, 1})].text() == (heads >= 8 ? "tile=128" : "tile=64"));
@@ -142,9 +139,8 @@ TEST_CASE("names of the environment vary as numbers do, quoted or not") {
   for (const char* lengths : {"full", "ragged", "of another kind"}) {
     for (const char* layout : {"a", "b", "c"}) {
       const std::int64_t values[] = {bound->number(named(lengths)), bound->number(named(layout))};
-      const Assignment environment{{"problem.lengths", named(lengths)},
-                                   {"problem.layout", named(layout)},
-                                   {"problem.other", named("b")}};
+      const Assignment environment{
+          {"problem.lengths", named(lengths)}, {"problem.layout", named(layout)}, {"problem.other", named("b")}};
       CHECK(bound->configs()[*bound->find(values)].text() == space.default_config(environment)->text());
     }
   }
@@ -157,8 +153,7 @@ TEST_CASE("bound defaults refuse a name that the environment lacks") {
     "defaults": [{"config": {"tile": 32}}]})json",
                                    "k.json");
   CHECK_THROWS_WITH_AS(space.bind_defaults({{"problem.least", Value::integer(1)}}, {"problem.least"}),
-                       doctest::Contains("k.json: constraints[0].expr: unknown name 'problem.most'"),
-                       BadInput);
+                       doctest::Contains("k.json: constraints[0].expr: unknown name 'problem.most'"), BadInput);
 }
 
 }  // namespace moetune

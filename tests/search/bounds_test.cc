@@ -39,11 +39,10 @@ TEST_CASE("a space that no walk would end of is refused") {
   space["constraints"] = {{{"expr", sum + " == 0"}, {"why", "never"}}};
   const SpaceFile file = read_space_file(space.dump(), "k.json");
   const BoundSpace bound(file, Assignment(), Rules::all);
-  CHECK_THROWS_WITH_AS(
-      count_rows(bound, 1'000'000),
-      "k.json: more than 1000000 combinations to try; add constraints on fewer parameters, or "
-      "drop values",
-      BadInput);
+  CHECK_THROWS_WITH_AS(count_rows(bound, 1'000'000),
+                       "k.json: more than 1000000 combinations to try; add constraints on fewer parameters, or "
+                       "drop values",
+                       BadInput);
   CHECK(kMaxNodes <= 200'000'000);  // a few seconds of walking
 }
 
@@ -54,11 +53,10 @@ TEST_CASE("a walk that is short in combinations but long in what it evaluates is
   space["constraints"] = {{{"expr", sum + " == 0"}, {"why", "never"}}};
   const SpaceFile file = read_space_file(space.dump(), "k.json");
   const BoundSpace bound(file, Assignment(), Rules::all);
-  CHECK_THROWS_WITH_AS(
-      count_rows(bound, 5'000'000),
-      "k.json: its expressions take too long to evaluate for all combinations; shorten them, add "
-      "constraints on fewer parameters, or drop values",
-      BadInput);
+  CHECK_THROWS_WITH_AS(count_rows(bound, 5'000'000),
+                       "k.json: its expressions take too long to evaluate for all combinations; shorten them, add "
+                       "constraints on fewer parameters, or drop values",
+                       BadInput);
 }
 
 TEST_CASE("chained quantities, rules, parameters and names are bounded") {

@@ -91,13 +91,12 @@ TEST_CASE("odd times, repeats and foreign ids change nothing about what a confid
   const LegalSpace space = square(6);
   Random random(8);
   const double odd[] = {
-      0,     -3, std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity(), 1e-300,
-      1e300, 5};
+      0, -3, std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity(), 1e-300, 1e300, 5};
   for (int round = 0; round < 50; ++round) {
     std::vector<Observation> trials;
     for (int i = 0; i < 30; ++i) {
-      trials.push_back({static_cast<ConfigId>(random.below(45)), kOutcomes[random.below(kOutcomes.size())],
-                        odd[random.below(7)]});
+      trials.push_back(
+          {static_cast<ConfigId>(random.below(45)), kOutcomes[random.below(kOutcomes.size())], odd[random.below(7)]});
     }
     const Confidence confidence = assess(space, trials);
     if (!confidence.known) continue;

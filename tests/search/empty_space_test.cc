@@ -25,9 +25,7 @@ Assignment rows_on(int rows, int capability = 90) {
   return {{"problem.rows", Value::integer(rows)}, {"device.capability", Value::integer(capability)}};
 }
 
-bool says(const std::string& sentence, const std::string& part) {
-  return sentence.find(part) != std::string::npos;
-}
+bool says(const std::string& sentence, const std::string& part) { return sentence.find(part) != std::string::npos; }
 
 }  // namespace
 
@@ -59,8 +57,7 @@ TEST_CASE("values that a constraint reads through lets are named too") {
 TEST_CASE("lets that read each other many times over are entered once each") {
   std::string lets = R"({"q0": "problem.rows", "q1": "problem.rows")";
   for (int i = 2; i < 64; ++i)
-    lets += ", \"q" + std::to_string(i) + "\": \"q" + std::to_string(i - 1) + " - q" + std::to_string(i - 2) +
-            "\"";
+    lets += ", \"q" + std::to_string(i) + "\": \"q" + std::to_string(i - 1) + " - q" + std::to_string(i - 2) + "\"";
   const Space space = space_with(R"({"expr": "q63 > 0 && tile < 0", "why": "positive"})", lets + "}");
   CHECK(says(space.why_empty(rows_on(7)), "problem.rows=7"));
 }
@@ -85,8 +82,7 @@ TEST_CASE("constraints on one parameter, on none, and gates are told in their ow
   const std::string none = space_with(R"({"expr": "tile > 16", "why": "big"},
                                          {"expr": "problem.rows > 1", "why": "rows"})")
                                .why_empty(rows_on(1));
-  CHECK(none.starts_with(
-      "\"problem.rows > 1\" (must: rows) rejects every configuration, with problem.rows=1; "));
+  CHECK(none.starts_with("\"problem.rows > 1\" (must: rows) rejects every configuration, with problem.rows=1; "));
   const Space gated = Space::parse(R"json({"kernel": "toy", "parameters": [
       {"name": "loader", "values": ["tma"], "gates": {"tma": "device.capability >= 90"}}]})json",
                                    "toy.json");

@@ -24,8 +24,7 @@ Vocabulary vocabulary() {
 
 // The value of `text` with a and b as variables of the program, and again with them folded away: both must
 // agree.
-std::int64_t value(const std::string& text, std::int64_t a = 0, std::int64_t b = 0,
-                   const std::string& loader = "tma") {
+std::int64_t value(const std::string& text, std::int64_t a = 0, std::int64_t b = 0, const std::string& loader = "tma") {
   Vocabulary names = vocabulary();
   const Expression expression = Expression::parse(text, "test", names);
   return testing::computed(expression, names, {a, b, *names.interned(loader)});
@@ -37,8 +36,7 @@ std::string expression_error(const std::string& text) {
 }
 
 std::string error_at(const std::string& text, const std::string& what, int column) {
-  return "x.json: constraints[0].expr: " + what + " (column " + std::to_string(column) + " of \"" + text +
-         "\")";
+  return "x.json: constraints[0].expr: " + what + " (column " + std::to_string(column) + " of \"" + text + "\")";
 }
 
 }  // namespace
@@ -99,8 +97,7 @@ TEST_CASE("what has no value is undefined, unless it is skipped") {
   CHECK(value("a * a", std::int64_t{1} << 40) == kUndefined);
   CHECK(value("a + b", std::numeric_limits<std::int64_t>::max(), 1) == kUndefined);
   CHECK(value("-a - b", std::numeric_limits<std::int64_t>::max(), 1) == kUndefined);
-  CHECK(value("a / b", -std::numeric_limits<std::int64_t>::max(), -1) ==
-        std::numeric_limits<std::int64_t>::max());
+  CHECK(value("a / b", -std::numeric_limits<std::int64_t>::max(), -1) == std::numeric_limits<std::int64_t>::max());
 }
 
 TEST_CASE("names compare with names") {
@@ -121,13 +118,11 @@ TEST_CASE("known names are folded away, and with them the variables they switch 
 }
 
 TEST_CASE("errors give the column and what would be right") {
-  CHECK(expression_error("a + lodaer") ==
-        error_at("a + lodaer", "unknown name 'lodaer'; did you mean 'loader'?", 5));
+  CHECK(expression_error("a + lodaer") == error_at("a + lodaer", "unknown name 'lodaer'; did you mean 'loader'?", 5));
   CHECK(expression_error("a +") == error_at("a +", "the expression ends where a value is expected", 4));
   CHECK(expression_error("  ") == error_at("  ", "the expression is empty", 3));
   CHECK(expression_error("a = 1") == error_at("a = 1", "'=' assigns nothing here; compare with '=='", 3));
-  CHECK(expression_error("1 < a < 3") ==
-        error_at("1 < a < 3", "comparisons do not chain; write 'a < b && b < c'", 7));
+  CHECK(expression_error("1 < a < 3") == error_at("1 < a < 3", "comparisons do not chain; write 'a < b && b < c'", 7));
   CHECK(expression_error("(a") == error_at("(a", "expected ')', found the end", 3));
   CHECK(expression_error("a ? b") == error_at("a ? b", "expected ':', found the end", 6));
   CHECK(expression_error("a b") == error_at("a b", "unexpected 'b'", 3));
@@ -139,26 +134,22 @@ TEST_CASE("errors give the column and what would be right") {
   CHECK(expression_error("ceildiv(a, b)").find("did you mean 'ceil_div'?") != std::string::npos);
   CHECK(expression_error("min(a)") == error_at("min(a)", "min takes 2 or more arguments, not 1", 1));
   CHECK(expression_error("log2(a, b)") == error_at("log2(a, b)", "log2 takes 1 arguments, not 2", 1));
-  CHECK(expression_error("gpu.sms > 1").find("unknown name 'gpu.'; known: problem., device.") !=
-        std::string::npos);
+  CHECK(expression_error("gpu.sms > 1").find("unknown name 'gpu.'; known: problem., device.") != std::string::npos);
   CHECK(expression_error("problem. > 1") == error_at("problem. > 1", "'problem.' is not problem.NAME", 1));
 }
 
 TEST_CASE("names are kept out of arithmetic and out of domains they do not belong to") {
   CHECK(expression_error("loader + 1") ==
         error_at("loader + 1", "'loader' is a name: names compare with == and != only", 1));
-  CHECK(expression_error("'tma'") ==
-        error_at("'tma'", "'tma' is a name: names compare with == and != only", 1));
-  CHECK(expression_error("loader") ==
-        error_at("loader", "'loader' is a name: names compare with == and != only", 1));
+  CHECK(expression_error("'tma'") == error_at("'tma'", "'tma' is a name: names compare with == and != only", 1));
+  CHECK(expression_error("loader") == error_at("loader", "'loader' is a name: names compare with == and != only", 1));
   CHECK(expression_error("a == 'tma'") == error_at("a == 'tma'", "'tma' is a name and 'a' is a number", 3));
   CHECK(expression_error("loader == 1") ==
         error_at("loader == 1", "'loader' is a name and the other side is a number", 8));
   CHECK(expression_error("loader == 'tna'") ==
         error_at("loader == 'tna'", "unknown value of loader 'tna'; did you mean 'tma'?", 11));
   CHECK(expression_error("loader < 'tma'").find("names compare with == and != only") != std::string::npos);
-  CHECK(expression_error("loader == 'tma") ==
-        error_at("loader == 'tma", "the quoted name has no closing quote", 11));
+  CHECK(expression_error("loader == 'tma") == error_at("loader == 'tma", "the quoted name has no closing quote", 11));
   CHECK(expression_error("loader == ''") == error_at("loader == ''", "the quoted name is empty", 11));
   CHECK(expression_error("problem.dtype == 'anything'").empty());
 }
@@ -168,17 +159,15 @@ TEST_CASE("the type of an environment's name is checked once it is known") {
   const Expression sum = Expression::parse("problem.x + 1", "test", names);
   std::vector<Binding> bindings(names.size());
   bindings[*names.find("problem.x")] = {true, true, 0};
-  CHECK_THROWS_WITH_AS(
-      sum.compile(names, bindings),
-      "test: 'problem.x' is a name: names compare with == and != only (column 1 of \"problem.x + 1\")",
-      BadInput);
+  CHECK_THROWS_WITH_AS(sum.compile(names, bindings),
+                       "test: 'problem.x' is a name: names compare with == and != only (column 1 of \"problem.x + 1\")",
+                       BadInput);
 }
 
 TEST_CASE("hostile nesting and length are refused, long flat expressions are not") {
   CHECK(expression_error(std::string(3000, '(') + "a").find("nested more than 64 deep") != std::string::npos);
   CHECK(expression_error(std::string(3000, '!') + "a").find("nested more than 64 deep") != std::string::npos);
-  CHECK(expression_error(std::string(5000, ' ') + "a").find("longer than 4096 characters") !=
-        std::string::npos);
+  CHECK(expression_error(std::string(5000, ' ') + "a").find("longer than 4096 characters") != std::string::npos);
   std::string sum = "a";
   for (int i = 0; i < 2000; ++i) sum += "+a";
   CHECK(value(sum, 1) == 2001);

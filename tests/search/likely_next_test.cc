@@ -15,8 +15,7 @@ LegalSpace square(std::size_t side) {
   std::vector<Parameter> parameters;
   for (const char* name : {"a", "b", "c"}) {
     Parameter& parameter = parameters.emplace_back(Parameter{name, {}, ""});
-    for (std::size_t i = 0; i < side; ++i)
-      parameter.values.push_back(Value::integer(static_cast<std::int64_t>(i + 1)));
+    for (std::size_t i = 0; i < side; ++i) parameter.values.push_back(Value::integer(static_cast<std::int64_t>(i + 1)));
   }
   std::vector<Position> rows;
   for (std::size_t i = 0; i < side * side * side; ++i) {
@@ -29,8 +28,7 @@ LegalSpace square(std::size_t side) {
 // Times that follow from the parameters in no way that is easily seen.
 Observation synthetic_outcome(const LegalSpace& space, ConfigId id) {
   const std::span<const Position> at = space.point(id);
-  const double ridge =
-      std::abs(static_cast<double>(at[0] * at[1]) - static_cast<double>(3 * at[2] * at[2]) + 20);
+  const double ridge = std::abs(static_cast<double>(at[0] * at[1]) - static_cast<double>(3 * at[2] * at[2]) + 20);
   return {id, Outcome::ok, 11.4 + 0.2 * ridge + Random(id).unit()};
 }
 

@@ -35,8 +35,7 @@ inline LegalSpace full(std::vector<Parameter> parameters) {
 }
 
 inline LegalSpace mixed_space() {
-  Parameter loader{
-      "loader", {Value::named("plain", 0), Value::named("async", 1), Value::named("tma", 2)}, ""};
+  Parameter loader{"loader", {Value::named("plain", 0), Value::named("async", 1), Value::named("tma", 2)}, ""};
   return full({integers("tile", {16, 32, 48, 64, 96, 128}), integers("stages", {1, 2, 3, 4, 6, 8}),
                integers("vector", {1, 2, 4, 8}), std::move(loader), integers("flag", {0, 1})});
 }
@@ -47,8 +46,7 @@ inline Observation measure(const LegalSpace& space, ConfigId id) {
   const double tile = std::log2(static_cast<double>(config.number("tile")));
   const double stages = static_cast<double>(config.number("stages"));
   if (tile * stages > 50) return {id, Outcome::launch_failed, 0};
-  double time =
-      20 + std::pow(tile - 5.5, 2) + std::pow(stages - 4, 2) * (config.number("flag") == 0 ? 1 : 0.3);
+  double time = 20 + std::pow(tile - 5.5, 2) + std::pow(stages - 4, 2) * (config.number("flag") == 0 ? 1 : 0.3);
   time += config.is("loader", "tma") ? 0 : 4;
   time += 3 * std::abs(std::log2(static_cast<double>(config.number("vector"))) - 2);
   return {id, Outcome::ok, time};

@@ -40,8 +40,7 @@ TEST_CASE("a name that the environment lacks is refused by the expression that u
   const Assignment environment{{"problem.least", Value::integer(1)}};
   const PointCheck check(file, environment);
   CHECK_THROWS_WITH_AS(check.is_legal({{"tile", Value::integer(32)}}, Rules::all),
-                       doctest::Contains("k.json: constraints[0].expr: unknown name 'problem.most'"),
-                       BadInput);
+                       doctest::Contains("k.json: constraints[0].expr: unknown name 'problem.most'"), BadInput);
 }
 
 }  // namespace moetune

@@ -26,8 +26,7 @@ struct RandomTree {
     if (op == "name") return names[name];
     if (op == "?") return "(" + operand(0) + " ? " + operand(1) + " : " + operand(2) + ")";
     if (op == "!" || op == "-u") return (op == "!" ? "!(" : "-(") + operand(0) + ")";
-    if (op == "min" || op == "max" || op == "ceil_div")
-      return op + "(" + operand(0) + ", " + operand(1) + ")";
+    if (op == "min" || op == "max" || op == "ceil_div") return op + "(" + operand(0) + ", " + operand(1) + ")";
     if (op == "log2" || op == "is_pow2") return op + "(" + operand(0) + ")";
     return "(" + operand(0) + " " + op + " " + operand(1) + ")";
   }
@@ -96,8 +95,7 @@ class RandomSpace {
     }
     names_.push_back("problem.x");
     names_.push_back("device.y");
-    environment_ = {static_cast<std::int64_t>(random_.below(20)),
-                    static_cast<std::int64_t>(random_.below(20))};
+    environment_ = {static_cast<std::int64_t>(random_.below(20)), static_cast<std::int64_t>(random_.below(20))};
     const std::size_t visible = names_.size();
     const std::size_t lets = random_.below(4);
     for (std::size_t i = 0; i < lets; ++i) {
@@ -115,8 +113,7 @@ class RandomSpace {
     std::string text = "{\"kernel\": \"random\", \"parameters\": [";
     for (std::size_t p = 0; p < domains.size(); ++p) {
       text += (p > 0 ? ", " : "") + ("{\"name\": \"" + names_[p] + "\", \"values\": [");
-      for (std::size_t i = 0; i < domains[p].size(); ++i)
-        text += (i > 0 ? ", " : "") + std::to_string(domains[p][i]);
+      for (std::size_t i = 0; i < domains[p].size(); ++i) text += (i > 0 ? ", " : "") + std::to_string(domains[p][i]);
       text += "]";
       if (p == gated_) {
         text += ", \"gates\": {\"" + std::to_string(domains[p].back()) +
@@ -184,16 +181,12 @@ class RandomSpace {
     RandomTree tree{pick(kComparisons), 0, 0, {}};
     tree.operands = {number_tree(2, names_.size()), number_tree(1, names_.size())};
     // A constraint that names nothing is an error of the space file.
-    tree.operands[0] = {
-        "+", 0, 0, {tree.operands[0], {"*", 0, 0, {{"number", 0, 0, {}}, {"name", 0, 0, {}}}}}};
+    tree.operands[0] = {"+", 0, 0, {tree.operands[0], {"*", 0, 0, {{"number", 0, 0, {}}, {"name", 0, 0, {}}}}}};
     return tree;
   }
 
   RandomTree use_of(std::size_t name) {
-    return {"<=",
-            0,
-            0,
-            {{"name", 0, name, {}}, {"number", 10 + static_cast<std::int64_t>(random_.below(200)), 0, {}}}};
+    return {"<=", 0, 0, {{"name", 0, name, {}}, {"number", 10 + static_cast<std::int64_t>(random_.below(200)), 0, {}}}};
   }
 
   Random random_;

@@ -44,8 +44,7 @@ TEST_CASE("a search holds to every rule, what is to run to those of must alone")
 
   const Config small = space.parse_config("tile=16,splits=2,loader=tma");
   CHECK(space.why_illegal(small, least(64), Rules::must).empty());
-  CHECK(space.why_illegal(small, least(64)) ==
-        "few bytes under way (useful: tile * splits >= problem.least)");
+  CHECK(space.why_illegal(small, least(64)) == "few bytes under way (useful: tile * splits >= problem.least)");
   const Config large = space.parse_config("tile=64,splits=4,loader=tma");
   CHECK(space.why_illegal(large, least(64), Rules::must) == "fits (must: tile * splits <= 128)");
   CHECK(space.why_empty(least(1000)).find("(useful: few bytes under way)") != std::string::npos);
@@ -87,8 +86,7 @@ TEST_CASE("a default is one that a search would ask if there is any, else one th
 
 TEST_CASE("a configuration falls into what is compiled and what is passed at launch") {
   const Space space = Space::parse(kRules, "toy.json");
-  const ConfigParts parts =
-      split_config(space.parse_config("loader=tma,splits=2,tile=32"), space.parameters());
+  const ConfigParts parts = split_config(space.parse_config("loader=tma,splits=2,tile=32"), space.parameters());
   CHECK(parts.compiled.text() == "tile=32,loader=tma");
   CHECK(parts.launch.text() == "splits=2");
   CHECK_THROWS_WITH_AS(split_config(Config{{"tile", Value::integer(16)}}, space.parameters()),
@@ -99,9 +97,7 @@ TEST_CASE("a configuration falls into what is compiled and what is passed at lau
 }
 
 TEST_CASE("an unknown kind or time names the nearest") {
-  const auto error = [](const std::string& json) {
-    return refusal_of([&] { Space::parse(json, "toy.json"); });
-  };
+  const auto error = [](const std::string& json) { return refusal_of([&] { Space::parse(json, "toy.json"); }); };
   CHECK(error(testing::replaced(kRules, "\"useful\"", "\"usefull\"")) ==
         "toy.json: constraints[2].kind: unknown kind 'usefull'; did you mean 'useful'?");
   CHECK(error(testing::replaced(kRules, "\"launch\"", "\"lunch\"")) ==

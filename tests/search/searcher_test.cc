@@ -32,8 +32,7 @@ LegalSpace grid(std::size_t dimensions, std::size_t side) {
   std::size_t count = 1;
   for (std::size_t d = 0; d < dimensions; ++d) {
     Parameter parameter{"p" + std::to_string(d), {}, ""};
-    for (std::size_t i = 0; i < side; ++i)
-      parameter.values.push_back(Value::integer(static_cast<std::int64_t>(i)));
+    for (std::size_t i = 0; i < side; ++i) parameter.values.push_back(Value::integer(static_cast<std::int64_t>(i)));
     parameters.push_back(parameter);
     count *= side;
   }
@@ -49,8 +48,7 @@ LegalSpace grid(std::size_t dimensions, std::size_t side) {
 Observation synthetic_outcome(ConfigId id, std::uint64_t seed) {
   Random random(seed * 1000003 + id);
   const Outcome outcome = random.below(4) == 0 ? kOutcomes[random.below(kOutcomes.size())] : Outcome::ok;
-  const double odd[] = {0, -1, std::numeric_limits<double>::quiet_NaN(),
-                        std::numeric_limits<double>::infinity()};
+  const double odd[] = {0, -1, std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()};
   return {id, outcome, random.below(8) == 0 ? odd[random.below(4)] : 1 + random.unit()};
 }
 
@@ -93,8 +91,8 @@ TEST_CASE("every strategy asks each configuration of a random space exactly once
       const LegalSpace space = Space::parse(random.json(), "random.json").enumerate(random.environment());
       for (const std::size_t in_flight : {1, 5, 32, 100000}) {
         const auto searcher = make_searcher(strategy.name, space, seed);
-        std::vector<ConfigId> asked = drive(*searcher, in_flight, space.size() + 1,
-                                            [&](ConfigId id) { return synthetic_outcome(id, seed); });
+        std::vector<ConfigId> asked =
+            drive(*searcher, in_flight, space.size() + 1, [&](ConfigId id) { return synthetic_outcome(id, seed); });
         REQUIRE(asked.size() == space.size());
         std::sort(asked.begin(), asked.end());
         for (std::size_t i = 0; i < asked.size(); ++i) REQUIRE(asked[i] == i);
@@ -157,6 +155,5 @@ TEST_CASE("local search beats random search on a smooth landscape, one at a time
 
 TEST_CASE("an unknown strategy is refused with the nearest") {
   const LegalSpace space = line(3);
-  CHECK_THROWS_WITH_AS(make_searcher("locla", space, 1), "unknown strategy 'locla'; did you mean 'local'?",
-                       BadInput);
+  CHECK_THROWS_WITH_AS(make_searcher("locla", space, 1), "unknown strategy 'locla'; did you mean 'local'?", BadInput);
 }

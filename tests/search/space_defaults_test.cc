@@ -98,36 +98,32 @@ TEST_CASE("a rule whose limit is below every value, or has none, is passed over"
 }
 
 TEST_CASE("a gate may use a quantity of problem and device") {
-  const std::string gated =
-      defaults_with(R"("values": ["none", "kernel"])",
-                    R"("values": ["none", "kernel"], "gates": {"kernel": "spare >= 4"})");
+  const std::string gated = defaults_with(R"("values": ["none", "kernel"])",
+                                          R"("values": ["none", "kernel"], "gates": {"kernel": "spare >= 4"})");
   CHECK(default_text(gated, shape(2, 1024)) == "tile=64,parts=8,join=kernel");
   CHECK(default_text(gated, shape(8, 1024)) == "tile=16,parts=1,join=none");
   CHECK(default_text(kDefaults, shape(8, 1024)) == "tile=64,parts=2,join=kernel");
 }
 
 TEST_CASE("a mistake in an expression of a default is named with the file, the key and the expression") {
-  CHECK(
-      defaults_error("\"crowded\", \"like\"", "\"crowdd\", \"like\"") ==
-      "toy.json: defaults[0].when: unknown name 'crowdd'; did you mean 'crowded'? (column 1 of \"crowdd\")");
+  CHECK(defaults_error("\"crowded\", \"like\"", "\"crowdd\", \"like\"") ==
+        "toy.json: defaults[0].when: unknown name 'crowdd'; did you mean 'crowded'? (column 1 of \"crowdd\")");
   CHECK(defaults_error("\"crowded\", \"like\"", "\"crowded && tiles > 1\", \"like\"") ==
         "toy.json: defaults[0].when: 'tiles' is not allowed here: only problem.*, device.* and quantities of "
         "these, and it depends on parameters (column 12 of \"crowded && tiles > 1\")");
-  CHECK(
-      defaults_error("\"at_most\": \"spare\"", "\"at_most\": \"spare / tile\"") ==
-      "toy.json: defaults[1].config.parts.at_most: 'tile' is not allowed here: only problem.*, device.* and "
-      "quantities of these (column 9 of \"spare / tile\")");
+  CHECK(defaults_error("\"at_most\": \"spare\"", "\"at_most\": \"spare / tile\"") ==
+        "toy.json: defaults[1].config.parts.at_most: 'tile' is not allowed here: only problem.*, device.* and "
+        "quantities of these (column 9 of \"spare / tile\")");
   CHECK(defaults_error("\"at_most\": \"spare\"", "\"at_most\": \"spare /\"")
             .starts_with("toy.json: defaults[1].config.parts.at_most: "));
   CHECK(defaults_error("\"at_most\": \"spare\"", "\"at_most\": 4") ==
         "toy.json: defaults[1].config.parts.at_most: must be a string, not number");
   const Space space =
       Space::parse(defaults_with("\"at_most\": \"spare\"", "\"at_most\": \"problem.rowz\""), "toy.json");
-  CHECK_THROWS_WITH_AS(
-      space.default_config(shape(2, 1024)),
-      "toy.json: defaults[1].config.parts.at_most: unknown name 'problem.rowz'; did you mean "
-      "'problem.rows'? (column 1 of \"problem.rowz\")",
-      BadInput);
+  CHECK_THROWS_WITH_AS(space.default_config(shape(2, 1024)),
+                       "toy.json: defaults[1].config.parts.at_most: unknown name 'problem.rowz'; did you mean "
+                       "'problem.rows'? (column 1 of \"problem.rowz\")",
+                       BadInput);
 }
 
 TEST_CASE("each wrong key or value of a default is named") {

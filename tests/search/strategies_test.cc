@@ -50,8 +50,7 @@ void check_against_dense(const LegalSpace& space, const ProductKernel& kernel, c
     double variance = 1;
     for (std::size_t i = 0; i < n; ++i) {
       double solved = 0;
-      for (std::size_t j = 0; j <= i; ++j)
-        solved += inverse[j * n + i] * kernel(&pool[id * axes], &rows[j * axes]);
+      for (std::size_t j = 0; j <= i; ++j) solved += inverse[j * n + i] * kernel(&pool[id * axes], &rows[j * axes]);
       mean += solved * whitened[i];
       variance -= solved * solved;
     }
@@ -63,8 +62,7 @@ void check_against_dense(const LegalSpace& space, const ProductKernel& kernel, c
 
 }  // namespace
 
-TEST_CASE(
-    "the incremental posterior is the one that solving the whole system gives, in any order of telling") {
+TEST_CASE("the incremental posterior is the one that solving the whole system gives, in any order of telling") {
   const LegalSpace space = mixed_space();
   ProductKernel kernel(Encoding(space).axes());
   kernel.tabulate(false);
@@ -131,12 +129,10 @@ TEST_CASE("fitting finds which axis matters") {
   CHECK(kernel.parameters[kernel.relevance_index(0)] > kernel.parameters[kernel.relevance_index(1)] + 2);
 }
 
-TEST_CASE(
-    "an axis of up to 256 values has a step for each, a longer one at most 256, of neighbours in size") {
+TEST_CASE("an axis of up to 256 values has a step for each, a longer one at most 256, of neighbours in size") {
   const auto axis_of = [](std::size_t size) {
     std::vector<std::int64_t> values;
-    for (std::size_t i = size; i-- > 0;)
-      values.push_back(static_cast<std::int64_t>(8 * (i + 1)));  // descending
+    for (std::size_t i = size; i-- > 0;) values.push_back(static_cast<std::int64_t>(8 * (i + 1)));  // descending
     const LegalSpace space = full({integers("a", values), integers("b", {1, 2, 4})});
     const Encoding encoding(space);
     REQUIRE(encoding.axes().size() == 2);
@@ -236,8 +232,8 @@ TEST_CASE("auto holds back while much is open, and goes on when it is told") {
 
 TEST_CASE("the pool of a large space holds the neighbours of the fastest and a sample of the rest") {
   const std::vector<std::int64_t> ten = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
-  const LegalSpace space = full({integers("a", ten), integers("b", ten), integers("c", ten),
-                                 integers("d", ten), integers("e", {1, 2})});
+  const LegalSpace space =
+      full({integers("a", ten), integers("b", ten), integers("c", ten), integers("d", ten), integers("e", {1, 2})});
   Random random(1);
   const std::vector<Observation> fastest = {{777, Outcome::ok, 1}};
   const std::vector<ConfigId> pool = make_candidate_pool(space, fastest, random);

@@ -53,8 +53,7 @@ using Texts = std::vector<std::string>;
 
 TEST_CASE("a parameter that keeps a quantity takes the value that brings it nearest, the others stay") {
   const Carried carried;
-  CHECK(carried("tile=32,splits=2,combine=last", batch_on(8), batch_on(4)) ==
-        Texts{"tile=32,splits=4,combine=last"});
+  CHECK(carried("tile=32,splits=2,combine=last", batch_on(8), batch_on(4)) == Texts{"tile=32,splits=4,combine=last"});
   CHECK(carried("tile=32,splits=4,combine=kernel", batch_on(4), batch_on(8)) ==
         Texts{"tile=32,splits=2,combine=kernel"});
   CHECK(carried("tile=16,splits=2,combine=kernel", batch_on(4), batch_on(4)) ==
@@ -69,8 +68,7 @@ TEST_CASE("what the new value makes illegal is put right by one other parameter,
   CHECK(carried("tile=32,splits=2,combine=kernel", batch_on(8), batch_on(64)) ==
         Texts{"tile=32,splits=1,combine=none"});
   CHECK(carried("tile=32,splits=1,combine=none", batch_on(64), batch_on(16), 3) ==
-        Texts{"tile=32,splits=4,combine=last", "tile=32,splits=4,combine=kernel",
-              "tile=32,splits=4,combine=last"});
+        Texts{"tile=32,splits=4,combine=last", "tile=32,splits=4,combine=kernel", "tile=32,splits=4,combine=last"});
 }
 
 TEST_CASE("beyond the domain the nearest value stands, and what no change makes legal stays illegal") {
@@ -91,8 +89,8 @@ TEST_CASE("a problem without the dimension that a kept quantity reads is refused
 TEST_CASE("a name keeps nothing, and a quantity must be one that the space knows") {
   std::string named = kKeeping;
   named.replace(named.find("\"last\", \"kernel\"]"), 17, "\"last\", \"kernel\"], \"keeps\": \"blocks\"");
-  CHECK_THROWS_WITH_AS(Space::parse(named, "toy.json"),
-                       doctest::Contains("parameters[2].keeps: a name cannot grow"), BadInput);
+  CHECK_THROWS_WITH_AS(Space::parse(named, "toy.json"), doctest::Contains("parameters[2].keeps: a name cannot grow"),
+                       BadInput);
   std::string unknown = kKeeping;
   unknown.replace(unknown.find("1024 * blocks"), 13, "1024 * blokcs");
   CHECK_THROWS_WITH_AS(Space::parse(unknown, "toy.json"), doctest::Contains("blokcs"), BadInput);

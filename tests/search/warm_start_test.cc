@@ -38,8 +38,7 @@ struct Standing {
   std::size_t since = 0;
 };
 
-std::vector<Standing> standings(const std::vector<ConfigId>& asked,
-                                const std::vector<Observation>& outcomes) {
+std::vector<Standing> standings(const std::vector<ConfigId>& asked, const std::vector<Observation>& outcomes) {
   std::vector<Standing> before;
   Standing now;
   for (const ConfigId id : asked) {
@@ -71,8 +70,7 @@ std::vector<bool> beside_the_best(const LegalSpace& space, const std::vector<Con
 TEST_CASE("a warm start tries the winners of the histories first, with random starts beside them") {
   const LegalSpace space = mixed_space();
   std::vector<History> histories(2);
-  for (const ConfigId id : some_ids(space, 60, 9))
-    histories[0].trials.push_back(past(space, measure(space, id)));
+  for (const ConfigId id : some_ids(space, 60, 9)) histories[0].trials.push_back(past(space, measure(space, id)));
   for (const ConfigId id : some_ids(space, 60, 10)) {
     Observation trial = measure(space, id);
     trial.time_us *= 7;  // another GPU: slower all over
@@ -99,8 +97,7 @@ TEST_CASE("a warm start tries the winners of the histories first, with random st
   CHECK(random_starts.size() > 1);
 }
 
-TEST_CASE(
-    "a history makes a search shorter where it is of a like problem, and harmless where it is nonsense") {
+TEST_CASE("a history makes a search shorter where it is of a like problem, and harmless where it is nonsense") {
   const LegalSpace space = mixed_space();
   const std::vector<Observation> outcomes = measure_all(space);
   History like;
@@ -197,8 +194,7 @@ TEST_CASE("a warm search looks beside the best, and anywhere once nothing there 
   }
 }
 
-TEST_CASE(
-    "a history that is doubted holds no search beside the best, and the random starts are made up for") {
+TEST_CASE("a history that is doubted holds no search beside the best, and the random starts are made up for") {
   const LegalSpace space = mixed_space();
   const std::vector<Observation> outcomes = measure_all(space);
   History wrong = same_elsewhere(space, 1);

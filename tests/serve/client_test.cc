@@ -48,7 +48,6 @@ TEST_CASE("what is no service of this version is said to be none, at once") {
             .find("type must be number") != std::string::npos);
   CHECK(failure_with({kSubmitted, kDone, R"({"id": 1, "state": "done", "result": [7]})"}) ==
         "the result of job 1 is no object");
-  CHECK(failure_with({kSubmitted, "trial\ndata: {\"type\": \"trial\"}", kJob})
-            .find("an event cannot be read") == 0);
+  CHECK(failure_with({kSubmitted, "trial\ndata: {\"type\": \"trial\"}", kJob}).find("an event cannot be read") == 0);
   CHECK(failure_with({kSubmitted, "job\ndata: {", kJob}).find("an event") == 0);
 }

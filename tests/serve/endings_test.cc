@@ -18,16 +18,13 @@ const Json kTwoSeconds = {{"budget", 100}, {"seed", 5}, {"finalists", 1}};  // w
 constexpr int kPaceOfTwoSeconds = 20;
 
 std::string path_of(const Json& job) { return "/v1/jobs/" + job["id"].dump(); }
-std::string delete_path(const Json& job) {
-  return path_of(job) + "?ticket=" + job["ticket"].get<std::string>();
-}
+std::string delete_path(const Json& job) { return path_of(job) + "?ticket=" + job["ticket"].get<std::string>(); }
 
 // Of the service's queue, by somebody else.
 class LockedQueue {
  public:
   explicit LockedQueue(const RunningService& running)
-      : database_(running.folder / "cache.db-jobs", Database::Access::read_write,
-                  std::chrono::milliseconds(10'000)) {
+      : database_(running.folder / "cache.db-jobs", Database::Access::read_write, std::chrono::milliseconds(10'000)) {
     database_.execute("BEGIN IMMEDIATE");
   }
   ~LockedQueue() { database_.execute("ROLLBACK"); }
@@ -154,10 +151,8 @@ TEST_CASE("no search is longer than --max-time, whatever its request says") {
     CHECK(ended["result"]["best"].is_object());
   }
   const Json kinds[] = {
-      {{"kind", "tune"},
-       {"request", {{"workloads", {{"moetune_workloads", 1}, {"workloads", Json::array()}}}}}},
-      {{"kind", "retune"},
-       {"request", {{"workloads", {{"moetune_workloads", 1}, {"workloads", Json::array()}}}}}}};
+      {{"kind", "tune"}, {"request", {{"workloads", {{"moetune_workloads", 1}, {"workloads", Json::array()}}}}}},
+      {{"kind", "retune"}, {"request", {{"workloads", {{"moetune_workloads", 1}, {"workloads", Json::array()}}}}}}};
   for (const Json& body : kinds) {
     const JobRequest parsed =
         parse_job_request(body["kind"], body["request"], running.options.limits, running.options.devices);

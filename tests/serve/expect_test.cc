@@ -12,8 +12,8 @@ const std::string kToken = "cccccccccccccccccccc";
 
 // A POST of a job without its body.
 std::string head_of(std::size_t bytes, const std::string& more, const std::string& path = "/v1/jobs") {
-  return "POST " + path + " HTTP/1.1\r\nHost: localhost\r\nContent-Length: " + std::to_string(bytes) +
-         "\r\n" + more + "\r\n";
+  return "POST " + path + " HTTP/1.1\r\nHost: localhost\r\nContent-Length: " + std::to_string(bytes) + "\r\n" + more +
+         "\r\n";
 }
 
 std::string header(const std::string& name, const std::string& value) { return name + ": " + value + "\r\n"; }
@@ -31,8 +31,7 @@ TEST_CASE("a client that waits with its body may send it, or gets its refusal at
   const std::string url = running.service->url();
   const auto port = static_cast<std::uint16_t>(std::stoi(url.substr(url.rfind(':') + 1)));
   const std::string body = R"({"kind": "search", "request": {"budget": 5}})";
-  const std::string waits = header("Expect", "100-continue"),
-                    json = header("Content-Type", "application/json"),
+  const std::string waits = header("Expect", "100-continue"), json = header("Content-Type", "application/json"),
                     token = header("Authorization", "Bearer " + kToken);
 
   const RawConnection one(port);
@@ -67,8 +66,7 @@ TEST_CASE("a client of HTTP/1.0 gets no answer before the final one") {
   running.start();
   const std::string url = running.service->url();
   const RawConnection old(static_cast<std::uint16_t>(std::stoi(url.substr(url.rfind(':') + 1))));
-  std::string head =
-      head_of(2, header("Expect", "100-continue") + header("Content-Type", "application/json"));
+  std::string head = head_of(2, header("Expect", "100-continue") + header("Content-Type", "application/json"));
   head.replace(head.find("HTTP/1.1"), 8, "HTTP/1.0");
   old.send(head + "{}");
   CHECK(old.rest().find(" 400 ") != std::string::npos);

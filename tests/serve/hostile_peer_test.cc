@@ -39,9 +39,7 @@ std::string answer_to(std::uint16_t port, const std::string& request, const char
   return connection.rest();
 }
 
-double seconds_since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
+double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
 }  // namespace
 
@@ -81,10 +79,9 @@ TEST_CASE("a head, its extensions and its trailers share one limit") {
   running.options.http.max_header = 4096;
   const std::uint16_t port = start_with_tokens(running);
   const auto sized = [&](std::size_t head, std::size_t extension, std::size_t trailer) {
-    return answer_to(
-        port, chunked_head(with_token() + "Connection: close\r\nX-A: " + std::string(head, 'x') + "\r\n") +
-                  "d;a=" + std::string(extension, 'x') +
-                  "\r\n{\"misses\":[]}\r\n0\r\nX-B: " + std::string(trailer, 'x') + "\r\n\r\n");
+    return answer_to(port, chunked_head(with_token() + "Connection: close\r\nX-A: " + std::string(head, 'x') + "\r\n") +
+                               "d;a=" + std::string(extension, 'x') +
+                               "\r\n{\"misses\":[]}\r\n0\r\nX-B: " + std::string(trailer, 'x') + "\r\n\r\n");
   };
   CHECK(sized(1000, 1000, 1000).starts_with("HTTP/1.1 202"));
   CHECK(sized(3000, 500, 1000).starts_with("HTTP/1.1 431"));
@@ -112,9 +109,8 @@ TEST_CASE("who may do nothing is refused by the head alone, and trailers are no 
       "POST /v1/session HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
       "Content-Length: 1000000\r\n\r\n");
   CHECK(login.answer().starts_with("HTTP/1.1 413"));
-  CHECK(answer_to(port,
-                  "GET /healthz HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n1fff\r\n" +
-                      std::string(0x1fff, ' ') + "\r\n0\r\n\r\n")
+  CHECK(answer_to(port, "GET /healthz HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n1fff\r\n" +
+                            std::string(0x1fff, ' ') + "\r\n0\r\n\r\n")
             .starts_with("HTTP/1.1 413"));
 }
 
@@ -126,8 +122,7 @@ TEST_CASE("wrong tokens become slow and are refused, and right ones of the same 
   const auto ask = [&](const std::string& token, const char* from = "127.0.0.1") {
     return answer_to(
         port,
-        "GET /v1/jobs HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: Bearer " + token +
-            "\r\n\r\n",
+        "GET /v1/jobs HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: Bearer " + token + "\r\n\r\n",
         from);
   };
   for (int i = 0; i < 3; ++i) CHECK(ask("wrong-" + std::to_string(i)).starts_with("HTTP/1.1 401"));
@@ -138,8 +133,7 @@ TEST_CASE("wrong tokens become slow and are refused, and right ones of the same 
   CHECK(seconds_since(begin) > 0.9);
   CHECK(ask(kToken).starts_with("HTTP/1.1 200"));
   CHECK(ask("wrong-elsewhere", "127.0.0.2").starts_with("HTTP/1.1 401"));
-  const std::string none =
-      answer_to(port, "GET /v1/jobs HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+  const std::string none = answer_to(port, "GET /v1/jobs HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
   CHECK(none.starts_with("HTTP/1.1 401"));  // it tries nothing
 }
 
@@ -156,12 +150,10 @@ TEST_CASE("an encoded slash is part of a name, and no separator") {
     CHECK(answer.status == 404);
   }
   CHECK(Json::parse(running.ask("GET", "/v1%2fjobs").body)["error"]["code"] == "no_such_path");
-  CHECK(Json::parse(running.ask("GET", "/v1/packs/a.pack%2fsignature").body)["error"]["code"] ==
-        "no_such_pack");
+  CHECK(Json::parse(running.ask("GET", "/v1/packs/a.pack%2fsignature").body)["error"]["code"] == "no_such_pack");
 }
 
-TEST_CASE(
-    "a service that sends headers, trailers or extensions without an end takes no memory of its client") {
+TEST_CASE("a service that sends headers, trailers or extensions without an end takes no memory of its client") {
   const std::string head = "HTTP/1.1 200 OK\r\n", chunks = head + "Transfer-Encoding: chunked\r\n\r\n";
   const std::string kilobyte(1000, 'x'), lines = [&] {
     std::string text;
@@ -170,18 +162,16 @@ TEST_CASE(
   }();
   const std::string mega(1 << 20, 'x');
   const std::string answers[] = {endless(head, lines), endless(chunks + "2\r\n{}\r\n0\r\n", lines),
-                                 endless(chunks + "2\r\n{}\r\n0\r\nX-A: ", mega),
-                                 endless(chunks + "1;a=", mega),
+                                 endless(chunks + "2\r\n{}\r\n0\r\nX-A: ", mega), endless(chunks + "1;a=", mega),
                                  endless(chunks, "1;a=" + kilobyte + "\r\n \r\n")};
   for (const std::string& answer : answers) {
     CAPTURE(&answer - answers);
     const ScriptedServer server([&](const ScriptedServer::Request&) { return answer; });
     const std::size_t before = resident_bytes();
     const HttpRequest request{.url = server.url() + "/", .timeout = std::chrono::seconds(20)};
-    CHECK_THROWS_WITH_AS(
-        http_request(request),
-        doctest::Contains("headers, extensions of chunks and trailers are larger than 64 KiB"),
-        BrokenEnvironment);
+    CHECK_THROWS_WITH_AS(http_request(request),
+                         doctest::Contains("headers, extensions of chunks and trailers are larger than 64 KiB"),
+                         BrokenEnvironment);
     CHECK_THROWS_AS(http_stream(request, [](std::string_view) { return true; }), BrokenEnvironment);
     if (!kSanitized) CHECK(resident_bytes() < before + kMostHeld);
   }

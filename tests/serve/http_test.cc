@@ -27,9 +27,7 @@ std::string answer_to(std::uint16_t port, const std::string& request) {
 
 bool says(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-double seconds_since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
+double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
 }  // namespace
 
@@ -47,8 +45,8 @@ TEST_CASE("HEAD is GET without the body, a whole URL its path, two Hosts are ref
   CHECK(says(answer_to(port, "GET http://localhost?x=1 HTTP/1.1\r\n" + end), "HTTP/1.1 400"));
   CHECK(answer_to(port, "HEAD /v1/events HTTP/1.1\r\n" + end).ends_with("\r\n\r\n"));
   CHECK(says(answer_to(port, "GET /healthz HTTP/1.1\r\nHost: evil.example\r\n" + end), "HTTP/1.1 400"));
-  CHECK(says(answer_to(port, "GET /healthz HTTP/1.1\r\nX: " + std::string(20'000, 'x') + "\r\n" + end),
-             "HTTP/1.1 431"));
+  CHECK(
+      says(answer_to(port, "GET /healthz HTTP/1.1\r\nX: " + std::string(20'000, 'x') + "\r\n" + end), "HTTP/1.1 431"));
 }
 
 TEST_CASE("what the handler does not see is refused with the same headers, and counted") {
@@ -185,8 +183,7 @@ TEST_CASE("/readyz says that the queue's disk is full") {
   running.start();
   const HttpResponse response = running.ask("GET", "/readyz");
   CHECK(response.status == 503);
-  CHECK(response.body.find("bytes are left for " + (running.folder / "cache.db-jobs").string()) !=
-        std::string::npos);
+  CHECK(response.body.find("bytes are left for " + (running.folder / "cache.db-jobs").string()) != std::string::npos);
   CHECK(running.ask("GET", "/healthz").status == 200);
 }
 
@@ -202,8 +199,8 @@ TEST_CASE("a queue that is full says so, and a kind of a megabyte is refused in 
   CHECK(full.status == 503);
   CHECK(Json::parse(full.body)["error"]["code"] == "queue_full");
   CHECK(std::stoi(full.header("retry-after")) >= 1);
-  const HttpResponse large = running.ask(
-      "POST", "/v1/jobs", Json{{"kind", std::string(1'000'000, 'a')}, {"request", Json::object()}}.dump());
+  const HttpResponse large =
+      running.ask("POST", "/v1/jobs", Json{{"kind", std::string(1'000'000, 'a')}, {"request", Json::object()}}.dump());
   CHECK(large.status == 400);
   CHECK(large.body.size() < 500);
 }

@@ -48,24 +48,22 @@ TEST_CASE("a job that cannot be is refused with its field, or fails with the com
   refused({{"kind", "steal"}, {"request", Json::object()}}, "kind");
   refused({{"kind", "bench"}, {"request", Json::object()}}, "kernel");
   refused({{"kind", "search"}, {"request", Json::object()}, {"deadline_s", -1}}, "deadline_s");
-  refused({{"kind", "search"},
-           {"request", {{"kernel", "decode_attention"}, {"problem", "batch=256,context=16777216"}}}},
-          "problem");
+  refused(
+      {{"kind", "search"}, {"request", {{"kernel", "decode_attention"}, {"problem", "batch=256,context=16777216"}}}},
+      "problem");
   refused({{"kind", "search"}, {"request", {{"strategy", "external:touch ran"}}}}, "strategy");
   refused({{"kind", "range"},
            {"request", {{"kernel", "router"}, {"over", "tokens=1..16"}, {"strategy", "external:touch ran"}}}},
           "strategy");
   const std::string unknown =
-      running.ask("POST", "/v1/jobs", R"({"kind": "bench", "request": {"kernel": "decode_kernel", "x": 1}})")
-          .body;
+      running.ask("POST", "/v1/jobs", R"({"kind": "bench", "request": {"kernel": "decode_kernel", "x": 1}})").body;
   CHECK(unknown.find("kernel") != std::string::npos);
   CHECK(unknown.find("kernel, kernel") == std::string::npos);  // each name once
   const Json job = running.ended(running.submit({{"strategy", "wishful"}})["id"]);
   CHECK(job["state"] == "failed");
   CHECK(job["exit_code"] == 2);
   CHECK(job["error"]["field"] == "strategy");
-  const Json verify =
-      running.ended(running.submit({{"kernel", "decode_kernel"}}, {{"kind", "verify"}})["id"]);
+  const Json verify = running.ended(running.submit({{"kernel", "decode_kernel"}}, {{"kind", "verify"}})["id"]);
   CHECK(verify["state"] == "failed");
   CHECK(verify["exit_code"] == 2);  // a recording verifies nothing
 }
@@ -91,9 +89,9 @@ TEST_CASE("priorities order the queue; queued and running jobs are cancelled; de
   CHECK(running.ended(low["id"])["state"] == "done");
   CHECK(running.ended(high["id"])["state"] == "done");
   const auto begun = [&](const Json& job) {
-    const std::string text = running.events_until(
-        [](const std::string& events) { return events.find("\"state\":\"done\"") != events.npos; },
-        "/v1/events?job=" + job["id"].dump());
+    const std::string text =
+        running.events_until([](const std::string& events) { return events.find("\"state\":\"done\"") != events.npos; },
+                             "/v1/events?job=" + job["id"].dump());
     return std::stoll(text.substr(text.rfind("id: ", text.find("\"state\":\"running\"")) + 4));
   };
   CHECK(begun(high) < begun(low));
@@ -141,8 +139,7 @@ TEST_CASE("a client gets the events and the result of a local search") {
                event.what);
   };
   const JobClient client({.url = running.service->url(), .token = {}, .ca_file = {}});
-  const FinishedJob job =
-      client.run("search", search_fields(request), {.events = {.listener = listener}, .stop = {}});
+  const FinishedJob job = client.run("search", search_fields(request), {.events = {.listener = listener}, .stop = {}});
   CHECK(trials == 50);
   CHECK(started == 1);
   CHECK(chosen == 1);
@@ -163,8 +160,7 @@ TEST_CASE("a client that stops withdraws its job; one whose request is wrong is 
   const EventListener listener = [&](const Event& event) {
     if (std::holds_alternative<TrialEnded>(event.what)) stop.request_stop();
   };
-  const FinishedJob job =
-      client.run("search", kLong, {.events = {.listener = listener}, .stop = stop.get_token()});
+  const FinishedJob job = client.run("search", kLong, {.events = {.listener = listener}, .stop = stop.get_token()});
   CHECK(running.ended(job.id)["state"] == "cancelled");
   CHECK(job.result["interrupted"] == true);
   CHECK_THROWS_AS(client.run("search", Json{{"strategy", "wishful"}}, {}), BadField);
@@ -173,8 +169,7 @@ TEST_CASE("a client that stops withdraws its job; one whose request is wrong is 
   CHECK_THROWS_AS(nobody.run("search", kLong, {}), BrokenEnvironment);
 }
 
-TEST_CASE(
-    "a job whose service ends in order runs again as often as need be, and one that kills it five times fails") {
+TEST_CASE("a job whose service ends in order runs again as often as need be, and one that kills it five times fails") {
   RunningService running;
   const std::filesystem::path file = running.folder / "cache.db-jobs";
   const std::string request = parse_job_request("search", {{"budget", 5U}}, {}, {}).canonical;
@@ -218,9 +213,7 @@ TEST_CASE("equal open requests are one job, and who withdraws takes back its own
   CHECK(second["priority"] == 7);
   REQUIRE(running.reaches(first["id"], "running"));
   const std::string path = "/v1/jobs/" + first["id"].dump();
-  const auto path_of = [&](const Json& request) {
-    return path + "?ticket=" + request["ticket"].get<std::string>();
-  };
+  const auto path_of = [&](const Json& request) { return path + "?ticket=" + request["ticket"].get<std::string>(); };
   CHECK(Json::parse(running.ask("DELETE", path_of(second)).body)["requests"] == 1);
   CHECK(running.job(first["id"])["priority"] == 0);
   for (const std::string& wrong : {path_of(second), path, path + "?ticket=", path + "?ticket=%27%27"}) {

@@ -9,8 +9,7 @@ TEST_CASE("a job of a missed shape alone has no ticket, and a DELETE says so") {
   RunningService running;
   running.start();
   running.started({{"budget", 2000}, {"seed", 9}});
-  const Json misses = {
-      {"misses", {{{"kernel", "decode_kernel"}, {"problem", "elements=1024"}, {"count", 5}}}}};
+  const Json misses = {{"misses", {{{"kernel", "decode_kernel"}, {"problem", "elements=1024"}, {"count", 5}}}}};
   const std::string said =
       "?ticket= says whose request to take back, as the answer to its POST has it; POST /v1/jobs/2/cancel ends the "
       "job for all.";
@@ -20,8 +19,7 @@ TEST_CASE("a job of a missed shape alone has no ticket, and a DELETE says so") {
     CHECK(refused.status == 400);
     CHECK(Json::parse(refused.body)["error"]["message"] == said);
   }
-  const Json joined =
-      running.submit({{"kernel", "decode_kernel"}, {"problem", "elements=1024"}}, {{"priority", 7}});
+  const Json joined = running.submit({{"kernel", "decode_kernel"}, {"problem", "elements=1024"}}, {{"priority", 7}});
   REQUIRE(joined["id"] == 2);
   CHECK(joined["priority"] == 7);
   const std::string path = "/v1/jobs/2?ticket=" + joined["ticket"].get<std::string>();

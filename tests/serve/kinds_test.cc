@@ -147,8 +147,7 @@ TEST_CASE("a range is refused if a cell of it is past the limits, and timing is 
   running.options.limits.points = 500;
   running.start();
   const auto field = [&](const Json& fields, const std::string& kind) {
-    const HttpResponse response =
-        running.ask("POST", "/v1/jobs", Json{{"kind", kind}, {"request", fields}}.dump());
+    const HttpResponse response = running.ask("POST", "/v1/jobs", Json{{"kind", kind}, {"request", fields}}.dump());
     INFO(response.body);
     CHECK(response.status == 400);
     return Json::parse(response.body)["error"].value("field", "");

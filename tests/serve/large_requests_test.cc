@@ -56,9 +56,8 @@ TEST_CASE("a list of jobs with large requests takes no longer than to show a few
     Json jobs;
     CHECK(seconds_of([&] { jobs = running.get(path)["jobs"]; }) < 5 * one);
     REQUIRE(jobs.size() == kJobs);
-    const Json& first = *std::min_element(jobs.begin(), jobs.end(), [](const Json& a, const Json& b) {
-      return a["id"].get<int>() < b["id"].get<int>();
-    });
+    const Json& first = *std::min_element(
+        jobs.begin(), jobs.end(), [](const Json& a, const Json& b) { return a["id"].get<int>() < b["id"].get<int>(); });
     CHECK(first["kernel"] == "decode_kernel");
     CHECK(first["problem"] == "elements=1");
     CHECK(first["over"].is_null());

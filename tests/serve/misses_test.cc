@@ -79,8 +79,7 @@ TEST_CASE("a miss that somebody asks for waits no longer") {
   running.start();
   post(running, Json::array({kMiss}));
   REQUIRE(is_put_off(running));
-  const Json joined =
-      running.submit({{"kernel", "decode_kernel"}, {"problem", "elements=1024"}, {"budget", 3}});
+  const Json joined = running.submit({{"kernel", "decode_kernel"}, {"problem", "elements=1024"}, {"budget", 3}});
   CHECK(joined["id"] == 1);
   const Json job = running.ended(1);
   CHECK(job["state"] == "done");

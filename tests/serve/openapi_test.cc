@@ -54,8 +54,7 @@ class Schema {
         return value.dump() + " is no " + schema["type"].dump();
     }
     const auto in = [&](const Json& all) { return std::find(all.begin(), all.end(), value) != all.end(); };
-    if (schema.contains("enum") && !in(schema["enum"]))
-      return value.dump() + " is not of " + schema["enum"].dump();
+    if (schema.contains("enum") && !in(schema["enum"])) return value.dump() + " is not of " + schema["enum"].dump();
     if (value.is_number() && ((schema.contains("minimum") && value < schema["minimum"]) ||
                               (schema.contains("maximum") && value > schema["maximum"])))
       return value.dump() + " is out of bounds";
@@ -72,8 +71,7 @@ class Schema {
           return at + ": " + name + " is not described";
         continue;
       }
-      if (const std::string wrong = misfit(one, properties[name], at + "." + name); !wrong.empty())
-        return wrong;
+      if (const std::string wrong = misfit(one, properties[name], at + "." + name); !wrong.empty()) return wrong;
     }
     return "";
   }
@@ -114,8 +112,7 @@ TEST_CASE("the description and the service have the same paths, and answers are 
     for (const auto& [method, operation] : methods.items()) {
       if (path == "/v1/events") continue;  // has no end
       std::string at = std::regex_replace(path, std::regex("\\{id\\}"), "1");
-      at = std::regex_replace(at, std::regex("\\{name\\}"),
-                              path.starts_with("/page") ? "live.js" : "h200.pack");
+      at = std::regex_replace(at, std::regex("\\{name\\}"), path.starts_with("/page") ? "live.js" : "h200.pack");
       for (const Json& parameter : operation.value("parameters", Json::array()))
         if (parameter["in"] == "query" && parameter.value("required", false))
           at += "?" + parameter["name"].get<std::string>() + "=x";
@@ -142,13 +139,12 @@ TEST_CASE("what is refused has a status that is described") {
   RunningService running;
   running.start();
   const Json described = running.get("/v1/openapi.json");
-  const auto check = [&](const HttpResponse& response, const std::string& path, const std::string& method,
-                         int status) {
+  const auto check = [&](const HttpResponse& response, const std::string& path, const std::string& method, int status) {
     CAPTURE(path);
     CHECK(response.status == status);
     CHECK(described["paths"][path][method]["responses"].contains(std::to_string(status)));
-    CHECK(Schema(described).misfit(Json::parse(response.body), described["components"]["schemas"]["Error"],
-                                   "error") == "");
+    CHECK(Schema(described).misfit(Json::parse(response.body), described["components"]["schemas"]["Error"], "error") ==
+          "");
   };
   check(running.ask("PUT", "/v1/jobs", "{}"), "/v1/jobs", "get", 405);
   check(running.ask("POST", "/v1/jobs", std::string(2 << 20, ' ')), "/v1/jobs", "post", 413);
@@ -172,8 +168,7 @@ TEST_CASE("the fields of every kind's request are those that the service reads")
       {"search", Json::object()},         {"range", {{"kernel", "router"}, {"over", "tokens=1..8"}}},
       {"tune", {{"workloads", list}}},    {"retune", {{"workloads", list}}},
       {"verify", {{"kernel", "router"}}}, {"bench", {{"kernel", "router"}}}};
-  CHECK(described["components"]["schemas"]["Submission"]["properties"]["kind"]["enum"].size() ==
-        least.size());
+  CHECK(described["components"]["schemas"]["Submission"]["properties"]["kind"]["enum"].size() == least.size());
   for (const auto& [kind, request] : least) {
     CAPTURE(kind);
     std::string name = kind + "Request";
@@ -182,8 +177,7 @@ TEST_CASE("the fields of every kind's request are those that the service reads")
     CHECK(schema["additionalProperties"] == false);
     const Json canonical = Json::parse(parse_job_request(kind, request, {}, {}).canonical);
     CHECK(Schema(described).misfit(canonical, schema, kind) == "");
-    for (const auto& [field, value] : canonical.items())
-      CHECK_MESSAGE(schema["properties"].contains(field), field);
+    for (const auto& [field, value] : canonical.items()) CHECK_MESSAGE(schema["properties"].contains(field), field);
     for (const auto& [field, property] : schema["properties"].items()) {
       CAPTURE(field);
       Json wrong = request;

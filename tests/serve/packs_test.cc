@@ -49,8 +49,7 @@ CacheChoice tuned_cache(RunningService& running) {
 
 }  // namespace
 
-TEST_CASE(
-    "service.pack is signed by the key of now, whenever the pack was made, and keeps the keys of before") {
+TEST_CASE("service.pack is signed by the key of now, whenever the pack was made, and keeps the keys of before") {
   const ScriptedDriver driver("memory=67108864");
   RunningService running;
   serve_packs(running);
@@ -85,9 +84,8 @@ TEST_CASE("a pack that is too large is an event, and the next one is published")
   running.options.most_pack_bytes = 1000;
   running.start();
   REQUIRE(running.ended(running.submit(kSearch)["id"])["state"] == "done");
-  const std::string events = running.events_until([](const std::string& text) {
-    return text.find("the cache's winners make a pack of") != std::string::npos;
-  });
+  const std::string events = running.events_until(
+      [](const std::string& text) { return text.find("the cache's winners make a pack of") != std::string::npos; });
   CHECK(events.find("\"warning\":\"packs\"") != std::string::npos);
   CHECK(fs::is_empty(running.folder / "packs"));
   running.options.most_pack_bytes = kMostPackBytes;
@@ -125,10 +123,9 @@ TEST_CASE("a cache that has lost its winners leaves service.pack, and the log sa
     const std::unique_ptr<Cache> all = open_or_create_cache(cache);
     for (const Workload& workload : all->workloads.all()) all->workloads.forget(workload.id);
   }
-  const std::string said =
-      "there is no winner and no range table to export in " + cache.file().string() +
-      "; service.pack stays as it is, with the winners of before: remove it if nobody is "
-      "to get them";
+  const std::string said = "there is no winner and no range table to export in " + cache.file().string() +
+                           "; service.pack stays as it is, with the winners of before: remove it if nobody is "
+                           "to get them";
   CHECK_THROWS_WITH_AS(shelf.publish(cache, {}), said.c_str(), BadInput);
   CHECK(read_regular_file(packs / "service.pack", kMostPackBytes) == bytes);
   running.options.packs = packs.string();
@@ -148,8 +145,7 @@ TEST_CASE("a winner of a recording enters no service.pack, of a service of recor
   running.options.packs = (running.folder / "packs").string();
   fs::create_directory(running.options.packs);
   running.start();
-  const Json search = {
-      {"kernel", "decode_attention"}, {"problem", "batch=8,q_heads=32,context=4096"}, {"budget", 1}};
+  const Json search = {{"kernel", "decode_attention"}, {"problem", "batch=8,q_heads=32,context=4096"}, {"budget", 1}};
   const Json job = running.ended(running.submit(search)["id"]);
   REQUIRE(job["state"] == "done");
   CHECK(job["result"]["compiled"] == true);  // so that a pack could hold it
@@ -243,15 +239,13 @@ TEST_CASE("packs and winners are not sent again if they are known") {
   CHECK(after.header("etag") != before.header("etag"));
 
   // One that is overwritten in place is read anew, too: this one is damaged then.
-  std::fstream(running.folder / "packs/h200.pack", std::ios::in | std::ios::out | std::ios::binary)
-      << "damaged";
+  std::fstream(running.folder / "packs/h200.pack", std::ios::in | std::ios::out | std::ios::binary) << "damaged";
   CHECK(running.ask("GET", "/v1/packs/h200.pack").status == 404);
 }
 
 TEST_CASE("packs that are links, as Kubernetes fills a volume, are listed and served, and their signatures") {
   RunningService running;
-  const fs::path volume = running.folder / "volume", old = volume / "..2026_11_27",
-                 next = volume / "..2026_11_28";
+  const fs::path volume = running.folder / "volume", old = volume / "..2026_11_27", next = volume / "..2026_11_28";
   fs::create_directories(old);
   fs::create_directories(next);
   make_key_files(running.folder / "key");
@@ -260,8 +254,7 @@ TEST_CASE("packs that are links, as Kubernetes fills a volume, are listed and se
   std::ofstream(old / "h200.pack", std::ios::binary) << bytes;
   std::ofstream(old / "h200.pack.sig") << signature;
   fs::create_symlink(old.filename(), volume / "..data");
-  for (const char* name : {"h200.pack", "h200.pack.sig"})
-    fs::create_symlink(fs::path("..data") / name, volume / name);
+  for (const char* name : {"h200.pack", "h200.pack.sig"}) fs::create_symlink(fs::path("..data") / name, volume / name);
   fs::create_symlink("nowhere", volume / "dangling.pack");
   running.options.packs = volume.string();
   running.options.publish = false;

@@ -21,8 +21,7 @@ class RawConnection {
   // `from`: an address of the loopback to come from. A small buffer makes a slow reader slow for the sender too.
   explicit RawConnection(std::uint16_t port, const char* from = "127.0.0.1", int receive_buffer = 0)
       : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    if (receive_buffer > 0)
-      ::setsockopt(socket_, SOL_SOCKET, SO_RCVBUF, &receive_buffer, sizeof receive_buffer);
+    if (receive_buffer > 0) ::setsockopt(socket_, SOL_SOCKET, SO_RCVBUF, &receive_buffer, sizeof receive_buffer);
     const timeval patience{.tv_sec = kPatience.count(), .tv_usec = 0};
     ::setsockopt(socket_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
     sockaddr_in mine = address(from, 0), theirs = address("127.0.0.1", port);
@@ -57,8 +56,7 @@ class RawConnection {
       if (some.empty()) break;
       all += some;
       const std::size_t end = all.find("\r\n\r\n"), length = all.find(kLength);
-      if (end != std::string::npos && length < end)
-        wanted = end + 4 + std::stoul(all.substr(length + kLength.size()));
+      if (end != std::string::npos && length < end) wanted = end + 4 + std::stoul(all.substr(length + kLength.size()));
     }
     return all;
   }

@@ -10,11 +10,7 @@ constexpr const char* kSmall = "replay:decode_attention_h200_b8_c4096";
 constexpr const char* kLarge = "replay:decode_attention_h200_b16_c4096";
 
 Json search_of(const std::string& problem, int seed) {
-  return {{"kernel", "decode_attention"},
-          {"problem", problem},
-          {"budget", 4},
-          {"seed", seed},
-          {"no_compile", true}};
+  return {{"kernel", "decode_attention"}, {"problem", problem}, {"budget", 4}, {"seed", seed}, {"no_compile", true}};
 }
 
 std::string running_on(const RunningService& running, std::int64_t id) {
@@ -42,8 +38,7 @@ TEST_CASE("of several recordings each job goes to one that can serve it") {
   }
 }
 
-TEST_CASE(
-    "a job that waits for its recording lets others pass, and one that nobody can serve ends with the reason") {
+TEST_CASE("a job that waits for its recording lets others pass, and one that nobody can serve ends with the reason") {
   const SlowTrials slow(20);
   RunningService running;
   running.options.devices = {kSmall, kLarge};

@@ -71,8 +71,7 @@ class RunningService {
     std::ofstream(folder / "saxpy.json") << file.dump();
   }
 
-  HttpRequest request(const std::string& method, const std::string& path,
-                      const std::string& body = "") const {
+  HttpRequest request(const std::string& method, const std::string& path, const std::string& body = "") const {
     HttpRequest request{
         .method = method, .url = service->url() + path, .headers = headers, .body = body, .ca_file = ca};
     if (method == "POST") request.headers.emplace_back("Content-Type", "application/json");
@@ -126,8 +125,7 @@ class RunningService {
   bool becomes_idle() const {
     return within_a_while([&] {
       const Json devices = get("/v1/devices")["devices"];
-      return std::all_of(devices.begin(), devices.end(),
-                         [](const Json& one) { return one["job"].is_null(); });
+      return std::all_of(devices.begin(), devices.end(), [](const Json& one) { return one["job"].is_null(); });
     });
   }
   // What the event stream says from its first event until `enough`.

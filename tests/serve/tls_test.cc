@@ -49,8 +49,7 @@ TEST_CASE("https serves who trusts its certificate, for the host that it names")
   running.ca = trusted;
   CHECK(running.ask("GET", "/healthz").status == 200);
   CHECK(failure(running, "").find("cannot agree on TLS") != std::string::npos);
-  CHECK(failure(running, (running.folder / "other.pem").string()).find("cannot agree on TLS") !=
-        std::string::npos);
+  CHECK(failure(running, (running.folder / "other.pem").string()).find("cannot agree on TLS") != std::string::npos);
   CHECK(failure(running, (running.folder / "none.pem").string()).find("none.pem") != std::string::npos);
   HttpRequest plain = running.request("GET", "/healthz");
   plain.url.replace(0, 5, "http");
@@ -60,11 +59,8 @@ TEST_CASE("https serves who trusts its certificate, for the host that it names")
   SearchRequest request;
   request.settings.budget = 20;
   std::size_t trials = 0;
-  const EventListener listener = [&](const Event& event) {
-    trials += std::holds_alternative<TrialEnded>(event.what);
-  };
-  const FinishedJob job =
-      client.run("search", search_fields(request), {.events = {.listener = listener}, .stop = {}});
+  const EventListener listener = [&](const Event& event) { trials += std::holds_alternative<TrialEnded>(event.what); };
+  const FinishedJob job = client.run("search", search_fields(request), {.events = {.listener = listener}, .stop = {}});
   CHECK(job.exit_code == 0);
   CHECK(trials == 20);
   const JobClient nobody({.url = running.service->url(), .token = {}, .ca_file = {}});

@@ -37,14 +37,12 @@ SimtProblem settled(const std::string& text, std::int64_t late) {
       const auto length = static_cast<std::int64_t>(lengths[static_cast<std::size_t>(sequence)]);
       for (std::int64_t token = std::max<std::int64_t>(0, length - late); token < length; ++token) {
         const std::int64_t entry = shape.paged() ? sequence * call.page_table_stride + token / shape.page : 0;
-        const double block = shape.paged()
-                                 ? tensors.inputs().at("page_table")[static_cast<std::size_t>(entry)]
-                                 : static_cast<double>(sequence);
+        const double block = shape.paged() ? tensors.inputs().at("page_table")[static_cast<std::size_t>(entry)]
+                                           : static_cast<double>(sequence);
         const std::int64_t place = shape.paged() ? token % shape.page : token;
         for (std::int64_t head = 0; head < shape.kv_heads; ++head)
-          newest.push_back(
-              {static_cast<std::int64_t>(block) * call.k.block + head * call.k.head + place * call.k.token,
-               shape.head_dim});
+          newest.push_back({static_cast<std::int64_t>(block) * call.k.block + head * call.k.head + place * call.k.token,
+                            shape.head_dim});
       }
     }
     for (const char* const name : {"k", "v"}) tensors.settle(name, newest);  // which lie alike
@@ -62,8 +60,7 @@ void check_settled(const std::string& base, const std::string& text, std::int64_
   for (const std::string& changes : configs) {
     CAPTURE(changes);
     for (const std::uint64_t schedule : {1, 2, 4})
-      check_outputs(decode.run(decode.config(base, changes), schedule), right,
-                    rounded_attention(decode.problem));
+      check_outputs(decode.run(decode.config(base, changes), schedule), right, rounded_attention(decode.problem));
   }
 }
 
@@ -75,17 +72,14 @@ bool has_nan(const HostTensors& outputs) {
 
 TEST_CASE("simt: the tma body of decode_attention reads settled KV alone before it waits") {
   for (const std::int64_t q_len : {1, 2}) {
-    check_settled(kBulk, "batch=4,context=192,q_heads=4,kv_heads=2,head_dim=64,lengths=ragged,lse=natural",
-                  q_len,
-                  {"stages=3", "splits=2,combine=last_cta", "splits=3,combine=kernel,producers=2",
-                   "splits=2,combine=cluster"});
-    check_settled(kBulk, "batch=4,context=161,q_heads=4,kv_heads=1,head_dim=128,page=16,lengths=ragged",
-                  q_len, {"", "splits=2,combine=cluster,ahead=2,stages=3", "tile=16,warps=1,producers=2"});
     check_settled(
-        kBulk, "batch=2,context=150,q_heads=8,kv_heads=1,head_dim=64,page=64,window=70", q_len,
-        {"math=wgmma_swap,tile=64,warps=4,query=shared", "math=swap,query=shared,splits=2,combine=kernel"});
-    check_settled(kBulk, "batch=3,context=100,q_heads=4,kv_heads=2,head_dim=128,page=16,kv_dtype=e4m3", q_len,
-                  {""});
+        kBulk, "batch=4,context=192,q_heads=4,kv_heads=2,head_dim=64,lengths=ragged,lse=natural", q_len,
+        {"stages=3", "splits=2,combine=last_cta", "splits=3,combine=kernel,producers=2", "splits=2,combine=cluster"});
+    check_settled(kBulk, "batch=4,context=161,q_heads=4,kv_heads=1,head_dim=128,page=16,lengths=ragged", q_len,
+                  {"", "splits=2,combine=cluster,ahead=2,stages=3", "tile=16,warps=1,producers=2"});
+    check_settled(kBulk, "batch=2,context=150,q_heads=8,kv_heads=1,head_dim=64,page=64,window=70", q_len,
+                  {"math=wgmma_swap,tile=64,warps=4,query=shared", "math=swap,query=shared,splits=2,combine=kernel"});
+    check_settled(kBulk, "batch=3,context=100,q_heads=4,kv_heads=2,head_dim=128,page=16,kv_dtype=e4m3", q_len, {""});
   }
 }
 
@@ -102,17 +96,15 @@ TEST_CASE("simt: the mma body of decode_attention reads settled KV alone before 
   for (const std::int64_t q_len : {1, 2}) {
     check_settled(kByWarps, "batch=4,context=192,q_heads=4,kv_heads=2,head_dim=64,lengths=ragged", q_len,
                   {"", "splits=2,combine=cluster,stages=3", "splits=3,combine=kernel"});
-    check_settled(kByWarps, "batch=4,context=130,q_heads=4,kv_heads=2,head_dim=64,lengths=ragged,page=1",
-                  q_len, {"", "splits=2,combine=last_cta"});
-    check_settled(kByWarps, "batch=2,context=100,q_heads=4,kv_heads=2,head_dim=64,page=16,window=60", q_len,
-                  {""});
+    check_settled(kByWarps, "batch=4,context=130,q_heads=4,kv_heads=2,head_dim=64,lengths=ragged,page=1", q_len,
+                  {"", "splits=2,combine=last_cta"});
+    check_settled(kByWarps, "batch=2,context=100,q_heads=4,kv_heads=2,head_dim=64,page=16,window=60", q_len, {""});
   }
 }
 
 TEST_CASE("simt: a word that does not hold shows, for every body does read before it waits") {
   // Nothing but tokens that the launch in front is said not to write, and writes.
-  const SimtProblem wrong =
-      settled("batch=2,context=200,q_heads=4,kv_heads=2,head_dim=64,page=16", /*late=*/200);
+  const SimtProblem wrong = settled("batch=2,context=200,q_heads=4,kv_heads=2,head_dim=64,page=16", /*late=*/200);
   for (const std::string& config :
        {std::string(), std::string("splits=2,combine=cluster"), kSpread, kSpread + "producers=2"}) {
     CAPTURE(config);

@@ -50,10 +50,8 @@ void Grid::start_block(GridBlock& block, std::size_t slot) {
     block.threads.resize(block_threads_);
     block.warps.resize((block_threads_ + kWarp - 1) / kWarp);
     block.shared = std::make_unique<GuardedMemory>(launch_.shape.dynamic_shared, kSharedAlignment);
-    block.static_shared.resize(
-        static_cast<std::size_t>(launch_.module.shared_end - launch_.module.shared_begin));
-    for (std::uint32_t i = 0; i < block_threads_; ++i)
-      block.threads[i].stack = stacks_.at(slot * block_threads_ + i);
+    block.static_shared.resize(static_cast<std::size_t>(launch_.module.shared_end - launch_.module.shared_begin));
+    for (std::uint32_t i = 0; i < block_threads_; ++i) block.threads[i].stack = stacks_.at(slot * block_threads_ + i);
   }
   block.shared->make_intact();
   std::memset(block.shared->data(), kSharedPoison, block.shared->bytes().size());

@@ -11,8 +11,7 @@
 namespace moetune::testing {
 namespace {
 
-constexpr std::uint64_t kMbarrierMark =
-    0xb417'e5b4'0000'0000;  // with the address: what an mbarrier's bytes hold
+constexpr std::uint64_t kMbarrierMark = 0xb417'e5b4'0000'0000;  // with the address: what an mbarrier's bytes hold
 constexpr std::size_t kMbarrierBytes = 8;
 constexpr std::int64_t kMostCounted = (1 << 20) - 1;
 constexpr int kLandingPoison = 0xFF;  // NaN in every element type
@@ -24,22 +23,20 @@ std::string place_name(std::uint32_t address, const simt::Index& block) {
 
 }  // namespace
 
-GridBlock& Grid::owner_of(std::uint32_t& address, std::size_t bytes, std::size_t alignment,
-                          const char* what) {
+GridBlock& Grid::owner_of(std::uint32_t& address, std::size_t bytes, std::size_t alignment, const char* what) {
   if (address >> kStaticBit != 0) fail(std::string(what) + " in static shared memory is not supported");
   const std::uint32_t rank = address >> kRankBit;
   address &= (1U << kRankBit) - 1;
   const auto& others = running_->block->cluster->blocks;
   GridBlock* const block = rank == 0 ? running_->block : rank <= others.size() ? others[rank - 1] : nullptr;
   if (block == nullptr)
-    fail(std::string(what) + " in block " + std::to_string(rank - 1) +
-         " of its cluster, which is not running");
+    fail(std::string(what) + " in block " + std::to_string(rank - 1) + " of its cluster, which is not running");
   if (address % alignment != 0)
-    fail(std::string(what) + " at byte " + std::to_string(address) +
-         " of shared memory, which is no multiple of " + std::to_string(alignment));
+    fail(std::string(what) + " at byte " + std::to_string(address) + " of shared memory, which is no multiple of " +
+         std::to_string(alignment));
   if (address + bytes > launch_.shape.dynamic_shared)
-    fail(std::string(what) + " to byte " + std::to_string(address + bytes) +
-         " of dynamic shared memory, which has " + std::to_string(launch_.shape.dynamic_shared));
+    fail(std::string(what) + " to byte " + std::to_string(address + bytes) + " of dynamic shared memory, which has " +
+         std::to_string(launch_.shape.dynamic_shared));
   return *block;
 }
 
@@ -90,8 +87,7 @@ std::string Grid::count(GridBlock& block, std::uint32_t address, unsigned arriva
 void Grid::mbarrier_init(unsigned address, unsigned arrivals) {
   GridBlock& block = owner_of(address, kMbarrierBytes, kMbarrierBytes, "an mbarrier");
   if (&block != running_->block) fail("initializes an mbarrier of another block");
-  if (arrivals < 1 || arrivals > kMostCounted)
-    fail("an mbarrier of " + std::to_string(arrivals) + " arrivals");
+  if (arrivals < 1 || arrivals > kMostCounted) fail("an mbarrier of " + std::to_string(arrivals) + " arrivals");
   if (!block.mbarriers.emplace(address, GridMbarrier{arrivals, arrivals, 0, 0, {}}).second)
     fail("initializes the mbarrier at byte " + std::to_string(address) + " of shared memory twice");
   const std::uint64_t mark = kMbarrierMark | address;
@@ -134,8 +130,7 @@ void Grid::check_map(const void* map, int rank) {
   const auto& tensor = *static_cast<const simt::TensorMap*>(map);
   if (tensor.mark != simt::TensorMap::kMark) fail("a tensor map that nobody encoded");
   if (rank != 0 && rank != tensor.rank)
-    fail("a copy of rank " + std::to_string(rank) + " with a tensor map of rank " +
-         std::to_string(tensor.rank));
+    fail("a copy of rank " + std::to_string(rank) + " with a tensor map of rank " + std::to_string(tensor.rank));
 }
 
 void Grid::bulk_copy(const simt::BulkCopy* copy) {
@@ -208,8 +203,7 @@ std::string Grid::land(const GridDelivery& delivery) {
     std::memcpy(shared_bytes(block, delivery.destination), bytes.data(), bytes.size());
   } else {
     for (std::uint32_t i = 0; i < bytes.size(); i += 16)
-      std::memcpy(shared_bytes(block, swizzled(delivery.destination + i, delivery.swizzle_bytes)), &bytes[i],
-                  16);
+      std::memcpy(shared_bytes(block, swizzled(delivery.destination + i, delivery.swizzle_bytes)), &bytes[i], 16);
   }
   return count(block, delivery.barrier, 0, -static_cast<std::int64_t>(bytes.size()));
 }
@@ -243,8 +237,7 @@ std::string Grid::make_next_copy(GridThread& thread) {
   if (copy->arrives) {
     wrong = count(*thread.block, copy->destination, 1, 0);
     if (!wrong.empty()) wrong = name_of(thread) + ": " + wrong;
-  } else if (std::uint8_t* const to = shared_bytes(*thread.block, copy->destination);
-             copy->source == nullptr) {
+  } else if (std::uint8_t* const to = shared_bytes(*thread.block, copy->destination); copy->source == nullptr) {
     std::memset(to, 0, copy->bytes);
   } else {
     std::memcpy(to, copy->source, copy->bytes);

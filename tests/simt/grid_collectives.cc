@@ -22,8 +22,7 @@ const simt::Snapshot* Grid::exchange(const char* what, std::uint32_t mask, std::
   GridThread& thread = *running_;
   GridWarp& warp = *thread.warp;
   release_snapshot(thread);
-  if ((mask & thread.bit()) == 0)
-    fail(std::string(what) + " with a mask that does not name the lane that calls it");
+  if ((mask & thread.bit()) == 0) fail(std::string(what) + " with a mask that does not name the lane that calls it");
   if ((mask & warp.absent) != 0)
     fail(std::string(what) + " waits for " + lane_list(mask & warp.absent) + ", which has ended");
   thread.what = what;
@@ -105,8 +104,8 @@ GridBarrier& Grid::count_in(const char* what, int id, int threads, int value) {
     barrier.expected = threads;
   }
   if (barrier.expected != threads)
-    fail("barrier " + std::to_string(id) + " over " + std::to_string(threads) +
-         " threads, where others wait for " + std::to_string(barrier.expected));
+    fail("barrier " + std::to_string(id) + " over " + std::to_string(threads) + " threads, where others wait for " +
+         std::to_string(barrier.expected));
   if (threads == 0 && !same_call(barrier.what, what))
     fail("calls " + std::string(what) + " where others of its block wait in " + barrier.what);
   ++barrier.arrived;
@@ -134,8 +133,7 @@ void Grid::end_thread() {
   warp.absent |= thread.bit();
   for (std::uint32_t left = warp.waiting; left != 0; left &= left - 1) {
     const GridThread& other = warp.lanes[std::countr_zero(left)];
-    if ((other.mask & thread.bit()) != 0)
-      fail("ends where " + name_of(other) + " waits for it in " + other.what);
+    if ((other.mask & thread.bit()) != 0) fail("ends where " + name_of(other) + " waits for it in " + other.what);
   }
   if (!thread.products.sums.empty()) fail("ends before it has waited for its wgmma");
   thread.state = ThreadState::ended;

@@ -34,8 +34,7 @@ const std::vector<float>& values_of(char element) {
       values[bits] = static_cast<float>(load_element(type, &bits, 0));
     return values;
   };
-  static const std::vector<float> bf16 = table(DType::bf16), f16 = table(DType::f16),
-                                  e4m3 = table(DType::e4m3);
+  static const std::vector<float> bf16 = table(DType::bf16), f16 = table(DType::f16), e4m3 = table(DType::e4m3);
   return element == 'b' ? bf16 : element == 'h' ? f16 : e4m3;
 }
 
@@ -104,8 +103,7 @@ void Grid::compute(GridWarp& warp, unsigned group) {
   std::vector<std::size_t> first(kWarpLanes), count(kWarpLanes);  // each lane's products of the group
   for (unsigned i = 0; i < kWarpLanes; ++i) {
     const std::vector<GridMultiply>& issued = warp.lanes[i].products.issued;
-    const auto begin =
-        std::find_if(issued.begin(), issued.end(), [&](const auto& one) { return one.group == group; });
+    const auto begin = std::find_if(issued.begin(), issued.end(), [&](const auto& one) { return one.group == group; });
     first[i] = static_cast<std::size_t>(begin - issued.begin());
     count[i] = issued.size() - first[i];
     if (count[i] != count[0]) fail("the lanes of its warp have not issued the same number of wgmma");
@@ -148,14 +146,14 @@ void Grid::compute_one(GridWarp& warp, std::size_t at, const std::vector<std::si
   if (one.a_words == nullptr) {
     for (unsigned row = 0; row < kWarpRows; ++row) {
       for (unsigned k = 0; k < most_k; ++k)
-        a[row * most_k + k] = element_at(elements, operands.a.data(),
-                                         one.transposed_a ? k * kWarpRows + row : row * most_k + k);
+        a[row * most_k + k] =
+            element_at(elements, operands.a.data(), one.transposed_a ? k * kWarpRows + row : row * most_k + k);
     }
   }
   for (unsigned k = 0; k < most_k; ++k) {
     for (unsigned column = 0; column < columns; ++column)
-      b[k * columns + column] = element_at(elements, operands.b.data(),
-                                           one.transposed_b ? k * columns + column : column * most_k + k);
+      b[k * columns + column] =
+          element_at(elements, operands.b.data(), one.transposed_b ? k * columns + column : column * most_k + k);
   }
   for (unsigned row = 0; row < kWarpRows; ++row) {
     for (unsigned k = 0; k < most_k; ++k) {
@@ -189,8 +187,8 @@ void Grid::read_operands(const GridWarp& warp, GridOperands& operands) {
         const std::uint32_t address =
             transposed ? operand.address(begin + inner, outer) : operand.address(begin + outer, inner);
         if (address + kReadUnit > launch_.shape.dynamic_shared)
-          fail("wgmma reads to byte " + std::to_string(address + kReadUnit) +
-               " of dynamic shared memory, which has " + std::to_string(launch_.shape.dynamic_shared));
+          fail("wgmma reads to byte " + std::to_string(address + kReadUnit) + " of dynamic shared memory, which has " +
+               std::to_string(launch_.shape.dynamic_shared));
         const std::uint8_t* const from = running_->block->shared->data() + address;
         bytes.insert(bytes.end(), from, from + kReadUnit);
       }
@@ -236,8 +234,8 @@ void Grid::check_warpgroups(const GridBlock& block) {
       const GridWarp &one = block.warps[warp], &other = block.warps[first];
       if (one.products != other.products)
         fail("is the last of its block to end, where warp " + std::to_string(warp) + " has taken part in " +
-             std::to_string(one.products) + " wgmma, and warp " + std::to_string(first) +
-             " of its warpgroup in " + std::to_string(other.products));
+             std::to_string(one.products) + " wgmma, and warp " + std::to_string(first) + " of its warpgroup in " +
+             std::to_string(other.products));
       if (one.product_digest != other.product_digest)
         fail("is the last of its block to end, where the warps from " + std::to_string(first) +
              " on have given other operands to the same wgmma");

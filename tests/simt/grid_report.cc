@@ -61,9 +61,9 @@ std::string Grid::waits_for(const GridThread& thread) const {
     case ThreadState::mbarrier: {
       const GridMbarrier& barrier = thread.block->mbarriers.at(thread.mbarrier);
       return "wait for parity " + std::to_string(thread.parity) + " of the mbarrier at byte " +
-             std::to_string(thread.mbarrier) + " of shared memory, in phase " +
-             std::to_string(barrier.phase) + ", which lacks " + std::to_string(barrier.pending) + " of " +
-             std::to_string(barrier.expected) + " arrivals and " + std::to_string(barrier.bytes) + " bytes";
+             std::to_string(thread.mbarrier) + " of shared memory, in phase " + std::to_string(barrier.phase) +
+             ", which lacks " + std::to_string(barrier.pending) + " of " + std::to_string(barrier.expected) +
+             " arrivals and " + std::to_string(barrier.bytes) + " bytes";
     }
     case ThreadState::predecessor:
       return "wait for the launch in front to end";
@@ -81,11 +81,9 @@ std::string Grid::waiting_threads() const {
   for (const auto& block : blocks_) {
     if (block->alive == 0 || listed++ >= kBlocksListed) continue;
     std::map<std::string, std::vector<std::uint32_t>> threads;
-    for (std::uint32_t i = 0; i < block->threads.size(); ++i)
-      threads[waits_for(block->threads[i])].push_back(i);
+    for (std::uint32_t i = 0; i < block->threads.size(); ++i) threads[waits_for(block->threads[i])].push_back(i);
     for (const auto& [what, numbers] : threads)
-      text += "\n  block " + format_index(block->threads[0].view.block) + ", threads " + ranges(numbers) +
-              ": " + what;
+      text += "\n  block " + format_index(block->threads[0].view.block) + ", threads " + ranges(numbers) + ": " + what;
   }
   if (listed > kBlocksListed) text += "\n  and " + std::to_string(listed - kBlocksListed) + " blocks more";
   if (started_ < block_count_)
@@ -100,8 +98,8 @@ std::string Grid::explain_address(const void* address) const {
   for (const auto& block : blocks_) {
     if (block->shared->is_near(address))
       return "byte " + std::to_string(static_cast<const std::uint8_t*>(address) - block->shared->data()) +
-             " of the dynamic shared memory of block " + format_index(block->threads[0].view.block) +
-             ", which has " + std::to_string(launch_.shape.dynamic_shared);
+             " of the dynamic shared memory of block " + format_index(block->threads[0].view.block) + ", which has " +
+             std::to_string(launch_.shape.dynamic_shared);
   }
   char text[32];
   std::snprintf(text, sizeof text, "address %p", address);

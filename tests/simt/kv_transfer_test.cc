@@ -56,9 +56,8 @@ void each_transfer(const SimtProblem& one, std::size_t count, Check check) {
 
 void check_transfers(const SimtProblem& one) {
   const HostTensors right = one.on_cpu();
-  each_transfer(one, 4, [&](const Config& config, std::uint64_t schedule) {
-    check_outputs(one.run(config, schedule), right);
-  });
+  each_transfer(one, 4,
+                [&](const Config& config, std::uint64_t schedule) { check_outputs(one.run(config, schedule), right); });
 }
 
 // Bytes that the configuration leaves in the target, which begins as 0xFF.
@@ -123,13 +122,11 @@ TEST_CASE("simt: kv_transfer reads a page twice, and leaves pages out that a lis
     inputs.at("source_pages").assign(from.begin(), from.end());
     if (both) inputs.at("target_pages").assign(to.begin(), to.end());
     const HostTensors right = answer_on_cpu(one.problem, one.call, inputs);
-    const auto missing =
-        std::ranges::count_if(right.at("target"), [](double value) { return std::isnan(value); });
+    const auto missing = std::ranges::count_if(right.at("target"), [](double value) { return std::isnan(value); });
     CHECK(missing == (both ? 3 : 2) * 512);
     check_outputs(one.reference(Reference::exact), right);
-    each_transfer(one, 4, [&](const Config& config, std::uint64_t schedule) {
-      check_outputs(one.run(config, schedule), right);
-    });
+    each_transfer(
+        one, 4, [&](const Config& config, std::uint64_t schedule) { check_outputs(one.run(config, schedule), right); });
   }
 }
 
@@ -151,8 +148,7 @@ TEST_CASE("simt: kv_transfer keeps the bits of NaN, of -0 and of all others") {
 }
 
 TEST_CASE("simt: kv_transfer converts every e4m3, and what e4m3 does not hold") {
-  SimtProblem widening("kv_transfer", "pages=1,planes=1,outer=8,inner=2,width=16,source=e4m3,scale=tensor",
-                       1);
+  SimtProblem widening("kv_transfer", "pages=1,planes=1,outer=8,inner=2,width=16,source=e4m3,scale=tensor", 1);
   widening.edit = [](SimtTensors& tensors) {
     for (std::size_t i = 0; i < 256; ++i) tensors.bytes("source")[i] = static_cast<std::uint8_t>(i);
     set_list(tensors, "source_pages", {0});
@@ -166,8 +162,7 @@ TEST_CASE("simt: kv_transfer converts every e4m3, and what e4m3 does not hold") 
     CHECK(is_same("", wide[i], round_to(DType::bf16, load_element(DType::e4m3, &bits, 0) / 16)));
   }
 
-  SimtProblem narrowing("kv_transfer", "pages=1,planes=1,outer=1,inner=1,width=16,target=e4m3,scale=tensor",
-                        1);
+  SimtProblem narrowing("kv_transfer", "pages=1,planes=1,outer=1,inner=1,width=16,target=e4m3,scale=tensor", 1);
   const double infinite = std::numeric_limits<double>::infinity(), nan = std::nan("");
   const std::vector<double> given = {nan, infinite, -infinite, 28,      28.25, -40, 0,    -0.0,
                                      1,   -1,       0x1p-14,   0x1p-13, 0.3,   27,  1e30, -1e-30};

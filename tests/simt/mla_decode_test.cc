@@ -45,9 +45,8 @@ const std::vector<LatentCase> kLatentCases = {
 }  // namespace
 
 TEST_CASE("simt: mla_decode's exact reference agrees with float64") {
-  for (const char* const problem :
-       {"batch=1,heads=3,context=1", "batch=2,heads=5,context=70,page=16,lse=yes,queries=2",
-        "batch=8,heads=2,context=40,page=1,lengths=ragged,dtype=f16"}) {
+  for (const char* const problem : {"batch=1,heads=3,context=1", "batch=2,heads=5,context=70,page=16,lse=yes,queries=2",
+                                    "batch=8,heads=2,context=40,page=1,lengths=ragged,dtype=f16"}) {
     CAPTURE(problem);
     const SimtProblem latent("mla_decode", problem, 3);
     check_outputs(latent.reference(Reference::exact), latent.on_cpu(),
@@ -119,8 +118,7 @@ TEST_CASE("simt: mla_decode with queries, pages and outputs that lie apart") {
   for (const std::string& changes : {std::string(""), std::string("PARTS=2,splits=2"),
                                      std::string("BODY=mma,ROW_TILES=2,TILE=32,STAGES=1,splits=2")}) {
     CAPTURE(changes);
-    check_outputs(latent.run(latent.config(kRelayBase, changes), 7), right,
-                  rounded_attention(latent.problem));
+    check_outputs(latent.run(latent.config(kRelayBase, changes), 7), right, rounded_attention(latent.problem));
   }
 }
 
@@ -130,11 +128,9 @@ TEST_CASE("simt: mla_decode with a scale of 0, and one below") {
     CAPTURE(scale);
     latent.call.reals[0] = scale;
     const HostTensors right = latent.on_cpu();
-    for (const std::string& changes :
-         {std::string(""), std::string("BODY=mma,ROW_TILES=1,TILE=32,STAGES=1")}) {
+    for (const std::string& changes : {std::string(""), std::string("BODY=mma,ROW_TILES=1,TILE=32,STAGES=1")}) {
       CAPTURE(changes);
-      check_outputs(latent.run(latent.config(kRelayBase, changes), 8), right,
-                    rounded_attention(latent.problem));
+      check_outputs(latent.run(latent.config(kRelayBase, changes), 8), right, rounded_attention(latent.problem));
     }
   }
 }

@@ -67,8 +67,7 @@ TEST_CASE("simt: moe_dispatch configurations write what the reference does, unde
   }
 }
 
-TEST_CASE(
-    "simt: moe_dispatch with rows that lie apart, and with more and fewer places than the routing needs") {
+TEST_CASE("simt: moe_dispatch with rows that lie apart, and with more and fewer places than the routing needs") {
   SimtProblem one = dispatched("tokens=10,hidden=264,experts=8,top_k=2,align=4,out=e4m3,scale_layout=column");
   one.call.integers[kMoeRow] = 304;
   for (const std::int64_t places : {6, 47, 131}) {

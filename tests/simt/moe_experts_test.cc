@@ -44,18 +44,16 @@ std::vector<Config> small_tiles(const SimtProblem& one, std::size_t count) {
   return chosen;
 }
 
-void check_body(const SimtProblem& one, const Config& config, std::uint64_t schedule,
-                const HostTensors& right, int times = 1) {
+void check_body(const SimtProblem& one, const Config& config, std::uint64_t schedule, const HostTensors& right,
+                int times = 1) {
   CAPTURE(config.text());
-  check_outputs(one.run(config, schedule, times), right,
-                near(one.problem.is("dtype", "fp16") ? 0.003 : 0.02));
+  check_outputs(one.run(config, schedule, times), right, near(one.problem.is("dtype", "fp16") ? 0.003 : 0.02));
 }
 
 void check_bodies(const SimtProblem& one, std::size_t count) {
   const HostTensors right = one.reference(Reference::exact);
   std::uint64_t schedule = 0;
-  for (const Config& config : small_tiles(one, simt_sample(count)))
-    check_body(one, config, schedule++, right);
+  for (const Config& config : small_tiles(one, simt_sample(count))) check_body(one, config, schedule++, right);
 }
 
 const std::vector<std::string> kExpertProblems = {
@@ -67,8 +65,7 @@ const std::vector<std::string> kExpertProblems = {
     "tokens=5,hidden=64,intermediate=64,experts=200,top_k=6,align=2",
     "tokens=5,hidden=64,intermediate=72,experts=8,top_k=2,align=2,activation=swigluoai",
 };
-const std::string kNarrowExperts =
-    "tokens=7,hidden=256,intermediate=256,experts=8,top_k=2,align=4,w=e4m3,skew=zipf";
+const std::string kNarrowExperts = "tokens=7,hidden=256,intermediate=256,experts=8,top_k=2,align=4,w=e4m3,skew=zipf";
 const std::string kPackedExperts =
     "tokens=7,hidden=160,intermediate=96,experts=8,top_k=2,align=4,w=mxfp4,activation=swigluoai,skew=zipf";
 
@@ -91,8 +88,7 @@ TEST_CASE("simt: moe_experts' references agree with float64") {
     const SimtProblem one = multiplied(text);
     const HostTensors right = one.on_cpu();
     check_outputs(one.reference(Reference::exact), right, near(1e-5));
-    check_outputs(one.reference(Reference::baseline), right,
-                  near(one.problem.is("dtype", "fp16") ? 0.004 : 0.03));
+    check_outputs(one.reference(Reference::baseline), right, near(one.problem.is("dtype", "fp16") ? 0.004 : 0.03));
   }
   for (const std::string& text : {kNarrowExperts, kPackedExperts}) {
     CAPTURE(text);
@@ -122,11 +118,11 @@ TEST_CASE("simt: parts of moe_experts by the references and the mma body") {
       check_outputs(exact, right, near(1e-5));
       if (is_first || i == 0) check_outputs(one.reference(Reference::baseline), right, near(0.1));
       const bool narrow = one.problem.is("w", "e4m3");
-      const Config config = one.config(
-          std::string("body=mma,rows=16,up_stages=2,down_stages=2,residents=1,launches=3,weights=keep,"
-                      "schedule=persistent,up_columns=128,down_columns=256,") +
-              (narrow ? "warps=4,depth=128" : "warps=8,depth=64"),
-          "");
+      const Config config =
+          one.config(std::string("body=mma,rows=16,up_stages=2,down_stages=2,residents=1,launches=3,weights=keep,"
+                                 "schedule=persistent,up_columns=128,down_columns=256,") +
+                         (narrow ? "warps=4,depth=128" : "warps=8,depth=64"),
+                     "");
       check_outputs(one.run(config, 3), exact, near(narrow ? 0.1 : 0.03));
     }
   }
@@ -141,16 +137,14 @@ TEST_CASE("simt: moe_experts' mma body by weights whose N is contiguous") {
     CAPTURE(problem);
     SimtProblem one = multiplied(problem);
     if (!one.problem.is("part", "up")) one.call.integers[kExpertsDownRow] += 16;
-    one.call.integers[kExpertsDownExpert] =
-        one.call.integers[kExpertsDownRow] * one.problem["intermediate"] + 8;
+    one.call.integers[kExpertsDownExpert] = one.call.integers[kExpertsDownRow] * one.problem["intermediate"] + 8;
     check_outputs(one.reference(Reference::exact), one.on_cpu(), near(1e-5));
     check_bodies(one, 2);
   }
 }
 
 TEST_CASE("simt: moe_experts with the largest tiles of the mma body, run after run") {
-  const SimtProblem one =
-      multiplied("tokens=50,hidden=72,intermediate=72,experts=8,top_k=3,align=1,skew=one");
+  const SimtProblem one = multiplied("tokens=50,hidden=72,intermediate=72,experts=8,top_k=3,align=1,skew=one");
   const Config config =
       shared_space("moe_experts")
           .parse_config(
@@ -174,9 +168,8 @@ TEST_CASE("simt: moe_experts with one expert that has every token, and rows and 
 TEST_CASE("simt: offsets and slots may be anything: moe_experts touches nothing outside of its tensors") {
   constexpr std::int32_t kLeast = std::numeric_limits<std::int32_t>::min();
   constexpr std::int32_t kMost = std::numeric_limits<std::int32_t>::max();
-  const std::array<std::int32_t, 9> lists[] = {{0, 4, 2, kLeast, kMost, 7, 0, 1, 5},
-                                               {kMost, 0, 0, 0, 0, 0, 0, 0, kMost},
-                                               {-5, -4, 20, 20, 20, 20, 20, 20, 20}};
+  const std::array<std::int32_t, 9> lists[] = {
+      {0, 4, 2, kLeast, kMost, 7, 0, 1, 5}, {kMost, 0, 0, 0, 0, 0, 0, 0, kMost}, {-5, -4, 20, 20, 20, 20, 20, 20, 20}};
   for (const auto& offsets : lists) {
     SimtProblem one = multiplied("tokens=7,hidden=72,intermediate=40,experts=8,top_k=2,align=1");
     one.edit = [&](SimtTensors& tensors) {
@@ -218,8 +211,8 @@ TEST_CASE("simt: moe_experts' mma body widens e4m3, under several schedules") {
   const SimtProblem one = multiplied(kNarrowExperts);
   const HostTensors right = one.reference(Reference::exact);
   std::uint64_t schedule = 0;
-  for (const char* changes : {"rows=16,warps=4", "rows=64,warps=4", "rows=128,warps=8",
-                              "rows=32,warps=4,up_stages=3,schedule=persistent"}) {
+  for (const char* changes :
+       {"rows=16,warps=4", "rows=64,warps=4", "rows=128,warps=8", "rows=32,warps=4,up_stages=3,schedule=persistent"}) {
     const Config config = one.config(
         "body=mma,rows=64,warps=4,depth=128,up_columns=128,up_stages=2,down_columns=128,down_stages=2,"
         "residents=1,launches=3,weights=keep,schedule=grid",

@@ -74,13 +74,12 @@ TEST_CASE("simt: the reference of prefill_attention agrees with float64") {
     check_outputs(prefill.reference(Reference::exact), right,
                   [](const std::string&, double got, double value) { return is_near(got, value, 1e-5); });
     // Scales make larger scores of e4m3, which the baseline rounds, and with e4m3 queries probabilities, too.
-    const double rounding = (prefill.problem.is("dtype", "fp16") ? 0x1p-9 : 0x1p-6) *
-                            (prefill.problem.is("q_dtype", "e4m3")    ? 8
-                             : prefill.problem.is("kv_dtype", "e4m3") ? 3
-                                                                      : 1);
-    check_outputs(
-        prefill.reference(Reference::baseline), right,
-        [&](const std::string&, double got, double value) { return is_near(got, value, rounding); });
+    const double rounding =
+        (prefill.problem.is("dtype", "fp16") ? 0x1p-9 : 0x1p-6) * (prefill.problem.is("q_dtype", "e4m3")    ? 8
+                                                                   : prefill.problem.is("kv_dtype", "e4m3") ? 3
+                                                                                                            : 1);
+    check_outputs(prefill.reference(Reference::baseline), right,
+                  [&](const std::string&, double got, double value) { return is_near(got, value, rounding); });
   }
 }
 
@@ -94,10 +93,9 @@ TEST_CASE("simt: the mma body of prefill_attention is right, run after run, unde
     std::uint64_t schedule = 0;
     for (const Config& config : prefill.sample(simt_sample(2), Rules::must)) {
       CAPTURE(config.text());
-      check_outputs(prefill.run(config, schedule++, 1), right,
-                    [&](const std::string& name, double got, double value) {
-                      return is_near(got, value, name == "o" ? rounding : 1e-4);
-                    });
+      check_outputs(prefill.run(config, schedule++, 1), right, [&](const std::string& name, double got, double value) {
+        return is_near(got, value, name == "o" ? rounding : 1e-4);
+      });
     }
   }
 }
@@ -110,9 +108,7 @@ TEST_CASE("simt: keys of e4m3 whose scale is 0 or nearly give the mean of the va
                         "lse=natural,kv_dtype=e4m3",
                         4);
     prefill.limits = limits_of_architecture("sm_80");
-    prefill.edit = [&](SimtTensors& tensors) {
-      std::memcpy(tensors.bytes("k_scale").data(), &scale, sizeof scale);
-    };
+    prefill.edit = [&](SimtTensors& tensors) { std::memcpy(tensors.bytes("k_scale").data(), &scale, sizeof scale); };
     const HostTensors right = prefill.reference(Reference::exact);
     CHECK(std::none_of(right.at("o").begin(), right.at("o").end() - 3 * 2 * 64,
                        [](double value) { return std::isnan(value); }));
@@ -126,11 +122,10 @@ TEST_CASE("simt: keys of e4m3 whose scale is 0 or nearly give the mean of the va
 }
 
 TEST_CASE("simt: keys of e4m3 may have a negative scale: the least products count most") {
-  SimtProblem prefill(
-      "prefill_attention",
-      "batch=3,q_heads=4,kv_heads=2,head_dim=64,seqlen_q=40,seqlen_kv=90,lengths=ragged,window=50,"
-      "lse=natural,kv_dtype=e4m3,kv_scale=head",
-      4);
+  SimtProblem prefill("prefill_attention",
+                      "batch=3,q_heads=4,kv_heads=2,head_dim=64,seqlen_q=40,seqlen_kv=90,lengths=ragged,window=50,"
+                      "lse=natural,kv_dtype=e4m3,kv_scale=head",
+                      4);
   prefill.limits = limits_of_architecture("sm_80");
   prefill.edit = [](SimtTensors& tensors) {
     const float scales[] = {-2.5f, 1};  // of two heads
@@ -148,9 +143,8 @@ TEST_CASE("simt: keys of e4m3 may have a negative scale: the least products coun
 TEST_CASE("simt: keys that are not a number show in all that see them, however a sequence is split") {
   for (const std::size_t poisoned : {1, 100}) {  // tokens: one of many, and all of the first split
     CAPTURE(poisoned);
-    SimtProblem prefill(
-        "prefill_attention",
-        "batch=1,q_heads=2,kv_heads=1,head_dim=64,seqlen_q=64,seqlen_kv=200,causal=0,lse=natural", 4);
+    SimtProblem prefill("prefill_attention",
+                        "batch=1,q_heads=2,kv_heads=1,head_dim=64,seqlen_q=64,seqlen_kv=200,causal=0,lse=natural", 4);
     prefill.limits = limits_of_architecture("sm_80");
     prefill.edit = [&](SimtTensors& tensors) {
       const std::uint16_t nan = 0x7fc0;
@@ -170,13 +164,11 @@ TEST_CASE("simt: splits of a sequence with more new tokens than was said write n
   SimtProblem prefill("prefill_attention",
                       "batch=2,q_heads=2,kv_heads=2,head_dim=64,seqlen_q=64,seqlen_kv=200,lengths=ragged", 4);
   prepare(prefill, "q_offsets", {0, 0, 68});
-  CHECK_NOTHROW(
-      prefill.run(mma_config("section=0,splits=2"), 3));  // the emulator knows where partial results end
+  CHECK_NOTHROW(prefill.run(mma_config("section=0,splits=2"), 3));  // the emulator knows where partial results end
 }
 
 TEST_CASE("simt: a sequence with more new tokens than was said takes nothing from the others") {
-  SimtProblem prefill("prefill_attention",
-                      "batch=2,q_heads=1,kv_heads=1,head_dim=64,seqlen_q=64,seqlen_kv=200", 4);
+  SimtProblem prefill("prefill_attention", "batch=2,q_heads=1,kv_heads=1,head_dim=64,seqlen_q=64,seqlen_kv=200", 4);
   prepare(prefill, "q_offsets", {0, 100, 128});
   const std::vector<double> right = prefill.reference(Reference::exact).at("o");
   for (const char* schedule : {"section=0,splits=1", "section=0,splits=2", "section=2,splits=1"}) {
@@ -198,8 +190,7 @@ TEST_CASE("simt: offsets may be anything: nothing is read or written outside of 
          {std::array{0, 120, kLeast}, {0, kLeast, 128}, {kLeast, 50, kMost}, {kMost, 50, 128}, {0, -7, 10}}) {
       CAPTURE(name);
       CAPTURE(offsets[1]);
-      SimtProblem prefill("prefill_attention",
-                          "batch=2,q_heads=1,kv_heads=1,head_dim=64,seqlen_q=64,seqlen_kv=200", 4);
+      SimtProblem prefill("prefill_attention", "batch=2,q_heads=1,kv_heads=1,head_dim=64,seqlen_q=64,seqlen_kv=200", 4);
       prepare(prefill, name, offsets);
       for (const char* schedule : {"section=0,splits=1", "section=0,splits=2", "section=2,splits=1"})
         CHECK_NOTHROW(prefill.run(mma_config(schedule), 3));  // the emulator knows where each tensor ends
@@ -207,14 +198,12 @@ TEST_CASE("simt: offsets may be anything: nothing is read or written outside of 
   }
 }
 
-TEST_CASE(
-    "simt: a tile of e4m3 lands as fp16 in the order of the 128-byte swizzle, zeros in rows that no query sees") {
+TEST_CASE("simt: a tile of e4m3 lands as fp16 in the order of the 128-byte swizzle, zeros in rows that no query sees") {
   const Kernel& kernel = find_kernel("prefill_attention");
   const DeviceLimits limits = limits_of_architecture("sm_90a");
   for (const int head_dim : {64, 128, 256}) {
     const Problem problem = kernel.parse("kv_dtype=e4m3,head_dim=" + std::to_string(head_dim));
-    const Config config =
-        *shared_space(kernel.name()).default_config(expression_environment(problem, limits));
+    const Config config = *shared_space(kernel.name()).default_config(expression_environment(problem, limits));
     REQUIRE(config.is("body", "wgmma"));
     CompileUnit unit = kernel.launcher(config, problem, limits)->unit();
     unit.source = "tests/simt/kernels/widen_tile.cu";
@@ -225,8 +214,7 @@ TEST_CASE(
     for (std::size_t i = 0; i < raw.size(); ++i) raw[i] = static_cast<std::uint8_t>(i * 7 % 256);
     const int all = static_cast<int>(rows);
     // As a tile in the middle of a sequence, at its end, where a window begins, and where both lie in it.
-    for (const auto& [begin, end] :
-         {std::pair{-40, 3 * all}, {0, all}, {-7, all - 9}, {5, all + 1}, {17, 18}}) {
+    for (const auto& [begin, end] : {std::pair{-40, 3 * all}, {0, all}, {-7, all - 9}, {5, all + 1}, {17, 18}}) {
       CAPTURE(begin);
       std::vector<std::uint8_t> tile(2 * raw.size(), 0xff);
       LaunchPlan plan;

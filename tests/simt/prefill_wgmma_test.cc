@@ -54,14 +54,13 @@ TEST_CASE("simt: the wgmma body of prefill_attention, on a grid and with tiles i
 }
 
 TEST_CASE("simt: clusters of prefill_attention's wgmma body bring each other tiles") {
-  check_wgmma(
-      {{"batch=2,q_heads=4,kv_heads=2,head_dim=64,seqlen_q=70,seqlen_kv=200,lengths=ragged,lse=natural",
-        {"cluster=2", "cluster=2,schedule=static,query_stages=2,warpgroups=2,ping_pong=1,tile=128",
-         "cluster=2,splits=2"}},
-       {"batch=2,q_heads=2,kv_heads=1,head_dim=128,seqlen_q=40,seqlen_kv=150,lengths=ragged,page=16,window=60",
-        {"cluster=2,stages=3,tile=96", "cluster=2,schedule=static,tile=64"}},
-       {"batch=2,q_heads=4,kv_heads=1,head_dim=64,seqlen_q=70,seqlen_kv=330,kv_dtype=e4m3,kv_scale=head",
-        {"cluster=2", "cluster=2,schedule=static,query_stages=2"}}});
+  check_wgmma({{"batch=2,q_heads=4,kv_heads=2,head_dim=64,seqlen_q=70,seqlen_kv=200,lengths=ragged,lse=natural",
+                {"cluster=2", "cluster=2,schedule=static,query_stages=2,warpgroups=2,ping_pong=1,tile=128",
+                 "cluster=2,splits=2"}},
+               {"batch=2,q_heads=2,kv_heads=1,head_dim=128,seqlen_q=40,seqlen_kv=150,lengths=ragged,page=16,window=60",
+                {"cluster=2,stages=3,tile=96", "cluster=2,schedule=static,tile=64"}},
+               {"batch=2,q_heads=4,kv_heads=1,head_dim=64,seqlen_q=70,seqlen_kv=330,kv_dtype=e4m3,kv_scale=head",
+                {"cluster=2", "cluster=2,schedule=static,query_stages=2"}}});
 }
 
 TEST_CASE("simt: the wgmma body of prefill_attention widens e4m3") {
@@ -89,10 +88,9 @@ TEST_CASE("simt: the wgmma body of prefill_attention multiplies e4m3") {
 
 TEST_CASE("simt: configurations of prefill_attention's wgmma body spread over the space") {
   std::uint64_t schedule = 5;
-  for (
-      const char* const text :
-      {"batch=2,q_heads=4,kv_heads=2,head_dim=64,seqlen_q=80,seqlen_kv=180,lengths=ragged,page=64,lse=natural",
-       "batch=2,q_heads=2,kv_heads=1,head_dim=128,seqlen_q=130,seqlen_kv=190,lengths=ragged,sinks=learned"}) {
+  for (const char* const text :
+       {"batch=2,q_heads=4,kv_heads=2,head_dim=64,seqlen_q=80,seqlen_kv=180,lengths=ragged,page=64,lse=natural",
+        "batch=2,q_heads=2,kv_heads=1,head_dim=128,seqlen_q=130,seqlen_kv=190,lengths=ragged,sinks=learned"}) {
     CAPTURE(text);
     const SimtProblem prefill("prefill_attention", text, 3);
     const HostTensors right = prefill.on_cpu();

@@ -101,10 +101,10 @@ TEST_CASE("simt: route_plan by more blocks than have work, and by blocks that do
     CAPTURE(text);
     SimtProblem one = odd_problem(text);
     const HostTensors right = one.reference(Reference::exact);
-    for (const char* const config : {"schedule=apart,blocks=128,warps=2,flight=8,pad=last",
-                                     "schedule=apart,blocks=4,warps=32,flight=2,pad=last",
-                                     "schedule=split,blocks=128,warps=4,flight=1,pad=first",
-                                     "schedule=split,blocks=16,warps=1,flight=1,pad=last"}) {
+    for (const char* const config :
+         {"schedule=apart,blocks=128,warps=2,flight=8,pad=last", "schedule=apart,blocks=4,warps=32,flight=2,pad=last",
+          "schedule=split,blocks=128,warps=4,flight=1,pad=first",
+          "schedule=split,blocks=16,warps=1,flight=1,pad=last"}) {
       CAPTURE(config);
       for (const std::uint32_t resident : {0, 1}) {
         one.resident_blocks = resident;
@@ -134,8 +134,7 @@ TEST_CASE("simt: route_plan's number of tokens on the device may be none, all, o
 TEST_CASE("simt: route_plan's defaults write what the reference does, for few tokens and many") {
   for (const char* const tokens : {"tokens=5", "tokens=300", "tokens=1200", "tokens=9000"}) {
     const SimtProblem one = odd_problem(std::string(tokens) + ",experts=64,top_k=8,map=local");
-    const auto usual =
-        shared_space("route_plan").default_config(expression_environment(one.problem, one.limits));
+    const auto usual = shared_space("route_plan").default_config(expression_environment(one.problem, one.limits));
     CAPTURE(usual.value().text());
     check_outputs(one.run(*usual, 4), one.reference(Reference::exact), is_same);
   }

@@ -57,16 +57,15 @@ TEST_CASE("simt: of logits and biases of +0 and -0 the lower id comes first, wha
     };
     SimtTensors tensors = routed.tensors();
     HostTensors inputs;
-    for (const auto& [name, ignored] : tensors.inputs())
-      inputs[name] = widened(DType::f32, tensors.bytes(name));
+    for (const auto& [name, ignored] : tensors.inputs()) inputs[name] = widened(DType::f32, tensors.bytes(name));
     const std::vector<double> right = answer_on_cpu(routed.problem, routed.call, inputs).at("ids");
     CHECK(routed.reference(Reference::exact).at("ids") == right);
     for (const char* const select : {"rounds", "reduce", "merge", "radix", "elect"}) {
       CAPTURE(select);
-      const Config config = shared_space("router").parse_config(
-          std::string("schedule=rows,cluster=1,lanes=32,vector=2,rows=1,"
-                      "warps=2,dependents=early,pad=last,blocks_per_sm=1,select=") +
-          select);
+      const Config config =
+          shared_space("router").parse_config(std::string("schedule=rows,cluster=1,lanes=32,vector=2,rows=1,"
+                                                          "warps=2,dependents=early,pad=last,blocks_per_sm=1,select=") +
+                                              select);
       CHECK(routed.run(config, 3).at("ids") == right);
     }
   }
@@ -74,8 +73,8 @@ TEST_CASE("simt: of logits and biases of +0 and -0 the lower id comes first, wha
 
 TEST_CASE("simt: every way to select, of logits that differ, that are few and that are all equal") {
   for (const char* const sizes :
-       {"experts=8,top_k=8", "experts=33,top_k=5", "experts=256,top_k=8", "experts=512,top_k=16",
-        "experts=509,top_k=1", "experts=896,top_k=22", "experts=1023,top_k=32"}) {
+       {"experts=8,top_k=8", "experts=33,top_k=5", "experts=256,top_k=8", "experts=512,top_k=16", "experts=509,top_k=1",
+        "experts=896,top_k=22", "experts=1023,top_k=32"}) {
     for (const int values : {0, 3, 1}) {  // 0: as they are made
       CAPTURE(sizes);
       CAPTURE(values);
@@ -104,14 +103,13 @@ TEST_CASE("simt: an election among lists of every length, with and without group
     const char* problem;
     int vector;
   };
-  const float odd[] = {std::nanf(""), std::numeric_limits<float>::infinity(),
-                       -std::numeric_limits<float>::infinity(), 3e38f};
+  const float odd[] = {std::nanf(""), std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(),
+                       3e38f};
   const char* const dependents[] = {"early", "loaded", "selected"};  // in turn: each is a program to compile
   std::size_t turn = 0;
   for (const Case& one :
        {Case{"experts=32,top_k=16", 1}, Case{"experts=64,top_k=3,renormalize=no", 2},
-        Case{"experts=96,top_k=6,score=sigmoid", 1},
-        Case{"experts=128,top_k=1,score=topk_softmax,bias=correction", 4},
+        Case{"experts=96,top_k=6,score=sigmoid", 1}, Case{"experts=128,top_k=1,score=topk_softmax,bias=correction", 4},
         Case{"experts=256,top_k=16,score=softmax,bias=correction", 4},
         Case{"experts=384,top_k=8,score=sigmoid,bias=correction", 4},
         Case{"experts=512,top_k=10,score=sqrt_softplus,ids=i64", 2},
@@ -146,8 +144,8 @@ TEST_CASE("simt: an election among lists of every length, with and without group
 }
 
 TEST_CASE("simt: of equal candidates in one lane, in one list and in two lists the lower id is elected") {
-  for (const char* const others : {"experts=384,top_k=12", "experts=512,top_k=16",
-                                   "experts=256,top_k=16,score=sigmoid,groups=8,groups_kept=4"}) {
+  for (const char* const others :
+       {"experts=384,top_k=12", "experts=512,top_k=16", "experts=256,top_k=16,score=sigmoid,groups=8,groups_kept=4"}) {
     CAPTURE(others);
     SimtProblem routed = routed_problem(std::string("tokens=8,dtype=bf16,outputs=weights,") + others);
     const auto experts = static_cast<std::size_t>(routed.problem["experts"]),

@@ -56,8 +56,7 @@ TEST_CASE("simt: the router's reference agrees with float64") {
   }
 }
 
-TEST_CASE(
-    "simt: router configurations write what the reference does, run after run, under several schedules") {
+TEST_CASE("simt: router configurations write what the reference does, run after run, under several schedules") {
   for (const std::string& text : kProblems) {
     CAPTURE(text);
     const SimtProblem routed = routed_problem(text);
@@ -95,12 +94,10 @@ TEST_CASE("simt: the router on NaN, infinities and equal logits, and with rows t
 }
 
 TEST_CASE("simt: odd logits and biases count the same in float64, in the reference and in the kernel") {
-  const float inf = std::numeric_limits<float>::infinity(), nan = std::nanf(""),
-              odd[] = {nan, inf, -inf, 3e38f};
+  const float inf = std::numeric_limits<float>::infinity(), nan = std::nanf(""), odd[] = {nan, inf, -inf, 3e38f};
   for (const char* const others :
-       {"score=softmax,renormalize=no", "score=topk_softmax",
-        "score=sigmoid,bias=correction,groups=8,groups_kept=2", "score=sqrt_softplus,bias=correction",
-        "score=softmax,bias=correction,groups=4,groups_kept=3"}) {
+       {"score=softmax,renormalize=no", "score=topk_softmax", "score=sigmoid,bias=correction,groups=8,groups_kept=2",
+        "score=sqrt_softplus,bias=correction", "score=softmax,bias=correction,groups=4,groups_kept=3"}) {
     CAPTURE(others);
     SimtProblem routed = routed_problem(std::string("tokens=14,experts=40,top_k=5,align=1,") + others);
     routed.edit = [&](SimtTensors& tensors) {
@@ -115,8 +112,7 @@ TEST_CASE("simt: odd logits and biases count the same in float64, in the referen
     };
     SimtTensors tensors = routed.tensors();
     HostTensors inputs;
-    for (const auto& [name, ignored] : tensors.inputs())
-      inputs[name] = widened(DType::f32, tensors.bytes(name));
+    for (const auto& [name, ignored] : tensors.inputs()) inputs[name] = widened(DType::f32, tensors.bytes(name));
     const HostTensors right = routed.reference(Reference::exact);
     check_outputs(right, answer_on_cpu(routed.problem, routed.call, inputs), is_right_routing);
     for (const Config& config : routed.sample(simt_sample(3), Rules::all)) {
@@ -132,8 +128,7 @@ TEST_CASE("simt: the device's number of tokens may be none, all, or no number of
     for (const std::int32_t count : {0, 1, 40, 41, 1 << 30, -1, -(1 << 30)}) {
       CAPTURE(others);
       CAPTURE(count);
-      SimtProblem routed =
-          routed_problem(std::string("tokens=40,experts=32,top_k=3,align=8,count=device,") + others);
+      SimtProblem routed = routed_problem(std::string("tokens=40,experts=32,top_k=3,align=8,count=device,") + others);
       routed.edit = [count](SimtTensors& tensors) {
         std::memcpy(tensors.bytes("token_count").data(), &count, sizeof count);
       };
@@ -152,40 +147,34 @@ TEST_CASE("simt: the device's number of tokens may be none, all, or no number of
 
 TEST_CASE("simt: blocks whose tokens need several chunks of bits, counted or not") {
   for (const char* const others : {"capacity=150", "count=device"}) {
-    const SimtProblem routed =
-        routed_problem(std::string("tokens=1400,experts=8,top_k=2,align=4,skew=zipf,") + others);
+    const SimtProblem routed = routed_problem(std::string("tokens=1400,experts=8,top_k=2,align=4,skew=zipf,") + others);
     const HostTensors right = routed.reference(Reference::exact);
     for (const char* const schedule :
          {"schedule=barrier,cluster=1", "schedule=cluster,cluster=4", "schedule=cluster,cluster=1"}) {
       CAPTURE(schedule);
-      const Config config =
-          shared_space("router").parse_config(std::string(schedule) +
-                                              ",select=rounds,lanes=8,vector=1,rows=1,warps=4,"
-                                              "dependents=early,pad=last,blocks_per_sm=1");
+      const Config config = shared_space("router").parse_config(std::string(schedule) +
+                                                                ",select=rounds,lanes=8,vector=1,rows=1,warps=4,"
+                                                                "dependents=early,pad=last,blocks_per_sm=1");
       check_outputs(routed.run(config, 5, 2), right, is_right_routing);
     }
   }
 }
 
-TEST_CASE(
-    "simt: clusters of every size send experts of every number, and let the next kernel start at any time") {
+TEST_CASE("simt: clusters of every size send experts of every number, and let the next kernel start at any time") {
   // Two launches a number, in turn, as each is a program to compile.
-  const char* const launches[] = {
-      "cluster=1,dependents=early,lanes=8", "cluster=2,dependents=loaded,lanes=32",
-      "cluster=8,dependents=selected,lanes=16", "cluster=16,dependents=early,lanes=8"};
+  const char* const launches[] = {"cluster=1,dependents=early,lanes=8", "cluster=2,dependents=loaded,lanes=32",
+                                  "cluster=8,dependents=selected,lanes=16", "cluster=16,dependents=early,lanes=8"};
   std::size_t turn = 0;
   for (const char* const top_k : {"1", "2", "3", "6", "8", "10", "16"}) {
     CAPTURE(top_k);
     const SimtProblem routed = routed_problem(
-        std::string("tokens=45,experts=40,align=8,skew=zipf,count=device,ids=i64,layout=rows,top_k=") +
-        top_k);
+        std::string("tokens=45,experts=40,align=8,skew=zipf,count=device,ids=i64,layout=rows,top_k=") + top_k);
     const HostTensors right = routed.reference(Reference::exact);
     for (const std::size_t i : {turn, turn + 2}) {
       const char* const launch = launches[i % std::size(launches)];
       CAPTURE(launch);
       const Config config = shared_space("router").parse_config(
-          std::string("schedule=cluster,select=rounds,vector=1,rows=1,warps=2,pad=last,blocks_per_sm=1,") +
-          launch);
+          std::string("schedule=cluster,select=rounds,vector=1,rows=1,warps=2,pad=last,blocks_per_sm=1,") + launch);
       check_outputs(routed.run(config, 6, 2), right, is_right_routing);
     }
     ++turn;
@@ -216,8 +205,7 @@ TEST_CASE("simt: the router's defaults write what the reference does, for few to
       const SimtProblem routed = routed_problem(std::string(tokens) + model);
       DeviceLimits limits = routed.limits;
       limits.sm_count = 17;  // enough for a barrier
-      const auto usual =
-          shared_space("router").default_config(expression_environment(routed.problem, limits));
+      const auto usual = shared_space("router").default_config(expression_environment(routed.problem, limits));
       CAPTURE(usual.value().text());
       check_outputs(routed.run(*usual, 4, 2), routed.reference(Reference::exact), is_right_routing);
     }
@@ -225,8 +213,8 @@ TEST_CASE("simt: the router's defaults write what the reference does, for few to
 }
 
 TEST_CASE("simt: a selection score of NaN takes no part in what its group counts") {
-  SimtProblem routed = routed_problem(
-      "tokens=3,experts=32,top_k=2,score=sigmoid,bias=correction,groups=4,groups_kept=1,align=1");
+  SimtProblem routed =
+      routed_problem("tokens=3,experts=32,top_k=2,score=sigmoid,bias=correction,groups=4,groups_kept=1,align=1");
   routed.edit = [](SimtTensors& tensors) {
     auto* const logits = reinterpret_cast<float*>(tensors.bytes("logits").data());
     auto* const bias = reinterpret_cast<float*>(tensors.bytes("bias").data());

@@ -51,8 +51,7 @@ struct AsyncRun {
 
 AsyncRun run_async(const char* element, const LaunchPlan& plan, const std::map<std::string, Bytes>& inputs,
                    std::size_t out_bytes, std::uint64_t seed) {
-  SimtDevice device({"tests/simt/kernels/async.cu", {{"ELEMENT", element}}},
-                    {.seed = seed, .patience_seconds = 5});
+  SimtDevice device({"tests/simt/kernels/async.cu", {{"ELEMENT", element}}}, {.seed = seed, .patience_seconds = 5});
   AsyncRun run{"", Bytes(out_bytes)};
   SimtBuffers buffers{{"out", run.out}};
   for (const auto& [name, bytes] : inputs) buffers.emplace(name, SimtBuffer(bytes));
@@ -86,9 +85,7 @@ AsyncRun bulk(int mistake, std::uint64_t seed, bool begins_early = false) {
   return run_async("Bf16", plan, {{"in", counting(512)}}, 512, seed);
 }
 
-bool says(const AsyncRun& run, const std::string& part) {
-  return run.complaint.find(part) != std::string::npos;
-}
+bool says(const AsyncRun& run, const std::string& part) { return run.complaint.find(part) != std::string::npos; }
 
 // Five dimensions of u8, bf16 or f32, packed but for a gap behind each row.
 TensorMap map_of(DType dtype, TensorMap::Swizzle swizzle, std::uint32_t row) {
@@ -121,8 +118,7 @@ Bytes matrix(DType dtype, std::size_t places, bool transposed, std::size_t seed)
   return bytes;
 }
 
-AsyncRun product(const char* element, bool transposed, int mistake, std::uint64_t seed,
-                 std::uint32_t threads = 128) {
+AsyncRun product(const char* element, bool transposed, int mistake, std::uint64_t seed, std::uint32_t threads = 128) {
   const DType dtype = element[0] == 'B' ? DType::bf16 : DType::f16;
   const Bytes a = matrix(dtype, 64, transposed, 0), b = matrix(dtype, 64, transposed, 100);
   LaunchPlan plan;
@@ -158,25 +154,21 @@ TEST_CASE("simt: bulk copies land where they are waited for, and each mistake wi
     CHECK(bulk(kNone, seed).out == counting(512));
     if (seed % 4 == 0) CHECK(says(bulk(kWrongParity, seed), "has not landed"));  // else it may land at once
     CHECK(says(bulk(kTooFewBytes, seed), "which lacks 0 of 1 arrivals and 16 bytes"));
-    CHECK(
-        says(bulk(kTooManyBytes, seed), "16 bytes landed that nobody expects at the mbarrier at byte 2048"));
-    CHECK(says(bulk(kExtraArrival, seed),
-               "an arrival more than the 1 of a phase at the mbarrier at byte 2048"));
+    CHECK(says(bulk(kTooManyBytes, seed), "16 bytes landed that nobody expects at the mbarrier at byte 2048"));
+    CHECK(says(bulk(kExtraArrival, seed), "an arrival more than the 1 of a phase at the mbarrier at byte 2048"));
     CHECK(says(bulk(kNoInit, seed),
                "there is no initialized mbarrier at byte 2048 of the shared memory of block (0,0,0)"));
     CHECK(says(bulk(kInitTwice, seed), "initializes the mbarrier at byte 2048 of shared memory twice"));
     CHECK(says(bulk(kOverwritten, seed),
                "the mbarrier at byte 2048 of the shared memory of block (0,0,0) was overwritten"));
-    CHECK(
-        says(bulk(kMisaligned, seed), "a bulk copy at byte 8 of shared memory, which is no multiple of 16"));
+    CHECK(says(bulk(kMisaligned, seed), "a bulk copy at byte 8 of shared memory, which is no multiple of 16"));
     CHECK(says(bulk(kPastShared, seed), "a bulk copy to byte 2560 of dynamic shared memory, which has 2056"));
     CHECK(says(bulk(kOtherBlock, seed), "in a block that the cluster does not have"));
     CHECK(says(bulk(kEarly, seed, true), "before it has waited for the launch in front"));
   }
   CHECK(bulk(kNoWait, 0).out == Bytes(512, 0xff));
   CHECK(says(bulk(kNeverLands, 0), "sent to byte 0 of shared memory has not landed"));
-  CHECK(says(bulk(kTwice, 0),
-             "asks for a copy to where one of thread (0,0,0) of block (0,0,0) has not landed"));
+  CHECK(says(bulk(kTwice, 0), "asks for a copy to where one of thread (0,0,0) of block (0,0,0) has not landed"));
 }
 
 TEST_CASE("simt: boxes of tensors of every element size and swizzle, within the tensor and past its ends") {
@@ -189,24 +181,18 @@ TEST_CASE("simt: boxes of tensors of every element size and swizzle, within the 
     const TensorMap map = map_of(dtype, swizzle, row);
     const auto bytes = static_cast<std::uint32_t>(dtype_bytes(dtype));
     const Bytes in = counting(96 * (row * bytes + 64));
-    const std::uint32_t swizzle_bytes = swizzle == Swizzle::none ? 0 : row * bytes,
-                        box_bytes = row * bytes * 20;
-    for (const std::array<int, 5>& at : {std::array{0, 0, 0, 0, 0},
-                                         {0, 1, 1, 1, 0},
-                                         {-5, 4, 2, 1, 1},
-                                         {9, -3, -1, 0, -1},
-                                         {0, 0, 0, 2, 0}}) {
+    const std::uint32_t swizzle_bytes = swizzle == Swizzle::none ? 0 : row * bytes, box_bytes = row * bytes * 20;
+    for (const std::array<int, 5>& at :
+         {std::array{0, 0, 0, 0, 0}, {0, 1, 1, 1, 0}, {-5, 4, 2, 1, 1}, {9, -3, -1, 0, -1}, {0, 0, 0, 2, 0}}) {
       LaunchPlan plan;
       Launch& launch = add_launch(plan, "box", 32, box_bytes + 8);
-      launch.arguments = {
-          {"map", map}, pointer_argument("out"), {"bytes", static_cast<std::int32_t>(box_bytes)}};
+      launch.arguments = {{"map", map}, pointer_argument("out"), {"bytes", static_cast<std::int32_t>(box_bytes)}};
       for (const int c : at) launch.arguments.push_back({"c", c});
       const AsyncRun run = run_async("Bf16", plan, {{"in", in}}, box_bytes, 0);
       REQUIRE(run.complaint == "");
       std::size_t wrong = 0;
       for (std::uint32_t i = 0; i < box_bytes; ++i) {
-        const int place[] = {at[0] + static_cast<int>(i / bytes % row),
-                             at[1] + static_cast<int>(i / bytes / row % 5),
+        const int place[] = {at[0] + static_cast<int>(i / bytes % row), at[1] + static_cast<int>(i / bytes / row % 5),
                              at[2] + static_cast<int>(i / bytes / row / 5 % 2), at[3],
                              at[4] + static_cast<int>(i / bytes / row / 10)};
         std::uint64_t from = 0;
@@ -251,10 +237,8 @@ TEST_CASE("simt: tensor maps that the driver refuses, or that are of another ran
   flat.strides = {192};
   flat.box = {64, 5};
   add_launch(plan, "box", 32, 1024).arguments = {
-      {"map", flat}, pointer_argument("out"), {"bytes", 640}, {"c", 0}, {"c", 0}, {"c", 0}, {"c", 0},
-      {"c", 0}};
-  CHECK(says(run_async("Bf16", plan, {{"in", Bytes(2048)}}, 640, 0),
-             "a copy of rank 5 with a tensor map of rank 2"));
+      {"map", flat}, pointer_argument("out"), {"bytes", 640}, {"c", 0}, {"c", 0}, {"c", 0}, {"c", 0}, {"c", 0}};
+  CHECK(says(run_async("Bf16", plan, {{"in", Bytes(2048)}}, 640, 0), "a copy of rank 5 with a tensor map of rank 2"));
 }
 
 TEST_CASE("simt: blocks of a cluster bring each other parts of a box, round by round") {
@@ -317,15 +301,13 @@ TEST_CASE("simt: wgmma multiplies swizzled operands, transposed or not, and each
   for (std::uint64_t seed = 0; seed < 3; ++seed) {
     CHECK(says(product("Bf16", false, kNoBegin, seed), "wgmma without wgmma_begin in its group"));
     CHECK(says(product("Bf16", false, kOneWarpLess, seed), "wgmma"));
-    CHECK(says(product("Bf16", false, kOneLaneLess, seed),
-               "the lanes of its warp have not issued the same number"));
+    CHECK(says(product("Bf16", false, kOneLaneLess, seed), "the lanes of its warp have not issued the same number"));
     CHECK(says(product("Bf16", false, kOtherOperands, seed), "have given other operands to the same wgmma"));
     CHECK(says(product("Bf16", false, kReleasedEarly, seed),
                "shared memory that a wgmma reads was changed before it had ended"));
     CHECK(says(product("Bf16", true, kNeverAwaited, seed), "ends before it has waited for its wgmma"));
     CHECK(says(product("Bf16", false, kUnaligned, seed), "does not begin with the first of eight rows"));
-    CHECK(says(product("Bf16", false, kChangesSums, seed),
-               "accumulators were changed before their wgmma had ended"));
+    CHECK(says(product("Bf16", false, kChangesSums, seed), "accumulators were changed before their wgmma had ended"));
     CHECK(product("Bf16", false, kNoProductWait, seed).out == Bytes(64 * 64 * 4, 0xff));
   }
   CHECK(says(product("Bf16", false, kNone, 0, 96), "wgmma by a warpgroup of 3 warps"));
@@ -339,11 +321,8 @@ TEST_CASE("simt: wgmma with A in registers, which stay as they are until it has 
   LaunchPlan plan;
   Launch& launch = add_launch(plan, "product_of_registers", 128, 2048);
   const auto run = [&](int mistake) {
-    launch.arguments = {pointer_argument("a"),
-                        pointer_argument("b"),
-                        pointer_argument("out"),
-                        {"b_units", 128},
-                        {"mistake", mistake}};
+    launch.arguments = {
+        pointer_argument("a"), pointer_argument("b"), pointer_argument("out"), {"b_units", 128}, {"mistake", mistake}};
     return run_async("Fp16", plan, {{"a", a}, {"b", b}}, 64 * 64 * 4, 2);
   };
   const AsyncRun sound = run(kNone);
@@ -353,8 +332,7 @@ TEST_CASE("simt: wgmma with A in registers, which stay as they are until it has 
 }
 
 TEST_CASE("simt: elements of a matrix lie where the layouts of the PTX ISA have them") {
-  const auto descriptor = [](std::uint64_t start, std::uint64_t leading, std::uint64_t stride,
-                             std::uint64_t swizzle) {
+  const auto descriptor = [](std::uint64_t start, std::uint64_t leading, std::uint64_t stride, std::uint64_t swizzle) {
     return start >> 4 | leading >> 4 << 16 | stride >> 4 << 32 | swizzle << 62;
   };
   std::string error;

@@ -27,8 +27,8 @@ GuardedMemory& sized(Memory& memory, const std::string& name, std::size_t bytes)
 std::string describe(const Memory& memory, const char* kind, const void* address) {
   for (const auto& [name, bytes] : memory) {
     if (bytes.is_near(address))
-      return "byte " + std::to_string(static_cast<const std::uint8_t*>(address) - bytes.data()) + " of " +
-             kind + " '" + name + "', which has " + std::to_string(bytes.bytes().size());
+      return "byte " + std::to_string(static_cast<const std::uint8_t*>(address) - bytes.data()) + " of " + kind + " '" +
+             name + "', which has " + std::to_string(bytes.bytes().size());
   }
   return "";
 }
@@ -46,11 +46,10 @@ void check_shape(const Launch& launch) {
   if (x * y * z == 0 || x * y * z > kMostThreads)
     throw SimtError(launch.entry.text() + ": blocks of " + std::to_string(x * y * z) + " threads");
   if (launch.dynamic_shared > kMostShared)
-    throw SimtError(launch.entry.text() + ": " + std::to_string(launch.dynamic_shared) +
-                    " bytes of shared memory");
+    throw SimtError(launch.entry.text() + ": " + std::to_string(launch.dynamic_shared) + " bytes of shared memory");
   if (launch.cluster[0] * launch.cluster[1] * launch.cluster[2] > simt::Cluster::kMostBlocks)
-    throw SimtError(launch.entry.text() + ": clusters of more than " +
-                    std::to_string(simt::Cluster::kMostBlocks) + " blocks");
+    throw SimtError(launch.entry.text() + ": clusters of more than " + std::to_string(simt::Cluster::kMostBlocks) +
+                    " blocks");
   for (std::size_t d = 0; d < 3; ++d) {
     if (launch.grid[d] % launch.cluster[d] != 0)
       throw SimtError(launch.entry.text() + ": clusters of " + std::to_string(launch.cluster[d]) +
@@ -119,8 +118,8 @@ void SimtDevice::State::check_counters(const LaunchPlan& plan) {
     const std::span<const std::uint8_t> bytes = scratch.at(counters.name.text()).bytes();
     const auto left = std::find_if(bytes.begin(), bytes.end(), [](std::uint8_t byte) { return byte != 0; });
     if (left != bytes.end())
-      throw SimtError("byte " + std::to_string(left - bytes.begin()) + " of scratch '" +
-                      counters.name.text() + "' is left at " + std::to_string(*left) + ", not at zero");
+      throw SimtError("byte " + std::to_string(left - bytes.begin()) + " of scratch '" + counters.name.text() +
+                      "' is left at " + std::to_string(*left) + ", not at zero");
   }
 }
 
@@ -145,8 +144,8 @@ std::uint8_t* SimtDevice::State::address(const Name& name, std::int64_t offset) 
     if (found == memory->end()) continue;
     const auto size = static_cast<std::int64_t>(found->second.bytes().size());
     if (offset < 0 || offset > size)
-      throw SimtError("the plan points to byte " + std::to_string(offset) + " of '" + name.text() +
-                      "', which has " + std::to_string(size));
+      throw SimtError("the plan points to byte " + std::to_string(offset) + " of '" + name.text() + "', which has " +
+                      std::to_string(size));
     return found->second.data() + offset;
   }
   throw SimtError("the plan names a buffer '" + name.text() + "', which nobody gave");
@@ -168,8 +167,7 @@ void SimtDevice::State::set(const Memset& memset, const simt::Module& module) {
 }
 
 // The values of a launch's arguments, each as the kernel's parameter holds it.
-std::vector<SimtDevice::State::Slot> SimtDevice::State::slots_of(const Launch& launch,
-                                                                 const simt::Entry& entry) {
+std::vector<SimtDevice::State::Slot> SimtDevice::State::slots_of(const Launch& launch, const simt::Entry& entry) {
   const std::string where = launch.entry.text() + ": ";
   if (static_cast<std::size_t>(entry.count) != launch.arguments.size())
     throw SimtError(where + "takes " + std::to_string(entry.count) + " arguments, the plan has " +

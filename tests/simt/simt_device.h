@@ -64,8 +64,7 @@ class SimtBuffer {
  public:
   SimtBuffer(std::span<std::uint8_t> bytes) : bytes_(bytes), written_(true) {}
   SimtBuffer(std::vector<std::uint8_t>& bytes) : SimtBuffer(std::span(bytes)) {}
-  SimtBuffer(std::span<const std::uint8_t> bytes)
-      : bytes_(const_cast<std::uint8_t*>(bytes.data()), bytes.size()) {}
+  SimtBuffer(std::span<const std::uint8_t> bytes) : bytes_(const_cast<std::uint8_t*>(bytes.data()), bytes.size()) {}
   SimtBuffer(const std::vector<std::uint8_t>& bytes) : SimtBuffer(std::span(bytes)) {}
 
   // The launch in front writes these bytes alone, at its end.

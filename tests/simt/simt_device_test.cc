@@ -106,14 +106,13 @@ TEST_CASE("simt: atomics in shared and global memory, on top of a memset") {
   for (int i = 0; i < 5000; ++i) numbers.push_back(i * i % 37);
   Array<std::int32_t> in(numbers);
   Words counts(std::vector<std::uint32_t>(37, 99));
-  LaunchPlan plan = plan_of(
-      "histogram", 5, 96,
-      {{"in", Pointer{"in"}}, {"counts", Pointer{"counts"}}, {"elements", 5000}, {"values", 37}}, 37 * 4);
+  LaunchPlan plan =
+      plan_of("histogram", 5, 96,
+              {{"in", Pointer{"in"}}, {"counts", Pointer{"counts"}}, {"elements", 5000}, {"values", 37}}, 37 * 4);
   plan.memsets = {Memset{"counts", 0, 37 * 4, 0, 0}};
   collectives().set_seed(3);
   collectives().run(plan, {{"in", std::as_const(in.bytes())}, {"counts", counts.bytes()}});
-  for (int value = 0; value < 37; ++value)
-    CHECK(counts[value] == std::count(numbers.begin(), numbers.end(), value));
+  for (int value = 0; value < 37; ++value) CHECK(counts[value] == std::count(numbers.begin(), numbers.end(), value));
 }
 
 TEST_CASE("simt: static shared memory is each block's own, while others are alive") {
@@ -121,9 +120,8 @@ TEST_CASE("simt: static shared memory is each block's own, while others are aliv
     collectives().set_seed(seed);
     Words total(std::vector<std::uint32_t>(6));
     Words gate({0});
-    collectives().run(
-        plan_of("static_shared", 6, 64, {{"total", Pointer{"total"}}, {"gate", Pointer{"gate"}}}),
-        {{"total", total.bytes()}, {"gate", gate.bytes()}});
+    collectives().run(plan_of("static_shared", 6, 64, {{"total", Pointer{"total"}}, {"gate", Pointer{"gate"}}}),
+                      {{"total", total.bytes()}, {"gate", gate.bytes()}});
     for (std::uint32_t block = 0; block < 6; ++block) CHECK(total[block] == 63 * 32 * (block + 1));
   }
 }
@@ -132,8 +130,7 @@ TEST_CASE("simt: named barriers over part of a block") {
   Words out(std::vector<std::uint32_t>(128));
   for (const std::uint64_t seed : {0, 4}) {
     collectives().set_seed(seed);
-    collectives().run(plan_of("named_barriers", 1, 128, {{"out", Pointer{"out"}}}, 64 * 4),
-                      {{"out", out.bytes()}});
+    collectives().run(plan_of("named_barriers", 1, 128, {{"out", Pointer{"out"}}}, 64 * 4), {{"out", out.bytes()}});
     for (std::uint32_t at = 0; at < 64; ++at) {
       CHECK(out[at] == 64 - at);
       CHECK(out[64 + at] == 1);
@@ -142,11 +139,9 @@ TEST_CASE("simt: named barriers over part of a block") {
 }
 
 TEST_CASE("simt: a barrier over eight blocks, run after run over the same scratch") {
-  LaunchPlan plan = plan_of("grid_rounds", 8, 64,
-                            {{"counter", Pointer{"counter"}},
-                             {"values", Pointer{"values"}},
-                             {"out", Pointer{"out"}},
-                             {"rounds", 5}});
+  LaunchPlan plan =
+      plan_of("grid_rounds", 8, 64,
+              {{"counter", Pointer{"counter"}}, {"values", Pointer{"values"}}, {"out", Pointer{"out"}}, {"rounds", 5}});
   plan.scratch = {Scratch{"counter", 4, true}, Scratch{"values", 32, false}};
   Launch& second = plan.launches.emplace_back();
   second.entry = "doubled";
@@ -161,13 +156,10 @@ TEST_CASE("simt: a barrier over eight blocks, run after run over the same scratc
   }
 }
 
-TEST_CASE(
-    "simt: counters that a kernel does not leave at zero are an error, other scratch may hold anything") {
-  LaunchPlan plan = plan_of("grid_rounds", 8, 64,
-                            {{"counter", Pointer{"counter"}},
-                             {"values", Pointer{"values"}},
-                             {"out", Pointer{"out"}},
-                             {"rounds", 1}});
+TEST_CASE("simt: counters that a kernel does not leave at zero are an error, other scratch may hold anything") {
+  LaunchPlan plan =
+      plan_of("grid_rounds", 8, 64,
+              {{"counter", Pointer{"counter"}}, {"values", Pointer{"values"}}, {"out", Pointer{"out"}}, {"rounds", 1}});
   plan.scratch = {Scratch{"counter", 4, true}, Scratch{"values", 32, false}};
   grids().forget_scratch();
   Words out(std::vector<std::uint32_t>(8));
@@ -176,9 +168,8 @@ TEST_CASE(
 }
 
 TEST_CASE("simt: blocks look back at blocks that started before them, few at a time") {
-  LaunchPlan plan =
-      plan_of("look_back", 40, 32,
-              {{"sums", Pointer{"flags", 8}}, {"ended", Pointer{"flags"}}, {"out", Pointer{"out"}}});
+  LaunchPlan plan = plan_of("look_back", 40, 32,
+                            {{"sums", Pointer{"flags", 8}}, {"ended", Pointer{"flags"}}, {"out", Pointer{"out"}}});
   plan.scratch = {Scratch{"flags", 8 + 40 * 8, true}};
   for (const std::uint32_t resident : {0, 1, 3}) {
     SimtDevice device({"tests/simt/kernels/grids.cu", {}}, {.seed = resident, .resident_blocks = resident});

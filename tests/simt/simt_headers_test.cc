@@ -37,21 +37,17 @@ std::map<std::string, std::string> functions_of(const std::string& text) {
   for (auto i = std::sregex_iterator(text.begin(), text.end(), declared); i != std::sregex_iterator(); ++i) {
     const auto begin = static_cast<std::size_t>(i->position() + i->length());
     std::size_t end = begin;
-    for (int depth = 1; depth > 0 && end < text.size(); ++end)
-      depth += (text[end] == '{') - (text[end] == '}');
+    for (int depth = 1; depth > 0 && end < text.size(); ++end) depth += (text[end] == '{') - (text[end] == '}');
     functions[one_spaced((*i)[1])] += text.substr(begin, end - begin);
   }
   return functions;
 }
 
-bool has_ptx(const std::string& body) {
-  return std::regex_search(body, std::regex("\\basm\\b|extern __shared__"));
-}
+bool has_ptx(const std::string& body) { return std::regex_search(body, std::regex("\\basm\\b|extern __shared__")); }
 
 std::set<fs::path> stand_ins() {
   std::set<fs::path> names;
-  for (const fs::directory_entry& entry : fs::directory_iterator(kStandIns))
-    names.insert(entry.path().filename());
+  for (const fs::directory_entry& entry : fs::directory_iterator(kStandIns)) names.insert(entry.path().filename());
   return names;
 }
 
@@ -105,11 +101,7 @@ TEST_CASE("simt converts between element types as the host does") {
                       {"fp16", Pointer{"fp16"}}, {"back", Pointer{"back"}},
                       {"e4m3", Pointer{"e4m3"}}, {"elements", static_cast<std::int32_t>(count)}};
   SimtDevice({"tests/simt/kernels/conversions.cu", {}})
-      .run(plan, {{"in", std::as_const(in)},
-                  {"bf16", bf16},
-                  {"fp16", fp16},
-                  {"back", back},
-                  {"e4m3", widened_e4m3}});
+      .run(plan, {{"in", std::as_const(in)}, {"bf16", bf16}, {"fp16", fp16}, {"back", back}, {"e4m3", widened_e4m3}});
   int wrong = 0;
   const auto compare = [&](double mine, double right) {
     wrong += !(mine == right || (mine != mine && right != right));

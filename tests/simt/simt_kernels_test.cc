@@ -32,8 +32,7 @@ double largest_error(const HostTensors& got, const HostTensors& right) {
   return largest;
 }
 
-double error_of_plan(const Kernel& kernel, const Problem& problem, const Plan& plan, std::uint64_t seed,
-                     bool exact) {
+double error_of_plan(const Kernel& kernel, const Problem& problem, const Plan& plan, std::uint64_t seed, bool exact) {
   SimtDevice device(plan.unit, {.seed = seed});
   SimtTensors tensors(kernel.buffers(problem, 1), 1, exact);
   tensors.run(device, plan);
@@ -44,8 +43,7 @@ double error_of_reference(const Kernel& kernel, const std::string& text) {
   const Problem problem = problem_of(kernel, text);
   const DeviceLimits limits = limits_of_architecture("sm_90a");
   return error_of_plan(kernel, problem,
-                       kernel.reference(Reference::exact, problem, kernel.default_call(problem), limits), 0,
-                       true);
+                       kernel.reference(Reference::exact, problem, kernel.default_call(problem), limits), 0, true);
 }
 
 // Some configurations of the space that `wanted` takes, spread over it.
@@ -53,8 +51,7 @@ template <typename Wanted>
 std::vector<Config> sample(const Kernel& kernel, const Problem& problem, std::size_t count, Wanted&& wanted) {
   const std::string file = "spaces/" + kernel.name() + ".json";
   const DeviceLimits limits = limits_of_architecture("sm_90a");
-  const LegalSpace legal =
-      Space::parse(read_resource(file), file).enumerate(expression_environment(problem, limits));
+  const LegalSpace legal = Space::parse(read_resource(file), file).enumerate(expression_environment(problem, limits));
   std::vector<Config> all, chosen;
   for (ConfigId id = 0; id < legal.size(); ++id) {
     if (wanted(legal.config(id))) all.push_back(legal.config(id));
@@ -77,9 +74,8 @@ TEST_CASE("simt: decode_kernel's exact reference, in each of its modes") {
 
 TEST_CASE("simt: decode_kernel by the vector loader") {
   const Kernel& kernel = find_kernel("decode_kernel");
-  for (const char* text :
-       {"elements=20500,write=all,dtype=f16", "elements=20500,write=none,dtype=bf16",
-        "elements=40100,write=eighth,dtype=f32", "elements=20100,write=eightfold,dtype=bf16"}) {
+  for (const char* text : {"elements=20500,write=all,dtype=f16", "elements=20500,write=none,dtype=bf16",
+                           "elements=40100,write=eighth,dtype=f32", "elements=20100,write=eightfold,dtype=bf16"}) {
     CAPTURE(text);
     const Problem problem = problem_of(kernel, text);
     const auto is_vector = [](const Config& config) { return config.is("loader", "vector"); };
@@ -92,9 +88,8 @@ TEST_CASE("simt: decode_kernel by the vector loader") {
 
 TEST_CASE("simt: decode_attention's exact reference") {
   const Kernel& kernel = find_kernel("decode_attention");
-  for (const char* problem :
-       {"batch=2,context=37,q_heads=4,kv_heads=2,lengths=ragged",
-        "batch=1,context=65,q_heads=4,kv_heads=2,window=20,sinks=learned,kv_dtype=e4m3"}) {
+  for (const char* problem : {"batch=2,context=37,q_heads=4,kv_heads=2,lengths=ragged",
+                              "batch=1,context=65,q_heads=4,kv_heads=2,window=20,sinks=learned,kv_dtype=e4m3"}) {
     CAPTURE(problem);
     CHECK(error_of_reference(kernel, problem) < 1e-4);
   }
@@ -105,8 +100,7 @@ TEST_CASE("simt: the eight largest of 256 for 64 tokens, by 8 blocks, under 20 s
   std::vector<std::uint8_t> scores(kTokens * kExperts * 4), chosen(kTokens * kTop * 4);
   std::uint32_t word = 1;
   for (std::size_t i = 0; i < kTokens * kExperts; ++i)
-    store_integer(DType::i32, scores.data(), static_cast<std::int64_t>(i),
-                  (word = word * 1664525 + 1013904223) >> 8);
+    store_integer(DType::i32, scores.data(), static_cast<std::int64_t>(i), (word = word * 1664525 + 1013904223) >> 8);
   LaunchPlan plan;
   Launch& launch = plan.launches.emplace_back();
   launch.entry = "top_experts";
@@ -128,9 +122,8 @@ TEST_CASE("simt: the eight largest of 256 for 64 tokens, by 8 blocks, under 20 s
     for (std::size_t token = 0; token < kTokens; ++token) {
       std::vector<std::pair<std::int64_t, std::int64_t>> order;
       for (std::size_t e = 0; e < kExperts; ++e)
-        order.emplace_back(
-            -load_integer(DType::i32, scores.data(), static_cast<std::int64_t>(token * kExperts + e)),
-            static_cast<std::int64_t>(e));
+        order.emplace_back(-load_integer(DType::i32, scores.data(), static_cast<std::int64_t>(token * kExperts + e)),
+                           static_cast<std::int64_t>(e));
       std::partial_sort(order.begin(), order.begin() + kTop, order.end());
       for (std::size_t k = 0; k < kTop; ++k) {
         ++right_counts[static_cast<std::size_t>(order[k].second)];

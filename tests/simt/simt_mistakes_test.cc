@@ -40,8 +40,7 @@ TEST_CASE("simt reports a deadlock with who waits for what") {
   const std::string text = complaint("deadlock");
   CAPTURE(text);
   CHECK(has(text, "deadlock: deadlock, no thread can go on"));
-  CHECK(has(text,
-            "block (1,0,0), threads 0-47: wait for 5 at byte 0 of buffer 'out', which has 512, where 0 is"));
+  CHECK(has(text, "block (1,0,0), threads 0-47: wait for 5 at byte 0 of buffer 'out', which has 512, where 0 is"));
   CHECK(has(text, "threads 48-63: wait in __syncthreads"));
 }
 
@@ -56,18 +55,14 @@ TEST_CASE("simt reports threads that spin, whether or not they let others run") 
 TEST_CASE("simt reports accesses outside of buffers and of shared memory") {
   const std::string past = complaint("writes_past", {{"position", std::int64_t{128}}});
   CAPTURE(past);
-  CHECK(
-      has(past,
-          "writes_past: thread (3,0,0) of block (1,0,0): writes to byte 512 of buffer 'out', which has 512"));
+  CHECK(has(past, "writes_past: thread (3,0,0) of block (1,0,0): writes to byte 512 of buffer 'out', which has 512"));
   CHECK(has(complaint("writes_past", {{"position", std::int64_t{-1024}}}), "byte -4096 of buffer 'out'"));
   CHECK(complaint("writes_past", {{"position", std::int64_t{-1}}}) ==
         "bytes before the begin or just past the end of buffer 'out' were written");
   CHECK(complaint("writes_past", {{"position", std::int64_t{127}}}) == "");
   const std::string far = complaint("writes_shared", {{"position", std::int64_t{128}}}, 100, 64, false);
   CAPTURE(far);
-  CHECK(has(
-      far,
-      "thread (2,0,0) of block (0,0,0): writes to byte 128 of the dynamic shared memory of block (0,0,0)"));
+  CHECK(has(far, "thread (2,0,0) of block (0,0,0): writes to byte 128 of the dynamic shared memory of block (0,0,0)"));
   CHECK(has(complaint("writes_shared", {{"position", std::int64_t{100}}}, 100, 64, false),
             "wrote before or past its 100 bytes of dynamic shared memory"));
   CHECK(complaint("writes_shared", {{"position", std::int64_t{99}}}, 100, 64, false) == "");
@@ -78,17 +73,15 @@ TEST_CASE("simt reports accesses outside of buffers and of shared memory") {
   launch.block[0] = 32;
   launch.arguments = {{"out", Pointer{"out"}}, {"position", std::int64_t{0}}};
   const std::vector<std::uint8_t> input(64);
-  CHECK_THROWS_WITH_AS(
-      mistakes().run(plan, {{"out", input}}),
-      "writes_past: thread (3,0,0) of block (1,0,0): writes to byte 0 of buffer 'out', which has 64",
-      SimtError);
+  CHECK_THROWS_WITH_AS(mistakes().run(plan, {{"out", input}}),
+                       "writes_past: thread (3,0,0) of block (1,0,0): writes to byte 0 of buffer 'out', which has 64",
+                       SimtError);
 }
 
 TEST_CASE("simt reports collectives that lanes do not reach together") {
   const std::string early = complaint("leaves_early", {}, 0, 32);
   CAPTURE(early);
-  CHECK(has(early,
-            "thread (20,0,0) of block (0,0,0): ends where thread (0,0,0) of block (0,0,0) waits for it in"));
+  CHECK(has(early, "thread (20,0,0) of block (0,0,0): ends where thread (0,0,0) of block (0,0,0) waits for it in"));
   CHECK(has(complaint("leaves_early", {}, 0, 16), "waits for lane 16 of its warp, which has ended"));
   CHECK(has(complaint("disagrees", {}, 0, 32), "with the same mask calls"));
   CHECK(has(complaint("unnamed", {}, 0, 32), "does not name the lane that calls it"));
@@ -116,15 +109,12 @@ TEST_CASE("simt reports traps, alignment, local arrays and stacks that are too s
 
 TEST_CASE("simt reports what a kernel does before it waits for the launch in front") {
   const auto complaint_of = [](const char* entry) { return complaint(entry, {}, 0, 64, true, true); };
-  CHECK(
-      complaint_of("writes_early") ==
-      "writes_early: thread (40,0,0) of block (0,0,0): writes to byte 28 of buffer 'out', which has 512, before it "
-      "has waited for the launch in front");
-  CHECK(has(complaint_of("reads_early"),
-            "reads from byte 0 of buffer 'out', which has 512, before it has waited"));
-  CHECK(
-      complaint_of("never_waits") ==
-      "never_waits: block (1,0,0) has ended without waiting for the launch in front; what follows relies on that");
+  CHECK(complaint_of("writes_early") ==
+        "writes_early: thread (40,0,0) of block (0,0,0): writes to byte 28 of buffer 'out', which has 512, before it "
+        "has waited for the launch in front");
+  CHECK(has(complaint_of("reads_early"), "reads from byte 0 of buffer 'out', which has 512, before it has waited"));
+  CHECK(complaint_of("never_waits") ==
+        "never_waits: block (1,0,0) has ended without waiting for the launch in front; what follows relies on that");
   CHECK(complaint_of("writes_in_time") == "");
   for (const char* entry : {"writes_early", "reads_early", "never_waits"}) CHECK(complaint(entry) == "");
 }
@@ -155,6 +145,5 @@ TEST_CASE("simt reports plans that do not fit the kernel") {
   Launch& launch = plan.launches.emplace_back();
   launch.entry = "traps";
   launch.arguments = {{"out", Pointer{"nowhere"}}};
-  CHECK_THROWS_WITH_AS(mistakes().run(plan, {}), "the plan names a buffer 'nowhere', which nobody gave",
-                       SimtError);
+  CHECK_THROWS_WITH_AS(mistakes().run(plan, {}), "the plan names a buffer 'nowhere', which nobody gave", SimtError);
 }

@@ -43,8 +43,8 @@ std::string translation_unit(const CompileUnit& unit, const std::set<std::string
       text += "SIMT_VARIABLE(" + entry.substr(1) + ")";
       continue;
     }
-    const auto instance = std::ranges::find_if(
-        unit.instances, [&](const std::string& one) { return one.starts_with(entry + "<"); });
+    const auto instance =
+        std::ranges::find_if(unit.instances, [&](const std::string& one) { return one.starts_with(entry + "<"); });
     text += "SIMT_ENTRY(" + entry + ", " + (instance != unit.instances.end() ? *instance : entry) + ")";
   }
   return text + ")\n";
@@ -67,8 +67,7 @@ void compile(const CompileUnit& unit, const fs::path& folder, const std::string&
   const std::string compiler = shell_word(MOETUNE_HOST_COMPILER), launcher = MOETUNE_HOST_COMPILER_LAUNCHER;
   const std::string compiling = compiler + " -x c++ " + kFlags + " -iquote source/tests/simt/device" +
                                 " -iquote source -c -o " + name + ".o " + name + ".cc",
-                    linking =
-                        compiler + " " + MOETUNE_HOST_LINKER + " -shared -o " + name + ".so " + name + ".o",
+                    linking = compiler + " " + MOETUNE_HOST_LINKER + " -shared -o " + name + ".so " + name + ".o",
                     there = "cd " + shell_word(folder) + " && ";
   int status = 1;
   if (!launcher.empty()) output_of(there + shell_word(launcher) + " " + compiling + " && " + linking, status);
@@ -80,8 +79,7 @@ void compile(const CompileUnit& unit, const fs::path& folder, const std::string&
 
 }  // namespace
 
-simt::Module load_module(const CompileUnit& unit, const std::set<std::string>& entries,
-                         const simt::Runtime* runtime) {
+simt::Module load_module(const CompileUnit& unit, const std::set<std::string>& entries, const simt::Runtime* runtime) {
   static const SourceFolder folder;
   static std::map<std::string, simt::Module> loaded;
   const std::string text = translation_unit(unit, entries), name = digest(text);

@@ -13,7 +13,6 @@
 namespace moetune::testing {
 
 // Entries are names of kernels, and of variables behind a &. Throws SimtError with the compiler's words.
-simt::Module load_module(const CompileUnit& unit, const std::set<std::string>& entries,
-                         const simt::Runtime* runtime);
+simt::Module load_module(const CompileUnit& unit, const std::set<std::string>& entries, const simt::Runtime* runtime);
 
 }  // namespace moetune::testing

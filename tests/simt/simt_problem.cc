@@ -13,9 +13,7 @@
 namespace moetune::testing {
 
 SimtProblem::SimtProblem(const std::string& kernel_name, const std::string& text, int sm_count)
-    : kernel(find_kernel(kernel_name)),
-      problem(kernel.parse(text)),
-      limits(limits_of_architecture("sm_90a")) {
+    : kernel(find_kernel(kernel_name)), problem(kernel.parse(text)), limits(limits_of_architecture("sm_90a")) {
   kernel.check(problem);
   call = kernel.default_call(problem);
   limits.sm_count = sm_count;
@@ -49,8 +47,7 @@ HostTensors SimtProblem::on_cpu() const { return answer_on_cpu(problem, call, te
 
 std::vector<Config> SimtProblem::sample(std::size_t count, Rules rules,
                                         const std::function<bool(const Config&)>& wanted) const {
-  const LegalSpace space =
-      shared_space(kernel.name()).enumerate(expression_environment(problem, limits), rules);
+  const LegalSpace space = shared_space(kernel.name()).enumerate(expression_environment(problem, limits), rules);
   REQUIRE(space.size() >= count);
   std::vector<Config> chosen;
   for (std::size_t i = 1; chosen.size() < count; ++i) {

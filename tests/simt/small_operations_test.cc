@@ -75,20 +75,15 @@ const std::vector<std::string> kRopeProblems = {
 };
 
 const std::vector<std::string> kFewRowsProblems = {
-    "tokens=1,in=264,out=37",
-    "tokens=3,in=520,out=70,dtype=f16,bias=yes",
-    "tokens=5,in=1032,out=33",
-    "tokens=16,in=264,out=19,bias=yes",
-    "tokens=11,in=2088,out=24,dtype=f16",
-    "tokens=2,in=8,out=1",
+    "tokens=1,in=264,out=37",           "tokens=3,in=520,out=70,dtype=f16,bias=yes", "tokens=5,in=1032,out=33",
+    "tokens=16,in=264,out=19,bias=yes", "tokens=11,in=2088,out=24,dtype=f16",        "tokens=2,in=8,out=1",
 };
 
 // Sums of many products: off by what their order changes, and half a step of the type.
 IsRight rounded_sums(const Problem& problem) {
   const double half = problem.is("dtype", "bf16") ? 0x1p-8 : 0x1p-11;
   return [half](const std::string&, double got, double right) {
-    return (std::isnan(got) && std::isnan(right)) ||
-           std::abs(got - right) <= half * 1.01 * std::abs(right) + 1e-4;
+    return (std::isnan(got) && std::isnan(right)) || std::abs(got - right) <= half * 1.01 * std::abs(right) + 1e-4;
   };
 }
 
@@ -156,9 +151,7 @@ TEST_CASE("simt: gate_route configurations choose as float64 does, under several
       for (std::int64_t& row : one.call.integers) row += apart;
       const HostTensors right = one.on_cpu();
       for (const bool by_mma : {false, true}) {
-        const auto wanted = [&](const Config& config) {
-          return (config.at("PRODUCT_LANES").number == 4) == by_mma;
-        };
+        const auto wanted = [&](const Config& config) { return (config.at("PRODUCT_LANES").number == 4) == by_mma; };
         for (const Config& config : one.sample(simt_sample(2), Rules::must, wanted)) {
           CAPTURE(config.text());
           check_outputs(one.run(config, ++schedule, 2), right, routed());
@@ -204,14 +197,11 @@ TEST_CASE("simt: qk_norm_rope configurations turn heads as float64 does, under s
 }
 
 TEST_CASE("simt: qk_norm_rope into pages whose heads lie before their slots, and tokens without a slot") {
-  SimtProblem one("qk_norm_rope", "tokens=6,q_heads=2,kv_heads=2,head_dim=64,rotary_dim=64,kv=pages,page=4",
-                  1);
+  SimtProblem one("qk_norm_rope", "tokens=6,q_heads=2,kv_heads=2,head_dim=64,rotary_dim=64,kv=pages,page=4", 1);
   // qkv, cos, sin; q; k of rows, unused; caches of [pages, 2 heads, 4 slots, 64], keys and values in turn.
   one.call.integers = {400, 48, 32, 160, 72, 0, 0, 1024, 64, 256, 1024, 64, 256};
   const std::vector<std::int64_t> slots = {5, -1, 0, 7, -1, 2};
-  const auto set_slots = [&](SimtTensors& tensors) {
-    std::memcpy(tensors.bytes("slots").data(), slots.data(), 48);
-  };
+  const auto set_slots = [&](SimtTensors& tensors) { std::memcpy(tensors.bytes("slots").data(), slots.data(), 48); };
   one.edit = set_slots;
   SimtTensors edited = one.tensors();
   HostTensors inputs = edited.inputs();

@@ -42,8 +42,7 @@ simt::TensorMap encode_for_simt(const TensorMap& map, const std::uint8_t* base) 
   }
   const unsigned row = made.box[0] * made.element_bytes;
   expect(row % 16 == 0, "a row of its box is not a multiple of 16 bytes");
-  expect(made.swizzle_bytes == 0 || row == made.swizzle_bytes,
-         "a row of its box is not as long as the swizzle");
+  expect(made.swizzle_bytes == 0 || row == made.swizzle_bytes, "a row of its box is not as long as the swizzle");
   return made;
 }
 

@@ -64,8 +64,7 @@ TEST_CASE("simt: kernels of the shapes of other tuners' examples compute what th
     const auto kernel = described_kernel(read_description(text, name, name));
     const Problem problem = kernel->parse(small);
     kernel->check(problem);
-    const HostTensors right =
-        run_shape(*kernel, problem, kernel->reference(Reference::exact, problem, limits), true);
+    const HostTensors right = run_shape(*kernel, problem, kernel->reference(Reference::exact, problem, limits), true);
     const LegalSpace space = Space::parse(text, name).enumerate(expression_environment(problem, limits));
     for (std::size_t i = 1; i <= simt_sample(2); ++i) {
       const Config config = space.config(i * 0x9E3779B97F4A7C15u % space.size());

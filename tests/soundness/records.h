@@ -22,9 +22,8 @@ inline HardwareKey h200_key() {
 inline const Kernel& decode() { return find_kernel("decode_attention"); }
 
 inline Problem decode_problem(std::int64_t batch, std::int64_t context) {
-  return stored_problem(decode(), "batch=" + std::to_string(batch) +
-                                      ",q_heads=4,kv_heads=1,head_dim=64,context=" + std::to_string(context) +
-                                      ",page=16");
+  return stored_problem(decode(), "batch=" + std::to_string(batch) + ",q_heads=4,kv_heads=1,head_dim=64,context=" +
+                                      std::to_string(context) + ",page=16");
 }
 
 inline std::string decode_config(int tile = 64) {
@@ -66,8 +65,7 @@ inline RangeTable decode_table() {
   RangeTable table{.ranges = "batch=2..32,context=64..1024", .bound = 0.02, .kept = true};
   for (const std::int64_t batch : {2, 8, 32}) {
     for (const std::int64_t context : {64, 256, 1024})
-      table.cells.push_back(
-          {decode_problem(batch, context).text(), decode_config(batch < 32 ? 64 : 32), 10.1, 12, 10});
+      table.cells.push_back({decode_problem(batch, context).text(), decode_config(batch < 32 ? 64 : 32), 10.1, 12, 10});
   }
   table.certificate = {12, 0.004, 0.021, 0.03, -0.1};
   return table;

@@ -11,9 +11,7 @@ using namespace moetune::testing;
 
 namespace {
 
-KnownKernel known(bool is_current = true) {
-  return {&decode(), &shared_space("decode_attention"), is_current};
-}
+KnownKernel known(bool is_current = true) { return {&decode(), &shared_space("decode_attention"), is_current}; }
 
 FamilyRange stored(const RangeKey& key, const RangeRecord& record) {
   FamilyRange range{.key = key, .table = record.table};
@@ -33,10 +31,9 @@ TEST_CASE("an honest winner and an honest table are sound, of today's sources an
   const Workload of = decode_workload(8, 256, "s");
   for (const bool is_current : {true, false}) {
     CHECK(why_unsound(of, known_workload(of.key, known(is_current))) == "");
-    CHECK(why_unsound(of, decode_winner(of), WinnerParts::all, known_workload(of.key, known(is_current))) ==
-          "");
-    const SoundRange sound = read_sound_range(
-        stored(decode_range_key("s"), decode_record(decode_table().text())), known(is_current));
+    CHECK(why_unsound(of, decode_winner(of), WinnerParts::all, known_workload(of.key, known(is_current))) == "");
+    const SoundRange sound =
+        read_sound_range(stored(decode_range_key("s"), decode_record(decode_table().text())), known(is_current));
     CHECK(sound.outdated == "");
     CHECK(sound.problems.size() == sound.table.cells.size());
     CHECK(sound.table == decode_table());
@@ -71,8 +68,7 @@ TEST_CASE("what no honest search stores is named, though its digests are right")
   }
 }
 
-TEST_CASE(
-    "what a table of other sources calls otherwise is outdated, and its numbers are judged all the same") {
+TEST_CASE("what a table of other sources calls otherwise is outdated, and its numbers are judged all the same") {
   RangeTable table = decode_table();
   table.cells[4].config = "of=before";
   RangeKey key = decode_range_key("s");
@@ -84,8 +80,7 @@ TEST_CASE(
   table = decode_table();
   table.cells[4].problem =
       stored_problem(decode(), "batch=2,q_heads=4,kv_heads=1,head_dim=128,context=64,page=16").text();
-  CHECK(refused(stored(key, decode_record(table.text())), false).find("of another family") !=
-        std::string::npos);
+  CHECK(refused(stored(key, decode_record(table.text())), false).find("of another family") != std::string::npos);
   table = decode_table();
   table.bound = 1e308;
   CHECK(refused(stored(key, decode_record(table.text())), false) != "");
@@ -105,7 +100,6 @@ TEST_CASE("what a server reads of a winner is judged as the whole of it is") {
     read.interval_high_us = winner.interval_high_us;
     read.default_time_us = winner.default_time_us;
     read.stored_at = winner.stored_at;
-    CHECK(why_unsound(read, decode(), stored_problem(decode(), of.key)).find(forged.what) !=
-          std::string::npos);
+    CHECK(why_unsound(read, decode(), stored_problem(decode(), of.key)).find(forged.what) != std::string::npos);
   }
 }

@@ -44,8 +44,7 @@ TEST_CASE("misses are posted once, and what came since without what was posted")
   CHECK(folder.visible() == Names{"misses.json.posted", "notes.json", "rank1.misses.json.posted"});
   CHECK(sync_once(server, folder).miss_files == 0);
 
-  folder.write_misses("misses.json",
-                      {{"batch=1", 9}, {"batch=2", 1}, {"batch=3", 4}});  // the same runtime, later
+  folder.write_misses("misses.json", {{"batch=1", 9}, {"batch=2", 1}, {"batch=3", 4}});  // the same runtime, later
   CHECK(sync_once(server, folder).misses == 2);
   CHECK(received(server) == std::map<std::string, int>{{"batch=1", 11}, {"batch=2", 1}, {"batch=3", 4}});
   folder.write_misses("misses.json", {{"batch=1", 1}, {"batch=3", 6}});  // another, which began at nothing
@@ -83,8 +82,7 @@ TEST_CASE("a file that the service refuses, or that is none, is put aside") {
   folder.write("a.misses.json", "no JSON");
   folder.write("b.misses.json", R"({"moetune_misses": 2, "misses": []})");
   folder.write_misses("c.misses.json", {{"batch=1", 1}});
-  service.answers["/v1/misses"] =
-      http_answer(400, R"({"error":{"code":"bad","message":"Not\u001b[31m so."}})");
+  service.answers["/v1/misses"] = http_answer(400, R"({"error":{"code":"bad","message":"Not\u001b[31m so."}})");
   const SyncRound round = sync_once(server, folder);
   CHECK(round.failure == "");
   CHECK(round.warnings.size() == 3);
@@ -104,8 +102,7 @@ TEST_CASE("a file that cannot be renamed keeps neither the others nor the packs 
   CHECK(round.failure.find("cannot rename " + (folder / "a.misses.json.claimed").string()) == 0);
   CHECK(round.misses == 2);
   CHECK(round.installed == Names{"a.pack"});
-  CHECK(folder.visible() ==
-        Names{"a.misses.json.claimed", "a.misses.json.posted", "a.pack", "b.misses.json.posted"});
+  CHECK(folder.visible() == Names{"a.misses.json.claimed", "a.misses.json.posted", "a.pack", "b.misses.json.posted"});
 }
 
 TEST_CASE("a miss file whose hardware is longer than any name is put aside, not sent with each miss") {

@@ -87,8 +87,7 @@ TEST_CASE("a state with a list that is none is forgotten, so that the next round
   FakeService service;
   service.packs["a.pack"] = real_pack();
   const ScriptedServer server([&](const auto& request) { return service.answer(request); });
-  folder.write(".moetune-sync.json",
-               R"({"moetune_sync": 1, "installed": {}, "etag": "\"1\"", "list": "[]"})");
+  folder.write(".moetune-sync.json", R"({"moetune_sync": 1, "installed": {}, "etag": "\"1\"", "list": "[]"})");
   CHECK(sync_once(server, folder).failure.find("the service's list") != std::string::npos);
   const SyncRound next = sync_once(server, folder);
   CHECK(next.failure == "");
@@ -101,8 +100,7 @@ TEST_CASE("with a trusted key only what it signed is installed, with its signatu
   make_key_files(keys / "other");
   const Names trusted = {(keys / "key.pub").string()};
   FakeService service;
-  service.packs = {
-      {"a.pack", real_pack()}, {"b.pack", real_pack()}, {"c.pack", real_pack()}, {"d.pack", other_pack()}};
+  service.packs = {{"a.pack", real_pack()}, {"b.pack", real_pack()}, {"c.pack", real_pack()}, {"d.pack", other_pack()}};
   service.signatures = {{"a.pack", signature_by(keys / "key", real_pack())},
                         {"b.pack", signature_by(keys / "other", real_pack())},
                         {"d.pack", signature_by(keys / "key", real_pack())}};
@@ -133,14 +131,13 @@ TEST_CASE("what is not as listed is not installed") {
   const SyncFolder folder;
   CHECK(warns(with_entry({{"sha256", std::string(64, '0')}}, folder), "another SHA-256"));
   CHECK(warns(with_entry({{"bytes", real_pack().size() + 1}}, folder), "is not what was listed"));
-  CHECK(with_entry({{"bytes", real_pack().size() - 1}}, folder).failure.find("sends more than") !=
-        std::string::npos);
+  CHECK(with_entry({{"bytes", real_pack().size() - 1}}, folder).failure.find("sends more than") != std::string::npos);
   CHECK(warns(with_entry({{"bytes", 0}}, folder), "0 bytes"));
   CHECK(warns(with_entry({{"bytes", std::uint64_t{1} << 40}}, folder), "a.pack has"));
   CHECK(warns(with_entry({{"sha256", "abc"}}, folder), "is none"));
   CHECK(warns(with_entry({{"sha256", std::string(64, 'A')}}, folder), "is none"));
-  for (const char* name : {"../a.pack", "/tmp/a.pack", "a/b.pack", "a.db", ".pack", ".a.pack", "-a.pack",
-                           "a.pack\n", "a b.pack", "", "a.pack.sig", "a\\b.pack", ".moetune-sync.json"})
+  for (const char* name : {"../a.pack", "/tmp/a.pack", "a/b.pack", "a.db", ".pack", ".a.pack", "-a.pack", "a.pack\n",
+                           "a b.pack", "", "a.pack.sig", "a\\b.pack", ".moetune-sync.json"})
     CHECK(warns(with_entry({{"name", name}}, folder), "is none"));
   CHECK(warns(with_entry({{"name", std::string(200, 'a') + ".pack"}}, folder), "is none"));
   CHECK(with_entry({{"bytes", -1}}, folder).failure.find("no whole number") != std::string::npos);
@@ -164,8 +161,7 @@ TEST_CASE("a list that is none, is huge or lists a pack twice") {
   CHECK(failure(http_answer(200, std::string(200, '['))) != "");
   CHECK(failure(http_answer(200, "{\"packs\"")) != "");
   CHECK(failure(endless()).find("sends more than") != std::string::npos);
-  CHECK(failure(http_answer(302, "", "Location: http://127.0.0.1:1/\r\n")).find("answers 302") !=
-        std::string::npos);
+  CHECK(failure(http_answer(302, "", "Location: http://127.0.0.1:1/\r\n")).find("answers 302") != std::string::npos);
   CHECK(failure(http_answer(304, "")).find("answers 304") != std::string::npos);  // to no condition
   CHECK(failure(http_answer(404, "")).find("no list of packs") != std::string::npos);
   CHECK(failure("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{") != "");
@@ -192,8 +188,7 @@ TEST_CASE("a pack that is no pack, or an unsound one, is not installed") {
                    {"page.pack", real_pack().substr(0, 4096)}};
   const ScriptedServer server([&](const auto& request) { return service.answer(request); });
   const SyncRound round = sync_once(server, folder);
-  for (const auto& [name, bytes] : service.packs)
-    CHECK(warns(round, name + " is not installed: it is not sound"));
+  for (const auto& [name, bytes] : service.packs) CHECK(warns(round, name + " is not installed: it is not sound"));
   CHECK(round.installed.empty());
   CHECK(folder.visible().empty());
 }
@@ -233,7 +228,7 @@ TEST_CASE("what a killed process left is taken away after an hour, and nothing e
   FakeService service;
   const ScriptedServer server([&](const auto& request) { return service.answer(request); });
   CHECK(sync_once(server, folder).failure == "");
-  CHECK(folder.visible() == Names{"a.pack.1234567.tmp", "a.pack.251125", "a.pack.backup", "b.pack.AbCd12.tmp",
-                                  "notes.AbCd12.tmp"});
+  CHECK(folder.visible() ==
+        Names{"a.pack.1234567.tmp", "a.pack.251125", "a.pack.backup", "b.pack.AbCd12.tmp", "notes.AbCd12.tmp"});
   CHECK_FALSE(fs::exists(folder / ".moetune-sync.json.AbCd12.tmp"));
 }

@@ -18,9 +18,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Names = std::vector<std::string>;
 
-double seconds_since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
+double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
 }  // namespace
 
@@ -138,8 +136,7 @@ TEST_CASE("requests that cannot be") {
   CHECK(refused({.service = {.url = "http://a"}, .folder = folder / "absent"}).find("is no folder") !=
         std::string::npos);
   CHECK(refused({.service = {.url = "ftp://a"}, .folder = folder.path()}) != "");
-  CHECK(refused({.service = {.url = "http://a/?b"}, .folder = folder.path()}).find("has a query") !=
-        std::string::npos);
+  CHECK(refused({.service = {.url = "http://a/?b"}, .folder = folder.path()}).find("has a query") != std::string::npos);
   CHECK(refused({.service = {.url = "http://a"}, .folder = folder.path(), .trusted_keys = {"none"}}) != "");
 }
 

@@ -112,8 +112,7 @@ void ScriptedServer::answer_one(int connection) {
   }
   const std::size_t begin = answer.find('\0') + 1, end = answer.find('\0', begin);
   const std::string piece = answer.substr(end + 1);
-  std::size_t left =
-      send_all(connection, answer.substr(begin, end - begin)) ? kMostEndless / piece.size() : 0;
+  std::size_t left = send_all(connection, answer.substr(begin, end - begin)) ? kMostEndless / piece.size() : 0;
   while (left > 0 && send_all(connection, piece)) --left;
 }
 

@@ -79,8 +79,7 @@ std::string FakeService::answer(const ScriptedServer::Request& request) const {
   return http_answer(404, R"({"error":{"code":"not_found","message":"There is no such thing."}})");
 }
 
-SyncRound sync_once(const ScriptedServer& server, const SyncFolder& folder,
-                    const std::vector<std::string>& keys) {
+SyncRound sync_once(const ScriptedServer& server, const SyncFolder& folder, const std::vector<std::string>& keys) {
   SyncRound last;
   const SyncRequest request{
       .service = {.url = server.url()}, .folder = folder.path(), .trusted_keys = keys, .once = true};

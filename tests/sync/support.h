@@ -36,7 +36,6 @@ struct FakeService {
 };
 
 // One round with a server that answers as the service does.
-SyncRound sync_once(const ScriptedServer& server, const SyncFolder& folder,
-                    const std::vector<std::string>& keys = {});
+SyncRound sync_once(const ScriptedServer& server, const SyncFolder& folder, const std::vector<std::string>& keys = {});
 
 }  // namespace moetune::testing

@@ -34,9 +34,8 @@ TEST_CASE("an error of the GPU itself is no candidate's fault") {
     OpenFake fake;
     const std::string bad = std::string("double__sticky") + code;
     CHECK_THROWS_WITH_AS(fake.run(bad), doctest::Contains("the GPU itself fails"), BrokenEnvironment);
-    CHECK_THROWS_WITH_AS(
-        fake.device.duel({OpenFake::candidate("double"), OpenFake::candidate(bad)}, {.rounds = 5}),
-        doctest::Contains("the GPU itself fails"), BrokenEnvironment);
+    CHECK_THROWS_WITH_AS(fake.device.duel({OpenFake::candidate("double"), OpenFake::candidate(bad)}, {.rounds = 5}),
+                         doctest::Contains("the GPU itself fails"), BrokenEnvironment);
     CHECK_THROWS_AS(fake.device.verify(OpenFake::candidate(bad), 8, 10), BrokenEnvironment);
   }
 }
@@ -94,16 +93,14 @@ TEST_CASE("a canary that shows that the device works settles the failures before
     const std::size_t ran = search.device.ran.size();
     if (ran == 6) throw BrokenEnvironment("the GPU itself fails");
     if (ran == 3) return TrialResult{.outcome = Outcome::wrong_result, .message = "off"};
-    return timed(
-        ran == 4 ? 90 : 100 + static_cast<double>(ran));  // the fourth is the best, which the canary follows
+    return timed(ran == 4 ? 90 : 100 + static_cast<double>(ran));  // the fourth is the best, which the canary follows
   };
   CHECK_THROWS_AS(search.run(&stored.cache, stored.workload), BrokenEnvironment);
   CHECK(stored.cache.trials.of(stored.workload).size() == 5);
   CHECK(to_be_retried(stored) == 1);  // the fifth
 }
 
-TEST_CASE(
-    "a real worker on a GPU that breaks ends the search, and the next one has all to measure that is unsure") {
+TEST_CASE("a real worker on a GPU that breaks ends the search, and the next one has all to measure that is unsure") {
   DoublingKernel kernel;
   kernel.entries = {"double__us20", "double__sticky719"};
   for (int us = 21; us < 33; ++us) kernel.entries.push_back("double__us" + std::to_string(us));
@@ -121,12 +118,10 @@ TEST_CASE(
     use_fake_cuda(script);
     CudaDevice device = fake_device();
     CompilePool compiler(doubling_compiler(), 1);
-    return tune(
-        request,
-        {.device = device, .cache = &stored.cache, .workload = stored.workload, .compiler = &compiler}, {});
+    return tune(request, {.device = device, .cache = &stored.cache, .workload = stored.workload, .compiler = &compiler},
+                {});
   };
-  CHECK_THROWS_WITH_AS(search("fail_at=1000,code=214"), doctest::Contains("the GPU itself fails"),
-                       BrokenEnvironment);
+  CHECK_THROWS_WITH_AS(search("fail_at=1000,code=214"), doctest::Contains("the GPU itself fails"), BrokenEnvironment);
   const std::size_t ran = stored.cache.trials.of(stored.workload).size();
   CHECK(ran >= 1);
   CHECK(ran < kernel.entries.size());

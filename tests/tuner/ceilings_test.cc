@@ -52,8 +52,7 @@ TEST_CASE("each ceiling has its own bound, the binding one of which is the floor
   CHECK(floors_of(cost, {}, Launches::separate).empty());
 }
 
-TEST_CASE(
-    "the floor of a read is its bytes at the read ceiling, and the least launch if launches are separate") {
+TEST_CASE("the floor of a read is its bytes at the read ceiling, and the least launch if launches are separate") {
   const Cost read{.read_bytes = 4e6};
   CHECK(overlapping(read).us == doctest::Approx(1));
   CHECK(overlapping(read).bound == "read bandwidth");
@@ -122,11 +121,8 @@ TEST_CASE("without a ceiling that it needs a floor is unknown, never wrong") {
 }
 
 TEST_CASE("the rate that is shown is the one that binds") {
-  const auto rate = [](const Cost& cost, const std::optional<Floor>& floor) {
-    return work_of(cost, floor).rate(2);
-  };
-  const Cost read{.read_bytes = 4e6, .flops = {.bf16 = 32e6}},
-      math{.read_bytes = 4e6, .flops = {.bf16 = 4e9}};
+  const auto rate = [](const Cost& cost, const std::optional<Floor>& floor) { return work_of(cost, floor).rate(2); };
+  const Cost read{.read_bytes = 4e6, .flops = {.bf16 = 32e6}}, math{.read_bytes = 4e6, .flops = {.bf16 = 4e9}};
   CHECK(rate(read, overlapping(read)).value == doctest::Approx(2));
   CHECK(rate(read, overlapping(read)).unit == Unit::tb_s);
   CHECK(rate(math, overlapping(math)).value == doctest::Approx(2000));

@@ -19,8 +19,7 @@ class Foresees : public Searcher {
   std::vector<ConfigId> ask(std::size_t) override { return {}; }
   void tell(const Observation&) override {}
   std::vector<ConfigId> likely_next(std::size_t n) const override {
-    return {likeliest.begin(),
-            likeliest.begin() + static_cast<std::ptrdiff_t>(std::min(n, likeliest.size()))};
+    return {likeliest.begin(), likeliest.begin() + static_cast<std::ptrdiff_t>(std::min(n, likeliest.size()))};
   }
 };
 
@@ -48,8 +47,7 @@ struct Bench {
   explicit Bench(unsigned threads)
       : pool({.digest = [](const CompileUnit& unit) { return unit.defines[0].second; },
               .build =
-                  [this, may_end = compiled.get_future().share()](const CompileUnit& unit,
-                                                                  const std::stop_token&) {
+                  [this, may_end = compiled.get_future().share()](const CompileUnit& unit, const std::stop_token&) {
                     {
                       const std::scoped_lock lock(mutex);
                       begun.push_back(unit.defines[0].second);

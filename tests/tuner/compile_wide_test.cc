@@ -60,8 +60,7 @@ struct Wide {
   std::function<void(const std::string&)> while_compiling = [](const std::string&) {};
   std::function<std::string(const std::string&)> log_of;  // what ptxas says; empty: registers_of
 
-  TuneResult run(unsigned threads, std::stop_token stop = {}, Cache* cache = nullptr,
-                 std::int64_t workload = 0) {
+  TuneResult run(unsigned threads, std::stop_token stop = {}, Cache* cache = nullptr, std::int64_t workload = 0) {
     CompilePool pool({.digest = [](const CompileUnit& unit) { return unit.defines[0].second; },
                       .build =
                           [this](const CompileUnit& unit, const std::stop_token&) {
@@ -91,12 +90,9 @@ TEST_CASE("auto compiles more than it measures; what it passes over costs no tri
 }
 
 // A log as ptxas 13.0 writes it.
-TEST_CASE(
-    "a configuration whose wgmma ptxas serialized is pruned and never measured, however fast it would be") {
+TEST_CASE("a configuration whose wgmma ptxas serialized is pruned and never measured, however fast it would be") {
   Wide wide;
-  const auto is_serialized = [](const std::string& text) {
-    return text.find("x=1") == 0;
-  };  // of 24: 1, 10 to 19
+  const auto is_serialized = [](const std::string& text) { return text.find("x=1") == 0; };  // of 24: 1, 10 to 19
   wide.log_of = [&](const std::string& text) {
     std::string log;
     if (is_serialized(text)) {

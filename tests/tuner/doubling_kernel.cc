@@ -64,8 +64,7 @@ std::unique_ptr<const Launcher> UnitPerConfigKernel::launcher(const Config& conf
   return make_launcher(unit, [plan](const Extents&, const Call&, LaunchPlan& out) { out = plan; });
 }
 
-Plan DoublingKernel::reference(Reference which, const Problem& problem, const Call&,
-                               const DeviceLimits&) const {
+Plan DoublingKernel::reference(Reference which, const Problem& problem, const Call&, const DeviceLimits&) const {
   return doubling_plan(which == Reference::exact ? exact_ : baseline_, problem["elements"]);
 }
 
@@ -74,9 +73,7 @@ Cost DoublingKernel::cost(const Problem& problem) const {
   return {.read_bytes = bytes, .written_bytes = bytes};
 }
 
-Problem doubling_problem(std::int64_t elements) {
-  return {"doubling", {{"elements", Value::integer(elements)}}};
-}
+Problem doubling_problem(std::int64_t elements) { return {"doubling", {{"elements", Value::integer(elements)}}}; }
 
 Candidate doubling_candidate(const std::string& entry, std::int64_t elements) {
   return {{{"entry", Value::named(entry, 0)}}, doubling_plan(entry, elements), fake_build()};

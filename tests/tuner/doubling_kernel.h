@@ -22,8 +22,7 @@ class DoublingKernel : public NamedKernel {
   std::vector<Buffer> buffers(const Problem& problem, const Call& call, std::uint64_t seed) const override;
   std::unique_ptr<const Launcher> launcher(const Config& config, const Problem& problem,
                                            const DeviceLimits& limits) const override;
-  Plan reference(Reference which, const Problem& problem, const Call& call,
-                 const DeviceLimits& limits) const override;
+  Plan reference(Reference which, const Problem& problem, const Call& call, const DeviceLimits& limits) const override;
   Cost cost(const Problem& problem) const override;
 
   // What the parameter `entry` chooses from; empty: every configuration is "double".

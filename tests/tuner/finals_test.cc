@@ -17,8 +17,7 @@ Trial trial(ConfigId id, double us, Outcome outcome = Outcome::ok) {
 }  // namespace
 
 TEST_CASE("recorded times hold no noise: the fastest comes first, of equals the first text") {
-  std::vector<Trial> trials = {trial(1, 100.2), trial(9, 100.0), trial(3, 100.0),
-                               trial(4, 1, Outcome::crashed)};
+  std::vector<Trial> trials = {trial(1, 100.2), trial(9, 100.0), trial(3, 100.0), trial(4, 1, Outcome::crashed)};
   for (Trial& each : trials) each.config.set("x", moetune::Value::integer(10 - static_cast<int>(each.id)));
   CHECK(rank_recorded(trials) == std::vector<std::size_t>{1, 2, 0, 3});
 }

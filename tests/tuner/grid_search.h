@@ -21,8 +21,7 @@ inline LegalSpace grid() {
 }
 
 inline double landscape(const Config& config) {
-  const double dx = static_cast<double>(config.number("x")) - 3,
-               dy = static_cast<double>(config.number("y")) - 5;
+  const double dx = static_cast<double>(config.number("x")) - 3, dy = static_cast<double>(config.number("y")) - 5;
   return 100 + 10 * (dx * dx + dy * dy);
 }
 
@@ -38,10 +37,8 @@ struct Search {
     request.budget = 40;
     request.in_flight = 4;
   }
-  TuneResult run(Cache* cache = nullptr, std::int64_t workload = 0, std::stop_token stop = {},
-                 Events events = {}) {
-    return tune(request,
-                {.device = device, .cache = cache, .workload = workload, .events = std::move(events)}, stop);
+  TuneResult run(Cache* cache = nullptr, std::int64_t workload = 0, std::stop_token stop = {}, Events events = {}) {
+    return tune(request, {.device = device, .cache = cache, .workload = workload, .events = std::move(events)}, stop);
   }
 };
 

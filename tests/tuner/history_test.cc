@@ -22,8 +22,7 @@ LegalSpace line() {
 }
 
 void add(TemporaryCache& stored, const WorkloadKey& workload, const std::string& config, double time_us) {
-  stored.cache.trials.put(stored.cache.workloads.id(workload),
-                          {.config = config, .outcome = "ok", .time_us = time_us});
+  stored.cache.trials.put(stored.cache.workloads.id(workload), {.config = config, .outcome = "ok", .time_us = time_us});
 }
 
 }  // namespace
@@ -66,8 +65,7 @@ TEST_CASE("histories come nearest first, without the workload itself and without
   CHECK(histories[1].trials[0].time_us == 3);
 }
 
-TEST_CASE(
-    "configurations of values that this space lacks are left out, and so is a history with nothing left") {
+TEST_CASE("configurations of values that this space lacks are left out, and so is a history with nothing left") {
   TemporaryCache stored;
   add(stored, key("batch=1"), "tile=16", 1);
   add(stored, key("batch=1"), "tile=128", 2);
@@ -104,15 +102,13 @@ TEST_CASE("a workload that is not as moetune writes them is left out with a sent
 
 TEST_CASE("the number of histories is bounded") {
   TemporaryCache stored;
-  for (int batch = 1; batch <= 20; ++batch)
-    add(stored, key("batch=" + std::to_string(batch)), "tile=16", batch);
+  for (int batch = 1; batch <= 20; ++batch) add(stored, key("batch=" + std::to_string(batch)), "tile=16", batch);
   CHECK(histories_for(stored.cache, key("batch=100"), line()).size() == kMostHistories);
 }
 
 TEST_CASE("a history of a like problem is carried over: as many blocks as there, and so other splits") {
   const Kernel& kernel = find_kernel("decode_attention");
-  const Space space =
-      Space::parse(read_resource("spaces/decode_attention.json"), "spaces/decode_attention.json");
+  const Space space = Space::parse(read_resource("spaces/decode_attention.json"), "spaces/decode_attention.json");
   const TransferContext context{&kernel, &space, limits_of_architecture("sm_90a")};
   const auto problem = [&](const char* text) { return kernel.parse(text); };
   const Problem there = problem("batch=8,context=4096"), here = problem("batch=4,context=4096");

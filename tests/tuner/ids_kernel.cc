@@ -17,8 +17,7 @@ Plan one_launch(const std::string& entry, const char* from, const char* to, std:
 
 }  // namespace
 
-IdsKernel::IdsKernel(DType type, OutputCheck check)
-    : NamedKernel("ids"), type_(type), check_(std::move(check)) {}
+IdsKernel::IdsKernel(DType type, OutputCheck check) : NamedKernel("ids"), type_(type), check_(std::move(check)) {}
 
 std::vector<Buffer> IdsKernel::buffers(const Problem& problem, const Call&, std::uint64_t) const {
   const std::int64_t n = problem["elements"];
@@ -36,8 +35,7 @@ Plan IdsKernel::plan_of(const std::string& bug, std::int64_t elements) const {
   return one_launch("ids" + type + bug, "from", "to", elements);
 }
 
-std::unique_ptr<const Launcher> IdsKernel::launcher(const Config&, const Problem& problem,
-                                                    const DeviceLimits&) const {
+std::unique_ptr<const Launcher> IdsKernel::launcher(const Config&, const Problem& problem, const DeviceLimits&) const {
   const Plan plan = plan_of("", problem["elements"]);
   return make_launcher(plan.unit, [plan](const Extents&, const Call&, LaunchPlan& out) { out = plan; });
 }
@@ -46,9 +44,7 @@ Plan IdsKernel::reference(Reference, const Problem& problem, const Call&, const 
   return plan_of("", problem["elements"]);
 }
 
-Cost IdsKernel::cost(const Problem& problem) const {
-  return {8.0 * static_cast<double>(problem["elements"]), 0};
-}
+Cost IdsKernel::cost(const Problem& problem) const { return {8.0 * static_cast<double>(problem["elements"]), 0}; }
 
 Candidate IdsKernel::candidate(const std::string& bug, std::int64_t elements) const {
   Candidate candidate = doubling_candidate("double", elements);  // for its build

@@ -19,8 +19,7 @@ class IdsKernel : public NamedKernel {
   std::vector<Buffer> buffers(const Problem& problem, const Call& call, std::uint64_t seed) const override;
   std::unique_ptr<const Launcher> launcher(const Config& config, const Problem& problem,
                                            const DeviceLimits& limits) const override;
-  Plan reference(Reference which, const Problem& problem, const Call& call,
-                 const DeviceLimits& limits) const override;
+  Plan reference(Reference which, const Problem& problem, const Call& call, const DeviceLimits& limits) const override;
   Cost cost(const Problem& problem) const override;
 
   // `bug` is what is appended to the entry's name.

@@ -34,11 +34,9 @@ class RepairedKernel final : public DoublingKernel {
     const auto doubling = DoublingKernel::launcher(config, problem, limits);
     doubling->plan({}, {}, plan);
     plan.launches[0].grid[0] = grid;
-    return make_launcher(doubling->unit(),
-                         [plan](const Extents&, const Call&, LaunchPlan& out) { out = plan; });
+    return make_launcher(doubling->unit(), [plan](const Extents&, const Call&, LaunchPlan& out) { out = plan; });
   }
-  Plan reference(Reference which, const Problem& problem, const Call& call,
-                 const DeviceLimits& limits) const override {
+  Plan reference(Reference which, const Problem& problem, const Call& call, const DeviceLimits& limits) const override {
     Plan plan = DoublingKernel::reference(which, problem, call, limits);
     plan.launches[0].grid[0] = which == Reference::exact ? exact_grid : baseline_grid;
     return plan;
@@ -55,18 +53,15 @@ RanAndWrong search(const Kernel& kernel, TemporaryCache& stored, bool is_first =
   search.request.problem = doubling_problem(10);
   search.request.budget = 64;
   search.request.ready_first = true;
-  search.request.drop_factor =
-      100;  // none is too slow: that depends on the order in which the compiler is done
+  search.request.drop_factor = 100;  // none is too slow: that depends on the order in which the compiler is done
   search.device.answer = [&](const Config& config) {
-    if (is_first && config.number("x") == 4)
-      return TrialResult{.outcome = Outcome::wrong_result, .message = "off"};
+    if (is_first && config.number("x") == 4) return TrialResult{.outcome = Outcome::wrong_result, .message = "off"};
     return timed(landscape(config));
   };
   CompilePool compiler(doubling_compiler(), 1);
-  const TuneResult result = tune(
-      search.request,
-      {.device = search.device, .cache = &stored.cache, .workload = stored.workload, .compiler = &compiler},
-      {});
+  const TuneResult result =
+      tune(search.request,
+           {.device = search.device, .cache = &stored.cache, .workload = stored.workload, .compiler = &compiler}, {});
   CHECK(result.counts.total() == 64);
   CHECK(result.counts.resumed == 64 - search.device.ran.size());
   return {search.device.ran.size(), result.counts[Outcome::wrong_result]};

@@ -29,8 +29,8 @@ class CostedKernel final : public DoublingKernel {
   Cost cost(const Problem&) const override { return its_cost; }
 };
 
-double least(const Cost& cost, Timing timing = Timing::overlapped, const Ceilings& ceilings = {},
-             int bus_bits = 6144, HardwareKey hardware = h200(), std::int64_t elements = 1'000'000'000) {
+double least(const Cost& cost, Timing timing = Timing::overlapped, const Ceilings& ceilings = {}, int bus_bits = 6144,
+             HardwareKey hardware = h200(), std::int64_t elements = 1'000'000'000) {
   CostedKernel kernel;
   kernel.its_cost = cost;
   return least_time_us(kernel, doubling_problem(elements), timing, ceilings, peak_of(hardware, bus_bits));
@@ -44,8 +44,7 @@ TEST_CASE("a GPU's peak is its data sheet's") {
   CHECK(peak.bf16_tflop_s == doctest::Approx(1070).epsilon(0.01));  // 989 at the clock of the data sheet
   CHECK(peak.e4m3_tflop_s == doctest::Approx(2 * peak.bf16_tflop_s));
   const GpuPeak a100 = peak_of(
-      {.compute_capability = 80, .sm_count = 108, .sm_clock_khz = 1'410'000, .memory_clock_khz = 1'215'000},
-      5120);
+      {.compute_capability = 80, .sm_count = 108, .sm_clock_khz = 1'410'000, .memory_clock_khz = 1'215'000}, 5120);
   CHECK(a100.memory_tb_s == doctest::Approx(1.555).epsilon(0.001));
   CHECK(a100.bf16_tflop_s == doctest::Approx(312).epsilon(0.001));
   CHECK(a100.fp32_tflop_s == doctest::Approx(19.5).epsilon(0.001));
@@ -57,8 +56,7 @@ TEST_CASE("a GPU's peak is its data sheet's") {
   CHECK(peak_of({.compute_capability = 75, .sm_count = 40, .sm_clock_khz = 1}, 256).bf16_tflop_s == 0);
 }
 
-TEST_CASE(
-    "without calibration the least time is that of cold reads, writes beyond L2 and FLOPs at the peak") {
+TEST_CASE("without calibration the least time is that of cold reads, writes beyond L2 and FLOPs at the peak") {
   const double gb_us = 1e9 / 4.917e12 * 1e6;
   CHECK(least({.read_bytes = 1e9}) == doctest::Approx(gb_us).epsilon(0.001));
   // Only 400 of these bytes take turns: the others may lie in L2.
@@ -68,8 +66,7 @@ TEST_CASE(
   CHECK(least({.written_bytes = 60.0 * (1 << 20)}) == 0);
   CHECK(least({.written_bytes = 60.0 * (1 << 20) + 1e9}) == doctest::Approx(gb_us).epsilon(0.001));
   CHECK(least({.flops = {.bf16 = 1.07e15}}) == doctest::Approx(1e6).epsilon(0.01));
-  CHECK(least({.flops = {.bf16 = 1.07e15, .fp16 = 1.07e15, .e4m3 = 2.14e15}}) ==
-        doctest::Approx(3e6).epsilon(0.01));
+  CHECK(least({.flops = {.bf16 = 1.07e15, .fp16 = 1.07e15, .e4m3 = 2.14e15}}) == doctest::Approx(3e6).epsilon(0.01));
   CHECK(least({.read_bytes = 1e9}, Timing::overlapped, {}, 6144, {}) == 0);  // a key that says nothing
   // Measured ceilings go before it, of the same bytes.
   CHECK(least({.read_bytes = 1e9}, Timing::overlapped, {.read_tb_s = 4.0}, 6144, h200(), 100) < 1e-3);
@@ -78,8 +75,7 @@ TEST_CASE(
 }
 
 TEST_CASE("below 0.8 of the least a time cannot be; up to it, it is unusual") {
-  CHECK(why_implausible(79.9, 100) ==
-        "faster than the GPU can be: 79.9 us, and no launch takes less than 100 us");
+  CHECK(why_implausible(79.9, 100) == "faster than the GPU can be: 79.9 us, and no launch takes less than 100 us");
   CHECK(why_implausible(80, 100) == "");
   CHECK(why_implausible(1e-9, 0) == "");
   CHECK(is_unusual(80, 100));
@@ -91,15 +87,12 @@ TEST_CASE("below 0.8 of the least a time cannot be; up to it, it is unusual") {
   CHECK(slow.message == "dropped above 100 us");
 }
 
-TEST_CASE(
-    "an implausible trial has no time, leads nowhere, and is a failure for the strategy and the cache") {
+TEST_CASE("an implausible trial has no time, leads nowhere, and is a failure for the strategy and the cache") {
   TemporaryCache stored;
   Search search;
   search.request.budget = 64;
   search.request.least_us = 100;
-  search.device.answer = [](const Config& config) {
-    return timed(config.number("x") == 7 ? 1.94 : landscape(config));
-  };
+  search.device.answer = [](const Config& config) { return timed(config.number("x") == 7 ? 1.94 : landscape(config)); };
   const TuneResult result = search.run(&stored.cache, stored.workload);
   CHECK(result.counts[Outcome::implausible] == 8);
   REQUIRE(result.best);
@@ -138,8 +131,7 @@ TEST_CASE("what becomes implausible in the duel, or was stored before, wins noth
   CHECK(resumed.best->config.text() == "x=3,y=5");
 }
 
-TEST_CASE(
-    "a winner a little below the floor is judged once more, on inputs of no fixed seed, and is one if right") {
+TEST_CASE("a winner a little below the floor is judged once more, on inputs of no fixed seed, and is one if right") {
   std::set<std::uint64_t> seeds;
   for (int time = 0; time < 2; ++time) {
     Search search;

@@ -12,17 +12,17 @@ namespace moetune {
 
 class ScriptedDevice : public Device {
  public:
-  std::function<TrialResult(const Config&)> answer;        // a trial's result
-  std::function<TrialResult(const Config&)> duel_answer;   // empty: as `answer`
-  std::function<TrialResult(const Config&)> alone_answer;  // of a duel of one; empty: as the others
+  std::function<TrialResult(const Config&)> answer;                     // a trial's result
+  std::function<TrialResult(const Config&)> duel_answer;                // empty: as `answer`
+  std::function<TrialResult(const Config&)> alone_answer;               // of a duel of one; empty: as the others
   std::function<TrialResult(const Config&, Timing)> timed_duel_answer;  // before the other if it is set
   std::function<std::optional<CanaryReading>()> canary_answer;          // empty: as a recording
-  std::set<std::string> wrong_on_fresh_inputs;  // canonical texts that verify() refuses
-  std::vector<std::string> ran;                 // canonical texts, in order
-  std::vector<Timing> timings;                  // of the duels, in order
-  std::uint64_t opened = 1;                     // the seed of what is timed: no fresh inputs
-  std::vector<std::uint64_t> verified;          // seeds, in order
-  std::vector<double> drop_limits;              // policy.drop_above_us of each run
+  std::set<std::string> wrong_on_fresh_inputs;                          // canonical texts that verify() refuses
+  std::vector<std::string> ran;                                         // canonical texts, in order
+  std::vector<Timing> timings;                                          // of the duels, in order
+  std::uint64_t opened = 1;                                             // the seed of what is timed: no fresh inputs
+  std::vector<std::uint64_t> verified;                                  // seeds, in order
+  std::vector<double> drop_limits;                                      // policy.drop_above_us of each run
 
   const DeviceInfo& info() const override { return info_; }
   DeviceLimits& limits() { return info_.limits; }

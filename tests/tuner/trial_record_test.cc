@@ -17,8 +17,7 @@ TEST_CASE("a trial survives the way through its record") {
   build.entries["main"] = {.registers = 96, .spill_store_bytes = 8};
   build.entries["combine"] = {.registers = 32, .static_shared = 128};
 
-  const TrialRecord record =
-      to_record(config, result, &build, {.strategy = "local", .seed = 7, .device = "cuda:0"});
+  const TrialRecord record = to_record(config, result, &build, {.strategy = "local", .seed = 7, .device = "cuda:0"});
   CHECK(record.config == "tile=64,loader=tma");
   CHECK(record.samples == 3);
   const auto facts = nlohmann::json::parse(record.facts);

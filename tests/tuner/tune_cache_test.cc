@@ -85,12 +85,10 @@ TEST_CASE("a stop request while a search resumes asks for nothing more") {
   }};
   Search resumed;
   resumed.request.ready_first = true;
-  const TuneResult result = tune(resumed.request,
-                                 {.device = resumed.device,
-                                  .cache = &stored.cache,
-                                  .workload = stored.workload,
-                                  .events = stops_at_five},
-                                 stop.get_token());
+  const TuneResult result =
+      tune(resumed.request,
+           {.device = resumed.device, .cache = &stored.cache, .workload = stored.workload, .events = stops_at_five},
+           stop.get_token());
   CHECK(result.interrupted);
   CHECK(result.counts.total() == 5);
   CHECK(resumed.device.ran.empty());

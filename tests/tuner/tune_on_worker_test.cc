@@ -41,9 +41,7 @@ struct ShortSearch {
   TuneRequest request;
 };
 
-double seconds_since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
+double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
 Build built(const CompileUnit& unit) {
   Build build;
@@ -64,13 +62,11 @@ TEST_CASE("a worker that has stopped answering ends a search at its time, which 
                      .build = [](const std::vector<CompileUnit>& units) {
                        return std::vector<BuildPtr>(units.size(), doubling_candidate("double", 1000).build);
                      }});
-  CompilePool compiler({name_of, [](const CompileUnit& unit, const std::stop_token&) { return built(unit); }},
-                       1);
+  CompilePool compiler({name_of, [](const CompileUnit& unit, const std::stop_token&) { return built(unit); }}, 1);
   ShortSearch search;
   REQUIRE(::kill(device.worker_pid(), SIGSTOP) == 0);
   const Clock::time_point begin = Clock::now();
-  const TuneResult result =
-      tune(search.request, {.device = device, .compiler = &compiler, .events = said.events}, {});
+  const TuneResult result = tune(search.request, {.device = device, .compiler = &compiler, .events = said.events}, {});
   CHECK(seconds_since(begin) > 2);
   CHECK(seconds_since(begin) < 60);  // it was 180
   CHECK(result.out_of_time);
@@ -82,8 +78,7 @@ TEST_CASE("a worker that has stopped answering ends a search at its time, which 
   CHECK(tune(search.request, {.device = device, .compiler = &compiler}, {}).best);
 }
 
-TEST_CASE(
-    "a compiler that has stopped answering ends a search at its time, which says so after ten seconds") {
+TEST_CASE("a compiler that has stopped answering ends a search at its time, which says so after ten seconds") {
   use_fake_cuda();
   CudaDevice device = fake_device();
   const auto hang = [](const CompileUnit& unit, const std::stop_token& stop) {

@@ -84,9 +84,7 @@ TEST_CASE("failures are counted by kind and never win") {
 TEST_CASE("when every candidate fails there is no winner and no endless loop") {
   Search search;
   search.request.budget = 1000;
-  search.device.answer = [](const Config&) {
-    return TrialResult{.outcome = Outcome::launch_failed, .message = "no"};
-  };
+  search.device.answer = [](const Config&) { return TrialResult{.outcome = Outcome::launch_failed, .message = "no"}; };
   const TuneResult result = search.run();
   CHECK(result.counts[Outcome::launch_failed] == 64);
   CHECK_FALSE(result.best);
@@ -162,8 +160,7 @@ TEST_CASE("a winner that is wrong on fresh inputs gives way to the next") {
   CHECK(result.best->config.text() == "x=2,y=5");  // the lowest ConfigId of the four equals
 }
 
-TEST_CASE(
-    "a search that may end where little is to be gained ends before its budget, and says how sure it is") {
+TEST_CASE("a search that may end where little is to be gained ends before its budget, and says how sure it is") {
   Search search;
   search.request.strategy = "local";
   search.request.budget = 64;

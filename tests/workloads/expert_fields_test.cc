@@ -41,8 +41,7 @@ TEST_CASE("a model that counts its experts under another name is not said to hav
   const std::string left_out = "no workload moves tokens to its experts: ";
   check_notes(notes(R"("n_experts": 64)"), {left_out + "n_experts is not understood"});
   check_notes(notes(R"("expert_count": [64, 64, 64, 64])"), {left_out + "expert_count is not understood"});
-  check_notes(notes(R"("moe_config": {"num_experts": 64})"),
-              {left_out + "moe_config.num_experts is not understood"});
+  check_notes(notes(R"("moe_config": {"num_experts": 64})"), {left_out + "moe_config.num_experts is not understood"});
   const std::string none = "it has no experts";
   for (const char* dense : {R"("num_experts": 0, "num_experts_per_tok": 2)", R"("num_local_experts": 1)",
                             R"("n_experts": null, "expert_parallel": 1, "experts_implementation": "eager")"})
@@ -60,12 +59,10 @@ TEST_CASE("how a token chooses its experts") {
           R"("model_type": "lfm2_moe", "use_expert_bias": true, "attn_layer_indices": [0, 1, 2, 3, 4, 5, 6, 7, 8, 9,
  10, 11])",
           "score=sigmoid,dtype=bf16,bias=correction"),
-      rule(
-          R"("model_type": "bailing_moe_v2", "moe_router_enable_expert_bias": false, "n_group": 8, "topk_group": 4)",
-          "score=sigmoid,dtype=fp32,groups=8,groups_kept=4"),
+      rule(R"("model_type": "bailing_moe_v2", "moe_router_enable_expert_bias": false, "n_group": 8, "topk_group": 4)",
+           "score=sigmoid,dtype=fp32,groups=8,groups_kept=4"),
       rule(R"("model_type": "ernie4_5_moe", "moe_use_aux_free": false)", "score=softmax,dtype=fp32"),
-      rule(R"("model_type": "cohere2_moe", "expert_selection_fn": "softmax")",
-           "score=topk_softmax,dtype=bf16"),
+      rule(R"("model_type": "cohere2_moe", "expert_selection_fn": "softmax")", "score=topk_softmax,dtype=bf16"),
       rule(R"("model_type": "cohere2_moe", "expert_selection_fn": "sigmoid")", "score=sigmoid,dtype=bf16"),
       rule(R"("model_type": "bailing_moe_v2", "score_function": "sigmoid", "router_dtype": "fp32")",
            "score=sigmoid,dtype=fp32,bias=correction"),
@@ -78,8 +75,7 @@ TEST_CASE("how a token chooses its experts") {
       rule(R"("model_type": "olmoe")", "score=softmax,dtype=bf16,renormalize=no"),
       rule(R"("model_type": "afmoe", "route_norm": true, "score_func": "sigmoid")",
            "score=sigmoid,dtype=fp32,bias=correction"),
-      rule(R"("model_type": "step3_text", "norm_expert_weight": false)",
-           "score=softmax,dtype=bf16,renormalize=no"),
+      rule(R"("model_type": "step3_text", "norm_expert_weight": false)", "score=softmax,dtype=bf16,renormalize=no"),
       rule(R"("model_type": "granitemoe")", "score=topk_softmax,dtype=bf16"),
       {R"("model_type": "jetmoe")",
        {"12 decode_attention", shape + "score=topk_softmax,dtype=bf16"},
@@ -96,9 +92,8 @@ TEST_CASE("a router that would be another than the model's is left out") {
       left_out(R"("model_type": "deepseek_v3", "scoring_func": "softmax")",
                "whether a bias corrects the selection is not said"),
       left_out(R"("model_type": "qwen3_moe", "scoring_func": "entmax")", "the scoring function is not known"),
-      left_out(
-          R"("model_type": "deepseek_v2", "topk_method": "group_limited_greedy", "n_group": 8, "topk_group": 3)",
-          "groups are ranked by their best expert"),
+      left_out(R"("model_type": "deepseek_v2", "topk_method": "group_limited_greedy", "n_group": 8, "topk_group": 3)",
+               "groups are ranked by their best expert"),
       left_out(R"("model_type": "deepseek_v3", "topk_method": "by_tea_leaves")", "topk_method is not known"),
       left_out(R"("model_type": "mixtral", "router_dtype": "fp4")", "logits of an unknown type"),
       left_out(R"("model_type": "phimoe")", "each expert is chosen by logits close to the best"),
@@ -132,8 +127,7 @@ TEST_CASE("of a family that is not known its fields must say how a token chooses
 
 TEST_CASE("what tokens are sent as follows from the quantization") {
   const auto sent = [](const std::string& fields) {
-    const ReadModel read =
-        lines_of(parse_model_config(model(R"("model_type": "mixtral", )" + fields), "c.json"));
+    const ReadModel read = lines_of(parse_model_config(model(R"("model_type": "mixtral", )" + fields), "c.json"));
     const std::string line = read.lines.back();
     const bool is_noted = std::any_of(read.notes.begin(), read.notes.end(), [](const std::string& note) {
       return note.starts_with("moe_dispatch sends bf16");
@@ -147,8 +141,7 @@ TEST_CASE("what tokens are sent as follows from the quantization") {
   };
   const std::vector<std::pair<std::string, std::string>> all = {
       {R"("torch_dtype": "bfloat16")", ""},
-      {R"("quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]})",
-       ",out=e4m3,scale=group"},
+      {R"("quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]})", ",out=e4m3,scale=group"},
       {R"("quantization_config": {"quant_method": "fp8", "weight_block_size": [64, 64]})", " noted"},
       {R"("quantization_config": {"quant_method": "fp8", "weight_block_size": null})", " noted"},
       {R"("quantization_config": {"quant_method": "fp8"})", " noted"},
@@ -157,10 +150,8 @@ TEST_CASE("what tokens are sent as follows from the quantization") {
       {R"("quantization_config": {"quant_method": "awq"})", ""},
       {R"("quantization_config": {"quant_method": "fbgemm_fp8"})", ",out=e4m3,scale=token"},
       {R"("quantization": {"qformat_weight": "fp8_e4m3", "qscheme_act": "TENSOR"})", " noted"},
-      {tensors(R"({"num_bits": 8, "type": "float", "strategy": "token", "dynamic": true})"),
-       ",out=e4m3,scale=token"},
-      {tensors(R"({"num_bits": 8, "type": "float", "strategy": "group", "group_size": 128})"),
-       ",out=e4m3,scale=group"},
+      {tensors(R"({"num_bits": 8, "type": "float", "strategy": "token", "dynamic": true})"), ",out=e4m3,scale=token"},
+      {tensors(R"({"num_bits": 8, "type": "float", "strategy": "group", "group_size": 128})"), ",out=e4m3,scale=group"},
       {tensors(R"({"num_bits": 8, "type": "float", "strategy": "tensor"})"), " noted"},
       {tensors(R"({"num_bits": 8, "type": "int", "strategy": "token"})"), " noted"},
       {tensors("null"), ""},
@@ -179,6 +170,6 @@ TEST_CASE("experts over several GPUs") {
                 "12 moe_dispatch hidden=2048,experts=64,top_k=6"});
   check_notes(spread.notes,
               {"how many rows one of 8 GPUs gets depends on how tokens are exchanged", "contexts end at"});
-  CHECK_THROWS_WITH_AS(lines_of(config, {.expert_parallel = 7}),
-                       "ep: expert parallel 7 does not divide 64 experts", BadField);
+  CHECK_THROWS_WITH_AS(lines_of(config, {.expert_parallel = 7}), "ep: expert parallel 7 does not divide 64 experts",
+                       BadField);
 }

@@ -51,8 +51,7 @@ TEST_CASE("an expert is as wide as the model says, and a GPU has its part of it"
 
 TEST_CASE("experts whose weights are quantized have a family of their own") {
   const std::string wide = kQwen + R"(, "moe_intermediate_size": 768)";
-  CHECK(products_of(wide +
-                    R"(, "quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]})")
+  CHECK(products_of(wide + R"(, "quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]})")
             .problem == "hidden=2048,experts=64,top_k=6,intermediate=768,dtype=bf16,w=e4m3");
   const std::string gpt_oss = R"("model_type": "gpt_oss", "hidden_act": "silu", "intermediate_size": 2880,)"
                               R"("swiglu_limit": 7.0, "quantization_config": {"quant_method": "mxfp4"})";
@@ -63,8 +62,7 @@ TEST_CASE("experts whose weights are quantized have a family of their own") {
 }
 
 TEST_CASE("experts that moe_experts does not compute are left out and named") {
-  const auto check = [](const std::string& fields, const std::string& part,
-                        const ServingShape& serving = {}) {
+  const auto check = [](const std::string& fields, const std::string& part, const ServingShape& serving = {}) {
     CAPTURE(fields);
     const Products found = products_of(fields, serving);
     CAPTURE(found.why);
@@ -77,8 +75,7 @@ TEST_CASE("experts that moe_experts does not compute are left out and named") {
   check(R"("model_type": "qwen3_moe", "norm_topk_prob": true)" + wide, "their activation is not said");
   check(R"("model_type": "gemma4_text", "hidden_activation": "gelu_pytorch_tanh")" + wide,
         "their activation has no kernel (got \"gelu_pytorch_tanh\")");
-  check(R"("model_type": "one_of_tomorrow", "hidden_act": "silu")" + wide,
-        "what its experts compute is not known");
+  check(R"("model_type": "one_of_tomorrow", "hidden_act": "silu")" + wide, "what its experts compute is not known");
   const std::string gpt_oss = R"("model_type": "gpt_oss", "hidden_act": "silu", "intermediate_size": 2880)";
   for (const char* limit : {"6.5", "6", R"("7")"})
     check(gpt_oss + R"(, "quantization_config": {"quant_method": "mxfp4"}, "swiglu_limit": )" + limit,

@@ -43,8 +43,7 @@ const std::vector<FieldRule> kAttentionRules = {
  "sliding_window": 128, "attention_chunk_size": 128, "add_swa_attention_sink_bias": true,
  "swa_num_key_value_heads": 8)",
      {"3 decode_attention q_heads=16,kv_heads=4,head_dim=128,page=64,dtype=bf16 to",
-      "9 decode_attention q_heads=16,kv_heads=8,head_dim=128,page=64,dtype=bf16,window=128,sinks=learned",
-      "12 router"},
+      "9 decode_attention q_heads=16,kv_heads=8,head_dim=128,page=64,dtype=bf16,window=128,sinks=learned", "12 router"},
      {}},
     {R"("model_type": "llama4_text", "attention_chunk_size": 8192, "no_rope_layers": [])",
      {"9 decode_attention", "3 decode_attention", "12 router"},
@@ -120,13 +119,11 @@ const std::vector<FieldRule> kUnknownAttention = {
     unserved(kQwenBegins, R"("attn_type_list": [0, 2, 0, 2, 0, 2, 0, 2, 0, 2, 0, 2])",
              "attn_type_list has values that are not known (got 2)"),
     unserved(kQwenBegins, R"("attention_window": 512)", "attention_window is not understood"),
-    unserved(kQwenBegins, R"("attention_chunk_size": 8192)",
-             "which layers attention_chunk_size is for is not said"),
+    unserved(kQwenBegins, R"("attention_chunk_size": 8192)", "which layers attention_chunk_size is for is not said"),
     unserved(kQwenBegins, R"("dual_chunk_attention_config": {"chunk_size": 262144})",
              "attention in dual chunks (dual_chunk_attention_config) has no kernel"),
-    unserved(
-        kQwenBegins, R"("attn_logit_softcapping": 30.5)",
-        "attention with a cap on its logits (attn_logit_softcapping) that is no whole number has no kernel"),
+    unserved(kQwenBegins, R"("attn_logit_softcapping": 30.5)",
+             "attention with a cap on its logits (attn_logit_softcapping) that is no whole number has no kernel"),
     unserved(kQwenBegins, R"("v_head_dim": 64)", "keys of 128 elements and values of 64 have no kernel"),
     unserved(kQwenBegins, R"("num_heads": 8)",
              "num_attention_heads and num_heads are names of one thing and have different values"),
@@ -142,8 +139,7 @@ const std::vector<FieldRule> kUnknownAttention = {
     {R"("model_type": "mixtral", "hybrid_override_pattern": ["M", "*"])",  // which says the layers with experts, too
      {},
      {"hybrid_override_pattern is not understood"}},
-    unserved(kMixtralBegins,
-             R"("block_configs": [{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {"attention": null}])",
+    unserved(kMixtralBegins, R"("block_configs": [{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {"attention": null}])",
              "block_configs is not understood"),
     unserved(kMixtralBegins, R"("kv_heads_each": [4, 4, 4, 4, 4, 4, 8, 8, 8, 8, 8, 8])",
              "kv_heads_each is not understood"),
@@ -165,8 +161,7 @@ TEST_CASE("what is not understood of attention is named, and the experts are ser
 
 TEST_CASE("fields that say which layers have experts") {
   const auto rule = [](const char* fields, const char* router) {
-    return FieldRule{
-        R"("model_type": "mixtral", )" + std::string(fields), {"12 decode_attention", router}, {}};
+    return FieldRule{R"("model_type": "mixtral", )" + std::string(fields), {"12 decode_attention", router}, {}};
   };
   check_rules({
       rule(
@@ -175,8 +170,7 @@ TEST_CASE("fields that say which layers have experts") {
           "10 router"),
       rule(R"("moe_layer_freq": [0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1])", "9 router"),
       rule(R"("moe_layers": [1, 3, 5])", "3 router"),
-      rule(R"("is_moe_layer": [false, true, true, true, true, true, true, true, true, true, true, true])",
-           "11 router"),
+      rule(R"("is_moe_layer": [false, true, true, true, true, true, true, true, true, true, true, true])", "11 router"),
       rule(R"("moe_layers_enum": "4,5,6,7,8,9,10,11")", "8 router"),
       rule(R"("moe_layers_enum": "4,5,11,12", "num_nextn_predict_layers": 1)", "3 router"),
       rule(R"("interleave_moe_layer_step": 3)", "4 router"),

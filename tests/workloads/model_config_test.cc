@@ -24,9 +24,7 @@ struct Planned {
       if (one.kernel == kernel) return &one;
     return nullptr;
   }
-  std::string problem(const std::string& kernel) const {
-    return find(kernel) == nullptr ? "" : find(kernel)->problem;
-  }
+  std::string problem(const std::string& kernel) const { return find(kernel) == nullptr ? "" : find(kernel)->problem; }
   bool says(const std::string& part) const {
     const auto has = [&](const std::string& note) { return note.find(part) != std::string::npos; };
     return std::any_of(config.notes.begin(), config.notes.end(), has) ||
@@ -50,8 +48,7 @@ std::string refusal(const std::string& text) {
 TEST_CASE("gpt-oss: windows beside full attention, sinks, and its way to score") {
   const Planned gpt = plan_of("gpt-oss-120b");
   REQUIRE(gpt.config.facts.attention.size() == 2);
-  CHECK(gpt.problem("decode_attention") ==
-        "q_heads=64,kv_heads=8,head_dim=64,page=64,dtype=bf16,sinks=learned");
+  CHECK(gpt.problem("decode_attention") == "q_heads=64,kv_heads=8,head_dim=64,page=64,dtype=bf16,sinks=learned");
   CHECK(gpt.plan.workloads.size() == 8);
   CHECK(gpt.problem("moe_experts") ==
         "hidden=2880,experts=128,top_k=4,intermediate=2880,dtype=bf16,w=mxfp4,activation=swigluoai");
@@ -77,8 +74,7 @@ TEST_CASE("Qwen3-30B-A3B over two GPUs halves the heads and keeps the experts") 
   CHECK_THROWS_AS(plan_of("qwen3-30b-a3b", {.tensor_parallel = 3}), BadInput);
 }
 
-TEST_CASE(
-    "DeepSeek-V3 and Kimi-K2: experts and steps over the latent are served, prompts are said not to be") {
+TEST_CASE("DeepSeek-V3 and Kimi-K2: experts and steps over the latent are served, prompts are said not to be") {
   const Planned deepseek = plan_of("deepseek-v3"), kimi = plan_of("kimi-k2");
   for (const Planned* model : {&deepseek, &kimi}) {
     CHECK(model->find("decode_attention") == nullptr);
@@ -90,12 +86,10 @@ TEST_CASE(
   CHECK(deepseek.find("mla_decode")->ranges ==
         std::vector<DimensionRange>{{"batch", 1, 256}, {"context", 512, 131072}});
   CHECK(kimi.problem("mla_decode") == "heads=64,page=64,dtype=bf16");
-  CHECK(plan_of("deepseek-v3", {.tensor_parallel = 8}).problem("mla_decode") ==
-        "heads=16,page=64,dtype=bf16");
+  CHECK(plan_of("deepseek-v3", {.tensor_parallel = 8}).problem("mla_decode") == "heads=16,page=64,dtype=bf16");
   CHECK(plan_of("kimi-k2", {.page = 8}).says("decode of 61 layers cannot be served"));
   CHECK_THROWS_AS(plan_of("kimi-k2", {.tensor_parallel = 3}), BadInput);
-  CHECK(deepseek.problem("moe_experts") ==
-        "hidden=7168,experts=256,top_k=8,intermediate=2048,dtype=bf16,w=e4m3");
+  CHECK(deepseek.problem("moe_experts") == "hidden=7168,experts=256,top_k=8,intermediate=2048,dtype=bf16,w=e4m3");
   CHECK(deepseek.problem("router") ==
         "experts=256,top_k=8,score=sigmoid,dtype=fp32,bias=correction,groups=8,groups_kept=4");
   CHECK(deepseek.problem("moe_dispatch") == "hidden=7168,experts=256,top_k=8,out=e4m3,scale=group");
@@ -154,17 +148,14 @@ TEST_CASE("a model in fp16 routes fp16, and what its kernels lack is said") {
 }
 
 TEST_CASE("every workload of every model is one that its kernel takes, and survives the file") {
-  for (const char* name : {"gpt-oss-120b", "qwen3-30b-a3b", "deepseek-v3", "kimi-k2", "mixtral-8x7b",
-                           "llama-3-70b", "qwen3-32b", "qwen3-next-80b-a3b"}) {
+  for (const char* name : {"gpt-oss-120b", "qwen3-30b-a3b", "deepseek-v3", "kimi-k2", "mixtral-8x7b", "llama-3-70b",
+                           "qwen3-32b", "qwen3-next-80b-a3b"}) {
     CAPTURE(name);
     const Planned model = plan_of(name);
     WorkloadList list;
     for (const ModelWorkload& one : model.plan.workloads)
-      list.entries.push_back({.name = one.name,
-                              .kernel = one.kernel,
-                              .problem = one.problem,
-                              .ranges = one.ranges,
-                              .weight = one.weight});
+      list.entries.push_back(
+          {.name = one.name, .kernel = one.kernel, .problem = one.problem, .ranges = one.ranges, .weight = one.weight});
     const WorkloadList read = parse_workloads(workloads_text(list), "list.json");
     CHECK(read.entries == list.entries);
     CHECK(points_of(read).size() >= list.entries.size() * 5);
@@ -178,8 +169,8 @@ TEST_CASE("a heads' size that no kernel has is said, and so is an unknown kind o
   CHECK(plan.workloads.empty());
   REQUIRE(plan.notes.size() == 2);
   CHECK(plan.notes[0].find("head_dim=80 is not supported") != std::string::npos);
-  const ModelConfig chunked = parse_model_config(
-      "{" + plain + R"(, "layer_types": ["full_attention", "chunked_attention"]})", "c.json");
+  const ModelConfig chunked =
+      parse_model_config("{" + plain + R"(, "layer_types": ["full_attention", "chunked_attention"]})", "c.json");
   CHECK(chunked.notes[0] == "1 layers of chunked_attention have no kernel");
 }
 
@@ -205,8 +196,7 @@ TEST_CASE("what is wrong in a config.json is named with its line and key") {
         "c.json:3: num_attention_heads must be an integer from 1 to 1073741824 (got \"many\")");
   CHECK(refusal("{}") == "c.json:1: the document lacks the key 'num_hidden_layers'");
   CHECK(refusal("[1]").find("c.json:1: the document must be an object") == 0);
-  CHECK(refusal("{\"num_hidden_layers\": 99999999}").find("num_hidden_layers must be an integer") !=
-        std::string::npos);
+  CHECK(refusal("{\"num_hidden_layers\": 99999999}").find("num_hidden_layers must be an integer") != std::string::npos);
   CHECK(refusal("{\"num_hidden_layers\": 1, \"num_attention_heads\": 0, \"hidden_size\": 1}")
             .find("num_attention_heads") != std::string::npos);
   CHECK(refusal("{\"a\": 1, \"a\": 2}").find("c.json") != std::string::npos);
@@ -221,9 +211,8 @@ TEST_CASE("an unknown type is said once, with experts or without") {
         "{\"model_type\": \"" + type +
             "\", \"num_hidden_layers\": 4, \"num_attention_heads\": 32, \"hidden_size\": 4096" + more + "}",
         "c.json");
-    return std::count_if(config.notes.begin(), config.notes.end(), [](const std::string& note) {
-      return note.find("the model type") != std::string::npos;
-    });
+    return std::count_if(config.notes.begin(), config.notes.end(),
+                         [](const std::string& note) { return note.find("the model type") != std::string::npos; });
   };
   const std::string experts = ", \"num_experts\": 64, \"num_experts_per_tok\": 4";
   CHECK(notes_of("gemma9_text") == 1);
@@ -244,9 +233,8 @@ TEST_CASE("dense and sparse layers are distinguished by number, and experts that
   CHECK(layers(R"("mlp_only_layers": [0, 1, 1])") == 6);
   CHECK(layers(R"("mlp_only_layers": [0, 1], "decoder_sparse_step": 2)") == 3);  // 3, 5, 7
   CHECK(layers(R"("first_k_dense_replace": 3)") == 5);
-  for (const char* none :
-       {R"("first_k_dense_replace": 100)", R"("mlp_only_layers": [0, 1, 2, 3, 4, 5, 6, 7])",
-        R"("decoder_sparse_step": 9)", R"("moe_layer_freq": [0, 0, 0, 0, 0, 0, 0, 0])"}) {
+  for (const char* none : {R"("first_k_dense_replace": 100)", R"("mlp_only_layers": [0, 1, 2, 3, 4, 5, 6, 7])",
+                           R"("decoder_sparse_step": 9)", R"("moe_layer_freq": [0, 0, 0, 0, 0, 0, 0, 0])"}) {
     CAPTURE(none);
     CHECK(layers(none) == 0);
     CHECK(read(none).says("it has 64 experts and no layer that uses them"));
@@ -272,9 +260,7 @@ TEST_CASE("a range that a kernel does not take is refused by its option's name")
   CHECK(field("qwen3-32b", {.batch_low = 1 << 20, .batch_high = 1 << 20}) == "batch");
   CHECK(field("deepseek-v3", {.batch_high = std::int64_t{1} << 40}) == "batch");  // no attention, but tokens
   CHECK(field("qwen3-32b", {}) == "");
-  const ModelFacts endless{.name = "m",
-                           .attention = {{.q_heads = 8, .kv_heads = 8, .head_dim = 128, .layers = 1}}};
+  const ModelFacts endless{.name = "m", .attention = {{.q_heads = 8, .kv_heads = 8, .head_dim = 128, .layers = 1}}};
   CHECK_THROWS_WITH_AS(plan_model(endless, {.context_high = std::int64_t{1} << 40}),
-                       doctest::Contains("context: context of decode_attention must lie from 1 to "),
-                       BadField);
+                       doctest::Contains("context: context of decode_attention must lie from 1 to "), BadField);
 }

@@ -23,10 +23,8 @@ inline ReadModel lines_of(const ModelConfig& config, const ServingShape& serving
   read.notes.insert(read.notes.end(), plan.notes.begin(), plan.notes.end());
   std::erase_if(read.notes, [](const std::string& note) { return note.starts_with("moe_experts: "); });
   for (const ModelWorkload& one : plan.workloads) {
-    if (one.kernel == "prefill_attention" || one.kernel == "moe_combine" || one.kernel == "moe_experts")
-      continue;
-    std::string line =
-        std::to_string(static_cast<std::int64_t>(one.weight)) + " " + one.kernel + " " + one.problem;
+    if (one.kernel == "prefill_attention" || one.kernel == "moe_combine" || one.kernel == "moe_experts") continue;
+    std::string line = std::to_string(static_cast<std::int64_t>(one.weight)) + " " + one.kernel + " " + one.problem;
     if (one.kernel == "decode_attention" || one.kernel == "mla_decode")
       line += " to " + std::to_string(one.ranges[1].last);
     read.lines.push_back(line);
@@ -72,8 +70,7 @@ inline void check_rules(const std::vector<FieldRule>& rules) {
   for (const FieldRule& rule : rules) {
     CAPTURE(rule.fields);
     ReadModel read = lines_of(parse_model_config(model(rule.fields), "c.json"));
-    std::erase_if(read.lines,
-                  [](const std::string& line) { return line.find(" moe_dispatch ") != std::string::npos; });
+    std::erase_if(read.lines, [](const std::string& line) { return line.find(" moe_dispatch ") != std::string::npos; });
     std::erase_if(read.notes, [](const std::string& note) { return note.starts_with("contexts end at"); });
     check_starts(read.lines, rule.lines);
     check_notes(read.notes, rule.notes);

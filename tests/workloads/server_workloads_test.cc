@@ -21,8 +21,7 @@ struct ServerList {
   ModelPlan plan;
 
   bool notes_hold(const std::string& text) const {
-    return std::ranges::any_of(notes,
-                               [&](const std::string& note) { return note.find(text) != std::string::npos; });
+    return std::ranges::any_of(notes, [&](const std::string& note) { return note.find(text) != std::string::npos; });
   }
 };
 
@@ -62,13 +61,11 @@ const std::string kGptOss = R"({"model_type": "gpt_oss", "hidden_size": 2880, "n
 
 TEST_CASE("vLLM opens paged attention, and experts by ids") {
   CHECK(of_file("qwen3-30b-a3b.json", {.server = "vllm"}).families ==
-        Families{"decode_attention page=64", "prefill_attention group=8 page=64",
-                 "route_plan experts=128 align=1", "moe_experts hidden=2048 experts=128 intermediate=768"});
-  const ServerList spread =
-      of_file("qwen3-30b-a3b.json", {.server = "vllm",
-                                     .serving = {.tensor_parallel = 4, .expert_parallel = 4},
-                                     .page = 16,
-                                     .narrow_kv = true});
+        Families{"decode_attention page=64", "prefill_attention group=8 page=64", "route_plan experts=128 align=1",
+                 "moe_experts hidden=2048 experts=128 intermediate=768"});
+  const ServerList spread = of_file(
+      "qwen3-30b-a3b.json",
+      {.server = "vllm", .serving = {.tensor_parallel = 4, .expert_parallel = 4}, .page = 16, .narrow_kv = true});
   CHECK(spread.families == Families{"decode_attention page=16 kv_dtype=e4m3",
                                     "prefill_attention group=8 page=16 kv_dtype=e4m3 kv_scale=tensor",
                                     "route_plan experts=32 map=local align=1",
@@ -83,8 +80,8 @@ TEST_CASE("vLLM opens paged attention, and experts by ids") {
 }
 
 TEST_CASE("SGLang opens the same of its own layout, and no e4m3") {
-  const ServerList list = of_file(
-      "qwen3-30b-a3b.json", {.server = "sglang", .serving = {.tensor_parallel = 4, .expert_parallel = 2}});
+  const ServerList list =
+      of_file("qwen3-30b-a3b.json", {.server = "sglang", .serving = {.tensor_parallel = 4, .expert_parallel = 2}});
   CHECK(list.families.contains("route_plan experts=64 align=1"));  // its ids are local
   CHECK(list.families.contains("moe_experts hidden=2048 experts=64 intermediate=384"));
   for (const ModelWorkload& one : list.plan.workloads)
@@ -95,8 +92,7 @@ TEST_CASE("SGLang opens the same of its own layout, and no e4m3") {
 TEST_CASE("transformers opens contiguous caches, windows with and without, norms and RoPE") {
   const ServerList list = of_text(kGptOss + "}", {.server = "transformers"});
   CHECK(list.families ==
-        Families{"decode_attention head_dim=64 sinks=learned",
-                 "decode_attention head_dim=64 window=128 sinks=learned",
+        Families{"decode_attention head_dim=64 sinks=learned", "decode_attention head_dim=64 window=128 sinks=learned",
                  "prefill_attention group=8 head_dim=64 sinks=learned",
                  "prefill_attention group=8 head_dim=64 window=128 sinks=learned",
                  "route_plan experts=32 top_k=4 ids=i64 align=1",
@@ -120,8 +116,7 @@ TEST_CASE("transformers opens contiguous caches, windows with and without, norms
   REQUIRE(gated != headed.plan.workloads.end());
   CHECK(gated->ranges == std::vector<DimensionRange>{{"tokens", 3, 64}});
   const ServerList many = of_text(kGptOss + "}", {.server = "transformers", .serving = {.batch_low = 17}});
-  CHECK(std::ranges::find(many.plan.workloads, "few_rows_linear", &ModelWorkload::kernel) ==
-        many.plan.workloads.end());
+  CHECK(std::ranges::find(many.plan.workloads, "few_rows_linear", &ModelWorkload::kernel) == many.plan.workloads.end());
   const ServerList half = of_text(kGptOss + R"(, "torch_dtype": "float16"})", {.server = "transformers"});
   CHECK(half.families.contains("add_rmsnorm hidden=2880 dtype=f16 out=f16"));
   CHECK(half.families.contains(
@@ -133,14 +128,11 @@ TEST_CASE("what stays the server's own is named, and the rest is listed") {
   for (const char* server : {"vllm", "sglang", "transformers"}) {
     const ServerList list = of_text(quantized, {.server = server});
     CHECK(list.notes_hold("moe_experts: quantized ones (mxfp4) are left to " + std::string(server)));
-    CHECK(std::ranges::none_of(list.families,
-                               [](const std::string& family) { return family.starts_with("moe_"); }));
-    CHECK(std::ranges::count_if(list.families, [](const std::string& family) {
-            return family.starts_with("decode_attention");
-          }) == 2);
+    CHECK(std::ranges::none_of(list.families, [](const std::string& family) { return family.starts_with("moe_"); }));
+    CHECK(std::ranges::count_if(list.families,
+                                [](const std::string& family) { return family.starts_with("decode_attention"); }) == 2);
   }
-  CHECK(of_text(kGptOss + "}", {.server = "vllm"})
-            .notes_hold("those with gpt-oss' activation are left to vllm"));
+  CHECK(of_text(kGptOss + "}", {.server = "vllm"}).notes_hold("those with gpt-oss' activation are left to vllm"));
 
   // One layer that is not understood: a server that serves all or none has none.
   const std::string mixed = R"({"model_type": "qwen3", "hidden_size": 256, "num_attention_heads": 8,
@@ -189,10 +181,8 @@ TEST_CASE("a type that transformers' plug-in refuses lists nothing, and any quan
   CHECK_FALSE(of_text(kGptOss + R"(, "torch_dtype": "float32"})", {.server = "vllm"}).families.empty());
   const ServerList none = of_text(kGptOss + R"(, "quantization_config": {}})", {.server = "transformers"});
   CHECK(none.families == of_text(kGptOss + "}", {.server = "transformers"}).families);
-  const ServerList packed =
-      of_text(kGptOss + R"(, "compression_config": {"quant_method": "compressed-tensors"}})",
-              {.server = "transformers"});
+  const ServerList packed = of_text(kGptOss + R"(, "compression_config": {"quant_method": "compressed-tensors"}})",
+                                    {.server = "transformers"});
   CHECK(packed.notes_hold("quantized projections (compressed-tensors)"));
-  CHECK(std::ranges::none_of(packed.families,
-                             [](const std::string& family) { return family.starts_with("moe_"); }));
+  CHECK(std::ranges::none_of(packed.families, [](const std::string& family) { return family.starts_with("moe_"); }));
 }

@@ -12,8 +12,7 @@
 using namespace moetune;
 using namespace moetune::testing;
 
-TEST_CASE(
-    "a range whose time is over before anything is measured was not tuned before, unless it is complete") {
+TEST_CASE("a range whose time is over before anything is measured was not tuned before, unless it is complete") {
   const TemporaryFolder folder;
   write_made_up_range(folder.file("recordings"));
   TuneListRequest request;

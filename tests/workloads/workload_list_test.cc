@@ -44,11 +44,11 @@ bool has(const std::string& text, const std::string& part) { return text.find(pa
 }  // namespace
 
 TEST_CASE("a range stands for a coarse grid with both ends, heaviest entries first") {
-  const WorkloadList list = parse_workloads(
-      list_text(R"({"kernel": "router", "preset": "qwen3-30b-a3b", "ranges": {"tokens": "1..16k"}},
+  const WorkloadList list =
+      parse_workloads(list_text(R"({"kernel": "router", "preset": "qwen3-30b-a3b", "ranges": {"tokens": "1..16k"}},
                    {"kernel": "decode_attention", "preset": "qwen3-30b-a3b", "problem": "page=64",
                     "ranges": {"batch": "1..256", "context": "512..128k"}, "weight": 48})"),
-      "w.json");
+                      "w.json");
   const std::vector<TuningPoint> points = points_of(list);
   CHECK(points.size() == 25 + 8);
   CHECK(points.front().kernel == "decode_attention");
@@ -74,8 +74,7 @@ TEST_CASE("shapes have weights, and equal problems of several entries are one") 
 
 TEST_CASE("combinations of ranges that no problem has are left out") {
   const std::vector<TuningPoint> points = points_of(parse_workloads(
-      list_text(
-          R"({"kernel": "prefill_attention", "ranges": {"seqlen_q": "512..8k", "seqlen_kv": "512..8k"}})"),
+      list_text(R"({"kernel": "prefill_attention", "ranges": {"seqlen_q": "512..8k", "seqlen_kv": "512..8k"}})"),
       "w.json"));
   CHECK(points.size() == 6);
   CHECK(has(refused(list_text(R"({"kernel": "prefill_attention", "problem": "seqlen_q=4096",
@@ -92,30 +91,25 @@ TEST_CASE("an error names the file, the line and the key") {
             "w.json:4: workloads[0].wieght is not known: unknown key 'wieght'; did you mean 'weight'?"));
   CHECK(has(refused(list_text("{\"kernel\": \"router\",\n\n \"ranges\": {\n  \"tokens\": \"5..1\"}}")),
             "w.json:7: workloads[0].ranges.tokens is refused: '5..1' ends before it begins"));
-  CHECK(has(refused(list_text("{\"kernel\": \"router\", \"ranges\": {\"tokens\": \"1..2000k\"}}")),
-            "must lie from"));
+  CHECK(has(refused(list_text("{\"kernel\": \"router\", \"ranges\": {\"tokens\": \"1..2000k\"}}")), "must lie from"));
   CHECK(has(refused(list_text("{\"kernel\": \"router\", \"ranges\": {\"dtype\": 1}}")),
             "workloads[0].ranges.dtype is refused: unknown dimension of router with a number 'dtype'"));
-  CHECK(has(refused(list_text("{\"kernel\": \"router\", \"ranges\": {\"tokns\": 1}}")),
-            "did you mean 'tokens'?"));
+  CHECK(has(refused(list_text("{\"kernel\": \"router\", \"ranges\": {\"tokns\": 1}}")), "did you mean 'tokens'?"));
   CHECK(has(refused(list_text("{\"kernel\": \"router\", \"preset\": \"x\"}")), "unknown preset"));
   CHECK(has(refused(list_text("{\"kernel\": \"router\", \"shapes\": [\"tokens=0\"]}")),
             "w.json:4: workloads[0].shapes[0] is refused"));
-  CHECK(has(
-      refused(list_text("{\"kernel\": \"router\", \"shapes\": [\"tokens=1\",\n{\"problem\": \"tokns=2\"}]}")),
-      "w.json:5: workloads[0].shapes[1] is refused: unknown dimension of router 'tokns'"));
+  CHECK(has(refused(list_text("{\"kernel\": \"router\", \"shapes\": [\"tokens=1\",\n{\"problem\": \"tokns=2\"}]}")),
+            "w.json:5: workloads[0].shapes[1] is refused: unknown dimension of router 'tokns'"));
   CHECK(refused(list_text("{\"kernel\": \"router\",\n\"shapes\": []}")) ==
         "w.json:5: workloads[0].shapes must list at least one problem (got [])");
   CHECK(refused(list_text("{\"kernel\": \"router\",\n\"weight\": 1e300}")) ==
         "w.json:5: workloads[0].weight must be at most 1e12 (got 1e+300)");
   CHECK(refused(list_text("{\"kernel\": \"rou\\u0000ter\"}")) ==
         "w.json:4: workloads[0].kernel must not hold the character NUL (got \"rou\\u0000ter\")");
-  CHECK(has(
-      refused(list_text("{\"kernel\": \"router\", \"shapes\": [\"tokens=1\"], \"ranges\": {\"tokens\": 1}}")),
-      "both ranges and shapes"));
+  CHECK(has(refused(list_text("{\"kernel\": \"router\", \"shapes\": [\"tokens=1\"], \"ranges\": {\"tokens\": 1}}")),
+            "both ranges and shapes"));
   CHECK(refused("{\"workloads\": []}") == "w.json:1: the document lacks the key 'moetune_workloads'");
-  CHECK(has(refused("{\"moetune_workloads\": 2, \"workloads\": []}"),
-            "w.json:1: moetune_workloads must be 1 (got 2)"));
+  CHECK(has(refused("{\"moetune_workloads\": 2, \"workloads\": []}"), "w.json:1: moetune_workloads must be 1 (got 2)"));
   CHECK(has(refused("{\"moetune_workloads\": 1, \"workloads\": 3}"), "must be a list (got 3)"));
 }
 
@@ -157,12 +151,10 @@ TEST_CASE("a number or a text of the wrong kind is refused with all that is righ
 
 TEST_CASE("hostile files are refused in bounded time") {
   CHECK(has(refused(std::string(1000, '[')), "w.json"));
-  CHECK(refused(list_text(
-            "{\"kernel\": \"router\", \"shapes\": [{\"problem\": \"kernel\"}],\n\"kern\\u0065l\": 1}")) ==
+  CHECK(refused(list_text("{\"kernel\": \"router\", \"shapes\": [{\"problem\": \"kernel\"}],\n\"kern\\u0065l\": 1}")) ==
         "w.json: the key 'kernel' occurs twice in one object, at line 5");
   CHECK(has(refused(list_text("{\"kernel\": \"router\", \"weight\": 1e999}")), "w.json"));
-  CHECK(has(refused(list_text("{\"kernel\": \"router\", \"ranges\": {\"tokens\": 99999999999999999999}}")),
-            "w.json"));
+  CHECK(has(refused(list_text("{\"kernel\": \"router\", \"ranges\": {\"tokens\": 99999999999999999999}}")), "w.json"));
   CHECK(has(refused(list_text("{\"kernel\": \"" + std::string(10'000, 'x') + "\"}")), "longer than 4096"));
   CHECK(has(refused(list_text("{\"kernel\": \"router\", \"name\": \"\xff\"}")), "w.json"));
   const TemporaryFolder folder;
@@ -213,8 +205,8 @@ TEST_CASE("altered texts are read or refused, never anything else") {
 }
 
 TEST_CASE("lines are those of the values, whatever the text looks like") {
-  const LocatedJson json(
-      "\xEF\xBB\xBF\n{ \"a\\\"b\" : [ 1 ,\n {\"c\":\"}]\\\"\"} , [],\n {} ,\n 7 ] , \"d\":\n null}", "f");
+  const LocatedJson json("\xEF\xBB\xBF\n{ \"a\\\"b\" : [ 1 ,\n {\"c\":\"}]\\\"\"} , [],\n {} ,\n 7 ] , \"d\":\n null}",
+                         "f");
   const auto line_of = [&](const char* pointer) {
     return json.line_of(json.root().value().at(nlohmann::json::json_pointer(pointer)));
   };
@@ -231,8 +223,7 @@ TEST_CASE("the schema in the repository has the keys that are read") {
   std::ifstream in(paths::source("workloads/workloads.schema.json"));
   const nlohmann::json schema = nlohmann::json::parse(in);
   std::set<std::string> keys;
-  for (const auto& [key, value] : schema.at("$defs").at("workload").at("properties").items())
-    keys.insert(key);
+  for (const auto& [key, value] : schema.at("$defs").at("workload").at("properties").items()) keys.insert(key);
   CHECK(keys == std::set<std::string>{"kernel", "name", "preset", "problem", "ranges", "shapes", "weight"});
   std::set<std::string> kernels;
   for (const nlohmann::json& name : schema["$defs"]["workload"]["properties"]["kernel"]["examples"])
@@ -248,11 +239,9 @@ TEST_CASE("the schema and the reader agree on what is a list") {
     CHECK((refused(text) == "(accepted)") == right);
   };
   for (const char* entry :
-       {R"({"kernel": "router"})", R"({"kernel": "router", "ranges": {}})",
-        R"({"kernel": "router", "name": ""})", R"({"kernel": "router", "ranges": {"tokens": 64}})",
-        R"({"kernel": "router", "ranges": {"tokens": 64.0}})",
-        R"({"kernel": "router", "ranges": {"tokens": "1..16K"}})",
-        R"({"kernel": "router", "shapes": ["tokens=1"]})",
+       {R"({"kernel": "router"})", R"({"kernel": "router", "ranges": {}})", R"({"kernel": "router", "name": ""})",
+        R"({"kernel": "router", "ranges": {"tokens": 64}})", R"({"kernel": "router", "ranges": {"tokens": 64.0}})",
+        R"({"kernel": "router", "ranges": {"tokens": "1..16K"}})", R"({"kernel": "router", "shapes": ["tokens=1"]})",
         R"({"kernel": "router", "shapes": [{"problem": "tokens=1", "weight": 0.5}], "weight": 1e12})"})
     agree(list_text(entry), true);
   for (const char* rest : {R"("shapes": [])",
@@ -277,16 +266,14 @@ TEST_CASE("the schema and the reader agree on what is a list") {
                            R"("weight": "1")",
                            R"("other": 1)"})
     agree(list_text(std::string(R"({"kernel": "router", )") + rest + "}"), false);
-  for (const char* entry : {"{}", "3", R"({"kernel": null})", R"({"kernel": 1})"})
-    agree(list_text(entry), false);
+  for (const char* entry : {"{}", "3", R"({"kernel": null})", R"({"kernel": 1})"}) agree(list_text(entry), false);
   for (const char* text :
        {R"({"moetune_workloads": 1, "workloads": []})", R"({"moetune_workloads": 1.0, "workloads": []})",
         R"({"moetune_workloads": 1, "workloads": [], "notes": null, "$schema": "x"})"})
     agree(text, true);
   for (const char* text :
-       {"[]", R"({"moetune_workloads": 1})", R"({"workloads": []})",
-        R"({"moetune_workloads": 2, "workloads": []})", R"({"moetune_workloads": null, "workloads": []})",
-        R"({"moetune_workloads": 1, "workloads": null})",
+       {"[]", R"({"moetune_workloads": 1})", R"({"workloads": []})", R"({"moetune_workloads": 2, "workloads": []})",
+        R"({"moetune_workloads": null, "workloads": []})", R"({"moetune_workloads": 1, "workloads": null})",
         R"({"moetune_workloads": 1, "workloads": [], "$schema": 1})",
         R"({"moetune_workloads": 1, "workloads": [], "$schema": null})"})
     agree(text, false);
@@ -327,24 +314,22 @@ TEST_CASE("whatever was counted, the list that misses become is one that can be 
   CHECK_THROWS_WITH_AS(of(router("-1")), doctest::Contains("must be a whole number"), BadInput);
   CHECK_THROWS_WITH_AS(of(router("1.5")), doctest::Contains("must be a whole number"), BadInput);
   CHECK_THROWS_WITH_AS(of("{}"), doctest::Contains("misses must be a list"), BadInput);
-  CHECK_THROWS_WITH_AS(of(router("3"), "tokens=1..99999999"), doctest::Contains("must lie from 1 to"),
-                       BadField);
+  CHECK_THROWS_WITH_AS(of(router("3"), "tokens=1..99999999"), doctest::Contains("must lie from 1 to"), BadField);
   std::string many = "[";
   for (int i = 0; i < 100'001; ++i)
-    many += std::string(i == 0 ? "" : ",") + R"({"kernel": "router", "problem": "tokens=)" +
-            std::to_string(i + 1) + R"(", "count": 1})";
+    many += std::string(i == 0 ? "" : ",") + R"({"kernel": "router", "problem": "tokens=)" + std::to_string(i + 1) +
+            R"(", "count": 1})";
   CHECK(of(many + "]").entries.front().shapes.size() == 100'000);
 }
 
-TEST_CASE(
-    "a miss outside of the ranges stays a shape, and one of another fixed value has an entry of its own") {
+TEST_CASE("a miss outside of the ranges stays a shape, and one of another fixed value has an entry of its own") {
   const TemporaryFolder folder;
   std::string misses;
   for (const char* const problem :
        {"batch=4,kv_heads=4,q_heads=32,context=1000", "batch=500,kv_heads=4,q_heads=32,context=1000",
         "batch=8,kv_heads=4,q_heads=32,context=2000", "batch=4,kv_heads=2,q_heads=16,context=1000"})
-    misses += std::string(misses.empty() ? "" : ",") + R"({"kernel": "decode_attention", "problem": ")" +
-              problem + R"(", "count": 1})";
+    misses += std::string(misses.empty() ? "" : ",") + R"({"kernel": "decode_attention", "problem": ")" + problem +
+              R"(", "count": 1})";
   std::ofstream(folder.file("m.json")) << R"({"moetune_misses": 1, "misses": [)" << misses << "]}";
   const MissedList missed = workloads_from_misses(folder.file("m.json"), "batch=1..256,context=512..4k");
   const std::vector<WorkloadEntry>& entries = missed.list.entries;
@@ -362,8 +347,7 @@ TEST_CASE("misses of more families than a list may hold are left out, and counte
   std::string misses;
   for (int i = 1; i <= 10'001; ++i)
     misses += std::string(i == 1 ? "" : ",") + R"({"kernel": "moe_combine", "problem": "tokens=3,hidden=)" +
-              std::to_string(8 * (1 + i % 2000)) + ",top_k=" + std::to_string(1 + i / 2000) +
-              R"(", "count": 1})";
+              std::to_string(8 * (1 + i % 2000)) + ",top_k=" + std::to_string(1 + i / 2000) + R"(", "count": 1})";
   std::ofstream(folder.file("m.json")) << R"({"moetune_misses": 1, "misses": [)" << misses << "]}";
   const MissedList missed = workloads_from_misses(folder.file("m.json"), "tokens=1..64");
   CHECK(missed.list.entries.size() <= kMostEntries);
@@ -382,8 +366,7 @@ TEST_CASE("a file without a miss is an empty list, whose ranges are checked all 
   CHECK(none.none);
   CHECK(parse_workloads(workloads_text(none.list), "w.json").entries.empty());
   CHECK_THROWS_WITH_AS(of("[]", "bogus=1..2"), "over: no kernel has a free dimension 'bogus'", BadField);
-  const std::string gone =
-      R"([{"kernel": "gone", "problem": ")" + std::string(4000, 'a') + R"(", "count": 5}])";
+  const std::string gone = R"([{"kernel": "gone", "problem": ")" + std::string(4000, 'a') + R"(", "count": 5}])";
   CHECK_FALSE(of(gone).none);
   CHECK(of(gone).notes.front().size() < 1000);
   CHECK_THROWS_AS(of(gone, "bogus=1..2"), BadField);

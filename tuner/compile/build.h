@@ -17,11 +17,10 @@ struct Build {
   std::string digest;
   std::vector<std::uint8_t> cubin;
   std::map<std::string, EntryFacts> entries;
-  std::string message;  // one line, where it failed
-  std::string log;      // the whole compiler output
-  double seconds = 0;   // 0 where it came from a store
-  bool repeatable =
-      true;  // false where another try may end otherwise (time limit, compiler breakdown): not stored
+  std::string message;     // one line, where it failed
+  std::string log;         // the whole compiler output
+  double seconds = 0;      // 0 where it came from a store
+  bool repeatable = true;  // false where another try may end otherwise (time limit, compiler breakdown): not stored
 };
 
 using BuildPtr = std::shared_ptr<const Build>;

@@ -78,15 +78,14 @@ void CompilePool::Impl::run(std::stop_token stop) {
 
 // The most urgent queue that is not empty, or null.
 std::deque<CompilePool::Impl::Job>* CompilePool::Impl::next() {
-  const auto found =
-      std::find_if(queues.begin(), queues.end(), [](const auto& jobs) { return !jobs.empty(); });
+  const auto found = std::find_if(queues.begin(), queues.end(), [](const auto& jobs) { return !jobs.empty(); });
   return found == queues.end() ? nullptr : &*found;
 }
 
 void CompilePool::Impl::move_up(const std::string& digest, Urgency urgency) {
   for (std::deque<Job>* from = &queue(Urgency::ahead); from > &queue(urgency); --from) {
-    const auto job = std::find_if(from->begin(), from->end(),
-                                  [&](const Job& waiting) { return waiting.digest == digest; });
+    const auto job =
+        std::find_if(from->begin(), from->end(), [&](const Job& waiting) { return waiting.digest == digest; });
     if (job == from->end()) continue;
     queue(urgency).push_back(std::move(*job));
     from->erase(job);
@@ -106,11 +105,10 @@ void CompilePool::Impl::finish(std::promise<BuildPtr> promise, Build build) {
 }
 
 CompilePool::CompilePool(const Compiler& compiler, unsigned threads, Store store)
-    : CompilePool(
-          Compile{.digest = [&compiler](const CompileUnit& unit) { return compiler.digest(unit); },
-                  .build = [&compiler](const CompileUnit& unit,
-                                       const std::stop_token& stop) { return compiler.compile(unit, stop); }},
-          std::min({threads, compiler.processes(), kMostThreads}), std::move(store)) {}
+    : CompilePool(Compile{.digest = [&compiler](const CompileUnit& unit) { return compiler.digest(unit); },
+                          .build = [&compiler](const CompileUnit& unit,
+                                               const std::stop_token& stop) { return compiler.compile(unit, stop); }},
+                  std::min({threads, compiler.processes(), kMostThreads}), std::move(store)) {}
 
 CompilePool::CompilePool(Compile compile, unsigned threads, Store store) : impl_(std::make_unique<Impl>()) {
   impl_->compile = std::move(compile);

@@ -24,8 +24,7 @@ constexpr const char* kAccepted = "no state";
 int architecture_number(const std::string& architecture) {
   const std::size_t digits_end = architecture.find_first_not_of("0123456789", 3);
   const std::string suffix = digits_end == std::string::npos ? "" : architecture.substr(digits_end);
-  const std::size_t digits =
-      std::min(digits_end, architecture.size()) - std::min<std::size_t>(3, architecture.size());
+  const std::size_t digits = std::min(digits_end, architecture.size()) - std::min<std::size_t>(3, architecture.size());
   if (!architecture.starts_with("sm_") || digits < 2 || digits > 3 ||
       (!suffix.empty() && suffix != "a" && suffix != "f")) {
     throw BadInput("'" + architecture + "' is no GPU architecture; it would be like sm_80 or sm_90a");
@@ -39,8 +38,8 @@ void require_known(const NvrtcFacts& nvrtc, const std::string& architecture) {
   if (std::find(known.begin(), known.end(), number) != known.end()) return;
   std::string names;
   for (const int each : known) names += (names.empty() ? "sm_" : ", sm_") + std::to_string(each);
-  throw BrokenEnvironment("NVRTC " + nvrtc.version + " (" + nvrtc.path + ") does not know " + architecture +
-                          ", only " + names + "; install a newer CUDA toolkit or set MOETUNE_NVRTC to one");
+  throw BrokenEnvironment("NVRTC " + nvrtc.version + " (" + nvrtc.path + ") does not know " + architecture + ", only " +
+                          names + "; install a newer CUDA toolkit or set MOETUNE_NVRTC to one");
 }
 
 // The line that says what is wrong, without the source excerpts around it.
@@ -94,8 +93,7 @@ struct Compiler::Impl {
   }
 
   std::vector<std::string> nvrtc_options(const CompileUnit& unit) {
-    std::vector<std::string> all = {"--gpu-architecture=" + options.architecture, "--std=c++17",
-                                    "--ptxas-options=-v"};
+    std::vector<std::string> all = {"--gpu-architecture=" + options.architecture, "--std=c++17", "--ptxas-options=-v"};
     // A compile time that came out of a cache in ~/.nv would be no compile time; moetune's own cache is the
     // one that shows what it holds.
     if (processes->facts().has_disk_cache) all.emplace_back("--no-cache");
@@ -120,8 +118,8 @@ struct Compiler::Impl {
 Compiler::Compiler(Options options) : impl_(std::make_unique<Impl>()) {
   architecture_number(options.architecture);  // BadInput before anything is started
   impl_->options = std::move(options);
-  impl_->processes = impl_->options.processes != nullptr ? impl_->options.processes
-                                                         : CompileProcesses::shared(impl_->options.load);
+  impl_->processes =
+      impl_->options.processes != nullptr ? impl_->options.processes : CompileProcesses::shared(impl_->options.load);
   require_known(impl_->processes->facts(), impl_->options.architecture);
   impl_->toolchain = "nvrtc " + impl_->processes->facts().version;
 }
@@ -135,9 +133,8 @@ std::string Compiler::digest(const CompileUnit& unit) const { return impl_->dige
 
 Build Compiler::compile(const CompileUnit& unit, const std::stop_token& stop) const {
   const Clock::time_point begin = Clock::now();
-  NvrtcResult result = impl_->processes->compile({*impl_->sources_of(unit.source), impl_->nvrtc_options(unit),
-                                                  impl_->options.time_limit, unit.instances},
-                                                 stop);
+  NvrtcResult result = impl_->processes->compile(
+      {*impl_->sources_of(unit.source), impl_->nvrtc_options(unit), impl_->options.time_limit, unit.instances}, stop);
 
   using Status = NvrtcResult::Status;
   Build build;

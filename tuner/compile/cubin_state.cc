@@ -47,9 +47,9 @@ class Elf {
  public:
   explicit Elf(View bytes) : bytes_(bytes) {
     const auto header = record<Elf64_Ehdr>(bytes, 0);
-    const bool is_cubin = std::memcmp(header.e_ident, ELFMAG, SELFMAG) == 0 &&
-                          header.e_ident[EI_CLASS] == ELFCLASS64 && header.e_ident[EI_DATA] == ELFDATA2LSB &&
-                          header.e_machine == kCudaMachine && header.e_shentsize == sizeof(Elf64_Shdr);
+    const bool is_cubin = std::memcmp(header.e_ident, ELFMAG, SELFMAG) == 0 && header.e_ident[EI_CLASS] == ELFCLASS64 &&
+                          header.e_ident[EI_DATA] == ELFDATA2LSB && header.e_machine == kCudaMachine &&
+                          header.e_shentsize == sizeof(Elf64_Shdr);
     if (!is_cubin || header.e_shnum == 0) throw NotElf();
     const View table = part(bytes, header.e_shoff, std::uint64_t{header.e_shnum} * sizeof(Elf64_Shdr));
     for (std::uint64_t i = 0; i < header.e_shnum; ++i) sections_.push_back(record<Elf64_Shdr>(table, i));
@@ -86,17 +86,15 @@ bool is_harmless(std::string_view function) {
 std::string bytes_text(std::uint64_t bytes) { return std::to_string(bytes) + " bytes"; }
 
 // Why one symbol is refused; adds the bytes of state that is larger than a number to `larger`.
-std::string why_symbol(const Elf& elf, const Elf64_Sym& symbol, std::string_view name,
-                       std::uint64_t& larger) {
+std::string why_symbol(const Elf& elf, const Elf64_Sym& symbol, std::string_view name, std::uint64_t& larger) {
   const auto type = ELF64_ST_TYPE(symbol.st_info);
   if (symbol.st_shndx == SHN_UNDEF) {
     if (type != STT_FUNC || is_harmless(name)) return "";
     return "it calls '" + std::string(name) + "' of the device's runtime, which no kernel that is tuned may";
   }
   if (symbol.st_shndx >= SHN_LORESERVE) {
-    return type == STT_OBJECT && symbol.st_shndx != SHN_ABS
-               ? "its symbol '" + std::string(name) + "' is in no section"
-               : "";
+    return type == STT_OBJECT && symbol.st_shndx != SHN_ABS ? "its symbol '" + std::string(name) + "' is in no section"
+                                                            : "";
   }
   if (!elf.is_kept(elf.section(symbol.st_shndx)) || symbol.st_size <= kConstantBytes) return "";
   larger = symbol.st_size > UINT64_MAX - larger ? UINT64_MAX : larger + symbol.st_size;

@@ -12,16 +12,13 @@ constexpr std::int64_t kMaxBlockZ = 64;
 constexpr std::int64_t kMaxGridX = 2147483647;
 constexpr std::int64_t kMaxGridYZ = 65535;
 constexpr std::int64_t kPortableCluster = 8;
-constexpr std::int64_t kDatacenterCluster =
-    16;  // with an attribute (cuda::permit): Hopper and sm_100, not sm_120
+constexpr std::int64_t kDatacenterCluster = 16;  // with an attribute (cuda::permit): Hopper and sm_100, not sm_120
 
 std::int64_t round_up(std::int64_t value, std::int64_t unit) { return (value + unit - 1) / unit * unit; }
 
 std::int64_t volume(const Dim3& dims) { return std::int64_t{dims[0]} * dims[1] * dims[2]; }
 
-std::string count_text(std::int64_t count, const std::string& unit) {
-  return std::to_string(count) + " " + unit;
-}
+std::string count_text(std::int64_t count, const std::string& unit) { return std::to_string(count) + " " + unit; }
 
 std::string why_shape(const Launch& launch, const DeviceLimits& limits) {
   const std::int64_t threads = volume(launch.block), cluster = volume(launch.cluster);
@@ -77,8 +74,7 @@ std::string why_arguments(const Launch& launch, const std::vector<std::size_t>& 
   if (parameters.empty()) return "";
   const auto& arguments = launch.arguments;
   if (arguments.size() != parameters.size()) {
-    return "the function has " +
-           count_text(static_cast<std::int64_t>(parameters.size()), "parameters, and ") +
+    return "the function has " + count_text(static_cast<std::int64_t>(parameters.size()), "parameters, and ") +
            count_text(static_cast<std::int64_t>(arguments.size()), "arguments are given");
   }
   for (std::size_t i = 0; i < parameters.size(); ++i) {
@@ -114,11 +110,9 @@ std::string why_spilling(const Plan& plan, const Build& build) {
   for (const Launch& launch : plan.launches) {
     const auto facts = find_entry(build.entries, launch.entry.view());
     if (facts == build.entries.end()) continue;
-    const std::int64_t spills =
-        std::int64_t{facts->second.spill_store_bytes} + facts->second.spill_load_bytes;
+    const std::int64_t spills = std::int64_t{facts->second.spill_store_bytes} + facts->second.spill_load_bytes;
     if (spills <= kMostSpills) continue;
-    return launch.entry.text() + ": " +
-           count_text(spills, "bytes of register spills a thread; the limit is ") +
+    return launch.entry.text() + ": " + count_text(spills, "bytes of register spills a thread; the limit is ") +
            std::to_string(kMostSpills);
   }
   return "";

@@ -100,8 +100,7 @@ Opened open_requested(const fs::path& requested) {
   }
   Opened opened = open_library(candidates.front());
   if (opened.handle == nullptr) {
-    throw BrokenEnvironment("MOETUNE_NVRTC: cannot open " + candidates.front().string() + ": " +
-                            loader_error());
+    throw BrokenEnvironment("MOETUNE_NVRTC: cannot open " + candidates.front().string() + ": " + loader_error());
   }
   return opened;
 }
@@ -115,8 +114,7 @@ Opened open_first(const NvrtcSearch& search) {
     looked += (looked.empty() ? "" : ", ") + folder.string();
   }
   if (search.loader_path) {
-    for (const char* name : {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"})
-      candidates.emplace_back(name);
+    for (const char* name : {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"}) candidates.emplace_back(name);
     looked += std::string(looked.empty() ? "" : ", ") + "the loader's path";
   }
   std::string failures;
@@ -242,25 +240,21 @@ std::shared_ptr<const Nvrtc> Nvrtc::load(const NvrtcSearch& search) {
   NvrtcFacts& facts = impl->facts;
   facts.path = opened.path;
   if (const std::string missing = resolve_all(opened.handle, impl->functions); !missing.empty()) {
-    throw BrokenEnvironment(facts.path + " has no " + missing + ": it is no NVRTC of CUDA 11.2 or later; " +
-                            kAdvice);
+    throw BrokenEnvironment(facts.path + " has no " + missing + ": it is no NVRTC of CUDA 11.2 or later; " + kAdvice);
   }
   int count = 0;
   impl->functions.get_num_supported_archs(&count);
   facts.architectures.resize(static_cast<std::size_t>(std::max(count, 0)));
   if (count > 0) impl->functions.get_supported_archs(facts.architectures.data());
-  if (facts.architectures.empty())
-    throw BrokenEnvironment(facts.path + " knows no GPU architecture; " + kAdvice);
+  if (facts.architectures.empty()) throw BrokenEnvironment(facts.path + " knows no GPU architecture; " + kAdvice);
 
   const std::string target = "compute_" + std::to_string(facts.architectures.front());
   NvrtcResult result = run_nvrtc(impl->functions, probe(target, true));
   facts.has_disk_cache = result.status == NvrtcResult::Status::ok;
-  if (result.status == NvrtcResult::Status::bad_option)
-    result = run_nvrtc(impl->functions, probe(target, false));
+  if (result.status == NvrtcResult::Status::bad_option) result = run_nvrtc(impl->functions, probe(target, false));
   facts.version = version_in_ptx(result.ptx);
   if (result.status != NvrtcResult::Status::ok || facts.version.empty()) {
-    throw BrokenEnvironment(facts.path + " cannot compile an empty kernel (" + result.error +
-                            "): " + result.log +
+    throw BrokenEnvironment(facts.path + " cannot compile an empty kernel (" + result.error + "): " + result.log +
                             "; is libnvrtc-builtins of the same version beside it? else " + kAdvice);
   }
   return std::shared_ptr<const Nvrtc>(new Nvrtc(std::move(impl)));

@@ -33,9 +33,8 @@ bool is_trusted(const fs::path& path, uid_t owner) {
 
 bool holds_trusted_libraries(const fs::path& folder, uid_t owner) {
   const std::vector<fs::path> libraries = nvrtc_libraries_in(folder);
-  return is_trusted(folder, owner) &&
-         std::all_of(libraries.begin(), libraries.end(),
-                     [&](const fs::path& library) { return is_trusted(library, owner); });
+  return is_trusted(folder, owner) && std::all_of(libraries.begin(), libraries.end(),
+                                                  [&](const fs::path& library) { return is_trusted(library, owner); });
 }
 
 // The project folder of PROJECT/build/PRESET/moetune or PROJECT/build/PRESET/tests/test_tuner; empty for another
@@ -59,11 +58,9 @@ std::vector<fs::path> package_folders(const fs::path& project, uid_t owner) {
     if (!is_trusted(project / place, owner)) return {};
   }
   std::error_code ignored;
-  for (fs::directory_iterator it(project / "build/cuda/nvidia", ignored), end; it != end;
-       it.increment(ignored)) {
+  for (fs::directory_iterator it(project / "build/cuda/nvidia", ignored), end; it != end; it.increment(ignored)) {
     const fs::path folder = it->path() / "lib";
-    if (is_trusted(it->path(), owner) && fs::is_directory(folder, ignored) &&
-        holds_trusted_libraries(folder, owner)) {
+    if (is_trusted(it->path(), owner) && fs::is_directory(folder, ignored) && holds_trusted_libraries(folder, owner)) {
       folders.push_back(folder);
     }
   }
@@ -77,8 +74,7 @@ std::vector<fs::path> nvrtc_folders_of(const fs::path& executable) {
   struct stat facts = {};
   if (::stat(executable.c_str(), &facts) != 0) return {};
   std::vector<fs::path> folders;
-  if (holds_trusted_libraries(executable.parent_path(), facts.st_uid))
-    folders.push_back(executable.parent_path());
+  if (holds_trusted_libraries(executable.parent_path(), facts.st_uid)) folders.push_back(executable.parent_path());
   const fs::path project = project_of(executable);
   if (project.empty()) return folders;
   const std::vector<fs::path> packages = package_folders(project, facts.st_uid);
@@ -141,8 +137,7 @@ NvrtcSearch NvrtcSearch::of_process() {
   std::error_code ignored;
   const fs::path executable = fs::read_symlink("/proc/self/exe", ignored);
   search.folders = nvrtc_folders_of(executable);
-  for (const fs::path& toolkit :
-       {variable("CUDA_HOME"), variable("CUDA_PATH"), fs::path("/usr/local/cuda")}) {
+  for (const fs::path& toolkit : {variable("CUDA_HOME"), variable("CUDA_PATH"), fs::path("/usr/local/cuda")}) {
     if (toolkit.empty()) continue;
     for (const char* folder : {"lib64", "lib", "targets/x86_64-linux/lib", "targets/sbsa-linux/lib"}) {
       search.folders.push_back(toolkit / folder);

@@ -34,8 +34,7 @@ std::vector<std::filesystem::path> nvrtc_folders_of(const std::filesystem::path&
 std::vector<std::string> toolkit_headers(const std::string& nvrtc);
 
 // The sorted files in `folder` whose names are `prefix` followed by digits and dots.
-std::vector<std::filesystem::path> versioned_files(const std::filesystem::path& folder,
-                                                   std::string_view prefix);
+std::vector<std::filesystem::path> versioned_files(const std::filesystem::path& folder, std::string_view prefix);
 
 // Every libnvrtc.so.N in `folder`, newest major version first.
 std::vector<std::filesystem::path> nvrtc_libraries_in(const std::filesystem::path& folder);

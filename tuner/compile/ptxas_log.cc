@@ -25,8 +25,7 @@ std::optional<std::int64_t> number_before(std::string_view line, std::string_vie
   const std::size_t end = line.find(unit);
   if (end == std::string_view::npos) return std::nullopt;
   std::size_t begin = end;
-  while (begin > 0 && std::string_view("0123456789+").find(line[begin - 1]) != std::string_view::npos)
-    --begin;
+  while (begin > 0 && std::string_view("0123456789+").find(line[begin - 1]) != std::string_view::npos) --begin;
   std::int64_t sum = 0;
   const char* next = line.data() + begin;
   const char* const last = line.data() + end;
@@ -49,8 +48,8 @@ void set_if(Int& into, std::optional<std::int64_t> number) {
 
 std::map<std::string, EntryFacts> parse_ptxas_log(std::string_view log) {
   std::map<std::string, EntryFacts> entries;
-  EntryFacts* entry = nullptr;     // whose "Used ..." line comes next
-  EntryFacts* function = nullptr;  // whose stack and spills come next; null for a device function
+  EntryFacts* entry = nullptr;                    // whose "Used ..." line comes next
+  EntryFacts* function = nullptr;                 // whose stack and spills come next; null for a device function
   std::map<std::string, std::string> serialized;  // by function; ptxas says it before it names the entries
   for (std::size_t begin = 0; begin < log.size();) {
     const std::size_t end = std::min(log.find('\n', begin), log.size());

@@ -59,8 +59,7 @@ std::string without_line_splices(std::string_view text) {
   std::string out;
   out.reserve(text.size());
   for (std::size_t i = 0; i < text.size(); ++i) {
-    const std::size_t after =
-        text[i] == '\\' ? text.find_first_not_of(" \t\r", i + 1) : std::string_view::npos;
+    const std::size_t after = text[i] == '\\' ? text.find_first_not_of(" \t\r", i + 1) : std::string_view::npos;
     if (after != std::string_view::npos && text[after] == '\n') {
       i = after;
     } else {
@@ -115,16 +114,12 @@ void require_own_includes(const std::string& path, std::string_view text, bool m
     const std::string_view word = skip_between(mark > 0 ? all.substr(i + mark) : std::string_view());
     const bool opens = word.starts_with("include") || word.starts_with("import") || word.starts_with("embed");
     if (!opens) continue;
-    const std::string_view name =
-        word.starts_with("include") ? skip_between(word.substr(7)) : std::string_view();
-    if (may_use_toolkit && name.starts_with('<') && !leaves_folder(name.substr(1, name.find('>') - 1)))
-      continue;
+    const std::string_view name = word.starts_with("include") ? skip_between(word.substr(7)) : std::string_view();
+    if (may_use_toolkit && name.starts_with('<') && !leaves_folder(name.substr(1, name.find('>') - 1))) continue;
     const std::size_t end = name.starts_with('"') ? name.find_first_of("\"\n", 1) : std::string_view::npos;
-    if (end == std::string_view::npos || name[end] == '\n')
-      refuse_include(path, all.substr(i), may_use_toolkit);
+    if (end == std::string_view::npos || name[end] == '\n') refuse_include(path, all.substr(i), may_use_toolkit);
     if (leaves_folder(name.substr(1, end - 1)))
-      throw BadInput(path + ": #include " + std::string(name.substr(0, end + 1)) +
-                     " leads out of the templates");
+      throw BadInput(path + ": #include " + std::string(name.substr(0, end + 1)) + " leads out of the templates");
   }
 }
 
@@ -187,8 +182,7 @@ bool includes_toolkit(const std::vector<SourceFile>& files) {
 std::vector<std::string> global_functions(std::string_view text) {
   const std::string code = active_text(text);
   std::vector<std::string> names;
-  for (std::size_t at = code.find("__global__"); at != std::string::npos;
-       at = code.find("__global__", at + 1)) {
+  for (std::size_t at = code.find("__global__"); at != std::string::npos; at = code.find("__global__", at + 1)) {
     // The name stands in front of the first parenthesis that is no attribute's.
     std::size_t open = code.find('(', at);
     std::string name;
@@ -196,8 +190,7 @@ std::vector<std::string> global_functions(std::string_view text) {
       std::size_t last = open;
       while (last > at && std::isspace(static_cast<unsigned char>(code[last - 1]))) --last;
       std::size_t first = last;
-      while (first > at &&
-             (std::isalnum(static_cast<unsigned char>(code[first - 1])) || code[first - 1] == '_'))
+      while (first > at && (std::isalnum(static_cast<unsigned char>(code[first - 1])) || code[first - 1] == '_'))
         --first;
       name = code.substr(first, last - first);
       if (!name.starts_with("__")) break;

@@ -37,8 +37,8 @@ int child_main(std::string_view role, int fd, int parent, const std::function<Ch
 
 }  // namespace
 
-bool serve_as_child(int argc, char** argv, std::string_view role,
-                    const std::function<ChildHandler()>& make_handler, int& status) {
+bool serve_as_child(int argc, char** argv, std::string_view role, const std::function<ChildHandler()>& make_handler,
+                    int& status) {
   if (argc != 6 || std::string_view(argv[1]) != role || std::string_view(argv[2]) != "--fd" ||
       std::string_view(argv[4]) != "--parent") {
     return false;

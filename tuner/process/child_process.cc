@@ -25,8 +25,7 @@ constexpr std::chrono::milliseconds kStopPatience{300};
 
 ChildProcess::ChildProcess(Role role) : role_(std::move(role)) {
   std::array<int, 2> sockets{}, pipe_ends{};
-  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets.data()) != 0)
-    cannot_start("socketpair", errno);
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets.data()) != 0) cannot_start("socketpair", errno);
   FileDescriptor ours = above_child_descriptors(sockets[0]), theirs = above_child_descriptors(sockets[1]);
   if (pipe2(pipe_ends.data(), O_CLOEXEC) != 0) cannot_start("pipe2", errno);
   stderr_ = ErrorTail(above_child_descriptors(pipe_ends[0]));
@@ -34,10 +33,10 @@ ChildProcess::ChildProcess(Role role) : role_(std::move(role)) {
 
   channel_ = std::make_unique<Channel>(std::move(ours));
   channel_->set_side({stderr_.fd(), [this] { drain_stderr(); }});
-  pid_ = spawn_child(
-      role_.executable,
-      {"moetune", role_.verb, "--fd", std::to_string(kChildSocket), "--parent", std::to_string(getpid())},
-      {-1, output.get(), output.get(), theirs.get()});
+  pid_ =
+      spawn_child(role_.executable,
+                  {"moetune", role_.verb, "--fd", std::to_string(kChildSocket), "--parent", std::to_string(getpid())},
+                  {-1, output.get(), output.get(), theirs.get()});
 }
 
 ChildProcess::~ChildProcess() { kill_and_reap(); }
@@ -57,8 +56,7 @@ void ChildProcess::kill_and_reap(std::chrono::milliseconds patience) {
   if (pid_ < 0) return;
   kill(pid_, SIGKILL);
   const auto limit = std::chrono::steady_clock::now() + patience;
-  for (auto pause = std::chrono::milliseconds(1); alive();
-       pause = std::min(2 * pause, std::chrono::milliseconds(50))) {
+  for (auto pause = std::chrono::milliseconds(1); alive(); pause = std::min(2 * pause, std::chrono::milliseconds(50))) {
     // Held in the kernel by the GPU driver. Its zombie is reaped by init when we end.
     if (std::chrono::steady_clock::now() > limit) break;
     std::this_thread::sleep_for(pause);
@@ -78,8 +76,8 @@ std::string ChildProcess::describe_end() const {
   return words.empty() ? text : text + "; it said: " + words;
 }
 
-ChildProcess::Reply ChildProcess::request(const Message& message, std::chrono::milliseconds limit,
-                                          std::stop_token stop, std::function<void()> slow) {
+ChildProcess::Reply ChildProcess::request(const Message& message, std::chrono::milliseconds limit, std::stop_token stop,
+                                          std::function<void()> slow) {
   FileDescriptor wake(stop.stop_possible() ? eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) : -1);
   if (stop.stop_possible() && wake.get() < 0) cannot_start("eventfd", errno);
   const std::stop_callback ring(stop, [&] { eventfd_write(wake.get(), 1); });

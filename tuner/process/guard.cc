@@ -90,8 +90,7 @@ bool watch_shell(pid_t shell, int socket, int signals) {
     signalfd_siginfo signal = {};
     if (files[1].revents == 0 || read(signals, &signal, sizeof signal) < 0) continue;
     siginfo_t ended = {};
-    if (waitid(P_PID, static_cast<id_t>(shell), &ended, WEXITED | WNOHANG | WNOWAIT) == 0 &&
-        ended.si_pid == shell)
+    if (waitid(P_PID, static_cast<id_t>(shell), &ended, WEXITED | WNOHANG | WNOWAIT) == 0 && ended.si_pid == shell)
       return true;
   }
 }

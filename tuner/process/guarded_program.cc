@@ -46,8 +46,7 @@ ssize_t write_to_pipe(int fd, std::string_view bytes) {
   const ssize_t put = write(fd, bytes.data(), bytes.size());
   const int error = errno;
   const timespec at_once = {};
-  if (put < 0 && error == EPIPE && sigismember(&pending, SIGPIPE) == 0)
-    sigtimedwait(&broken_pipe, nullptr, &at_once);
+  if (put < 0 && error == EPIPE && sigismember(&pending, SIGPIPE) == 0) sigtimedwait(&broken_pipe, nullptr, &at_once);
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   errno = error;
   return put;
@@ -58,8 +57,7 @@ ssize_t write_to_pipe(int fd, std::string_view bytes) {
 GuardedProgram::GuardedProgram(const std::string& command) {
   PipeEnds input = make_pipe(), output = make_pipe(), errors = make_pipe();
   std::array<int, 2> sockets{};
-  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets.data()) != 0)
-    cannot_start("socketpair", errno);
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets.data()) != 0) cannot_start("socketpair", errno);
   life_ = above_child_descriptors(sockets[0]);
   const FileDescriptor theirs = above_child_descriptors(sockets[1]);
   guard_ = spawn_child("", {"moetune", "guard", "--fd", std::to_string(kGuardSocket), command},
@@ -95,8 +93,7 @@ void GuardedProgram::stop() {
 bool GuardedProgram::reap(std::chrono::milliseconds patience) {
   if (guard_ < 0) return true;
   const Clock::time_point limit = Clock::now() + patience;
-  for (auto pause = std::chrono::milliseconds(1);;
-       pause = std::min(2 * pause, std::chrono::milliseconds(20))) {
+  for (auto pause = std::chrono::milliseconds(1);; pause = std::min(2 * pause, std::chrono::milliseconds(20))) {
     if (waitpid(guard_, &wait_status_, WNOHANG) != 0) break;
     if (Clock::now() > limit) return false;
     std::this_thread::sleep_for(pause);
@@ -137,8 +134,7 @@ std::optional<std::string> GuardedProgram::next_line(Clock::time_point until) {
     if (std::optional<std::string> line = buffered_line()) return line;
     if (!why_over_.empty()) return std::nullopt;
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now());
-    exchange(
-        std::clamp<std::chrono::milliseconds>(left, std::chrono::milliseconds(0), std::chrono::hours(1)));
+    exchange(std::clamp<std::chrono::milliseconds>(left, std::chrono::milliseconds(0), std::chrono::hours(1)));
     if (left.count() > 0) continue;
     return buffered_line();
   }
@@ -161,9 +157,9 @@ std::optional<std::string> GuardedProgram::buffered_line() {
 void GuardedProgram::exchange(std::chrono::milliseconds wait) {
   if (!why_over_.empty()) return;
   const bool has_room = unread_.size() - taken_ <= kLongestLine + 1;
-  std::array<pollfd, 4> files = {
-      pollfd{has_room ? output_.get() : -1, POLLIN, 0}, pollfd{errors_.fd(), POLLIN, 0},
-      pollfd{sent_ < unsent_.size() ? input_.get() : -1, POLLOUT, 0}, pollfd{life_.get(), POLLRDHUP, 0}};
+  std::array<pollfd, 4> files = {pollfd{has_room ? output_.get() : -1, POLLIN, 0}, pollfd{errors_.fd(), POLLIN, 0},
+                                 pollfd{sent_ < unsent_.size() ? input_.get() : -1, POLLOUT, 0},
+                                 pollfd{life_.get(), POLLRDHUP, 0}};
   if (poll(files.data(), files.size(), static_cast<int>(wait.count())) <= 0) return;
   if (files[2].revents != 0) write_some();
   if (files[1].revents != 0 && !errors_.drain()) errors_.close();

@@ -24,7 +24,7 @@ class GuardedProgram {
 
   static constexpr std::size_t kLongestLine = std::size_t{1} << 20;
   static constexpr std::size_t kMostUnread = std::size_t{1} << 24;  // that was sent
-  static constexpr std::chrono::milliseconds kGrace{500};  // to end by itself once its input has ended
+  static constexpr std::chrono::milliseconds kGrace{500};           // to end by itself once its input has ended
 
   // `command` as /bin/sh takes it; in this process's folder and environment.
   explicit GuardedProgram(const std::string& command);

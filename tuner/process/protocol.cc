@@ -129,8 +129,7 @@ Channel::Status Channel::send(const Message& message, Deadline deadline) {
   require_within_limits(sizes);
 
   Status status = write_all(&head, sizeof head, deadline);
-  if (status == Status::done)
-    status = write_all(sizes.data(), sizes.size() * sizeof(std::uint64_t), deadline);
+  if (status == Status::done) status = write_all(sizes.data(), sizes.size() * sizeof(std::uint64_t), deadline);
   if (status == Status::done) status = write_all(message.header.data(), message.header.size(), deadline);
   for (const Bytes& blob : message.blobs) {
     if (status == Status::done) status = write_all(blob.data(), blob.size(), deadline);
@@ -142,8 +141,7 @@ Channel::Status Channel::receive(Message& message, Deadline deadline) {
   FrameHead head;
   if (const Status status = read_all(&head, sizeof head, deadline); status != Status::done) return status;
   if (head.magic != kMagic) throw ProtocolError("not a moetune message (bad magic)");
-  if (head.header_bytes > kMaxHeader || head.blobs > kMaxBlobs)
-    throw ProtocolError("a message is over the limit");
+  if (head.header_bytes > kMaxHeader || head.blobs > kMaxBlobs) throw ProtocolError("a message is over the limit");
 
   std::vector<std::uint64_t> sizes(head.blobs);
   Status status = read_all(sizes.data(), sizes.size() * sizeof(std::uint64_t), deadline);

@@ -50,8 +50,7 @@ FileDescriptor above_child_descriptors(int fd) {
   return high;
 }
 
-pid_t spawn_child(const std::string& executable, std::vector<std::string> arguments,
-                  const std::vector<int>& files) {
+pid_t spawn_child(const std::string& executable, std::vector<std::string> arguments, const std::vector<int>& files) {
   SpawnAttributes spawn;
   for (int file = 0; file < static_cast<int>(files.size()); ++file) {
     const int from = files[static_cast<std::size_t>(file)];
@@ -69,13 +68,12 @@ pid_t spawn_child(const std::string& executable, std::vector<std::string> argume
   posix_spawnattr_setsigmask(&spawn.attributes, &none);
   posix_spawnattr_setsigdefault(&spawn.attributes, &all);
   posix_spawnattr_setpgroup(&spawn.attributes, 0);
-  posix_spawnattr_setflags(&spawn.attributes,
-                           POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
+  posix_spawnattr_setflags(&spawn.attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
 
   const std::string path = executable.empty() ? "/proc/self/exe" : executable;
   pid_t pid = -1;
-  const int error = posix_spawn(&pid, path.c_str(), &spawn.actions, &spawn.attributes,
-                                pointers_of(arguments).data(), environ);
+  const int error =
+      posix_spawn(&pid, path.c_str(), &spawn.actions, &spawn.attributes, pointers_of(arguments).data(), environ);
   if (error != 0) cannot_start("posix_spawn of " + path, error);
   return pid;
 }

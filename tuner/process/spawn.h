@@ -21,7 +21,6 @@ FileDescriptor above_child_descriptors(int fd);
 
 // In a process group of its own, so that Ctrl-C on the terminal reaches the parent alone; with default signals. Its
 // descriptor i is files[i], or /dev/null for -1, and it has no other. `executable` empty: this one.
-pid_t spawn_child(const std::string& executable, std::vector<std::string> arguments,
-                  const std::vector<int>& files);
+pid_t spawn_child(const std::string& executable, std::vector<std::string> arguments, const std::vector<int>& files);
 
 }  // namespace moetune

@@ -15,13 +15,13 @@ using Clock = std::chrono::steady_clock;
 constexpr double kSampleUs = 400;  // a graph's least duration
 constexpr double kWholeTurns = 5;  // up to so many times that a graph holds whole turns of the rotation
 constexpr int kMaxLaunches = 1024;
-constexpr double kHopeless = 4;           // a first run this many times over the limit needs no graph
-constexpr double kFirstRunSlackUs = 200;  // what a first run may lose to loading and to the host
+constexpr double kHopeless = 4;                    // a first run this many times over the limit needs no graph
+constexpr double kFirstRunSlackUs = 200;           // what a first run may lose to loading and to the host
 constexpr std::uint64_t kPatienceNs = 50'000'000;  // enqueueing a few graphs takes some 50 us
 constexpr int kHoldAttempts = 3;
 constexpr int kBatch = 4;
-constexpr double kDuelBatchUs = 100'000;  // of rounds that are enqueued at once
-constexpr std::size_t kMostAtOnce = 64;   // samples: each is some six entries of a queue that holds 1024
+constexpr double kDuelBatchUs = 100'000;                // of rounds that are enqueued at once
+constexpr std::size_t kMostAtOnce = 64;                 // samples: each is some six entries of a queue that holds 1024
 constexpr std::chrono::milliseconds kLongestPause{10};  // that ends a load
 constexpr std::chrono::milliseconds kRest{100};         // in which a power controller forgets a load
 constexpr int kProducerSamples = 5;                     // a candidate, until so many are known as count
@@ -108,8 +108,8 @@ double Rotation::fit_graph_length(double rough_us, double sample_us) {
   return rough_us;
 }
 
-Benchmark::Benchmark(Harness& harness, Producer& producer, const Nvml& nvml, double highest_mhz,
-                     bool& follows_clock, const cuda::Stream& stream)
+Benchmark::Benchmark(Harness& harness, Producer& producer, const Nvml& nvml, double highest_mhz, bool& follows_clock,
+                     const cuda::Stream& stream)
     : harness_(harness),
       producer_(producer),
       nvml_(nvml),
@@ -150,8 +150,7 @@ double take_off(double sample_us, double producer_us) { return std::max(kLeastUs
 
 double Benchmark::producer_us(std::int64_t turns, double sample_us, int count) {
   if (!producing_) {
-    producing_.emplace([this](std::int64_t turn) { producer_.enqueue(turn); }, Rotation::Forget(), turns,
-                       stream_);
+    producing_.emplace([this](std::int64_t turn) { producer_.enqueue(turn); }, Rotation::Forget(), turns, stream_);
     producing_->fit_graph_length(kSampleUs, sample_us);
   }
   const std::vector<Rotation*> order(static_cast<std::size_t>(count), &*producing_);
@@ -227,14 +226,13 @@ Measurement Benchmark::summarize(std::vector<double> samples_us, std::vector<dou
   return measurement;
 }
 
-Benchmark::Timed Benchmark::measure(LoadedPlan& plan, std::int64_t turns, double rough_us,
-                                    const MeasurePolicy& policy, Deadline deadline) {
+Benchmark::Timed Benchmark::measure(LoadedPlan& plan, std::int64_t turns, double rough_us, const MeasurePolicy& policy,
+                                    Deadline deadline) {
   std::vector<double> samples, clocks;
   const auto too_slow = [&](double seen_us) {
-    return Timed{
-        Outcome::too_slow,
-        microseconds(seen_us) + " at first look; dropped above " + microseconds(policy.drop_above_us),
-        summarize(samples, clocks)};
+    return Timed{Outcome::too_slow,
+                 microseconds(seen_us) + " at first look; dropped above " + microseconds(policy.drop_above_us),
+                 summarize(samples, clocks)};
   };
   if (rough_us > kHopeless * policy.drop_above_us + kFirstRunSlackUs) {
     samples = {rough_us};
@@ -270,8 +268,8 @@ Benchmark::Timed Benchmark::measure(LoadedPlan& plan, std::int64_t turns, double
   while (size() < policy.max_samples) {
     const MedianInterval now = median_interval(samples);
     if (size() >= policy.min_samples && now.high - now.low <= policy.relative_width * now.median) break;
-    const int next = std::min(size() < policy.min_samples ? policy.min_samples - size() : kBatch,
-                              policy.max_samples - size());
+    const int next =
+        std::min(size() < policy.min_samples ? policy.min_samples - size() : kBatch, policy.max_samples - size());
     if (!fits(next, launch_us, rotation.launches())) break;
     take(next);
   }
@@ -316,8 +314,7 @@ Settling Benchmark::play_rounds(std::vector<Rotation>& rotations, const DuelPoli
     const std::size_t of_these = settling.size() % wanted;
     if (of_these == 0) std::ranges::for_each(rotations, [](Rotation& rotation) { rotation.restart(); });
     const auto at_once = static_cast<std::size_t>(std::max(1.0, kDuelBatchUs / round_us));
-    const std::size_t rounds =
-        std::max<std::size_t>(1, std::min({wanted - of_these, at_once, kMostAtOnce / count}));
+    const std::size_t rounds = std::max<std::size_t>(1, std::min({wanted - of_these, at_once, kMostAtOnce / count}));
     std::vector<Rotation*> order;
     for (std::size_t round = 0; round < rounds; ++round) {
       for (std::size_t place = 0; place < count; ++place)

@@ -85,8 +85,7 @@ class Benchmark {
 
   // As MeasurePolicy says. `rough_us` is the time of one launch as the validation saw it. The last launch that was
   // timed was over turn 0.
-  Timed measure(LoadedPlan& plan, std::int64_t turns, double rough_us, const MeasurePolicy& policy,
-                Deadline deadline);
+  Timed measure(LoadedPlan& plan, std::int64_t turns, double rough_us, const MeasurePolicy& policy, Deadline deadline);
 
   // One sample of each plan a round, the first of a round taking turns, until as many rounds as asked ran at settled
   // clocks (settling.h); fewer where the deadline nears. At last one sample more of each, which ends with turn 0.
@@ -95,9 +94,8 @@ class Benchmark {
     std::function<void()> before;
     std::function<void(std::size_t position)> after;  // of the plan
   };
-  std::vector<Measurement> duel(const std::vector<LoadedPlan*>& plans, std::int64_t turns,
-                                const DuelPolicy& policy, Deadline deadline,
-                                std::optional<std::size_t>& failed, const LastSample& last);
+  std::vector<Measurement> duel(const std::vector<LoadedPlan*>& plans, std::int64_t turns, const DuelPolicy& policy,
+                                Deadline deadline, std::optional<std::size_t>& failed, const LastSample& last);
 
   // One graph of launches over turns that are all different, the last of them `last`, at most `most` launches. The time
   // of all of it, without the producer's, and the clock meanwhile.
@@ -119,8 +117,7 @@ class Benchmark {
   // rotation's last turn if asked to.
   std::vector<TimedSample> sample(const std::vector<Rotation*>& order, bool ends_with_last);
   std::vector<TimedSample> timed_graphs(const std::vector<Rotation*>& order, bool ends_with_last);
-  Settling play_rounds(std::vector<Rotation>& rotations, const DuelPolicy& policy, double round_us,
-                       Deadline deadline);
+  Settling play_rounds(std::vector<Rotation>& rotations, const DuelPolicy& policy, double round_us, Deadline deadline);
   double loaded_us() const;
   Measurement summarize(std::vector<double> samples_us, std::vector<double> clocks_mhz) const;
 

@@ -93,8 +93,7 @@ std::vector<DeviceInfo> hello(ChildProcess& worker, const std::string& slice, mi
     return devices;
   } catch (const cuda::NoGpu& error) {
     if (slice.empty()) throw;
-    throw BrokenEnvironment("there is no " + slice + ": " + error.what() +
-                            "; nvidia-smi -L lists the slices");
+    throw BrokenEnvironment("there is no " + slice + ": " + error.what() + "; nvidia-smi -L lists the slices");
   }
 }
 
@@ -169,8 +168,8 @@ void CudaDevice::forget_worker() {
 std::function<void()> CudaDevice::notice(const std::string& what, milliseconds limit) const {
   if (!options_.waits.slow) return {};
   return [slow = options_.waits.slow, what, limit] {
-    slow("The GPU worker has not answered for " + std::to_string(ChildProcess::kSlow.count()) + " s (" +
-         what + "); it is given " + seconds_text(1e-3 * static_cast<double>(limit.count())) +
+    slow("The GPU worker has not answered for " + std::to_string(ChildProcess::kSlow.count()) + " s (" + what +
+         "); it is given " + seconds_text(1e-3 * static_cast<double>(limit.count())) +
          ". See whether nvidia-smi answers.");
   };
 }
@@ -198,8 +197,7 @@ void CudaDevice::open(const Kernel& kernel, const Problem& problem, const Call& 
   for (const BuildPtr& build : programs->builds) {
     if (build == nullptr) throw Stopped();
     if (build->outcome == Outcome::ok) continue;
-    throw BrokenEnvironment("a reference of kernel '" + kernel.name() +
-                            "' does not compile: " + build->message);
+    throw BrokenEnvironment("a reference of kernel '" + kernel.name() + "' does not compile: " + build->message);
   }
   programs_ = std::move(programs);
   wanted_ = {seed, 0};
@@ -215,8 +213,7 @@ void CudaDevice::ensure_open(const Opened& wanted) {
   Message request;
   for (const BuildPtr& build : programs_->builds) request.blobs.push_back(build->cubin);
   std::vector<Bytes> lists;
-  const std::vector<Buffer> buffers =
-      programs_->kernel->buffers(programs_->problem, programs_->call, wanted.seed);
+  const std::vector<Buffer> buffers = programs_->kernel->buffers(programs_->problem, programs_->call, wanted.seed);
   request.header = Json{{"op", "open"},
                         {"device", options_.ordinal},
                         {"visible", visible_devices(options_.slice)},
@@ -252,24 +249,21 @@ void CudaDevice::ensure_answers() {
   answered_others_ = true;
 }
 
-TrialResult CudaDevice::trial(const Candidate& candidate, const MeasurePolicy& policy, const Opened& on,
-                              bool measure) {
+TrialResult CudaDevice::trial(const Candidate& candidate, const MeasurePolicy& policy, const Opened& on, bool measure) {
   if (!candidate.build || candidate.build->outcome != Outcome::ok) {
     return {.outcome = Outcome::compile_failed,
             .message = candidate.build ? candidate.build->message : "was not compiled"};
   }
   ensure_open(on);
   if (measure && policy.prove_below_us > 0) ensure_answers();
-  const Message request{
-      Json{{"op", "run"}, {"plan", candidate.plan}, {"policy", policy}, {"measure", measure}}.dump(),
-      {candidate.build->cubin}};
+  const Message request{Json{{"op", "run"}, {"plan", candidate.plan}, {"policy", policy}, {"measure", measure}}.dump(),
+                        {candidate.build->cubin}};
   const auto limit = milliseconds(std::llround(1e3 * policy.time_limit_s)) + kGrace;
   const ChildProcess::Reply reply = this->request(request, limit, "a candidate");
   if (reply.status == ChildProcess::Reply::Status::late) {
     forget_worker();
     return {.outcome = Outcome::timed_out,
-            .message = "ran past its time limit of " + seconds_text(policy.time_limit_s) +
-                       "; its worker was killed"};
+            .message = "ran past its time limit of " + seconds_text(policy.time_limit_s) + "; its worker was killed"};
   }
   if (reply.status == ChildProcess::Reply::Status::died) {
     forget_worker();
@@ -291,16 +285,15 @@ TrialResult CudaDevice::verify(const Candidate& candidate, std::uint64_t seed, d
 }
 
 struct CudaDevice::DuelAttempt {
-  std::vector<Measurement> measurements;  // by `standing`; empty where it did not come to an end
+  std::vector<Measurement> measurements;                   // by `standing`; empty where it did not come to an end
   std::vector<std::pair<std::size_t, std::string>> wrong;  // positions in `standing`, and why
-  std::optional<std::size_t> culprit;        // position in `standing`, where the worker could say
-  Outcome outcome = Outcome::launch_failed;  // of the culprit
+  std::optional<std::size_t> culprit;                      // position in `standing`, where the worker could say
+  Outcome outcome = Outcome::launch_failed;                // of the culprit
   std::string message;
 };
 
 CudaDevice::DuelAttempt CudaDevice::attempt_duel(const std::vector<Candidate>& finalists,
-                                                 const std::vector<std::size_t>& standing,
-                                                 const DuelPolicy& policy) {
+                                                 const std::vector<std::size_t>& standing, const DuelPolicy& policy) {
   ensure_open(wanted_);
   if (policy.proves) ensure_answers();
   Json plans = Json::array();
@@ -309,8 +302,7 @@ CudaDevice::DuelAttempt CudaDevice::attempt_duel(const std::vector<Candidate>& f
     plans.push_back(finalists[i].plan);
     request.blobs.push_back(finalists[i].build->cubin);
   }
-  request.header =
-      Json{{"op", "duel"}, {"plans", plans}, {"policy", policy}, {"time_limit_s", kDuelSeconds}}.dump();
+  request.header = Json{{"op", "duel"}, {"plans", plans}, {"policy", policy}, {"time_limit_s", kDuelSeconds}}.dump();
   const auto limit = milliseconds(std::llround(2e3 * kDuelSeconds)) + kGrace;
   const ChildProcess::Reply reply = this->request(request, limit, "the duel of the finalists");
   DuelAttempt attempt;
@@ -342,15 +334,13 @@ std::vector<TrialResult> CudaDevice::duel(const std::vector<Candidate>& finalist
     if (build && build->outcome == Outcome::ok) {
       standing.push_back(i);
     } else {
-      results[i] = {.outcome = Outcome::compile_failed,
-                    .message = build ? build->message : "was not compiled"};
+      results[i] = {.outcome = Outcome::compile_failed, .message = build ? build->message : "was not compiled"};
     }
   }
   while (!standing.empty()) {
     const DuelAttempt attempt = attempt_duel(finalists, standing, policy);
     if (!attempt.measurements.empty()) {
-      for (std::size_t i = 0; i < standing.size(); ++i)
-        results[standing[i]].measurement = attempt.measurements[i];
+      for (std::size_t i = 0; i < standing.size(); ++i) results[standing[i]].measurement = attempt.measurements[i];
       for (const auto& [i, reason] : attempt.wrong) {
         results[standing.at(i)].outcome = Outcome::wrong_result;
         results[standing.at(i)].message = reason;
@@ -416,8 +406,8 @@ void CudaDevice::require_sound(const std::string& error) {
 MachineFigures CudaDevice::measure_machine() {
   ensure_open(opened_.value_or(wanted_));
   const std::string what = "measuring copies and launches";
-  const Json reply = ask(*worker_, {R"({"op":"machine"})", {}}, kMachineLimit, what, nullptr, stop_,
-                         notice(what, kMachineLimit));
+  const Json reply =
+      ask(*worker_, {R"({"op":"machine"})", {}}, kMachineLimit, what, nullptr, stop_, notice(what, kMachineLimit));
   MachineFigures found;
   reply.at("values").get_to(found.values);
   reply.at("failures").get_to(found.failures);

@@ -25,8 +25,7 @@ namespace moetune {
 // How a job waits for its worker.
 struct WorkerWaits {
   std::chrono::milliseconds start_limit{60'000};  // for the driver's start
-  std::function<void(const std::string&)>
-      slow;  // takes one sentence about a wait of ten seconds; may be empty
+  std::function<void(const std::string&)> slow;   // takes one sentence about a wait of ten seconds; may be empty
 };
 
 struct CudaDeviceList {
@@ -105,8 +104,7 @@ class CudaDevice final : public Device {
   TrialResult trial(const Candidate& candidate, const MeasurePolicy& policy, const Opened& on, bool measure);
   void forget_worker();
   void require_sound(const std::string& error);
-  ChildProcess::Reply request(const Message& message, std::chrono::milliseconds limit,
-                              const std::string& what);
+  ChildProcess::Reply request(const Message& message, std::chrono::milliseconds limit, const std::string& what);
 
   struct DuelAttempt;
   DuelAttempt attempt_duel(const std::vector<Candidate>& finalists, const std::vector<std::size_t>& standing,

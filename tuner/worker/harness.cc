@@ -29,8 +29,7 @@ struct IntegerPartial {
   std::int64_t actual, expected;
   std::uint64_t unwritten, first_unwritten;
 };
-constexpr std::size_t kPartialBytes =
-    std::max({sizeof(ErrorPartial), sizeof(IntegerPartial), sizeof(CanaryPartial)});
+constexpr std::size_t kPartialBytes = std::max({sizeof(ErrorPartial), sizeof(IntegerPartial), sizeof(CanaryPartial)});
 
 template <typename T>
 std::span<const std::uint8_t> bytes_in(const std::vector<T>& values) {
@@ -114,8 +113,7 @@ std::vector<Partial> Harness::read_partials() {
   return partials;
 }
 
-void Harness::fill(cuda::Address address, const Buffer& buffer, std::uint64_t seed,
-                   std::uint64_t fill_stream) {
+void Harness::fill(cuda::Address address, const Buffer& buffer, std::uint64_t seed, std::uint64_t fill_stream) {
   const Fill& fill = buffer.fill;
   if (fill.kind == Fill::Kind::arrays) {
     cuda::copy_to_device(address, *fill.contents[seed % fill.contents.size()], stream_);
@@ -143,11 +141,9 @@ void Harness::fill_list(cuda::Address address, DType type, const std::vector<std
   cuda::synchronize(stream_);
 }
 
-void Harness::fill_zipf(cuda::Address address, const Buffer& buffer, std::uint64_t seed,
-                        std::uint64_t fill_stream) {
+void Harness::fill_zipf(cuda::Address address, const Buffer& buffer, std::uint64_t seed, std::uint64_t fill_stream) {
   const std::vector<std::uint64_t> thresholds = zipf_thresholds(buffer.fill.values, buffer.fill.scale);
-  const cuda::Memory uploaded =
-      cuda::allocate(static_cast<std::int64_t>(thresholds.size() * sizeof thresholds[0]));
+  const cuda::Memory uploaded = cuda::allocate(static_cast<std::int64_t>(thresholds.size() * sizeof thresholds[0]));
   cuda::copy_to_device(uploaded.get(), bytes_in(thresholds), stream_);
   run(fill_zipf_, "moetune_fill_zipf", blocks_, kThreads,
       {address, code(buffer.dtype), uploaded.get(), thresholds.size(), seed, fill_stream,
@@ -160,8 +156,7 @@ void Harness::shift_columns(cuda::Address address, const Buffer& buffer) {
   const cuda::Memory uploaded = cuda::allocate(static_cast<std::int64_t>(shifts.size() * sizeof shifts[0]));
   cuda::copy_to_device(uploaded.get(), bytes_in(shifts), stream_);
   run(shift_columns_, "moetune_shift_columns", blocks_, kThreads,
-      {address, code(buffer.dtype), uploaded.get(), shifts.size(),
-       static_cast<std::uint64_t>(buffer.elements)});
+      {address, code(buffer.dtype), uploaded.get(), shifts.size(), static_cast<std::uint64_t>(buffer.elements)});
   cuda::synchronize(stream_);
 }
 
@@ -178,8 +173,7 @@ void Harness::poison(cuda::Address address, DType type, const std::vector<Range>
 }
 
 void Harness::widen(cuda::Address from, DType type, cuda::Address to, std::int64_t elements) {
-  run(widen_, "moetune_widen", blocks_, kThreads,
-      {from, code(type), to, static_cast<std::uint64_t>(elements)});
+  run(widen_, "moetune_widen", blocks_, kThreads, {from, code(type), to, static_cast<std::uint64_t>(elements)});
 }
 
 ErrorFigures Harness::compare(cuda::Address x, DType type, cuda::Address y, std::int64_t elements) {
@@ -221,8 +215,7 @@ IntegerFigures Harness::compare_integers(cuda::Address x, cuda::Address y, DType
   return figures;
 }
 
-SegmentFigures Harness::compare_segments(cuda::Address x, cuda::Address y, DType type,
-                                         const Segments& segments) {
+SegmentFigures Harness::compare_segments(cuda::Address x, cuda::Address y, DType type, const Segments& segments) {
   const std::vector<std::int64_t>& ends = segments.ends;
   run(compare_segments_, "moetune_compare_segments", blocks_, kThreads,
       {x, y, code(type), static_cast<std::uint64_t>(ends.back()), segments.offsets,
@@ -241,21 +234,18 @@ SegmentFigures Harness::compare_segments(cuda::Address x, cuda::Address y, DType
     cuda::copy_to_host(bytes, from + static_cast<cuda::Address>(begin * width), stream_);
     return bytes;
   };
-  SegmentFigures figures =
-      compare_segments_on_host(type, fetch(x), fetch(y), std::vector<std::int64_t>{length});
+  SegmentFigures figures = compare_segments_on_host(type, fetch(x), fetch(y), std::vector<std::int64_t>{length});
   figures.mismatches = mismatches;
   figures.begin = static_cast<std::uint64_t>(begin);
   figures.end = static_cast<std::uint64_t>(ends[first]);
   return figures;
 }
 
-std::optional<std::int64_t> Harness::first_damage(cuda::Address arena, const ArenaLayout& layout,
-                                                  std::uint8_t guard) {
+std::optional<std::int64_t> Harness::first_damage(cuda::Address arena, const ArenaLayout& layout, std::uint8_t guard) {
   cuda::set_bytes(result_.get(), 0xFF, sizeof(std::uint64_t), stream_);
   run(check_guards_, "moetune_check_guards", blocks_, kThreads,
       {arena, static_cast<std::uint64_t>(layout.guard), static_cast<std::uint64_t>(layout.stride),
-       static_cast<std::uint64_t>(layout.bytes), static_cast<std::uint64_t>(layout.copies), guard,
-       result_.get()});
+       static_cast<std::uint64_t>(layout.bytes), static_cast<std::uint64_t>(layout.copies), guard, result_.get()});
   const std::uint64_t first = read_result();
   return first == kNoElement ? std::nullopt : std::optional(static_cast<std::int64_t>(first));
 }
@@ -269,8 +259,8 @@ std::uint64_t Harness::checksum(cuda::Address address, std::int64_t bytes) {
 
 void Harness::produce(cuda::Address parts, std::uint64_t count, std::uint64_t words) {
   const std::uint64_t needed = std::max<std::uint64_t>(1, (words + kThreads - 1) / kThreads);
-  run(produce_, "moetune_produce", static_cast<std::uint32_t>(std::min<std::uint64_t>(needed, blocks_)),
-      kThreads, {parts, count});
+  run(produce_, "moetune_produce", static_cast<std::uint32_t>(std::min<std::uint64_t>(needed, blocks_)), kThreads,
+      {parts, count});
 }
 
 void Harness::hold(std::uint64_t patience_ns) {

@@ -65,8 +65,7 @@ class Harness {
   SegmentFigures compare_segments(cuda::Address x, cuda::Address y, DType type, const Segments& segments);
 
   // The lowest offset in the arena whose guard byte is no longer `guard`.
-  std::optional<std::int64_t> first_damage(cuda::Address arena, const ArenaLayout& layout,
-                                           std::uint8_t guard);
+  std::optional<std::int64_t> first_damage(cuda::Address arena, const ArenaLayout& layout, std::uint8_t guard);
 
   // `bytes` is a multiple of 16.
   std::uint64_t checksum(cuda::Address address, std::int64_t bytes);

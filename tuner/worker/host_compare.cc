@@ -93,8 +93,7 @@ std::vector<std::int64_t> segment_ends(std::int64_t length, std::int64_t element
   return ends;
 }
 
-SegmentFigures compare_segments_on_host(DType type, HostBytes x, HostBytes y,
-                                        std::span<const std::int64_t> ends) {
+SegmentFigures compare_segments_on_host(DType type, HostBytes x, HostBytes y, std::span<const std::int64_t> ends) {
   SegmentFigures figures;
   std::int64_t begin = 0;
   for (const std::int64_t end : ends) {

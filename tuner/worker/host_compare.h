@@ -35,7 +35,6 @@ std::vector<std::int64_t> segment_ends(std::span<const std::int32_t> offsets, st
 std::vector<std::int64_t> segment_ends(std::int64_t length, std::int64_t elements);
 
 // Compares sorted copies of each segment.
-SegmentFigures compare_segments_on_host(DType type, HostBytes x, HostBytes y,
-                                        std::span<const std::int64_t> ends);
+SegmentFigures compare_segments_on_host(DType type, HostBytes x, HostBytes y, std::span<const std::int64_t> ends);
 
 }  // namespace moetune

@@ -29,8 +29,7 @@ double median_us(const std::function<double()>& sample_us) {
 
 class MachineBench {
  public:
-  MachineBench(const cuda::Context& context, const DeviceInfo& info, Harness& harness,
-               const cuda::Stream& stream)
+  MachineBench(const cuda::Context& context, const DeviceInfo& info, Harness& harness, const cuda::Stream& stream)
       : context_(context),
         info_(info),
         harness_(harness),
@@ -41,11 +40,9 @@ class MachineBench {
 
   MachineFigures measure() {
     measure_launches();
-    attempt({"h2d_pinned_tb_s", "d2h_pinned_tb_s", "h2d_pageable_tb_s", "d2h_pageable_tb_s"},
-            [&] { measure_host(); });
+    attempt({"h2d_pinned_tb_s", "d2h_pinned_tb_s", "h2d_pageable_tb_s", "d2h_pageable_tb_s"}, [&] { measure_host(); });
     attempt({"peer_tb_s"}, [&] { measure_peers(); });
-    std::erase_if(found_.failures,
-                  [&](const auto& failure) { return found_.values.contains(failure.first); });
+    std::erase_if(found_.failures, [&](const auto& failure) { return found_.values.contains(failure.first); });
     return std::move(found_);
   }
 
@@ -119,9 +116,8 @@ class MachineBench {
   void measure_host() {
     const std::vector<NumaNode> nodes = numa_nodes();
     const std::optional<int> home = numa_node_of(info_.pci_bus_id);
-    const bool is_divided = nodes.size() > 1 && std::ranges::any_of(nodes, [&](const NumaNode& node) {
-                              return node.number == home;
-                            });
+    const bool is_divided =
+        nodes.size() > 1 && std::ranges::any_of(nodes, [&](const NumaNode& node) { return node.number == home; });
     if (!is_divided) {
       measure_slab("", std::nullopt);
       return;

@@ -5,9 +5,7 @@
 namespace moetune {
 
 Arena::Arena(std::string name, std::int64_t bytes, std::int64_t copies, const cuda::Stream& stream)
-    : name_(std::move(name)),
-      layout_(ArenaLayout::of(bytes, copies)),
-      memory_(cuda::allocate(layout_.total())) {
+    : name_(std::move(name)), layout_(ArenaLayout::of(bytes, copies)), memory_(cuda::allocate(layout_.total())) {
   cuda::set_bytes(memory_.get(), kPoisonByte, layout_.total(), stream);
 }
 
@@ -15,8 +13,7 @@ std::string Arena::damage(Harness& harness, std::uint8_t guard) const {
   const std::optional<std::int64_t> first = harness.first_damage(memory_.get(), layout_, guard);
   if (!first) return "";
   std::string text = "wrote outside '" + name_ + "': ";
-  if (*first < layout_.guard)
-    return text + std::to_string(layout_.guard - *first) + " bytes before its start";
+  if (*first < layout_.guard) return text + std::to_string(layout_.guard - *first) + " bytes before its start";
   const std::int64_t copy = (*first - layout_.guard) / layout_.stride;
   const std::int64_t end = layout_.offset(copy) + layout_.bytes;
   text += std::to_string(*first - end) + " bytes past its end";
@@ -71,11 +68,10 @@ std::string LoadedPlan::scratch_damage(Harness& harness) const {
     if (!plan_.scratch[i].zeroed) continue;
     std::vector<std::uint8_t> counters(static_cast<std::size_t>(plan_.scratch[i].bytes));
     cuda::copy_to_host(counters, scratch_[i].address(0), stream_);
-    const auto left =
-        std::find_if(counters.begin(), counters.end(), [](std::uint8_t byte) { return byte != 0; });
+    const auto left = std::find_if(counters.begin(), counters.end(), [](std::uint8_t byte) { return byte != 0; });
     if (left != counters.end())
-      return "left byte " + std::to_string(left - counters.begin()) + " of its counters '" +
-             scratch_[i].name() + "' at " + std::to_string(*left) + ", not at zero";
+      return "left byte " + std::to_string(left - counters.begin()) + " of its counters '" + scratch_[i].name() +
+             "' at " + std::to_string(*left) + ", not at zero";
   }
   return "";
 }

@@ -43,8 +43,7 @@ std::string text_of(const fs::path& file) {
 std::optional<int> whole_number(std::string_view text) {
   int number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return error == std::errc() && end == text.data() + text.size() && number >= 0 ? std::optional(number)
-                                                                                 : std::nullopt;
+  return error == std::errc() && end == text.data() + text.size() && number >= 0 ? std::optional(number) : std::nullopt;
 }
 
 // The numbers of a list of the kernel's, "0-3,8"; empty if it is none, or goes past `most`.
@@ -55,8 +54,7 @@ std::vector<int> listed(std::string_view text, int most) {
     text.remove_prefix(std::min(text.size(), item.size() + 1));
     const std::size_t dash = item.find('-');
     const std::optional<int> first = whole_number(item.substr(0, dash));
-    const std::optional<int> last =
-        dash == std::string_view::npos ? first : whole_number(item.substr(dash + 1));
+    const std::optional<int> last = dash == std::string_view::npos ? first : whole_number(item.substr(dash + 1));
     if (!first || !last || *last >= most || *first > *last) return {};
     for (int number = *first; number <= *last; ++number) numbers.push_back(number);
   }
@@ -79,11 +77,9 @@ std::vector<NumaNode> numa_nodes() {
 
 std::optional<int> numa_node_of(const std::string& pci_bus_id) {
   std::string name = pci_bus_id;
-  const bool is_pci =
-      name.size() < kMostPci && name.find_first_not_of("0123456789abcdefABCDEF:.") == std::string::npos;
+  const bool is_pci = name.size() < kMostPci && name.find_first_not_of("0123456789abcdefABCDEF:.") == std::string::npos;
   if (!is_pci || name.find(':') == std::string::npos) return std::nullopt;
-  std::ranges::transform(name, name.begin(),
-                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  std::ranges::transform(name, name.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   return whole_number(text_of(sysfs() / "bus/pci/devices" / name / "numa_node"));  // -1: unknown
 }
 
@@ -100,8 +96,7 @@ OnNode::OnNode(const NumaNode& node) : before_(kMostCpus / kWordBits) {
 
 OnNode::~OnNode() {
   if (moved_)
-    sched_setaffinity(0, before_.size() * sizeof before_[0],
-                      reinterpret_cast<const cpu_set_t*>(before_.data()));
+    sched_setaffinity(0, before_.size() * sizeof before_[0], reinterpret_cast<const cpu_set_t*>(before_.data()));
 }
 
 // Between two pages that nobody may touch: the system merges no neighbour with it, and /proc lists it by its address.
@@ -128,8 +123,7 @@ bool HostSlab::is_on(int node) const {
   for (std::string line; std::getline(maps, line);) {
     if (!line.starts_with(address)) continue;
     const std::size_t first = line.find(" N"), last = line.rfind(" N");
-    return first != std::string::npos && first == last &&
-           line.substr(first).starts_with(format(" N%d=", node));
+    return first != std::string::npos && first == last && line.substr(first).starts_with(format(" N%d=", node));
   }
   return false;
 }

@@ -60,8 +60,7 @@ struct Ancestor {
   unsigned level;
   const char* name;
 };
-constexpr Ancestor kAncestors[] = {{0, "board"}, {10, "PIX"},  {20, "PXB"},
-                                   {30, "PHB"},  {40, "NODE"}, {50, "SYS"}};
+constexpr Ancestor kAncestors[] = {{0, "board"}, {10, "PIX"}, {20, "PXB"}, {30, "PHB"}, {40, "NODE"}, {50, "SYS"}};
 
 // "" if what was named cannot be opened without waiting.
 std::string library_name() {
@@ -220,8 +219,7 @@ Nvml::Reading Nvml::read() const {
   if (library_->clock != nullptr && library_->clock(device_, kClockMemory, &value) == kSuccess) {
     reading.memory_clock_mhz = static_cast<int>(value);
   }
-  if (library_->temperature != nullptr &&
-      library_->temperature(device_, kTemperatureGpu, &value) == kSuccess) {
+  if (library_->temperature != nullptr && library_->temperature(device_, kTemperatureGpu, &value) == kSuccess) {
     reading.temperature_c = static_cast<int>(value);
   }
   unsigned long long reasons = 0;
@@ -232,8 +230,7 @@ Nvml::Reading Nvml::read() const {
 }
 
 std::optional<GpuLoad> Nvml::load() const {
-  if (device_ == nullptr || library_->memory == nullptr || library_->processes == nullptr)
-    return std::nullopt;
+  if (device_ == nullptr || library_->memory == nullptr || library_->processes == nullptr) return std::nullopt;
   MemoryInfo memory;
   if (library_->memory(slice_ != nullptr ? slice_ : device_, &memory) != kSuccess) return std::nullopt;
   const std::optional<Others> others = this->others();
@@ -294,8 +291,7 @@ Nvml::Path Nvml::path_to(const Nvml& other) const {
     const std::optional<int> links = library_->links_between(device_, other.device_);
     return {"NV" + (links ? std::to_string(*links) : ""), links};
   }
-  if (library_->common_ancestor == nullptr ||
-      library_->common_ancestor(device_, other.device_, &level) != kSuccess)
+  if (library_->common_ancestor == nullptr || library_->common_ancestor(device_, other.device_, &level) != kSuccess)
     return {};
   for (const Ancestor& ancestor : kAncestors) {
     if (ancestor.level == level) return {ancestor.name, 0};

@@ -47,8 +47,7 @@ class Nvml {
 
   // The way from this GPU to another one.
   struct Path {
-    std::string
-        name;  // "NV18", "PIX", "PXB", "PHB", "NODE", "SYS" as nvidia-smi has them, "board"; "": unknown
+    std::string name;  // "NV18", "PIX", "PXB", "PHB", "NODE", "SYS" as nvidia-smi has them, "board"; "": unknown
     std::optional<int> nvlinks;  // nullopt if unknown
   };
   Path path_to(const Nvml& other) const;

@@ -4,8 +4,7 @@
 
 namespace moetune {
 
-Producer::Producer(Harness& harness, const std::vector<std::vector<FreshPart>>& by_turn,
-                   const cuda::Stream& stream)
+Producer::Producer(Harness& harness, const std::vector<std::vector<FreshPart>>& by_turn, const cuda::Stream& stream)
     : harness_(harness) {
   static_assert(sizeof(FreshPart) == 2 * sizeof(std::uint64_t));
   std::vector<FreshPart> all;
@@ -17,8 +16,7 @@ Producer::Producer(Harness& harness, const std::vector<std::vector<FreshPart>>& 
   }
   const std::size_t bytes = all.size() * sizeof(FreshPart);
   list_ = cuda::allocate(static_cast<std::int64_t>(std::max(bytes, sizeof(FreshPart))));
-  if (bytes > 0)
-    cuda::copy_to_device(list_.get(), {reinterpret_cast<const std::uint8_t*>(all.data()), bytes}, stream);
+  if (bytes > 0) cuda::copy_to_device(list_.get(), {reinterpret_cast<const std::uint8_t*>(all.data()), bytes}, stream);
 }
 
 void Producer::enqueue(std::int64_t turn) {

@@ -22,19 +22,17 @@ constexpr double kContentsSlackUs = 4, kContentsShare = 0.25;
 
 std::string slower_text(double first_us, double known_us) {
   char text[160];
-  std::snprintf(
-      text, sizeof text,
-      "takes %.2f us a launch on inputs that it meets for the first time, and %.2f on those it knows: it "
-      "remembers results",
-      first_us, known_us);
+  std::snprintf(text, sizeof text,
+                "takes %.2f us a launch on inputs that it meets for the first time, and %.2f on those it knows: it "
+                "remembers results",
+                first_us, known_us);
   return text;
 }
 
 // By time or, at other clocks, by cycles.
 bool is_as_fast(const Benchmark::Pass& pass, const Measurement& measured) {
   double us = pass.us;
-  if (pass.clock_mhz > 0 && measured.sm_clock_mhz > 0)
-    us *= std::min(1.0, pass.clock_mhz / measured.sm_clock_mhz);
+  if (pass.clock_mhz > 0 && measured.sm_clock_mhz > 0) us *= std::min(1.0, pass.clock_mhz / measured.sm_clock_mhz);
   return us <= kSlackUs + kFactor * measured.median_us * pass.launches;
 }
 
@@ -53,8 +51,7 @@ Validation judge_passes(LoadedPlan& plan, Tensors& tensors, Benchmark& benchmark
 // Two graphs of launches over the same addresses, in front of each of which the inputs are copied there: other ones
 // each time, or the same. What remembers results is wrong in the first or slower than in the second. One launch by
 // itself would be too short to tell: what a graph adds to it is more than it takes.
-Validation judge_contents(LoadedPlan& plan, Tensors& tensors, Benchmark& benchmark,
-                          const Measurement& measured) {
+Validation judge_contents(LoadedPlan& plan, Tensors& tensors, Benchmark& benchmark, const Measurement& measured) {
   const int count = tensors.contents();
   double lost_us = 0;
   for (std::uint64_t attempt = 0; attempt < kAttempts; ++attempt) {
@@ -62,8 +59,8 @@ Validation judge_contents(LoadedPlan& plan, Tensors& tensors, Benchmark& benchma
     const Benchmark::Pass others =
         benchmark.changing_pass(plan, count, [&](std::int64_t launch) { tensors.put_contents(launch); });
     if (const Validation validation = tensors.judge_written(); !validation.right) return validation;
-    const Benchmark::Pass same = benchmark.changing_pass(
-        plan, count, [&](std::int64_t launch) { tensors.put_contents(count + launch); });
+    const Benchmark::Pass same =
+        benchmark.changing_pass(plan, count, [&](std::int64_t launch) { tensors.put_contents(count + launch); });
     lost_us = others.us - same.us;
     if (lost_us <= kContentsSlackUs + kContentsShare * measured.median_us * count) return {.right = true};
   }
@@ -72,8 +69,7 @@ Validation judge_contents(LoadedPlan& plan, Tensors& tensors, Benchmark& benchma
 
 }  // namespace
 
-Validation prove(LoadedPlan& plan, Tensors& tensors, Benchmark& benchmark, Timing timing,
-                 const Measurement& measured) {
+Validation prove(LoadedPlan& plan, Tensors& tensors, Benchmark& benchmark, Timing timing, const Measurement& measured) {
   tensors.use(InputSet::other);
   Validation validation;
   if (tensors.accumulates()) {

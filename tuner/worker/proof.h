@@ -11,7 +11,6 @@
 namespace moetune {
 
 // `measured` is the candidate's time under `timing`. Leaves the usual inputs in use unless it throws.
-Validation prove(LoadedPlan& plan, Tensors& tensors, Benchmark& benchmark, Timing timing,
-                 const Measurement& measured);
+Validation prove(LoadedPlan& plan, Tensors& tensors, Benchmark& benchmark, Timing timing, const Measurement& measured);
 
 }  // namespace moetune

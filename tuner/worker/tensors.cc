@@ -27,9 +27,7 @@ std::string gibibytes(std::int64_t bytes) {
 
 std::int64_t arena_bytes(std::int64_t bytes) { return ArenaLayout::of(bytes, 1).total(); }
 
-std::int64_t exact_bytes(const Buffer& buffer) {
-  return buffer.elements * dtype_bytes(exact_dtype(buffer.dtype));
-}
+std::int64_t exact_bytes(const Buffer& buffer) { return buffer.elements * dtype_bytes(exact_dtype(buffer.dtype)); }
 
 // Whether unwritten elements show only in a second run with another poison: integers have no NaN.
 bool needs_two_runs(const Buffer& buffer) { return buffer.role == Role::output && is_integer(buffer.dtype); }
@@ -45,16 +43,14 @@ std::int64_t copies_for(std::int64_t rotating_bytes, std::int64_t fixed_bytes, s
   if (usable < rotating_bytes) return 0;
   if (rotating_bytes == 0) return 1;
   const std::int64_t target = std::max(kColdBytes, 4 * l2_bytes);
-  const std::int64_t wanted =
-      std::clamp<std::int64_t>((target + rotating_bytes - 1) / rotating_bytes, 2, kMaxCopies);
+  const std::int64_t wanted = std::clamp<std::int64_t>((target + rotating_bytes - 1) / rotating_bytes, 2, kMaxCopies);
   return std::min(wanted, usable / rotating_bytes);
 }
 
 std::int64_t turns_for(std::int64_t copies, std::int64_t orders) { return ceil_div(orders, copies) * copies; }
 
 Tensors::Tensors(TensorsSpec spec, const CompiledReference& exact, const CompiledReference& baseline,
-                 const DeviceLimits& limits, std::int64_t free_memory, Harness& harness,
-                 const cuda::Stream& stream)
+                 const DeviceLimits& limits, std::int64_t free_memory, Harness& harness, const cuda::Stream& stream)
     : spec_(std::move(spec)), exact_(exact), harness_(harness), stream_(stream) {
   check_buffers(spec_.buffers);
   fillings_[0].seed = spec_.seed;
@@ -68,9 +64,8 @@ Tensors::Tensors(TensorsSpec spec, const CompiledReference& exact, const Compile
     run_baseline(baseline);
   } catch (const cuda::CudaError& error) {
     if (error.kind != cuda::CudaError::Kind::memory) throw;
-    throw TooLittleMemory(
-        "the GPU has too little free memory for this problem: " + std::string(error.what()) +
-        "; use a smaller problem or end what else runs on the GPU");
+    throw TooLittleMemory("the GPU has too little free memory for this problem: " + std::string(error.what()) +
+                          "; use a smaller problem or end what else runs on the GPU");
   }
 }
 
@@ -88,8 +83,7 @@ void Tensors::allocate(const DeviceLimits& limits, std::int64_t free_memory) {
   const std::int64_t possible = copies_for(rotating, fixed, limits.l2_bytes, free_memory);
   if (possible == 0) {
     throw TooLittleMemory("the problem needs " + gibibytes(rotating + fixed) + " of GPU memory and " +
-                          gibibytes(free_memory) +
-                          " are free; use a smaller problem or end what else runs on the GPU");
+                          gibibytes(free_memory) + " are free; use a smaller problem or end what else runs on the GPU");
   }
   copies_ = spec_.copies > 0 ? std::min(spec_.copies, possible) : possible;
   for (std::size_t i = 0; i < spec_.buffers.size(); ++i) {
@@ -117,8 +111,7 @@ void Tensors::fill_copies(std::size_t position, std::uint64_t seed) {
   if (has_orders(buffer)) ordered = buffer;
   for (std::int64_t copy = 0; copy < copies_of(buffer); ++copy) {
     if (copy > 0 && buffer.fill.kind == Fill::Kind::arrays) {
-      cuda::copy_on_device(arenas_[position].address(copy), arenas_[position].address(0), buffer.bytes(),
-                           stream_);
+      cuda::copy_on_device(arenas_[position].address(copy), arenas_[position].address(0), buffer.bytes(), stream_);
       continue;
     }
     if (ordered) ordered->fill.integers = integers_in_order(buffer, copy);
@@ -140,8 +133,7 @@ void Tensors::fill_inputs(std::uint64_t seed) {
   }
   for (std::size_t i = 0; i < arenas_.size(); ++i) {
     const Arena& arena = arenas_[i];
-    if (spec_.buffers[i].is_read())
-      now.checksums[i] = harness_.checksum(arena.base(), arena.layout().total());
+    if (spec_.buffers[i].is_read()) now.checksums[i] = harness_.checksum(arena.base(), arena.layout().total());
   }
 }
 
@@ -157,8 +149,7 @@ void Tensors::use(InputSet set) {
     filling().answers.clear();
     if (error.kind != cuda::CudaError::Kind::memory) throw;
     throw TooLittleMemory("the GPU has too little free memory to prove candidates of this problem: " +
-                          std::string(error.what()) +
-                          "; use a smaller problem or end what else runs on the GPU");
+                          std::string(error.what()) + "; use a smaller problem or end what else runs on the GPU");
   }
 }
 
@@ -234,8 +225,7 @@ void Tensors::find_answers() {
   std::vector<Answer>& answers = filling().answers;
   for (const Output& output : outputs_) {
     const Buffer& buffer = spec_.buffers[output.position];
-    Answer& answer =
-        answers.emplace_back(Answer{.exact = Arena(buffer.name, exact_bytes(buffer), 1, stream_)});
+    Answer& answer = answers.emplace_back(Answer{.exact = Arena(buffer.name, exact_bytes(buffer), 1, stream_)});
     if (buffer.role != Role::in_out) continue;
     const cuda::Address from = address(buffer.name, judged_turn()), to = answer.exact.address(0);
     if (exact_dtype(buffer.dtype) == buffer.dtype) {
@@ -256,8 +246,7 @@ void Tensors::find_answers() {
 void Tensors::run_baseline(const CompiledReference& baseline) {
   LoadedPlan plan = load(baseline.plan, baseline.cubin);
   const Validation validation = judge_runs(plan, false, Judged::baseline);
-  if (validation.damaged)
-    throw BrokenEnvironment("the kernel's own reference is broken: it " + validation.reason);
+  if (validation.damaged) throw BrokenEnvironment("the kernel's own reference is broken: it " + validation.reason);
   if (!validation.right)
     throw BrokenEnvironment("the kernel's two references contradict each other: " + validation.reason);
 }
@@ -315,8 +304,7 @@ OutputVerdict Tensors::judge_errors(std::size_t which, Judged as, Validation& va
   validation.max_error = std::max(validation.max_error, figures.max_error);
   validation.dissimilarity = std::max(validation.dissimilarity, figures.dissimilarity());
   if (buffer.check.kind == OutputCheck::Kind::exact) return judge_exact(buffer.name, figures);
-  if (as == Judged::candidate)
-    return judge(buffer.name, figures, output.baseline_error, buffer.check.tolerance);
+  if (as == Judged::candidate) return judge(buffer.name, figures, output.baseline_error, buffer.check.tolerance);
   // The baseline sets the max-error limit and rounds more than a candidate may: here it need only be the same
   // function.
   output.baseline_error = figures.max_error;
@@ -332,15 +320,12 @@ OutputVerdict Tensors::judge_integers(std::size_t which, int run) {
   const Buffer& buffer = spec_.buffers[output.position];
   const cuda::Address actual = written_address(output), exact = answer.exact.address(0);
   const cuda::Address earlier = output.earlier && run > 0 ? output.earlier->address(0) : 0;
-  const IntegerFigures figures =
-      harness_.compare_integers(actual, exact, buffer.dtype, buffer.elements, earlier);
-  if (output.earlier && run == 0)
-    cuda::copy_on_device(output.earlier->address(0), actual, buffer.bytes(), stream_);
+  const IntegerFigures figures = harness_.compare_integers(actual, exact, buffer.dtype, buffer.elements, earlier);
+  if (output.earlier && run == 0) cuda::copy_on_device(output.earlier->address(0), actual, buffer.bytes(), stream_);
   if (buffer.check.kind == OutputCheck::Kind::exact) return judge_exact(buffer.name, figures);
   // Equal in every place is equal as sets.
   if (figures.mismatches == 0) return judge_sets(buffer.name, figures, {});
-  return judge_sets(buffer.name, figures,
-                    harness_.compare_segments(actual, exact, buffer.dtype, answer.segments));
+  return judge_sets(buffer.name, figures, harness_.compare_segments(actual, exact, buffer.dtype, answer.segments));
 }
 
 // The first output that is wrong gives the reason; a later run knows more than an earlier one.
@@ -362,8 +347,7 @@ std::string Tensors::damage(const LoadedPlan& plan) {
     // One pass over an input sees its values and its guard bands alike; where they are is looked up only when
     // needed.
     if (input && harness_.checksum(arena.base(), arena.layout().total()) == filling().checksums[i]) continue;
-    if (std::string text = arena.damage(harness_, input ? filling().guard : kPoisonByte); !text.empty())
-      return text;
+    if (std::string text = arena.damage(harness_, input ? filling().guard : kPoisonByte); !text.empty()) return text;
     if (input) return "changed its input '" + arena.name() + "'";
   }
   for (const Filling& filling : fillings_) {

@@ -23,8 +23,7 @@ OutputVerdict wrong_mask(const std::string& name, const ErrorFigures& figures) {
 }
 
 OutputVerdict unwritten(const std::string& name, const IntegerFigures& figures) {
-  return wrong(name, "has " + std::to_string(figures.unwritten) +
-                         " elements that were never written, first at " +
+  return wrong(name, "has " + std::to_string(figures.unwritten) + " elements that were never written, first at " +
                          std::to_string(figures.first_unwritten));
 }
 
@@ -61,8 +60,7 @@ OutputVerdict judge(const std::string& name, const ErrorFigures& figures, double
     return wrong(name, "has an element off by " + number(figures.max_error) + " at " +
                            std::to_string(figures.worst_index) + "; at most " + number(allowed) +
                            " is right (the low-precision baseline's error is " + number(baseline_error) +
-                           ", that of a sum of " + number(tolerance.terms) + " terms " + number(of_sum) +
-                           ")");
+                           ", that of a sum of " + number(tolerance.terms) + " terms " + number(of_sum) + ")");
   }
   return {true, "", allowed > 0 ? figures.max_error / allowed : 0};
 }
@@ -79,19 +77,18 @@ OutputVerdict judge_exact(const std::string& name, const ErrorFigures& figures) 
 OutputVerdict judge_exact(const std::string& name, const IntegerFigures& figures) {
   if (figures.unwritten > 0) return unwritten(name, figures);
   if (figures.mismatches == 0) return {true, ""};
-  return wrong(name, "differs from the reference in " + std::to_string(figures.mismatches) +
-                         " elements, first at " + std::to_string(figures.first_mismatch) + ": " +
-                         std::to_string(figures.actual) + " instead of " + std::to_string(figures.expected));
+  return wrong(name, "differs from the reference in " + std::to_string(figures.mismatches) + " elements, first at " +
+                         std::to_string(figures.first_mismatch) + ": " + std::to_string(figures.actual) +
+                         " instead of " + std::to_string(figures.expected));
 }
 
-OutputVerdict judge_sets(const std::string& name, const IntegerFigures& elements,
-                         const SegmentFigures& segments) {
+OutputVerdict judge_sets(const std::string& name, const IntegerFigures& elements, const SegmentFigures& segments) {
   if (elements.unwritten > 0) return unwritten(name, elements);
   if (segments.mismatches == 0) return {true, ""};
   return wrong(name, "holds other values than the reference in " + std::to_string(segments.mismatches) +
                          " segments, first in elements " + std::to_string(segments.begin) + " to " +
-                         std::to_string(segments.end - 1) + ": " + std::to_string(segments.actual) +
-                         " too often, " + std::to_string(segments.expected) + " too seldom");
+                         std::to_string(segments.end - 1) + ": " + std::to_string(segments.actual) + " too often, " +
+                         std::to_string(segments.expected) + " too seldom");
 }
 
 }  // namespace moetune

@@ -67,7 +67,6 @@ OutputVerdict judge_exact(const std::string& name, const ErrorFigures& figures);
 OutputVerdict judge_exact(const std::string& name, const IntegerFigures& figures);
 
 // Judges by sets. Only unwritten elements of `elements` count.
-OutputVerdict judge_sets(const std::string& name, const IntegerFigures& elements,
-                         const SegmentFigures& segments);
+OutputVerdict judge_sets(const std::string& name, const IntegerFigures& elements, const SegmentFigures& segments);
 
 }  // namespace moetune

@@ -9,9 +9,7 @@ namespace moetune {
 
 bool is_worker_call(int argc, char** argv, int& status) {
   const auto make_handler = [] {
-    return [session = std::make_shared<WorkerSession>()](const Message& request) {
-      return session->handle(request);
-    };
+    return [session = std::make_shared<WorkerSession>()](const Message& request) { return session->handle(request); };
   };
   return serve_as_child(argc, argv, kWorkerVerb, make_handler, status);
 }

@@ -63,14 +63,13 @@ void read_members(const Json& json, Owner& owner, const std::tuple<Member<Owner,
   std::apply([&](const auto&... one) { (take_value(json.at(one.name), owner.*one.value), ...); }, members);
 }
 
-constexpr auto kKey =
-    std::tuple(Member{"name", &HardwareKey::name}, Member{"sm_clock_khz", &HardwareKey::sm_clock_khz},
-               Member{"memory_clock_khz", &HardwareKey::memory_clock_khz},
-               Member{"origin", &HardwareKey::origin}, Member{"driver", &HardwareKey::driver});
+constexpr auto kKey = std::tuple(Member{"name", &HardwareKey::name}, Member{"sm_clock_khz", &HardwareKey::sm_clock_khz},
+                                 Member{"memory_clock_khz", &HardwareKey::memory_clock_khz},
+                                 Member{"origin", &HardwareKey::origin}, Member{"driver", &HardwareKey::driver});
 constexpr auto kSettings = std::tuple(Member{"power_limit_w", &GpuSettings::power_limit_w},
                                       Member{"mig", &GpuSettings::mig}, Member{"ecc", &GpuSettings::ecc});
-constexpr auto kLoad = std::tuple(Member{"foreign_processes", &GpuLoad::foreign_processes},
-                                  Member{"free_bytes", &GpuLoad::free_bytes});
+constexpr auto kLoad =
+    std::tuple(Member{"foreign_processes", &GpuLoad::foreign_processes}, Member{"free_bytes", &GpuLoad::free_bytes});
 constexpr auto kDevice =
     std::tuple(Member{"limits", &DeviceInfo::limits}, Member{"memory_bus_bits", &DeviceInfo::memory_bus_bits},
                Member{"architecture", &DeviceInfo::architecture}, Member{"id", &DeviceInfo::id},
@@ -78,11 +77,9 @@ constexpr auto kDevice =
                Member{"load", &DeviceInfo::load}, Member{"settings", &DeviceInfo::settings});
 constexpr auto kMeasurePolicy = std::tuple(
     Member{"timing", &MeasurePolicy::timing}, Member{"drop_above_us", &MeasurePolicy::drop_above_us},
-    Member{"quick_samples", &MeasurePolicy::quick_samples},
-    Member{"min_samples", &MeasurePolicy::min_samples}, Member{"max_samples", &MeasurePolicy::max_samples},
-    Member{"relative_width", &MeasurePolicy::relative_width},
-    Member{"time_limit_s", &MeasurePolicy::time_limit_s},
-    Member{"prove_below_us", &MeasurePolicy::prove_below_us});
+    Member{"quick_samples", &MeasurePolicy::quick_samples}, Member{"min_samples", &MeasurePolicy::min_samples},
+    Member{"max_samples", &MeasurePolicy::max_samples}, Member{"relative_width", &MeasurePolicy::relative_width},
+    Member{"time_limit_s", &MeasurePolicy::time_limit_s}, Member{"prove_below_us", &MeasurePolicy::prove_below_us});
 constexpr auto kDuelPolicy =
     std::tuple(Member{"rounds", &DuelPolicy::rounds}, Member{"timing", &DuelPolicy::timing},
                Member{"sample_us", &DuelPolicy::sample_us}, Member{"settling_s", &DuelPolicy::settling_s},
@@ -90,22 +87,20 @@ constexpr auto kDuelPolicy =
 constexpr auto kMeasurement = std::tuple(
     Member{"median_us", &Measurement::median_us}, Member{"low_us", &Measurement::low_us},
     Member{"high_us", &Measurement::high_us}, Member{"samples_us", &Measurement::samples_us},
-    Member{"sm_clock_mhz", &Measurement::sm_clock_mhz},
-    Member{"memory_clock_mhz", &Measurement::memory_clock_mhz},
+    Member{"sm_clock_mhz", &Measurement::sm_clock_mhz}, Member{"memory_clock_mhz", &Measurement::memory_clock_mhz},
     Member{"temperature_c", &Measurement::temperature_c}, Member{"throttled", &Measurement::throttled},
     Member{"settled", &Measurement::settled}, Member{"follows_clock", &Measurement::follows_clock});
-constexpr auto kTrialResult = std::tuple(
-    Member{"outcome", &TrialResult::outcome}, Member{"message", &TrialResult::message},
-    Member{"measurement", &TrialResult::measurement}, Member{"max_error", &TrialResult::max_error},
-    Member{"dissimilarity", &TrialResult::dissimilarity}, Member{"error_share", &TrialResult::error_share},
-    Member{"validate_s", &TrialResult::validate_s}, Member{"measure_s", &TrialResult::measure_s});
+constexpr auto kTrialResult =
+    std::tuple(Member{"outcome", &TrialResult::outcome}, Member{"message", &TrialResult::message},
+               Member{"measurement", &TrialResult::measurement}, Member{"max_error", &TrialResult::max_error},
+               Member{"dissimilarity", &TrialResult::dissimilarity}, Member{"error_share", &TrialResult::error_share},
+               Member{"validate_s", &TrialResult::validate_s}, Member{"measure_s", &TrialResult::measure_s});
 constexpr auto kRunReply =
     std::tuple(Member{"result", &RunReply::result}, Member{"damaged", &RunReply::damaged},
                Member{"context_lost", &RunReply::context_lost}, Member{"suspect", &RunReply::suspect});
 constexpr auto kReading = std::tuple(
     Member{"elapsed_us", &CanaryReading::elapsed_us}, Member{"lost_us", &CanaryReading::lost_us},
-    Member{"longest_gap_us", &CanaryReading::longest_gap_us},
-    Member{"slow_share", &CanaryReading::slow_share},
+    Member{"longest_gap_us", &CanaryReading::longest_gap_us}, Member{"slow_share", &CanaryReading::slow_share},
     Member{"windows_per_us", &CanaryReading::windows_per_us}, Member{"throttled", &CanaryReading::throttled},
     Member{"other_processes", &CanaryReading::other_processes});
 

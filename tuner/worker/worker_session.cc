@@ -32,9 +32,7 @@ Message error_reply(const char* kind, const std::string& message) {
   return reply_of({{"error", {{"kind", kind}, {"message", message}}}});
 }
 
-double seconds_since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
+double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
 Deadline deadline_in(double seconds) {
   return Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
@@ -79,11 +77,9 @@ struct WorkerSession::OpenProblem {
   OpenProblem(Gpu& gpu, TensorsSpec spec, const Bytes& harness_cubin, const CompiledReference& exact,
               const CompiledReference& baseline)
       : harness(harness_cubin, gpu.info.limits, gpu.stream),
-        tensors(std::move(spec), exact, baseline, gpu.info.limits, gpu.context.free_memory(), harness,
-                gpu.stream),
+        tensors(std::move(spec), exact, baseline, gpu.info.limits, gpu.context.free_memory(), harness, gpu.stream),
         producer(harness, tensors.fresh_parts(), gpu.stream),
-        benchmark(harness, producer, gpu.nvml, 1e-3 * gpu.info.key.sm_clock_khz, gpu.follows_clock,
-                  gpu.stream) {}
+        benchmark(harness, producer, gpu.nvml, 1e-3 * gpu.info.key.sm_clock_khz, gpu.follows_clock, gpu.stream) {}
 
   Harness harness;
   Tensors tensors;
@@ -105,9 +101,8 @@ Message WorkerSession::handle(const Message& request) {
     return error_reply("environment", error.what());
   } catch (const cuda::CudaError& error) {
     const bool is_device = error.kind == cuda::CudaError::Kind::device;
-    return error_reply(
-        "environment",
-        std::string(error.what()) + (is_device ? ": the GPU itself fails; see nvidia-smi and dmesg" : ""));
+    return error_reply("environment", std::string(error.what()) +
+                                          (is_device ? ": the GPU itself fails; see nvidia-smi and dmesg" : ""));
   } catch (const std::exception& error) {
     return error_reply("request", error.what());
   }
@@ -176,9 +171,8 @@ Message WorkerSession::open(const Message& request) {
     problem_ = std::make_unique<OpenProblem>(*gpu_, std::move(spec), blob(request, 0), exact, baseline);
   } catch (const cuda::CudaError& error) {
     if (error.kind != cuda::CudaError::Kind::image) throw;
-    throw BrokenEnvironment("this driver (" + gpu_->info.key.driver +
-                            ") cannot load what the compiler made: " + error.what() +
-                            "; update the driver, or use an NVRTC no newer than it");
+    throw BrokenEnvironment("this driver (" + gpu_->info.key.driver + ") cannot load what the compiler made: " +
+                            error.what() + "; update the driver, or use an NVRTC no newer than it");
   }
   return reply_of({{"copies", problem_->tensors.copies()}});
 }
@@ -227,8 +221,8 @@ void WorkerSession::measure(Run& run) {
   const ProfilerRange range("measure");
   const auto begin = Clock::now();
   run.problem.tensors.poison_outputs();
-  Benchmark::Timed timing = run.problem.benchmark.measure(*run.plan, run.problem.tensors.turns(), run.run_us,
-                                                          run.policy, run.deadline);
+  Benchmark::Timed timing =
+      run.problem.benchmark.measure(*run.plan, run.problem.tensors.turns(), run.run_us, run.policy, run.deadline);
   TrialResult& result = run.reply.result;
   result.outcome = timing.outcome;
   result.message = std::move(timing.message);
@@ -296,16 +290,14 @@ Message WorkerSession::duel(const Message& request) {
     tensors.use(InputSet::usual);
     for (const Json& plan : json.at("plans")) {
       failed = plans.size();
-      plans.push_back(
-          std::make_unique<LoadedPlan>(tensors.load(plan.get<Plan>(), blob(request, plans.size()))));
+      plans.push_back(std::make_unique<LoadedPlan>(tensors.load(plan.get<Plan>(), blob(request, plans.size()))));
       borrowed.push_back(plans.back().get());
     }
     std::vector<Validation> validations(plans.size(), {.right = true});
     const Benchmark::LastSample last = {.before = [&] { tensors.poison_outputs(); },
                                         .after =
                                             [&](std::size_t i) {
-                                              if (!tensors.accumulates())
-                                                validations[i] = tensors.judge_written();
+                                              if (!tensors.accumulates()) validations[i] = tensors.judge_written();
                                             }};
     const std::vector<Measurement> measurements =
         problem.benchmark.duel(borrowed, tensors.turns(), policy, deadline, failed, last);
@@ -344,8 +336,7 @@ Message WorkerSession::canary() {
 
 Message WorkerSession::measure_machine() {
   OpenProblem& problem = opened();
-  const MachineFigures found =
-      moetune::measure_machine(gpu_->context, gpu_->info, problem.harness, gpu_->stream);
+  const MachineFigures found = moetune::measure_machine(gpu_->context, gpu_->info, problem.harness, gpu_->stream);
   return reply_of({{"values", found.values}, {"failures", found.failures}});
 }
 

@@ -26,13 +26,11 @@ __global__ void gemm(const Type* a, const Type* b, float* c, float* parts, int m
   for (int at = first_k; at < last_k; at += kTile) {
     for (int i = threadIdx.x; i < WarpsM * TilesM * kTile * kTile; i += kThreads) {
       const int row = first_m + i / kTile;
-      rows_a[i / kTile][i % kTile] =
-          row < m ? a[static_cast<long long>(row) * k + at + i % kTile] : Type(0.0f);
+      rows_a[i / kTile][i % kTile] = row < m ? a[static_cast<long long>(row) * k + at + i % kTile] : Type(0.0f);
     }
     for (int i = threadIdx.x; i < WarpsN * TilesN * kTile * kTile; i += kThreads) {
       const int row = first_n + i / kTile;
-      rows_b[i / kTile][i % kTile] =
-          row < n ? b[static_cast<long long>(row) * k + at + i % kTile] : Type(0.0f);
+      rows_b[i / kTile][i % kTile] = row < n ? b[static_cast<long long>(row) * k + at + i % kTile] : Type(0.0f);
     }
     __syncthreads();
     wmma::fragment<wmma::matrix_a, kTile, kTile, kTile, Type, wmma::row_major> left[TilesM];
@@ -52,8 +50,7 @@ __global__ void gemm(const Type* a, const Type* b, float* c, float* parts, int m
       wmma::store_matrix_sync(sums[warp], tiles[i][j], kTile, wmma::mem_row_major);
       __syncwarp();
       for (int e = lane; e < kTile * kTile; e += 32) {
-        const int row = first_m + (warp_m + i) * kTile + e / kTile,
-                  column = first_n + (warp_n + j) * kTile + e % kTile;
+        const int row = first_m + (warp_m + i) * kTile + e / kTile, column = first_n + (warp_n + j) * kTile + e % kTile;
         if (row < m && column < n) out[static_cast<long long>(row) * n + column] = scale * sums[warp][e];
       }
       __syncwarp();

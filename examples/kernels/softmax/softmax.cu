@@ -48,8 +48,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) softmax(const float* x, fl
   for (int i = threadIdx.x; i < packs; i += THREADS) {
     Pack pack = KEEP ? reinterpret_cast<const Pack*>(kept)[i] : row[i];
 #pragma unroll
-    for (int k = 0; k < VECTOR; ++k)
-      pack.values[k] = exp2_fast(pack.values[k] * kLog2e - row_maximum) * scale;
+    for (int k = 0; k < VECTOR; ++k) pack.values[k] = exp2_fast(pack.values[k] * kLog2e - row_maximum) * scale;
     reinterpret_cast<Pack*>(y + begin)[i] = pack;
   }
 }

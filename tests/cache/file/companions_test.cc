@@ -19,8 +19,7 @@ constexpr Cache::Mode kModes[] = {Cache::Mode::read_only, Cache::Mode::inspect, 
                                   Cache::Mode::create};
 
 std::string open_sentence(const fs::path& file, Cache::Mode mode) {
-  return broken(
-      [&] { Cache::open(file, mode, CacheOptions{.busy_timeout = std::chrono::milliseconds(200)}); });
+  return broken([&] { Cache::open(file, mode, CacheOptions{.busy_timeout = std::chrono::milliseconds(200)}); });
 }
 
 // A cache with the journal of a change to it that was cut off.
@@ -60,15 +59,13 @@ TEST_CASE("a journal that names a super-journal is refused, and nobody's file is
   const fs::path file = dir / "cache.db", precious = dir / "precious";
   cut_off_change(file);
   write_file(precious, "years of work");
-  write_file(file.string() + "-journal",
-             read_file(file.string() + "-journal") + super_journal_tail(precious.string()));
+  write_file(file.string() + "-journal", read_file(file.string() + "-journal") + super_journal_tail(precious.string()));
   const auto before = dir.content();
   for (const Cache::Mode mode : kModes) {
     CHECK(open_sentence(file, mode).find("names another file for SQLite to delete") != std::string::npos);
   }
   fs::create_symlink(file, dir / "link.db");
-  CHECK(open_sentence(dir / "link.db", Cache::Mode::read_only).find("names another file") !=
-        std::string::npos);
+  CHECK(open_sentence(dir / "link.db", Cache::Mode::read_only).find("names another file") != std::string::npos);
   fs::remove(dir / "link.db");
   CHECK(dir.content() == before);
 }
@@ -85,8 +82,7 @@ TEST_CASE("a pipe, a link or a folder beside a cache is refused at once") {
       if (kind == 1) fs::create_symlink(dir / "elsewhere", odd);
       if (kind == 2) fs::create_directory(odd);
       for (const Cache::Mode mode : kModes) {
-        CHECK(open_sentence(file, mode).find(suffix + std::string(" is not a regular file")) !=
-              std::string::npos);
+        CHECK(open_sentence(file, mode).find(suffix + std::string(" is not a regular file")) != std::string::npos);
       }
     }
     fs::remove(odd);

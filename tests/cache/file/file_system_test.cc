@@ -32,8 +32,7 @@ TEST_CASE("network file systems are known by their type, local ones are not netw
   CHECK(network_name(0x65735546) == "FUSE");
   CHECK(network_name(0x0BD00BD0) == "Lustre");
   CHECK(network_name(V9FS_MAGIC) == "9p");
-  for (const long local :
-       {long{EXT4_SUPER_MAGIC}, long{TMPFS_MAGIC}, long{BTRFS_SUPER_MAGIC}, long{0x58465342}}) {
+  for (const long local : {long{EXT4_SUPER_MAGIC}, long{TMPFS_MAGIC}, long{BTRFS_SUPER_MAGIC}, long{0x58465342}}) {
     CHECK(network_name(local).empty());
   }
 }

@@ -34,8 +34,7 @@ TEST_CASE("the schema's digest is of what the statements make, and a table of ri
   const TempDir dir;
   Cache::open(dir / "cache.db", Cache::Mode::create);
   const auto digest_of = [&] {
-    return moetune::schema_digest(
-        Database(dir / "cache.db", Database::Access::read_only, std::chrono::seconds(5)));
+    return moetune::schema_digest(Database(dir / "cache.db", Database::Access::read_only, std::chrono::seconds(5)));
   };
   CHECK(digest_of() == moetune::kCacheSchemaDigest);
   raw_sql(dir / "cache.db", "CREATE TABLE rivals (workload INTEGER REFERENCES workloads(id)) STRICT");
@@ -59,8 +58,7 @@ TEST_CASE("an older schema is refused in one sentence that says how its winners 
     CHECK(sentence.find('\n') == std::string::npos);
     CHECK(dir.content() == before);
   }
-  CHECK(broken([&] { Cache::open_content("x.pack", read_file(dir / "cache.db"), Cache::Mode::read_only); }) !=
-        "");
+  CHECK(broken([&] { Cache::open_content("x.pack", read_file(dir / "cache.db"), Cache::Mode::read_only); }) != "");
   CHECK_FALSE(Cache::open_settled(dir / "cache.db", std::chrono::milliseconds(0)));
 }
 

@@ -54,8 +54,7 @@ struct Proposing {
   // The canonical texts that it suggests, waiting for its answer.
   std::vector<std::string> ask(std::size_t n = 4, const std::vector<ConfigId>& open = {}) {
     std::vector<std::string> texts;
-    for (const ConfigId id : proposer->ask(n, open, [] { return false; }))
-      texts.push_back(space.config(id).text());
+    for (const ConfigId id : proposer->ask(n, open, [] { return false; })) texts.push_back(space.config(id).text());
     return texts;
   }
   void tell(const std::string& config, double us) {
@@ -121,10 +120,9 @@ TEST_CASE("what cannot be tried is rejected with the reason, and the rest is tak
     CAPTURE(config);
     Proposing it;
     // The reason comes back as the name of a parameter, in a message that is rejected in turn.
-    it.start(
-        "read -r hello; read -r told; read -r ask; echo '{\"configs\": [" + config +
-        ", {\"x\": 5, \"loader\": \"tma\"}]}'; read -r rejected; case $rejected in '{\"reject\":{\"why\":\"'*\"" +
-        reason + "\"*) echo '{\"done\": true}';; *) echo \"$rejected\" >&2; exit 9;; esac; cat >/dev/null");
+    it.start("read -r hello; read -r told; read -r ask; echo '{\"configs\": [" + config +
+             ", {\"x\": 5, \"loader\": \"tma\"}]}'; read -r rejected; case $rejected in '{\"reject\":{\"why\":\"'*\"" +
+             reason + "\"*) echo '{\"done\": true}';; *) echo \"$rejected\" >&2; exit 9;; esac; cat >/dev/null");
     it.tell("x=1,loader=tma", 12.5);
     const std::vector<ConfigId> open = {*it.space.find_text("x=2,loader=tma")};
     CHECK(it.ask(4, open) == Texts{"x=5,loader=tma"});
@@ -150,8 +148,7 @@ TEST_CASE("a message that is none of the four, or malformed, is rejected in one 
   for (const auto& [message, reason] : messages) {
     CAPTURE(message);
     Proposing it;
-    it.start("read -r hello; read -r ask; echo '" + message + "'; read -r rejected; case $rejected in *\"" +
-             reason +
+    it.start("read -r hello; read -r ask; echo '" + message + "'; read -r rejected; case $rejected in *\"" + reason +
              "\"*) echo '{\"done\": true}';; *) echo \"$rejected\" >&2; exit 9;; esac; cat >/dev/null");
     CHECK(it.ask().empty());
     it.tell("x=1,loader=tma", 1);
@@ -169,8 +166,7 @@ TEST_CASE("a message holds so many configurations, and no more") {
         "read -r hello; read -r ask; printf '{\"configs\": ['; i=1; while [ $i -lt " + std::to_string(count) +
         " ]; do printf '{\"x\":1,\"loader\":\"tma\"},'; i=$((i+1)); done; echo '{\"x\":2,\"loader\":\"tma\"}]}'; cat "
         ">/dev/null");
-    CHECK(it.ask() ==
-          (count == ExternalProposer::kMostConfigs ? Texts{"x=1,loader=tma", "x=2,loader=tma"} : Texts{}));
+    CHECK(it.ask() == (count == ExternalProposer::kMostConfigs ? Texts{"x=1,loader=tma", "x=2,loader=tma"} : Texts{}));
     CHECK(it.proposer->state() == Proposer::State::suggests);
   }
 }
@@ -202,9 +198,8 @@ TEST_CASE("what is suggested beyond what was asked for waits, and is not asked f
       "echo '{\"configs\": [{\"x\":1,\"loader\":\"tma\"},{\"x\":2,\"loader\":\"tma\"},{\"x\":3,\"loader\":\"tma\"}]}'"));
   CHECK(it.ask(2).size() == 2);
   it.tell("x=1,loader=tma", 1);
-  it.tell("x=3,loader=tma", 1);  // auto was quicker
-  CHECK(
-      it.ask(2, {*it.space.find_text("x=2,loader=tma")}).empty());  // the same answer: all are tried or open
+  it.tell("x=3,loader=tma", 1);                                       // auto was quicker
+  CHECK(it.ask(2, {*it.space.find_text("x=2,loader=tma")}).empty());  // the same answer: all are tried or open
   CHECK(it.proposer->report().rejected == 3);
 }
 
@@ -267,8 +262,7 @@ TEST_CASE("a proposer that babbles is left out with one sentence") {
     if (why.starts_with("did not")) it.answer = std::chrono::milliseconds(300);
     it.start(script);
     // Variants answer: a slow program has not said too much by then.
-    CHECK(testing::within_a_while(
-        [&] { return it.ask().empty() && it.proposer->state() == Proposer::State::gone; }));
+    CHECK(testing::within_a_while([&] { return it.ask().empty() && it.proposer->state() == Proposer::State::gone; }));
     CHECK(it.why_left_out().starts_with(why));
     CHECK(it.why_left_out().size() <= 600);
   }
@@ -283,8 +277,7 @@ TEST_CASE("a proposer that never answers is waited for so long, or as long as it
 
   Proposing thinking;
   thinking.answer = std::chrono::milliseconds(500);
-  thinking.start(
-      on_ask("echo '{\"wait\": 100}'; sleep 1; echo '{\"configs\": [{\"x\":1,\"loader\":\"tma\"}]}'"));
+  thinking.start(on_ask("echo '{\"wait\": 100}'; sleep 1; echo '{\"configs\": [{\"x\":1,\"loader\":\"tma\"}]}'"));
   CHECK(thinking.ask() == Texts{"x=1,loader=tma"});
 
   Proposing waits_no_longer;
@@ -325,6 +318,5 @@ TEST_CASE("a proposer's name is the program's alone") {
   CHECK(!take_proposer_command(other));
   CHECK(other == "local");
   CHECK_THROWS_WITH_AS(take_proposer_command(empty),
-                       "strategy: external: needs the command of a program, as in external:./propose.py",
-                       BadField);
+                       "strategy: external: needs the command of a program, as in external:./propose.py", BadField);
 }

@@ -95,17 +95,15 @@ struct DuelingCell {
   JobContext context;
   TuneSettings settings;
   Met met;
-  Session session{device(),
-                  {.cache = {.path = recorded.folder.file("a.db"), .none = false}, .no_compile = true},
-                  context.events};
+  Session session{
+      device(), {.cache = {.path = recorded.folder.file("a.db"), .none = false}, .no_compile = true}, context.events};
   CellMeter meter{session, settings, context};
 };
 
 // Runs so many candidates, and then fails.
 class BreakingDevice : public SlowDuels {
  public:
-  BreakingDevice(std::unique_ptr<Device> device, Met& met, int runs)
-      : SlowDuels(std::move(device), met), left_(runs) {}
+  BreakingDevice(std::unique_ptr<Device> device, Met& met, int runs) : SlowDuels(std::move(device), met), left_(runs) {}
   TrialResult run(const Candidate& candidate, const MeasurePolicy& policy) override {
     if (left_-- == 0) throw BrokenEnvironment("the GPU itself fails");
     return SlowDuels::run(candidate, policy);
@@ -151,10 +149,10 @@ TEST_CASE("a cubin that is clearly slower than a cell's best gets no more than i
   const JobContext context;
   const TuneSettings settings;
   const auto trials_of_slow = [&](double within) {
-    Session session(recorded.device(),
-                    {.cache = {.path = recorded.folder.file(within > 0 ? "a.db" : "b.db"), .none = false},
-                     .no_compile = true},
-                    context.events);
+    Session session(
+        recorded.device(),
+        {.cache = {.path = recorded.folder.file(within > 0 ? "a.db" : "b.db"), .none = false}, .no_compile = true},
+        context.events);
     CellMeter meter(session, settings, context);
     const std::map<double, std::string> cubins = cubins_of(session, meter);
     REQUIRE(cubins.size() >= 2);
@@ -165,8 +163,7 @@ TEST_CASE("a cubin that is clearly slower than a cell's best gets no more than i
     meter.begin(false);
     MeasuredCell cell{.problem = session.problem().text()};
     meter.measure({{fast, {}}, {slow, {}}}, effort, cell);
-    const std::vector<TrialRecord> trials =
-        session.cache()->trials.of(*session.cache()->workloads.find(session.key()));
+    const std::vector<TrialRecord> trials = session.cache()->trials.of(*session.cache()->workloads.find(session.key()));
     return std::ranges::count_if(trials, [&](const TrialRecord& one) {
       return meter.cubin_of(session.space_file()->parse_config(one.config)) == slow;
     });

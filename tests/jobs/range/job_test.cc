@@ -19,8 +19,7 @@
 using namespace moetune;
 using namespace moetune::testing;
 
-TEST_CASE(
-    "a range of recordings gives a table that keeps its bound, never loses to the default, and is certified") {
+TEST_CASE("a range of recordings gives a table that keeps its bound, never loses to the default, and is certified") {
   const TemporaryFolder folder;
   const auto& [result, stages, planned, measured, bytes] = write_searched_range(folder);
   const RangeRequest request = range_request(folder);
@@ -79,14 +78,12 @@ TEST_CASE("a search that was stopped anywhere leaves a sound table, and goes on 
     const auto listener = [&](const Event& event) {
       if (std::holds_alternative<TrialEnded>(event.what) && ++ended == after) stop.request_stop();
     };
-    const RangeResult part =
-        search_range(stopped, {.events = {.listener = listener}, .stop = stop.get_token()});
+    const RangeResult part = search_range(stopped, {.events = {.listener = listener}, .stop = stop.get_token()});
     if (part.interrupted) CHECK(ended == after);
     for (const RangeCell& cell : part.table.cells) CHECK(cell.time_us <= cell.default_us);
     CHECK(check_cache(Cache::open(stopped.target.cache.path, Cache::Mode::read_only)).empty());
   }
-  CHECK(
-      (text_without_time(stopped, search_range(stopped, {})) == text_without_time(stopped, straight.result)));
+  CHECK((text_without_time(stopped, search_range(stopped, {})) == text_without_time(stopped, straight.result)));
 }
 
 TEST_CASE("time that is up ends a search with a table of what was measured") {
@@ -168,11 +165,10 @@ TEST_CASE("progress that is damaged is left out with a warning, and the range is
   const std::string& file = request.target.cache.path;
   const auto search_again = [&](const std::string& said) {
     std::vector<std::string> warnings;
-    const RangeResult result =
-        search_range(request, {.events = {.listener = [&](const Event& event) {
-                                 if (const auto* warning = std::get_if<Warning>(&event.what))
-                                   warnings.push_back(warning->text);
-                               }}});
+    const RangeResult result = search_range(request, {.events = {.listener = [&](const Event& event) {
+                                                        if (const auto* warning = std::get_if<Warning>(&event.what))
+                                                          warnings.push_back(warning->text);
+                                                      }}});
     CHECK(result.table.cells.size() >= first.table.cells.size() / 2);
     CHECK(result.table.certificate.shapes > 0);
     REQUIRE(warnings.size() == (said.empty() ? 0 : 1));

@@ -119,8 +119,7 @@ double mean(const std::vector<double>& all) {
 TEST_CASE("steps are of run-time values, and named values are one step apart") {
   const std::vector<Parameter> parameters = {
       parameter("tile", numbers(8), false), parameter("splits", numbers(8), true),
-      parameter("combine", {Value::named("none", 0), Value::named("last", 1), Value::named("kernel", 2)},
-                true)};
+      parameter("combine", {Value::named("none", 0), Value::named("last", 1), Value::named("kernel", 2)}, true)};
   const LaunchSteps steps(parameters);
   CHECK(steps.distance(Point{0, 1, 0}, Point{7, 4, 2}) == 4);  // nothing is known yet
   CHECK(steps.distance(Point{3, 1, 1}, Point{3, 1, 1}) == 0);
@@ -128,8 +127,7 @@ TEST_CASE("steps are of run-time values, and named values are one step apart") {
 
 TEST_CASE("steps that change little are long") {
   const std::vector<Parameter> parameters = {parameter("splits", numbers(8), true),
-                                             parameter("ahead", numbers(8), true),
-                                             parameter("idle", numbers(2), true)};
+                                             parameter("ahead", numbers(8), true), parameter("idle", numbers(2), true)};
   LaunchSteps steps(parameters);
   std::vector<LaunchSteps::Timed> siblings;
   for (Position splits = 0; splits < 5; ++splits) {
@@ -148,12 +146,11 @@ TEST_CASE("on recordings tries by learned steps find far more than by plain ones
   const std::vector<Parameter>& parameters = shared_space("decode_attention").parameters();
   const std::vector<RecordedShape> shapes = recorded_shapes(parameters);
   REQUIRE(shapes.size() == 6);
-  const std::vector<double> plain = losses(shapes, parameters, false),
-                            learned = losses(shapes, parameters, true);
+  const std::vector<double> plain = losses(shapes, parameters, false), learned = losses(shapes, parameters, true);
   REQUIRE(plain.size() > 3000);
   const std::size_t p95 = plain.size() * 95 / 100;
-  MESSAGE("plain: mean " << mean(plain) << ", p95 " << plain[p95] << "; learned: mean " << mean(learned)
-                         << ", p95 " << learned[p95] << "; " << plain.size() << " walks");
+  MESSAGE("plain: mean " << mean(plain) << ", p95 " << plain[p95] << "; learned: mean " << mean(learned) << ", p95 "
+                         << learned[p95] << "; " << plain.size() << " walks");
   CHECK(mean(learned) < 0.4 * mean(plain));
   CHECK(learned[p95] < 0.7 * plain[p95]);
 }

@@ -18,8 +18,8 @@ namespace {
 
 Problem picked_problem(std::int64_t batch, std::int64_t context, bool ragged = false) {
   return find_kernel("decode_attention")
-      .parse("batch=" + std::to_string(batch) + ",q_heads=4,kv_heads=1,head_dim=64,context=" +
-             std::to_string(context) + ",page=16" + (ragged ? ",lengths=ragged" : ""));
+      .parse("batch=" + std::to_string(batch) + ",q_heads=4,kv_heads=1,head_dim=64,context=" + std::to_string(context) +
+             ",page=16" + (ragged ? ",lengths=ragged" : ""));
 }
 
 // An even grid, and cells that were added between its points. They are known by what they lose.
@@ -76,8 +76,7 @@ TEST_CASE("a certificate and a server pick the same at two thousand random shape
   store(folder / "cache.db", {{.problem = first.text(), .config = plain_config(64)}});
   const std::string family = kernel.specialization(first).text();
   Cache::open(folder / "cache.db", Cache::Mode::read_write)
-      .ranges.put({kernel.name(), family, fake_device().key, "sources", "nvrtc 13.0", Timing::overlapped},
-                  record);
+      .ranges.put({kernel.name(), family, fake_device().key, "sources", "nvrtc 13.0", Timing::overlapped}, record);
   const Opened opened({folder / "cache.db"});
   moetune_family* const served = opened.family("group=4,head_dim=64,page=16");
   REQUIRE(opened.warnings().find("range table") == std::string::npos);

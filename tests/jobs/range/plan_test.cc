@@ -29,9 +29,9 @@ struct MadeUpPlan {
     for (const std::int64_t tokens : recorded)
       write_recording(made_up_recording(tokens),
                       folder.file("recordings") + "/" + std::to_string(tokens) + ".json.zst");
-    session.emplace(
-        choose_device("replay:" + folder.file("recordings"), {.kernel = "router"}, {.family = true}),
-        SessionOptions{.cache = {.path = folder.file("a.db"), .none = false}, .no_compile = true}, Events{});
+    session.emplace(choose_device("replay:" + folder.file("recordings"), {.kernel = "router"}, {.family = true}),
+                    SessionOptions{.cache = {.path = folder.file("a.db"), .none = false}, .no_compile = true},
+                    Events{});
     base.emplace(session->problem());
     plan.emplace(*session, *base, "tokens=32..512");
   }
@@ -47,9 +47,8 @@ struct DevicePlan {
   DevicePlan(const std::string& kernel, const std::string& problem, const char* memory, const char* over) {
     setenv("MOETUNE_LIBCUDA", paths::fake_libcuda(), 1);
     setenv("MOETUNE_FAKE_CUDA", memory, 1);
-    session.emplace(
-        choose_device("cuda:0", {.kernel = kernel, .problem = problem, .preset = ""}, {.family = true}),
-        SessionOptions{.cache = {.path = folder.file("a.db"), .none = false}}, Events{});
+    session.emplace(choose_device("cuda:0", {.kernel = kernel, .problem = problem, .preset = ""}, {.family = true}),
+                    SessionOptions{.cache = {.path = folder.file("a.db"), .none = false}}, Events{});
     plan.emplace(*session, session->problem(), over);
   }
 
@@ -75,13 +74,12 @@ TEST_CASE("a range of one dimension has a finer grid") {
     CHECK((*next - *std::prev(next) == 1 || *next < 1.2 * static_cast<double>(*std::prev(next))));
 }
 
-TEST_CASE(
-    "with a window all contexts of one place in the table are measured at one, which ends within a tile") {
+TEST_CASE("with a window all contexts of one place in the table are measured at one, which ends within a tile") {
   for (const char* over :
        {"batch=1..64,context=512..4096", "batch=1..64,context=128..512", "batch=1..64,context=128..128k"}) {
     CAPTURE(over);
-    DevicePlan made("decode_attention", "q_heads=8,kv_heads=2,head_dim=64,page=64,window=128",
-                    "memory=4294967296", over);
+    DevicePlan made("decode_attention", "q_heads=8,kv_heads=2,head_dim=64,page=64,window=128", "memory=4294967296",
+                    over);
     RangePlan& plan = *made.plan;
     plan.fill();
     std::set<std::int64_t> contexts, batches;
@@ -185,8 +183,8 @@ TEST_CASE("ragged cells have the places of full ones in the table, of as many se
 }
 
 TEST_CASE("a cell is restored if what the ranges leave fixed is as it was") {
-  DevicePlan made("decode_attention", "q_heads=8,kv_heads=2,head_dim=64,page=64,context=640",
-                  "memory=67108864", "batch=1..64");
+  DevicePlan made("decode_attention", "q_heads=8,kv_heads=2,head_dim=64,page=64,context=640", "memory=67108864",
+                  "batch=1..64");
   RangePlan& plan = *made.plan;
   const std::size_t coarse = plan.cells().size();
   const auto restores = [&](const std::string& values) {
@@ -213,8 +211,7 @@ TEST_CASE("a finer grid has fewer cells if some were restored") {
                   "batch=1..16,seqlen_q=16..2048,seqlen_kv=2048..16384");
   RangePlan& plan = *made.plan;
   for (const char* const batch : {"3", "5", "7"})
-    plan.restore(std::string("q_heads=4,kv_heads=2,head_dim=64,page=64,seqlen_q=77,seqlen_kv=2500,batch=") +
-                 batch);
+    plan.restore(std::string("q_heads=4,kv_heads=2,head_dim=64,page=64,seqlen_q=77,seqlen_kv=2500,batch=") + batch);
   CHECK(plan.cells().size() == plan.coarse() + 3);
   plan.fill();
   CHECK(plan.cells().size() == 400);

@@ -103,8 +103,8 @@ TEST_CASE("what was withdrawn stays so when the search goes on, and no cell is m
   const RangeResult& before = write_searched_range(folder).result;
   const RangeRequest request = range_request(folder);
   RangeState known = stored_progress(request);
-  const auto cell = std::ranges::find_if(
-      before.table.cells, [](const RangeCell& one) { return one.config != one.default_config; });
+  const auto cell =
+      std::ranges::find_if(before.table.cells, [](const RangeCell& one) { return one.config != one.default_config; });
   REQUIRE(cell != before.table.cells.end());
   const std::string failed = cell->config;
   known.withdrawn.push_back(failed);
@@ -140,8 +140,7 @@ TEST_CASE("a certificate is of no choices that came after it, wherever a search 
   const auto listener = [&](const Event& event) {
     if (std::holds_alternative<RangeAdvanced>(event.what)) stop.request_stop();
   };
-  const RangeResult part =
-      search_range(request, {.events = {.listener = listener}, .stop = stop.get_token()});
+  const RangeResult part = search_range(request, {.events = {.listener = listener}, .stop = stop.get_token()});
   REQUIRE(part.interrupted);
   CHECK(part.table.cells.size() + 1 == before.table.cells.size());
   CHECK(part.table.certificate.shapes == 0);

@@ -8,8 +8,7 @@ using namespace moetune;
 namespace {
 
 // A cell whose duel gave these times of cubin "a" and a default of cubin "d".
-MeasuredCell cell_with(const std::string& problem, const std::string& config, double time_us,
-                       double default_us) {
+MeasuredCell cell_with(const std::string& problem, const std::string& config, double time_us, double default_us) {
   MeasuredCell cell{.problem = problem};
   cell.cubins = {{"a", {config, time_us}}, {"d", {"d0", default_us}}};
   cell.measured_default = MeasuredConfig{"d0", default_us};

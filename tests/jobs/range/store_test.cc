@@ -64,8 +64,7 @@ TEST_CASE("the first table of a family serves from its first cell on") {
   CHECK(at.table().cells.size() == 1);
 }
 
-TEST_CASE(
-    "a finished table serves until a new search is complete, or has as many cells when its time is up") {
+TEST_CASE("a finished table serves until a new search is complete, or has as many cells when its time is up") {
   StoreCase at;
   RangeStore first = at.store(kRange);
   at.put(first, 5, kRange, kComplete);
@@ -125,8 +124,7 @@ TEST_CASE("a guarded search never replaces what it does not serve, though it is 
   CHECK_NOTHROW(at.store(kWider, {.guard = true}));
 }
 
-TEST_CASE(
-    "with a guard the older table serves until a complete one is no slower, over the default that both met") {
+TEST_CASE("with a guard the older table serves until a complete one is no slower, over the default that both met") {
   StoreCase at;
   RangeStore first = at.store(kRange);
   at.put(first, 5, kRange, kComplete);

@@ -32,8 +32,7 @@ TEST_CASE("a build survives the store but for the seconds it took") {
 }
 
 TEST_CASE("a failed build keeps its message, whatever bytes it holds") {
-  Build build{
-      .outcome = Outcome::compile_failed, .digest = "d", .message = "bad \xff token", .log = "the log"};
+  Build build{.outcome = Outcome::compile_failed, .digest = "d", .message = "bad \xff token", .log = "the log"};
   const std::optional<Build> back = from_record("d", to_record(build));
   REQUIRE(back.has_value());
   CHECK(back->outcome == Outcome::compile_failed);

@@ -27,8 +27,8 @@ std::string refusal_of_misses(const std::string& text) {
 }
 
 std::string miss(const std::string& members) {
-  return "{\"moetune_misses\": 1,\n\"misses\": [\n{\"kernel\": \"a\", \"problem\": \"\", \"count\": 1},\n{" +
-         members + "}]}";
+  return "{\"moetune_misses\": 1,\n\"misses\": [\n{\"kernel\": \"a\", \"problem\": \"\", \"count\": 1},\n{" + members +
+         "}]}";
 }
 
 }  // namespace
@@ -37,12 +37,9 @@ TEST_CASE("a damaged file of misses is refused with its line and key") {
   CHECK(refusal_of_misses(R"({"moetune_misses": 1, "hardware": "x", "misses": []})") == "");
   CHECK(refusal_of_misses("[1]") == ":1: the document must be an object (got [1])");
   CHECK(refusal_of_misses(R"({"moetune_misses": 1})") == ":1: the document lacks the key 'misses'");
-  CHECK(refusal_of_misses(R"({"moetune_misses": 1.5, "misses": []})") ==
-        ":1: moetune_misses must be 1 (got 1.5)");
-  CHECK(refusal_of_misses(R"({"moetune_misses": 2, "misses": []})") ==
-        ":1: moetune_misses must be 1 (got 2)");
-  CHECK(refusal_of_misses(R"({"moetune_misses": 1, "misses": [1]})") ==
-        ":1: misses[0] must be an object (got 1)");
+  CHECK(refusal_of_misses(R"({"moetune_misses": 1.5, "misses": []})") == ":1: moetune_misses must be 1 (got 1.5)");
+  CHECK(refusal_of_misses(R"({"moetune_misses": 2, "misses": []})") == ":1: moetune_misses must be 1 (got 2)");
+  CHECK(refusal_of_misses(R"({"moetune_misses": 1, "misses": [1]})") == ":1: misses[0] must be an object (got 1)");
   CHECK(refusal_of_misses(miss(R"("kernel": 1, "problem": "x", "count": 1)")) ==
         ":4: misses[1].kernel must be a text (got 1)");
   CHECK(refusal_of_misses(miss(R"("kernel": "a", "count": 1)")) == ":4: misses[1] lacks the key 'problem'");
@@ -56,10 +53,9 @@ TEST_CASE("a damaged file of misses is never repeated at length") {
   const std::string text(100'000, 'a');
   CHECK(refusal_of_misses(miss(R"("kernel": "router", "problem": ")" + text + R"(", "count": 1)")) ==
         ":4: misses[1].problem is longer than 4096 bytes");
-  for (const std::string& hostile :
-       {"{\"" + text + "\": 1, \"" + text + "\": 2}", "[\"" + text, "[\"" + text + "\"]",
-        "{\"moetune_misses\": 1, \"misses\": \"" + text + "\"}", "[1" + std::string(100'000, '0') + "]",
-        miss("\"kernel\": [\"" + text + "\"]")}) {
+  for (const std::string& hostile : {"{\"" + text + "\": 1, \"" + text + "\": 2}", "[\"" + text, "[\"" + text + "\"]",
+                                     "{\"moetune_misses\": 1, \"misses\": \"" + text + "\"}",
+                                     "[1" + std::string(100'000, '0') + "]", miss("\"kernel\": [\"" + text + "\"]")}) {
     const std::string why = refusal_of_misses(hostile);
     CHECK_FALSE(why.empty());
     CHECK(why.size() < 500);

@@ -72,18 +72,16 @@ TEST_CASE("a table's cubin serves if its parameters are passed as today's, and n
     StoredLaunch variant = testing::fake_launch(problem, testing::plain_config());
     if (!is_todays) variant.interface = "another's";
     Cache::open(folder.file("c.db"), Cache::Mode::create)
-        .ranges.put({kernel.name(), kernel.specialization(problem).text(), find_gpu("cuda:0", "verify").key,
-                     "sources", "nvrtc 13.0", Timing::overlapped},
+        .ranges.put({kernel.name(), kernel.specialization(problem).text(), find_gpu("cuda:0", "verify").key, "sources",
+                     "nvrtc 13.0", Timing::overlapped},
                     {.table = table.text(), .progress = "", .variants = {variant}, .stored_at = ""});
-    Session session(
-        choose_device("cuda:0", {.kernel = kernel.name(), .problem = problem.text(), .preset = ""},
-                      {.gpu_job = "verify"}),
-        {.cache = {.path = folder.file("c.db"), .none = false}}, {});
+    Session session(choose_device("cuda:0", {.kernel = kernel.name(), .problem = problem.text(), .preset = ""},
+                                  {.gpu_job = "verify"}),
+                    {.cache = {.path = folder.file("c.db"), .none = false}}, {});
     if (is_todays) {
       CHECK(stored_candidates(session, {}).front().cell == problem.text());
     } else {
-      CHECK_THROWS_WITH_AS(stored_candidates(session, {}), doctest::Contains("lacks the cubin of"),
-                           BrokenEnvironment);
+      CHECK_THROWS_WITH_AS(stored_candidates(session, {}), doctest::Contains("lacks the cubin of"), BrokenEnvironment);
     }
   }
 }

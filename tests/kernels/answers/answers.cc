@@ -73,8 +73,7 @@ HostTensors dispatch_on_cpu(const Problem& problem, const Call& call, const Host
   const MoeDispatchShape shape(problem);
   const std::vector<double>&x = inputs.at("x"), &sorted = inputs.at("sorted");
   const std::int64_t places = call.integers[kMoePlaces], x_row = call.integers[kMoeRow];
-  std::vector<double> rows(static_cast<std::size_t>(places * shape.hidden),
-                           shape.zero_padding ? 0 : kUnwritten);
+  std::vector<double> rows(static_cast<std::size_t>(places * shape.hidden), shape.zero_padding ? 0 : kUnwritten);
   std::vector<double> scales(static_cast<std::size_t>(shape.scale_elements(places)),
                              shape.zero_padding ? 1 : kUnwritten);
   for (std::int64_t place = 0; place < places; ++place) {
@@ -86,11 +85,9 @@ HostTensors dispatch_on_cpu(const Problem& problem, const Call& call, const Host
     for (std::int64_t group = 0; shape.narrow() && group < shape.groups(); ++group) {
       const std::int64_t first = group * shape.group(), end = std::min(first + shape.group(), shape.hidden);
       float largest = 0;
-      for (std::int64_t c = first; c < end; ++c)
-        largest = std::max(largest, std::abs(static_cast<float>(from[c])));
+      for (std::int64_t c = first; c < end; ++c) largest = std::max(largest, std::abs(static_cast<float>(from[c])));
       const float scale = largest < kLeast ? 1 : largest / kLargestE4m3, inverse = 1 / scale;
-      for (std::int64_t c = first; c < end; ++c)
-        to[c] = round_to(DType::e4m3, static_cast<float>(from[c]) * inverse);
+      for (std::int64_t c = first; c < end; ++c) to[c] = round_to(DType::e4m3, static_cast<float>(from[c]) * inverse);
       scales[static_cast<std::size_t>(shape.scale_index(place, group, places))] = scale;
     }
   }
@@ -101,8 +98,7 @@ HostTensors dispatch_on_cpu(const Problem& problem, const Call& call, const Host
 
 HostTensors combine_on_cpu(const Problem& problem, const Call& call, const HostTensors& inputs) {
   const MoeShape shape(problem);
-  const std::vector<double>&rows = inputs.at("rows"), &inverse = inputs.at("inverse"),
-        &weights = inputs.at("weights");
+  const std::vector<double>&rows = inputs.at("rows"), &inverse = inputs.at("inverse"), &weights = inputs.at("weights");
   const std::int64_t row = call.integers[kMoeRow];
   std::vector<double> out(static_cast<std::size_t>((shape.tokens - 1) * row + shape.hidden), kUnwritten);
   for (std::int64_t token = 0; token < shape.tokens; ++token) {
@@ -131,18 +127,17 @@ struct Matrices {
 };
 
 // Values of e4m3 times their scales, one for 128 values of so many rows.
-std::vector<double> scaled(const HostTensors& inputs, const char* values, const char* scales,
-                           const Matrices& all, std::int64_t rows_of_scale) {
+std::vector<double> scaled(const HostTensors& inputs, const char* values, const char* scales, const Matrices& all,
+                           std::int64_t rows_of_scale) {
   std::vector<double> made = inputs.at(values);
   if (!inputs.contains(scales)) return made;
   for (std::size_t i = 0; i < made.size(); ++i) {
     const std::int64_t matrix = static_cast<std::int64_t>(i) / all.matrix,
-                       within = static_cast<std::int64_t>(i) % all.matrix, row = within / all.row,
-                       k = within % all.row;
+                       within = static_cast<std::int64_t>(i) % all.matrix, row = within / all.row, k = within % all.row;
     if (row >= all.rows || k >= all.columns) continue;
     const std::int64_t of_row = (matrix * all.rows + row) / rows_of_scale;
-    made[i] *= inputs.at(scales)[static_cast<std::size_t>(of_row * (all.columns / kExpertsScaleGroup) +
-                                                          k / kExpertsScaleGroup)];
+    made[i] *= inputs.at(
+        scales)[static_cast<std::size_t>(of_row * (all.columns / kExpertsScaleGroup) + k / kExpertsScaleGroup)];
   }
   return made;
 }
@@ -157,8 +152,7 @@ class ExpertWeights {
     std::int64_t matrices, width, depth, row, expert;  // the last two: elements from one to the next
   };
 
-  ExpertWeights(const MoeExpertsShape& shape, const HostTensors& inputs, const Names& names,
-                const Sizes& sizes)
+  ExpertWeights(const MoeExpertsShape& shape, const HostTensors& inputs, const Names& names, const Sizes& sizes)
       : of_(sizes), in_turn_(shape.biased && !shape.packed) {
     if (shape.biased) biases_ = inputs.at(names.biases);
     if (shape.n_major) {
@@ -166,8 +160,8 @@ class ExpertWeights {
       return;
     }
     if (!shape.packed) {
-      values_ = scaled(inputs, names.values, names.scales,
-                       {of_.matrices * of_.width, of_.depth, of_.row, of_.expert}, kExpertsScaleGroup);
+      values_ = scaled(inputs, names.values, names.scales, {of_.matrices * of_.width, of_.depth, of_.row, of_.expert},
+                       kExpertsScaleGroup);
       return;
     }
     of_.row = of_.depth;
@@ -179,9 +173,7 @@ class ExpertWeights {
   double times(const double* row, std::int64_t expert, std::int64_t matrix, std::int64_t column) const {
     const std::int64_t index = in_turn_ ? of_.matrices * column + matrix : matrix * of_.width + column;
     const double bias =
-        biases_.empty()
-            ? 0
-            : biases_[static_cast<std::size_t>((expert * of_.width + column) * of_.matrices + matrix)];
+        biases_.empty() ? 0 : biases_[static_cast<std::size_t>((expert * of_.width + column) * of_.matrices + matrix)];
     return dot(row, values_.data() + expert * of_.expert + index * of_.row, of_.depth) + bias;
   }
 
@@ -190,8 +182,7 @@ class ExpertWeights {
   void turn(std::int64_t experts, const std::vector<double>& values) {
     const std::int64_t columns = of_.matrices * of_.width;
     for (std::int64_t i = 0; i < experts * columns * of_.depth; ++i) {
-      const std::int64_t expert = i / (columns * of_.depth), column = i / of_.depth % columns,
-                         k = i % of_.depth;
+      const std::int64_t expert = i / (columns * of_.depth), column = i / of_.depth % columns, k = i % of_.depth;
       values_.push_back(values[static_cast<std::size_t>(expert * of_.expert + k * of_.row + column)]);
     }
     of_.row = of_.depth;
@@ -202,9 +193,8 @@ class ExpertWeights {
     values_.reserve(static_cast<std::size_t>(experts * of_.expert));
     for (std::int64_t i = 0; i < experts * of_.expert; ++i) {
       const std::int64_t column = i / of_.depth;  // of all
-      const PackedPlace place =
-          packed_place(of_.matrices, of_.width, of_.depth, column / (of_.matrices * of_.width),
-                       column / of_.width % of_.matrices, column % of_.width, i % of_.depth);
+      const PackedPlace place = packed_place(of_.matrices, of_.width, of_.depth, column / (of_.matrices * of_.width),
+                                             column / of_.width % of_.matrices, column % of_.width, i % of_.depth);
       values_.push_back(packed_value(
           place, [&](std::int64_t byte) { return bytes[static_cast<std::size_t>(byte)]; },
           static_cast<std::uint8_t>(scales[static_cast<std::size_t>(place.scale)])));
@@ -280,9 +270,8 @@ class ExpertsOnCpu {
   }
 
   std::vector<double> up() const {
-    const ExpertWeights weights(
-        shape_, inputs_, {"w_gate_up", "gate_up_scale", "gate_up_bias"},
-        {2, shape_.intermediate, shape_.hidden, of_[kExpertsUpRow], of_[kExpertsUpExpert]});
+    const ExpertWeights weights(shape_, inputs_, {"w_gate_up", "gate_up_scale", "gate_up_bias"},
+                                {2, shape_.intermediate, shape_.hidden, of_[kExpertsUpRow], of_[kExpertsUpExpert]});
     std::vector<double> made(static_cast<std::size_t>(places_ * shape_.intermediate));
     for (std::int64_t place = 0; place < places_; ++place) {
       const std::int64_t expert = expert_of(place);
@@ -297,9 +286,8 @@ class ExpertsOnCpu {
   }
 
   std::vector<double> down(const std::vector<double>& rows) const {
-    const ExpertWeights weights(
-        shape_, inputs_, {"w_down", "down_scale", "down_bias"},
-        {1, shape_.hidden, shape_.intermediate, of_[kExpertsDownRow], of_[kExpertsDownExpert]});
+    const ExpertWeights weights(shape_, inputs_, {"w_down", "down_scale", "down_bias"},
+                                {1, shape_.hidden, shape_.intermediate, of_[kExpertsDownRow], of_[kExpertsDownExpert]});
     std::vector<double> made(static_cast<std::size_t>(places_ * shape_.hidden));
     for (std::int64_t place = 0; place < places_; ++place) {
       const std::int64_t expert = expert_of(place);
@@ -313,8 +301,8 @@ class ExpertsOnCpu {
 
   std::vector<double> combined(const std::vector<double>& rows) const {
     const std::vector<double>&inverse = inputs_.at("inverse"), &weights = inputs_.at("weights");
-    std::vector<double> out(
-        static_cast<std::size_t>((shape_.tokens - 1) * of_[kExpertsOutRow] + shape_.hidden), kUnwritten);
+    std::vector<double> out(static_cast<std::size_t>((shape_.tokens - 1) * of_[kExpertsOutRow] + shape_.hidden),
+                            kUnwritten);
     for (std::int64_t token = 0; token < shape_.tokens; ++token) {
       for (std::int64_t column = 0; column < shape_.hidden; ++column) {
         double sum = 0;

@@ -27,8 +27,8 @@ HostTensors route_on_cpu(const Problem& problem, const Call& call, const HostTen
 // `ids` gives it if rounding explains them: no expert that it leaves out, or puts behind another, is better by more
 // than 4 units in the last place of an f32 score; nor does it choose from a group by more than that of the groups'
 // sums. Any other token has the experts of route_on_cpu. `ids` has as many elements as the output.
-HostTensors route_on_cpu_as(const RouterShape& shape, std::int64_t logits_row, double scale,
-                            const HostTensors& inputs, const std::vector<double>& ids);
+HostTensors route_on_cpu_as(const RouterShape& shape, std::int64_t logits_row, double scale, const HostTensors& inputs,
+                            const std::vector<double>& ids);
 
 // Whatever stands between the rows of an output is kUnwritten.
 HostTensors act_mul_on_cpu(const Problem& problem, const Call& call, const HostTensors& inputs);

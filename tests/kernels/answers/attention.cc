@@ -26,8 +26,8 @@ struct SequenceKv {
     const std::int64_t in = table == nullptr ? block : static_cast<std::int64_t>(table[token / kv.tokens]);
     const std::int64_t within = table == nullptr ? first + token : token % kv.tokens;
     const KvStrides& by = kv.strides(values);
-    return inputs.at(values && kv.v_offset == 0 ? "v" : "k").data() + (values ? kv.v_offset : 0) +
-           in * by.block + head * by.head + within * by.token;
+    return inputs.at(values && kv.v_offset == 0 ? "v" : "k").data() + (values ? kv.v_offset : 0) + in * by.block +
+           head * by.head + within * by.token;
   }
 };
 
@@ -65,8 +65,8 @@ double attend(const SequenceKv& own, const AttentionQuery& query, double* o) {
 
 // A query of one head; e4m3 keys and values have scales of their own.
 template <typename Shape>
-AttentionQuery query_of(const Shape& shape, double scale, const HostTensors& inputs, std::int64_t head,
-                        const double* q, const Range& visible) {
+AttentionQuery query_of(const Shape& shape, double scale, const HostTensors& inputs, std::int64_t head, const double* q,
+                        const Range& visible) {
   const auto factor = [&](const char* name) {
     const std::int64_t at = shape.head_scales ? head / shape.group() : 0;
     return shape.narrow ? inputs.at(name)[static_cast<std::size_t>(at)] : 1;
@@ -84,8 +84,7 @@ AttentionQuery query_of(const Shape& shape, double scale, const HostTensors& inp
 
 // Sequence `index` of a batch: where its queries and its KV begin.
 struct PlacedSequence {
-  PlacedSequence(const PrefillShape& shape, const PrefillCall& call, const HostTensors& inputs,
-                 std::size_t index) {
+  PlacedSequence(const PrefillShape& shape, const PrefillCall& call, const HostTensors& inputs, std::size_t index) {
     const auto offset = [&](const char* name, std::size_t at, std::int64_t most) {
       return std::clamp<std::int64_t>(static_cast<std::int64_t>(inputs.at(name)[at]), 0, most);
     };

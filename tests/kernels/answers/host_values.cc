@@ -16,9 +16,7 @@ std::uint64_t split_mix(std::uint64_t state) {
   return z ^ (z >> 31);
 }
 
-std::uint64_t base_of(std::uint64_t seed, std::uint64_t stream) {
-  return split_mix(split_mix(seed) + stream);
-}
+std::uint64_t base_of(std::uint64_t seed, std::uint64_t stream) { return split_mix(split_mix(seed) + stream); }
 
 // Before rounding to the buffer's type.
 class Values {
@@ -69,8 +67,7 @@ class Values {
 
 }  // namespace
 
-float generate_element(Fill::Kind kind, float scale, std::uint64_t seed, std::uint64_t stream,
-                       std::uint64_t index) {
+float generate_element(Fill::Kind kind, float scale, std::uint64_t seed, std::uint64_t stream, std::uint64_t index) {
   const std::uint64_t word = split_mix(base_of(seed, stream) + index);
   if (kind == Fill::Kind::normal) {
     const auto lane = [&](int i) { return static_cast<std::int32_t>((word >> (16 * i)) & 0xFFFF); };
@@ -82,8 +79,7 @@ float generate_element(Fill::Kind kind, float scale, std::uint64_t seed, std::ui
     const std::int32_t odd = 2 * static_cast<std::int32_t>(word >> 40) + 1 - (1 << 24);  // exact in a float
     return static_cast<float>(odd) * (scale * 0x1p-24f);
   }
-  if (kind == Fill::Kind::steps)
-    return static_cast<float>(2 * static_cast<std::int32_t>(word >> 60) - 15) * scale;
+  if (kind == Fill::Kind::steps) return static_cast<float>(2 * static_cast<std::int32_t>(word >> 60) - 15) * scale;
   return 0;
 }
 
@@ -94,8 +90,7 @@ std::int64_t zipf_element(std::span<const std::uint64_t> thresholds, std::uint64
   return above - thresholds.begin();
 }
 
-std::int64_t permuted_element(std::int64_t elements, std::uint64_t seed, std::uint64_t stream,
-                              std::uint64_t index) {
+std::int64_t permuted_element(std::int64_t elements, std::uint64_t seed, std::uint64_t stream, std::uint64_t index) {
   const auto count = static_cast<std::uint64_t>(elements);
   const std::uint64_t key = base_of(seed, stream);
   const int half = std::max(1, (static_cast<int>(std::bit_width(count - 1)) + 1) / 2);
@@ -117,16 +112,14 @@ std::vector<double> host_values(const Buffer& buffer, std::uint64_t seed, std::u
   std::vector<double> numbers(static_cast<std::size_t>(buffer.elements));
   const Values values(buffer, seed, stream);
   // Through f32, as on the device: an integer past 2^24 rounds to it first on its way to a narrower float.
-  const bool floating = !is_integer(buffer.dtype),
-             narrow = floating && buffer.fill.kind != Fill::Kind::arrays;
+  const bool floating = !is_integer(buffer.dtype), narrow = floating && buffer.fill.kind != Fill::Kind::arrays;
   for (std::size_t i = 0; i < numbers.size(); ++i) {
     const double value = values.at(i);
     numbers[i] = round_to(buffer.dtype, narrow ? static_cast<float>(value) : value);
   }
   const double poison = floating ? std::numeric_limits<double>::quiet_NaN()
                                  : round_to(buffer.dtype, std::numeric_limits<double>::infinity());
-  for (const Range& range : buffer.fill.poison)
-    std::fill_n(numbers.begin() + range.begin, range.count, poison);
+  for (const Range& range : buffer.fill.poison) std::fill_n(numbers.begin() + range.begin, range.count, poison);
   return numbers;
 }
 

@@ -19,8 +19,7 @@ namespace moetune {
 // - steps: 2 * (word >> 60) - 15, times scale.
 // The integers are exact in a float and each product rounds once (no fused multiply-add), so that the
 // device's copy in templates/common/harness.cu agrees bit for bit.
-float generate_element(Fill::Kind kind, float scale, std::uint64_t seed, std::uint64_t stream,
-                       std::uint64_t index);
+float generate_element(Fill::Kind kind, float scale, std::uint64_t seed, std::uint64_t stream, std::uint64_t index);
 
 // Zipf: the least k for which the word above is below thresholds[k] (the last k if there is none).
 std::int64_t zipf_element(std::span<const std::uint64_t> thresholds, std::uint64_t seed, std::uint64_t stream,
@@ -28,8 +27,7 @@ std::int64_t zipf_element(std::span<const std::uint64_t> thresholds, std::uint64
 
 // Permutation: four Feistel rounds over the least even number of bits that holds elements - 1, repeated until
 // the result is below `elements`.
-std::int64_t permuted_element(std::int64_t elements, std::uint64_t seed, std::uint64_t stream,
-                              std::uint64_t index);
+std::int64_t permuted_element(std::int64_t elements, std::uint64_t seed, std::uint64_t stream, std::uint64_t index);
 
 // The whole buffer as the device would hold it (rounded to its type), widened to double; poison is NaN, or
 // the largest integer. Throws std::logic_error where a fill does not fit its buffer.

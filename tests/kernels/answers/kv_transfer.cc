@@ -28,9 +28,7 @@ float scale_of_row(const Problem& problem, const HostTensors& inputs, std::int64
   const std::vector<double>& scales = inputs.at("scales");
   const bool by_outer = problem.is("scale", "outer"), by_inner = problem.is("scale", "inner");
   const std::int64_t each = by_outer ? problem["outer"] : by_inner ? problem["inner"] : 1;
-  return static_cast<float>(scales[static_cast<std::size_t>(plane * each + (by_outer   ? outer
-                                                                            : by_inner ? inner
-                                                                                       : 0))]);
+  return static_cast<float>(scales[static_cast<std::size_t>(plane * each + (by_outer ? outer : by_inner ? inner : 0))]);
 }
 
 }  // namespace

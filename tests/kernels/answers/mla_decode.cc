@@ -28,8 +28,7 @@ HostTensors mla_decode_on_cpu(const Problem& problem, const Call& call, const Ho
   for (std::int64_t row = 0; row < rows; ++row) {
     const std::int64_t sequence = row / (queries * heads);
     const auto length = std::clamp<std::int64_t>(
-        static_cast<std::int64_t>(inputs.at("lengths")[static_cast<std::size_t>(sequence)]), 0,
-        problem["context"]);
+        static_cast<std::int64_t>(inputs.at("lengths")[static_cast<std::size_t>(sequence)]), 0, problem["context"]);
     const double* const q = inputs.at("q").data() + offset(row, "q");
     const double* const table = inputs.at("page_table").data() + sequence * field("page_row");
     double* const to = o.data() + offset(row, "o");

@@ -18,9 +18,8 @@ struct PackedPlace {
   std::int64_t scale;  // byte of all scales
 };
 
-inline PackedPlace packed_place(std::int64_t matrices, std::int64_t width, std::int64_t depth,
-                                std::int64_t expert, std::int64_t matrix, std::int64_t column,
-                                std::int64_t k) {
+inline PackedPlace packed_place(std::int64_t matrices, std::int64_t width, std::int64_t depth, std::int64_t expert,
+                                std::int64_t matrix, std::int64_t column, std::int64_t k) {
   const std::int64_t row = matrices == 1 ? column : 16 * (column / 8) + 8 * matrix + column % 8;
   const std::int64_t strips = matrices * width / 16, blocks = ceil_div(depth, std::int64_t{64});
   const std::int64_t block = (expert * strips + row / 16) * blocks + k / 64;

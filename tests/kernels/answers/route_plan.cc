@@ -8,14 +8,12 @@ namespace {
 
 // The segment of an id, or -1.
 double segment_of(double id, std::int64_t experts, const std::vector<double>* map) {
-  if (map != nullptr)
-    id = id >= 0 && id < static_cast<double>(map->size()) ? (*map)[static_cast<std::size_t>(id)] : -1;
+  if (map != nullptr) id = id >= 0 && id < static_cast<double>(map->size()) ? (*map)[static_cast<std::size_t>(id)] : -1;
   return id >= 0 && id < static_cast<double>(experts) ? id : -1;
 }
 
 // The slots of each expert, in order, as many as it has room for.
-std::vector<std::vector<double>> slots_of_experts(const RoutePlanShape& shape,
-                                                  const std::vector<double>& segments) {
+std::vector<std::vector<double>> slots_of_experts(const RoutePlanShape& shape, const std::vector<double>& segments) {
   std::vector<std::vector<double>> slots(static_cast<std::size_t>(shape.experts));
   for (std::size_t slot = 0; slot < segments.size(); ++slot) {
     if (segments[slot] < 0) continue;
@@ -34,8 +32,7 @@ HostTensors route_plan_on_cpu(const Problem& problem, const Call&, const HostTen
   for (const double id : inputs.at("ids"))
     segments.push_back(segment_of(id, shape.experts, map == inputs.end() ? nullptr : &map->second));
   if (shape.counted) {
-    const double live =
-        std::clamp<double>(inputs.at("token_count").front(), 0, static_cast<double>(shape.tokens));
+    const double live = std::clamp<double>(inputs.at("token_count").front(), 0, static_cast<double>(shape.tokens));
     std::fill(segments.begin() + static_cast<std::ptrdiff_t>(live) * shape.top_k, segments.end(), -1.0);
   }
   HostTensors out;

@@ -89,9 +89,7 @@ class Token {
   }
 
  private:
-  std::size_t group_of(std::size_t id) const {
-    return id / static_cast<std::size_t>(shape_.experts / shape_.groups);
-  }
+  std::size_t group_of(std::size_t id) const { return id / static_cast<std::size_t>(shape_.experts / shape_.groups); }
 
   double score(std::size_t id) const {
     const double logit = logits_[id];
@@ -135,22 +133,19 @@ class Token {
 
   // So many groups are better, whatever was rounded.
   bool is_clearly_dropped(const std::vector<float>& sums, std::size_t group) const {
-    return std::count_if(sums.begin(), sums.end(), [&](float sum) {
-             return is_clearly_better(sum, sums[group]);
-           }) >= shape_.groups_kept;
+    return std::count_if(sums.begin(), sums.end(), [&](float sum) { return is_clearly_better(sum, sums[group]); }) >=
+           shape_.groups_kept;
   }
   bool is_clearly_kept(const std::vector<float>& sums, std::size_t group) const {
-    return std::count_if(sums.begin(), sums.end(), [&](float sum) {
-             return !is_clearly_better(sums[group], sum);
-           }) <= shape_.groups_kept;  // itself is one of them
+    return std::count_if(sums.begin(), sums.end(), [&](float sum) { return !is_clearly_better(sums[group], sum); }) <=
+           shape_.groups_kept;  // itself is one of them
   }
 
   std::vector<bool> kept_groups(const std::vector<float>& scores) const {
     const std::vector<float> sums = group_sums(scores);
     std::vector<std::size_t> order(sums.size());
     std::iota(order.begin(), order.end(), 0);
-    std::stable_sort(order.begin(), order.end(),
-                     [&](std::size_t a, std::size_t b) { return sums[a] > sums[b]; });
+    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return sums[a] > sums[b]; });
     std::vector<bool> kept(sums.size(), false);
     for (std::int64_t i = 0; i < shape_.groups_kept; ++i) kept[order[static_cast<std::size_t>(i)]] = true;
     return kept;
@@ -163,8 +158,7 @@ class Token {
 };
 
 // The segment of each slot's expert, or -1.
-std::vector<double> segments_of(const RouterShape& shape, std::vector<double> ids,
-                                const HostTensors& inputs) {
+std::vector<double> segments_of(const RouterShape& shape, std::vector<double> ids, const HostTensors& inputs) {
   if (!shape.mapped) return ids;
   const std::vector<double>& map = inputs.at("expert_map");
   for (double& id : ids) {
@@ -176,8 +170,7 @@ std::vector<double> segments_of(const RouterShape& shape, std::vector<double> id
 
 // Counts, offsets and permutations of given segments.
 void add_plan(const RouterShape& shape, const std::vector<double>& segments, HostTensors& outputs) {
-  const RoutingPlan plan =
-      plan_routing(shape.sizes(), std::vector<std::int32_t>(segments.begin(), segments.end()));
+  const RoutingPlan plan = plan_routing(shape.sizes(), std::vector<std::int32_t>(segments.begin(), segments.end()));
   const auto add = [&](const char* name, std::span<const std::int32_t> values) {
     outputs[name] = {values.begin(), values.end()};
   };
@@ -197,8 +190,7 @@ void add_plan(const RouterShape& shape, const std::vector<double>& segments, Hos
 // Adds the tokens that go to each rank, and how many slots each expert has.
 void add_ranks(const RouterShape& shape, const std::vector<double>& ids, HostTensors& outputs) {
   const auto ranks = static_cast<std::size_t>(shape.ranks), top_k = static_cast<std::size_t>(shape.top_k);
-  std::vector<double>&counts = outputs["counts"], &tokens = outputs["tokens_per_rank"],
-  &in_rank = outputs["in_rank"];
+  std::vector<double>&counts = outputs["counts"], &tokens = outputs["tokens_per_rank"], &in_rank = outputs["in_rank"];
   counts.resize(static_cast<std::size_t>(shape.experts), 0);
   tokens.resize(ranks, 0);
   in_rank.resize(ids.size() / top_k * ranks, 0);
@@ -212,14 +204,14 @@ void add_ranks(const RouterShape& shape, const std::vector<double>& ids, HostTen
   }
 }
 
-HostTensors route_all(const RouterShape& shape, std::int64_t logits_row, double scale,
-                      const HostTensors& inputs, const std::vector<double>* chosen) {
+HostTensors route_all(const RouterShape& shape, std::int64_t logits_row, double scale, const HostTensors& inputs,
+                      const std::vector<double>* chosen) {
   const std::vector<double>& logits = inputs.at("logits");
   const std::vector<double>* const bias = shape.bias ? &inputs.at("bias") : nullptr;
   HostTensors outputs;
-  const auto live = shape.counted ? std::clamp<double>(inputs.at("token_count").front(), 0,
-                                                       static_cast<double>(shape.tokens))
-                                  : static_cast<double>(shape.tokens);
+  const auto live = shape.counted
+                        ? std::clamp<double>(inputs.at("token_count").front(), 0, static_cast<double>(shape.tokens))
+                        : static_cast<double>(shape.tokens);
   for (std::ptrdiff_t token = 0; token < static_cast<std::ptrdiff_t>(live); ++token) {
     const auto row = logits.begin() + token * static_cast<std::ptrdiff_t>(logits_row);
     const Token one(shape, {row, row + static_cast<std::ptrdiff_t>(shape.experts)}, bias);
@@ -244,12 +236,11 @@ HostTensors route_all(const RouterShape& shape, std::int64_t logits_row, double 
 }  // namespace
 
 HostTensors route_on_cpu(const Problem& problem, const Call& call, const HostTensors& inputs) {
-  return route_all(RouterShape(problem), call.integers[kLogitsRow], call.reals[kRouterScale], inputs,
-                   nullptr);
+  return route_all(RouterShape(problem), call.integers[kLogitsRow], call.reals[kRouterScale], inputs, nullptr);
 }
 
-HostTensors route_on_cpu_as(const RouterShape& shape, std::int64_t logits_row, double scale,
-                            const HostTensors& inputs, const std::vector<double>& ids) {
+HostTensors route_on_cpu_as(const RouterShape& shape, std::int64_t logits_row, double scale, const HostTensors& inputs,
+                            const std::vector<double>& ids) {
   return route_all(shape, logits_row, scale, inputs, &ids);
 }
 

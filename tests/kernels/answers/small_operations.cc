@@ -50,8 +50,7 @@ std::vector<double> scale_row(std::vector<double>& values, std::int64_t group) {
 }  // namespace
 
 HostTensors act_mul_on_cpu(const Problem& problem, const Call& call, const HostTensors& inputs) {
-  const std::int64_t tokens = problem["tokens"], width = problem["intermediate"],
-                     x_row = field(problem, call, "x_row");
+  const std::int64_t tokens = problem["tokens"], width = problem["intermediate"], x_row = field(problem, call, "x_row");
   const bool in_turn = problem.is("gate_up", "in_turn"), clamped = problem.is("activation", "swigluoai");
   Rows out(tokens, width, field(problem, call, "out_row"));
   std::vector<double> scales, values(static_cast<std::size_t>(width));
@@ -76,8 +75,7 @@ HostTensors act_mul_on_cpu(const Problem& problem, const Call& call, const HostT
 HostTensors add_rmsnorm_on_cpu(const Problem& problem, const Call& call, const HostTensors& inputs) {
   const std::int64_t tokens = problem["tokens"], hidden = problem["hidden"];
   const bool adds = problem.is("residual", "yes"), narrow = problem.is("out", "e4m3");
-  const std::int64_t x_row = field(problem, call, "x_row"),
-                     residual_row = field(problem, call, "residual_row");
+  const std::int64_t x_row = field(problem, call, "x_row"), residual_row = field(problem, call, "residual_row");
   Rows out(tokens, hidden, field(problem, call, "out_row")),
       sums(tokens, hidden, field(problem, call, "residual_out_row"));
   std::vector<double> scales, values(static_cast<std::size_t>(hidden));
@@ -96,11 +94,10 @@ HostTensors add_rmsnorm_on_cpu(const Problem& problem, const Call& call, const H
     }
     const double factor = 1 / std::sqrt(squares / static_cast<double>(hidden) + call.reals[0]);
     for (std::int64_t c = 0; c < hidden; ++c)
-      values[static_cast<std::size_t>(c)] *= factor * (inputs.at("weight")[static_cast<std::size_t>(c)] +
-                                                       (problem.is("weight", "plus_one") ? 1 : 0));
+      values[static_cast<std::size_t>(c)] *=
+          factor * (inputs.at("weight")[static_cast<std::size_t>(c)] + (problem.is("weight", "plus_one") ? 1 : 0));
     if (narrow)
-      std::ranges::copy(scale_row(values, problem.is("scale", "token") ? hidden : 128),
-                        std::back_inserter(scales));
+      std::ranges::copy(scale_row(values, problem.is("scale", "token") ? hidden : 128), std::back_inserter(scales));
     for (std::int64_t c = 0; c < hidden; ++c) out.at(token, c) = values[static_cast<std::size_t>(c)];
   }
   HostTensors outputs = {{"out", std::move(out.values)}};
@@ -166,8 +163,7 @@ class Heads {
         head_(field(problem, call, name + "_head")) {}
 
   double& at(std::int64_t row, std::int64_t head, std::int64_t column) {
-    const auto place =
-        static_cast<std::size_t>(row / page_ * outer_ + row % page_ * slot_ + head * head_ + column);
+    const auto place = static_cast<std::size_t>(row / page_ * outer_ + row % page_ * slot_ + head * head_ + column);
     if (place >= values.size()) values.resize(place + 1, kUnwritten);
     return values[place];
   }
@@ -205,8 +201,7 @@ HostTensors qk_norm_rope_on_cpu(const Problem& problem, const Call& call, const 
       const bool is_query = head < q_heads, is_value = head >= q_heads + kv_heads;
       if (!is_query && place < 0) continue;
       std::vector<double> values;
-      for (std::int64_t c = 0; c < dim; ++c)
-        values.push_back(number("qkv", token * qkv_row + head * dim + c));
+      for (std::int64_t c = 0; c < dim; ++c) values.push_back(number("qkv", token * qkv_row + head * dim + c));
       double squares = 0;
       for (const double value : values) squares += value * value;
       const double factor = 1 / std::sqrt(squares / static_cast<double>(dim) + call.reals[0]);

@@ -30,8 +30,7 @@ HostTensors host_inputs(const FamilyMember& member, std::uint64_t seed) {
   HostTensors inputs;
   const std::vector<Buffer> buffers = kernel().buffers(member.problem, member.call, seed);
   for (std::size_t i = 0; i < buffers.size(); ++i) {
-    if (buffers[i].role == Role::input)
-      inputs[buffers[i].name] = host_values(buffers[i], seed, fill_stream(i, 0));
+    if (buffers[i].role == Role::input) inputs[buffers[i].name] = host_values(buffers[i], seed, fill_stream(i, 0));
   }
   return inputs;
 }
@@ -49,8 +48,7 @@ TEST_CASE("a family is what is compiled in, and gives its problems back") {
     const Assignment family = kernel().specialization(of);
     CHECK(kernel().specialization(kernel().problem_of(family, {3, 5, 777})) == family);
     const Problem other = kernel().problem_of(family, kernel().extents_of(of));
-    for (const char* name : {"batch", "q_heads", "kv_heads", "context", "page"})
-      CHECK(other[name] == of[name]);
+    for (const char* name : {"batch", "q_heads", "kv_heads", "context", "page"}) CHECK(other[name] == of[name]);
   }
   const Assignment family = kernel().specialization(problem("page=16"));
   CHECK(family.text() ==
@@ -59,8 +57,8 @@ TEST_CASE("a family is what is compiled in, and gives its problems back") {
   CHECK_THROWS_AS(kernel().problem_of(family, {0, 1, 1}), BadInput);
   CHECK_THROWS_AS(kernel().problem_of(family, {1, 1}), BadInput);
   CHECK_THROWS_AS(kernel().problem_of({}, {1, 1, 1}), BadInput);
-  CHECK_THROWS_AS(
-      kernel().problem_of({{"group", Value::integer(8)}, {"paeg", Value::integer(16)}}, {1, 1, 1}), BadInput);
+  CHECK_THROWS_AS(kernel().problem_of({{"group", Value::integer(8)}, {"paeg", Value::integer(16)}}, {1, 1, 1}),
+                  BadInput);
   CHECK_THROWS_AS(kernel().problem_of(family, {1, std::int64_t{1} << 62, 1}), BadInput);
 }
 
@@ -74,8 +72,7 @@ TEST_CASE("problems of one family compile to one unit, whatever the call") {
     for (int i = 0; i < 40; ++i) {
       const Config config = legal.config(static_cast<ConfigId>(random() % legal.size()));
       const FamilyMember member = members.next();
-      CHECK(kernel().launcher(config, member.problem, limits)->unit() ==
-            kernel().launcher(config, of, limits)->unit());
+      CHECK(kernel().launcher(config, member.problem, limits)->unit() == kernel().launcher(config, of, limits)->unit());
     }
   }
 }
@@ -135,9 +132,8 @@ TEST_CASE("the launches of a call name every field of it, and tensor maps that t
         for (const std::uint64_t stride : map->strides) CHECK(stride % 16 == 0);
         CHECK(map->offset % 16 == 0);
       }
-      for (const char* field :
-           {"q_sequence_stride", "q_token_stride", "q_head_stride", "o_sequence_stride", "o_token_stride",
-            "o_head_stride", "page_table_stride", "capacity", "scale_log2"})
+      for (const char* field : {"q_sequence_stride", "q_token_stride", "q_head_stride", "o_sequence_stride",
+                                "o_token_stride", "o_head_stride", "page_table_stride", "capacity", "scale_log2"})
         CHECK_MESSAGE(names.count(field) == 1, field);
     }
   }
@@ -156,16 +152,13 @@ TEST_CASE("calls that no kernel can run are refused with the field and what woul
   CHECK(refusal(paged, "v_offset", -16).find("v_offset") != std::string::npos);
   CHECK(refusal(paged, "capacity", 992).find("capacity=992 is out of range (from 1000") != std::string::npos);
   CHECK(refusal(paged, "capacity", 1001).find("not a multiple of page=16") != std::string::npos);
-  CHECK(refusal(paged, "page_table_stride", 60).find("page_table_stride=60 is out of range") !=
-        std::string::npos);
+  CHECK(refusal(paged, "page_table_stride", 60).find("page_table_stride=60 is out of range") != std::string::npos);
   CHECK(refusal(paged, "kv_settled", 1) == "");
-  CHECK(refusal(paged, "kv_settled", 2).find("kv_settled=2 is out of range (from 0 to 1)") !=
-        std::string::npos);
+  CHECK(refusal(paged, "kv_settled", 2).find("kv_settled=2 is out of range (from 0 to 1)") != std::string::npos);
   CHECK(refusal(paged, "kv_blocks", 0).find("kv_blocks=0") != std::string::npos);
   CHECK(refusal(contiguous, "kv_blocks", 3).find("kv_blocks=3 is out of range (from 4") != std::string::npos);
   Call call;
-  CHECK_THROWS_WITH_AS(set_field(call, kernel().call_schema(), "scael", 1), doctest::Contains("scale"),
-                       BadInput);
+  CHECK_THROWS_WITH_AS(set_field(call, kernel().call_schema(), "scael", 1), doctest::Contains("scale"), BadInput);
   for (const double value : {0.5, std::nan(""), HUGE_VAL, 1e18}) {
     CHECK_THROWS_WITH_AS(set_field(call, kernel().call_schema(), "capacity", value),
                          doctest::Contains("a call's capacity takes a whole number"), BadInput);
@@ -228,21 +221,19 @@ TEST_CASE("a call whose offsets pass 64 bits is refused, not wrapped around") {
   const Problem of = problem("batch=4,context=1000,page=16");
   DecodeCall call{DecodeShape(of)};
   call.v_offset = std::int64_t{1} << 62;
-  CHECK_THROWS_WITH_AS(kernel().check_call(of, call.call()),
-                       doctest::Contains("v_offset=4611686018427387904"), BadInput);
+  CHECK_THROWS_WITH_AS(kernel().check_call(of, call.call()), doctest::Contains("v_offset=4611686018427387904"),
+                       BadInput);
   call.v_offset = 0;
   call.k.block = std::int64_t{1} << 38;
   call.blocks = std::int64_t{1} << 30;
-  CHECK_THROWS_WITH_AS(kernel().check_call(of, call.call()), doctest::Contains("make k span more than 2^56"),
-                       BadInput);
+  CHECK_THROWS_WITH_AS(kernel().check_call(of, call.call()), doctest::Contains("make k span more than 2^56"), BadInput);
 }
 
 TEST_CASE("a pool with fewer pages than the sequences need is refused when inputs are made") {
   const Problem of = problem("batch=4,context=1000,page=16");
   Call call = kernel().default_call(of);
   set_field(call, kernel().call_schema(), "kv_blocks", 100);
-  CHECK_THROWS_WITH_AS(kernel().buffers(of, call, 1), doctest::Contains("the sequences need 252 pages"),
-                       BadInput);
+  CHECK_THROWS_WITH_AS(kernel().buffers(of, call, 1), doctest::Contains("the sequences need 252 pages"), BadInput);
 }
 
 }  // namespace moetune::decode_attention_call_test

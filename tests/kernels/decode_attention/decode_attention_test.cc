@@ -84,8 +84,7 @@ TEST_CASE("a decode_attention problem that breaks a rule is refused with the rul
   CHECK_THROWS_WITH_AS(problem("batch=65535,context=4194304,kv_heads=1024,q_heads=1024,head_dim=256"),
                        doctest::Contains("GiB"), BadInput);
   CHECK_THROWS_WITH_AS(problem("batch=65,context=1048576,kv_heads=1,q_heads=1,head_dim=64,page=1"),
-                       doctest::Contains("the page table would have 68157570 entries; at most 67108864"),
-                       BadInput);
+                       doctest::Contains("the page table would have 68157570 entries; at most 67108864"), BadInput);
   CHECK_THROWS_AS(problem("context=0"), BadInput);
   CHECK_THROWS_AS(problem("q_len=9"), BadInput);
   CHECK_THROWS_AS(problem("softcap=101"), BadInput);
@@ -122,9 +121,7 @@ TEST_CASE(
     "ragged lengths lie in [1, context] but for one 0, include both ends, and only their order follows the "
     "seed") {
   const Problem ragged = problem("batch=40,context=777,lengths=ragged");
-  const auto lengths = [&](std::uint64_t seed) {
-    return buffers_by_name(ragged, seed).at("lengths").fill.integers;
-  };
+  const auto lengths = [&](std::uint64_t seed) { return buffers_by_name(ragged, seed).at("lengths").fill.integers; };
   std::vector<std::int32_t> first = lengths(1), second = lengths(2);
   CHECK(first != second);
   CHECK(first == lengths(1));
@@ -140,8 +137,7 @@ TEST_CASE(
 }
 
 TEST_CASE("ragged sequences in pages may change places while measuring, others stay") {
-  const std::map<std::string, Buffer> paged =
-      buffers_by_name(problem("batch=40,context=777,page=16,lengths=ragged"));
+  const std::map<std::string, Buffer> paged = buffers_by_name(problem("batch=40,context=777,page=16,lengths=ragged"));
   CHECK(paged.at("lengths").sequences == 40);
   CHECK(paged.at("page_table").sequences == 40);
   CHECK(paged.at("q").sequences == 0);
@@ -154,8 +150,8 @@ TEST_CASE("poison covers exactly what a right kernel never uses") {
     for (const char* page : {"0", "1", "16", "64,window=20", "128", "0,window=33,q_len=3", "16,window=40",
                              "1,window=7,q_len=4", "64,q_len=2"}) {
       const Problem of =
-          problem(std::string("batch=5,q_heads=6,kv_heads=3,head_dim=64,context=150,lengths=ragged,page=") +
-                  page + ",layout=" + layout);
+          problem(std::string("batch=5,q_heads=6,kv_heads=3,head_dim=64,context=150,lengths=ragged,page=") + page +
+                  ",layout=" + layout);
       const std::map<std::string, Buffer> buffers = buffers_by_name(of, 9);
       const std::vector<bool> used = used_elements(of, buffers);
       for (const char* name : {"k", "v"}) {
@@ -205,8 +201,7 @@ TEST_CASE("page tables give every sequence pages of its own, shuffled, with garb
 }
 
 TEST_CASE("pages that lie before the window are no sequence's, and their entries are garbage") {
-  const Problem of =
-      problem("batch=2,context=700,page=16,window=100,q_len=2,q_heads=2,kv_heads=1,head_dim=64");
+  const Problem of = problem("batch=2,context=700,page=16,window=100,q_len=2,q_heads=2,kv_heads=1,head_dim=64");
   const std::vector<std::int32_t> table = buffers_by_name(of, 5).at("page_table").fill.integers;
   const std::size_t width = table.size() / 2;
   for (std::size_t sequence = 0; sequence < 2; ++sequence) {
@@ -275,15 +270,14 @@ TEST_CASE("the least bytes are the tokens there are, read once") {
     tokens += length;
     pages += (length + 15) / 16;
   }
-  CHECK(kernel().cost(ragged).bytes() ==
-        tokens * 8 * 128 * 2 * 2 + 2.0 * 8 * 64 * 128 * 2 + 8 * 4 + pages * 4);
+  CHECK(kernel().cost(ragged).bytes() == tokens * 8 * 128 * 2 * 2 + 2.0 * 8 * 64 * 128 * 2 + 8 * 4 + pages * 4);
 }
 
 TEST_CASE("the CPU reference is softmax attention over the tokens that each query sees") {
   for (const char* variant :
        {"page=0", "page=16,layout=nhd", "page=1,q_len=3", "layout=nhd,window=9",
-        "page=16,window=9,q_len=2,sinks=learned,lse=natural", "sinks=learned", "lse=natural,q_len=4",
-        "page=16", "kv_dtype=e4m3", "kv_dtype=e4m3,kv_scale=head,page=16,lse=natural"}) {
+        "page=16,window=9,q_len=2,sinks=learned,lse=natural", "sinks=learned", "lse=natural,q_len=4", "page=16",
+        "kv_dtype=e4m3", "kv_dtype=e4m3,kv_scale=head,page=16,lse=natural"}) {
     CAPTURE(variant);
     const Problem of =
         problem(std::string("batch=4,q_heads=4,kv_heads=2,head_dim=64,context=37,lengths=ragged,") + variant);
@@ -320,8 +314,7 @@ TEST_CASE("the CPU reference is softmax attention over the tokens that each quer
         if (narrow) dot *= inputs.at("k_scale")[scale];
         const double weight = std::exp(dot / 8);
         denominator += weight;
-        for (int i = 0; i < 64; ++i)
-          sum[i] += weight * v[from + i] * (narrow ? inputs.at("v_scale")[scale] : 1);
+        for (int i = 0; i < 64; ++i) sum[i] += weight * v[from + i] * (narrow ? inputs.at("v_scale")[scale] : 1);
       }
       for (int i = 0; i < 64; ++i) {
         const double expected = denominator > 0 ? sum[i] / denominator : 0;

@@ -57,8 +57,7 @@ std::string summary(const std::string& architecture, const std::string& text) {
   const std::optional<Config> config = space().default_config(expression_environment(problem(text), limits));
   REQUIRE(config);
   std::string line;
-  for (const char* name :
-       {"body", "math", "schedule", "tile", "stages", "query", "splits", "combine", "ahead"})
+  for (const char* name : {"body", "math", "schedule", "tile", "stages", "query", "splits", "combine", "ahead"})
     line += (line.empty() ? "" : " ") + config->at(name).text();
   return line;
 }
@@ -100,8 +99,7 @@ TEST_CASE("each kind of shape has the default that was made for it on Hopper") {
       {"batch=8,kv_heads=4,q_len=4", "tma wgmma64 grid 128 2 shared 4 kernel 1"},
       {"batch=8,context=4096,q_len=4", "tma wgmma64 grid 128 2 shared 2 cluster 1"},
       {"batch=32,kv_heads=4,context=4096,q_len=4", "tma wgmma64 grid 128 2 shared 1 none 1"},
-      {"batch=20,q_heads=32,context=16384,lengths=ragged,page=64",
-       "tma mma16 persistent 128 2 registers 1 last_cta 0"},
+      {"batch=20,q_heads=32,context=16384,lengths=ragged,page=64", "tma mma16 persistent 128 2 registers 1 last_cta 0"},
       {"batch=20,lengths=ragged,context=2000", "tma mma16 grid 64 2 registers 2 cluster 1"},
       {"batch=9,lengths=ragged,context=2000", "tma mma16 grid 128 2 registers 1 none 1"},
       {"batch=9,lengths=ragged,context=700", "tma mma16 grid 128 2 registers 1 none 0"},
@@ -113,19 +111,14 @@ TEST_CASE("each kind of shape has the default that was made for it on Hopper") {
       {"batch=6,lengths=ragged,context=16384,page=64", "tma mma16 grid 128 2 registers 8 kernel 1"},
       // Of no fewer than 960 tokens.
       {"batch=3,lengths=ragged,context=6563,page=64", "tma mma16 grid 128 2 registers 6 kernel 1"},
-      {"batch=8,lengths=ragged,context=8192,head_dim=64,page=16",
-       "tma mma16 grid 128 2 registers 6 kernel 1"},
+      {"batch=8,lengths=ragged,context=8192,head_dim=64,page=16", "tma mma16 grid 128 2 registers 6 kernel 1"},
       {"batch=8,lengths=ragged,context=131072,page=64", "tma mma16 persistent 128 2 registers 1 last_cta 0"},
       {"batch=1,q_heads=32,context=32768", "tma swap grid 64 2 registers 16 kernel 4"},
       {"batch=16,q_heads=32,context=4096", "tma mma16 grid 64 2 registers 1 none 4"},
-      {"batch=16,q_heads=64,kv_heads=8,head_dim=64,window=128,page=16",
-       "tma mma16 grid 128 2 registers 1 none 0"},
-      {"batch=24,q_heads=64,kv_heads=8,head_dim=64,window=128,page=16",
-       "tma mma16 grid 64 2 registers 1 none 0"},
-      {"batch=49,q_heads=64,kv_heads=8,head_dim=64,window=128,page=16",
-       "tma mma16 grid 64 2 registers 1 none 0"},
-      {"batch=64,q_heads=64,kv_heads=8,head_dim=64,window=128,page=16",
-       "tma mma16 grid 64 2 registers 1 none 1"},
+      {"batch=16,q_heads=64,kv_heads=8,head_dim=64,window=128,page=16", "tma mma16 grid 128 2 registers 1 none 0"},
+      {"batch=24,q_heads=64,kv_heads=8,head_dim=64,window=128,page=16", "tma mma16 grid 64 2 registers 1 none 0"},
+      {"batch=49,q_heads=64,kv_heads=8,head_dim=64,window=128,page=16", "tma mma16 grid 64 2 registers 1 none 0"},
+      {"batch=64,q_heads=64,kv_heads=8,head_dim=64,window=128,page=16", "tma mma16 grid 64 2 registers 1 none 1"},
       {"batch=64,page=1", "mma mma16 grid 64 3 registers 1 none 0"},
       {"batch=11,page=1", "mma mma16 grid 128 3 registers 1 none 0"},
       {"batch=64,head_dim=256", "mma mma16 grid 64 2 shared 1 none 0"},

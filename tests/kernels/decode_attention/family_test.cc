@@ -34,8 +34,7 @@ TEST_CASE("with a window a batch is even once most sequences are longer than wha
   CHECK_FALSE(windowed->table_point({8, 8, 4096}, 0).ragged);
   CHECK(windowed->table_point({8, 8, 4096}, 8 * 200).ragged);
   CHECK(windowed->table_point({8, 8, 128}, 0).ragged);
-  const Problem ragged =
-      problem_of("batch=8,q_heads=64,kv_heads=8,head_dim=64,context=4096,window=128,lengths=ragged");
+  const Problem ragged = problem_of("batch=8,q_heads=64,kv_heads=8,head_dim=64,context=4096,window=128,lengths=ragged");
   CHECK_FALSE(windowed->table_point_of(ragged).ragged);
 }
 
@@ -47,13 +46,11 @@ TEST_CASE("with a window, contexts of two windows and more lie at one place") {
     CHECK(windowed->last_point({8, 8, context}).position[1] == 256);
   }
   CHECK(windowed->table_point({8, 8, 200}, 8 * 200).position[1] == 200);
-  CHECK(family("batch=8,q_heads=64,kv_heads=8,head_dim=64,context=4096")
-            ->table_point({8, 8, 4096}, 0)
-            .position[1] == 4096);
+  CHECK(family("batch=8,q_heads=64,kv_heads=8,head_dim=64,context=4096")->table_point({8, 8, 4096}, 0).position[1] ==
+        4096);
 }
 
-TEST_CASE(
-    "a ragged batch lies where the full batch of its total does, but at no less than a quarter of its own") {
+TEST_CASE("a ragged batch lies where the full batch of its total does, but at no less than a quarter of its own") {
   const auto all = family("batch=8,q_heads=32,kv_heads=8,context=4096");
   const auto rows = [&](std::int64_t batch, std::int64_t total) {
     const TablePoint point = all->table_point({batch, 8, 4096}, total);
@@ -80,8 +77,7 @@ TEST_CASE("no batch lies past its family's last point") {
     return 1 + static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(end));
   };
   for (const char* window : {"0", "128"}) {
-    const auto all =
-        family("batch=8,q_heads=64,kv_heads=8,head_dim=64,context=4096,window=" + std::string(window));
+    const auto all = family("batch=8,q_heads=64,kv_heads=8,head_dim=64,context=4096,window=" + std::string(window));
     for (int i = 0; i < 20'000; ++i) {
       const Extents most = {below(i % 3 == 0 ? 65535 : 64), below(16), below(1 << (1 + i % 22))};
       const Extents extents = {below(most[0]), below(most[1]), below(most[2])};

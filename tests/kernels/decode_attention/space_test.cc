@@ -64,8 +64,7 @@ TEST_CASE(
       ++bodies[config.at("body").text()];
       ++math[config.at("math").text()];
       std::string unit;
-      for (const auto& [name, value] : kernel().plan(config, of, limits).unit.defines)
-        unit += name + value + " ";
+      for (const auto& [name, value] : kernel().plan(config, of, limits).unit.defines) unit += name + value + " ";
       units.insert(unit);
     }
     CHECK(bodies["mma"] > 500);
@@ -126,16 +125,15 @@ TEST_CASE("a warpgroup counts as one worker in a plan's shared memory, and wgmma
   const Problem of = problem("batch=2,q_heads=32,kv_heads=4,context=8192,q_len=4");  // 32 packed rows
   const Config base = *space().default_config(expression_environment(of, limits));
   const auto shared = [&](const std::string& text) {
-    const Config config = space().parse_config(
-        text +
-            ",body=tma,stages=2,producers=1,query=shared,l2=normal,splits=1,combine=none,"
-            "ahead=0",
-        &base);
+    const Config config =
+        space().parse_config(text +
+                                 ",body=tma,stages=2,producers=1,query=shared,l2=normal,splits=1,combine=none,"
+                                 "ahead=0",
+                             &base);
     return kernel().plan(config, of, limits).launches.front().dynamic_shared;
   };
   constexpr std::uint32_t kRing = 2 * 2 * 64 * 256, kRow = 256, kBarriers = 4 * 2 * 8, kFlag = 16;
-  CHECK(shared("math=swap,tile=64,warps=4,row_tiles=2") ==
-        4 * 32 * (128 + 10) * 4 + 32 * kRow + kBarriers + kFlag);
+  CHECK(shared("math=swap,tile=64,warps=4,row_tiles=2") == 4 * 32 * (128 + 10) * 4 + 32 * kRow + kBarriers + kFlag);
   CHECK(shared("math=wgmma64,tile=64,warps=4,row_tiles=4") == kRing + 64 * kRow + kBarriers + kFlag);
   CHECK(shared("math=wgmma_swap,tile=64,warps=4,row_tiles=2") ==
         kRing + 32 * kRow + 2 * 64 * 32 * 2 + 4 * 32 * 4 + kBarriers + kFlag);
@@ -145,8 +143,7 @@ TEST_CASE("a warpgroup counts as one worker in a plan's shared memory, and wgmma
 
 TEST_CASE("no two legal configurations are the same program") {
   const DeviceLimits limits = limits_of_architecture("sm_90a");
-  for (const char* text :
-       {"", "batch=1,q_heads=32,kv_heads=1,context=2048", "batch=8,q_heads=16,kv_heads=16"}) {
+  for (const char* text : {"", "batch=1,q_heads=32,kv_heads=1,context=2048", "batch=8,q_heads=16,kv_heads=16"}) {
     const Problem of = problem(text);
     const LegalSpace legal = space().enumerate(expression_environment(of, limits));
     std::set<std::string> programs;
@@ -155,12 +152,10 @@ TEST_CASE("no two legal configurations are the same program") {
       std::string program;
       for (const auto& [name, value] : plan.unit.defines) program += name + "=" + value + " ";
       for (const Launch& launch : plan.launches) {
-        program += launch.entry.text() + std::to_string(launch.grid[0]) + "x" +
-                   std::to_string(launch.grid[1]) + "/" + std::to_string(launch.cluster[1]) +
-                   (launch.programmatic_dependent ? "+" : "-");
+        program += launch.entry.text() + std::to_string(launch.grid[0]) + "x" + std::to_string(launch.grid[1]) + "/" +
+                   std::to_string(launch.cluster[1]) + (launch.programmatic_dependent ? "+" : "-");
         for (const Argument& argument : launch.arguments) {
-          if (const auto* scalar = std::get_if<std::int32_t>(&argument.value))
-            program += "," + std::to_string(*scalar);
+          if (const auto* scalar = std::get_if<std::int32_t>(&argument.value)) program += "," + std::to_string(*scalar);
         }
       }
       CHECK(programs.insert(program).second);
@@ -238,9 +233,8 @@ TEST_CASE("plans fit the device, cover the problem, and name only what exists") 
           CHECK(plan.launches[1].programmatic_dependent == (limits.compute_capability >= 90));
           const auto rows = static_cast<std::uint32_t>(of["q_len"] * of["q_heads"]);
           const auto shared_rows = rows / static_cast<std::uint32_t>(of["kv_heads"]);
-          CHECK(plan.launches[1].grid == (persistent
-                                              ? Dim3{attention.grid[0], shared_rows, 1}
-                                              : Dim3{rows, static_cast<std::uint32_t>(of["batch"]), 1}));
+          CHECK(plan.launches[1].grid == (persistent ? Dim3{attention.grid[0], shared_rows, 1}
+                                                     : Dim3{rows, static_cast<std::uint32_t>(of["batch"]), 1}));
         }
       }
     }
@@ -264,16 +258,14 @@ TEST_CASE("scratch holds a part of every head for every split, and counters only
   CHECK(sizes("splits=12,combine=cluster") == Sizes{});
   CHECK(sizes("splits=12,combine=kernel") ==
         Sizes{{"partial_o", 2 * 32 * 12 * 128 * 4}, {"partial_lse", 2 * 32 * 12 * 4}});
-  CHECK(sizes("splits=12,combine=last_cta") == Sizes{{"partial_o", 2 * 32 * 12 * 128 * 4},
-                                                     {"partial_lse", 2 * 32 * 12 * 4},
-                                                     {"counters", 2 * 4 * 4}});
+  CHECK(sizes("splits=12,combine=last_cta") ==
+        Sizes{{"partial_o", 2 * 32 * 12 * 128 * 4}, {"partial_lse", 2 * 32 * 12 * 4}, {"counters", 2 * 4 * 4}});
 }
 
 TEST_CASE("a persistent grid's scratch is two slots a block and a counter each, whatever the batch") {
   const DeviceLimits limits = limits_of_architecture("sm_90a");
   for (const char* batch : {"1", "3", "256"}) {
-    const Problem of =
-        problem(std::string("q_heads=32,kv_heads=4,q_len=2,context=4096,lengths=ragged,batch=") + batch);
+    const Problem of = problem(std::string("q_heads=32,kv_heads=4,q_len=2,context=4096,lengths=ragged,batch=") + batch);
     const Config base = *space().default_config(expression_environment(of, limits));
     const Config config = space().parse_config(
         "body=tma,schedule=persistent,residents=2,tile=64,warps=4,stages=2,producers=1,row_tiles=1,splits=1,"
@@ -352,8 +344,7 @@ TEST_CASE("the references keep the scores of so many rows at a time as fit 4 GiB
 TEST_CASE("what keys and values would take is counted in their own type") {
   problem("batch=576,q_heads=64,kv_heads=8,context=131072,kv_dtype=e4m3");
   CHECK_THROWS_WITH_AS(problem("batch=576,q_heads=64,kv_heads=8,context=131072"),
-                       "decode_attention: keys and values would take 288 GiB; at most 256 GiB are supported",
-                       BadInput);
+                       "decode_attention: keys and values would take 288 GiB; at most 256 GiB are supported", BadInput);
 }
 
 TEST_CASE("a grid of one wave that asks ahead leaves no room for the next launch's blocks beside its own") {

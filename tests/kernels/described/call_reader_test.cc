@@ -173,9 +173,7 @@ TEST_CASE("tensors and facts of no problem are refused in one sentence") {
            {{view(DType::bf16, {9, 128}, {kHuge, 1})}, "", "x_row is 4611686018427387904 elements"},
            {{view(DType::bf16, {9, 128}, {256, 2})}, "", "tensor 'x' is not contiguous"},
            {{kX, kNone, view(DType::f32, {9, 64}, {0, 1})}, "", "y_row is 0 elements"},
-           {{kX, kNone, view(DType::f32, {9, 64}, {60, 1})},
-            "",
-            "the strides of 'y' let elements overlap"}}) {
+           {{kX, kNone, view(DType::f32, {9, 64}, {60, 1})}, "", "the strides of 'y' let elements overlap"}}) {
     const std::string said = refusal(halved(), given, facts);
     CHECK_MESSAGE(said.find(sentence) != std::string::npos, said);
   }

@@ -78,8 +78,7 @@ TEST_CASE("a described problem has families, buffers, checks, references and a c
 namespace {
 
 // softmax whose rows of x may lie apart, with a second output if LAST is 1.
-std::unique_ptr<const Kernel> strided_softmax(const Json& extra = {{"when", "problem.twice == 1"}},
-                                              int align = 16) {
+std::unique_ptr<const Kernel> strided_softmax(const Json& extra = {{"when", "problem.twice == 1"}}, int align = 16) {
   Json json = Json::parse(example_text("softmax"));
   json["problem"].push_back({{"name", "twice"}, {"default", 0}, {"range", {0, 1}}});
   json["tensors"][0]["strides"] = {"x_row"};
@@ -98,8 +97,7 @@ TEST_CASE("a tensor that a problem lacks has no buffer, and its argument is null
   const auto kernel = strided_softmax();
   const Config config = own_config("softmax", "THREADS=128,VECTOR=4,KEEP=0");
   for (const bool twice : {false, true}) {
-    const Problem problem =
-        own_problem(*kernel, twice ? "rows=7,columns=1000,twice=1" : "rows=7,columns=1000");
+    const Problem problem = own_problem(*kernel, twice ? "rows=7,columns=1000,twice=1" : "rows=7,columns=1000");
     CHECK(kernel->buffers(problem, 1).size() == (twice ? 3 : 2));
     const Plan plan = kernel->plan(config, problem, own_limits());
     CHECK(plan.launches[0].arguments[1].value == decltype(Argument::value)(twice ? Pointer{"z"} : Pointer{}));
@@ -117,8 +115,7 @@ TEST_CASE("rows that lie apart: strides of the call, read from tensors and check
   CHECK(kernel->buffers(problem, call, 1)[0].elements == 7000);
   call.integers[0] = 1008;
   CHECK(kernel->buffers(problem, call, 1)[0].elements == 6 * 1008 + 1000);
-  const Plan plan =
-      kernel->plan(own_config("softmax", "THREADS=128,VECTOR=4,KEEP=0"), problem, call, own_limits());
+  const Plan plan = kernel->plan(own_config("softmax", "THREADS=128,VECTOR=4,KEEP=0"), problem, call, own_limits());
   CHECK(plan.launches[0].arguments[2].value == decltype(Argument::value)(std::int64_t{1008}));
 
   const auto family = kernel->family_interface(problem);
@@ -130,19 +127,16 @@ TEST_CASE("rows that lie apart: strides of the call, read from tensors and check
   CHECK(bound.integers[0] == 1008);
   x.strides[0] = 1001;
   CHECK_THROWS_WITH_AS(family->bind(tensors, "", extents, bound),
-                       "softmax: x_row is 1001 elements; it must be a multiple of 16 bytes, or contiguous",
-                       BadInput);
+                       "softmax: x_row is 1001 elements; it must be a multiple of 16 bytes, or contiguous", BadInput);
   const auto narrow = strided_softmax({{"when", "problem.twice == 1"}}, 4)->family_interface(problem);
   CHECK(narrow->tensors()[0].alignment == 4);
   narrow->bind(tensors, "", extents, bound);
   CHECK(bound.integers[0] == 1001);
   x.strides = {1, 7};
-  CHECK_THROWS_WITH_AS(family->bind(tensors, "", extents, bound), "softmax: tensor 'x' is not contiguous",
-                       BadInput);
+  CHECK_THROWS_WITH_AS(family->bind(tensors, "", extents, bound), "softmax: tensor 'x' is not contiguous", BadInput);
   x.strides = {1000, 1};
   y.strides[0] = 1008;
-  CHECK_THROWS_WITH_AS(family->bind(tensors, "", extents, bound), "softmax: tensor 'y' is not contiguous",
-                       BadInput);
+  CHECK_THROWS_WITH_AS(family->bind(tensors, "", extents, bound), "softmax: tensor 'y' is not contiguous", BadInput);
 }
 
 TEST_CASE("matmul's plans have a template's instance, scratch and a second launch where there are parts") {
@@ -150,8 +144,8 @@ TEST_CASE("matmul's plans have a template's instance, scratch and a second launc
   const Problem problem = own_problem(*kernel, "m=100,n=200,k=512,dtype=f16");
   const auto plan_of = [&](int splits) {
     return kernel->plan(
-        own_config("matmul", "warps_m=2,warps_n=1,tiles_m=1,tiles_n=2,splits=" + std::to_string(splits)),
-        problem, own_limits());
+        own_config("matmul", "warps_m=2,warps_n=1,tiles_m=1,tiles_n=2,splits=" + std::to_string(splits)), problem,
+        own_limits());
   };
   const Plan whole = plan_of(1), parted = plan_of(4);
   CHECK(whole.unit.instances == std::vector<std::string>{"gemm<T, warps_m, warps_n, tiles_m, tiles_n>"});
@@ -174,19 +168,17 @@ TEST_CASE("matmul's plans have a template's instance, scratch and a second launc
 
   Call call = kernel->default_call(problem);
   set_field(call, kernel->call_schema(), "alpha", 0.5);
-  const Plan halved = kernel->plan(own_config("matmul", "warps_m=1,warps_n=1,tiles_m=1,tiles_n=1,splits=1"),
-                                   problem, call, own_limits());
+  const Plan halved = kernel->plan(own_config("matmul", "warps_m=1,warps_n=1,tiles_m=1,tiles_n=1,splits=1"), problem,
+                                   call, own_limits());
   CHECK(halved.launches[0].arguments[8].value == decltype(Argument::value)(0.5f));
-  CHECK_THROWS_WITH_AS(own_problem(*kernel, "k=100"), doctest::Contains("k must be a multiple of 16"),
-                       BadInput);
+  CHECK_THROWS_WITH_AS(own_problem(*kernel, "k=100"), doctest::Contains("k must be a multiple of 16"), BadInput);
 }
 
 TEST_CASE("arguments of every kind, memsets, tensor maps and values that are out of range") {
   Json json = Json::parse(example_text("vector_add"));
   json["call"] = Json::parse(
       R"([{"name": "stride", "type": "i64", "default": 7}, {"name": "beta", "type": "f32", "default": 0.25}])");
-  json["scratch"] =
-      Json::parse(R"([{"name": "counters", "bytes": "elements > 1 ? 64 : 0", "zeroed": true}])");
+  json["scratch"] = Json::parse(R"([{"name": "counters", "bytes": "elements > 1 ? 64 : 0", "zeroed": true}])");
   json["problem"][0]["range"] = {1, 1000000000000};
   json["launches"] = Json::parse(R"([
     {"memset": "c", "value": 255}, {"memset": "counters", "bytes": 32, "when": "elements > 1"},
@@ -298,8 +290,8 @@ TEST_CASE("fills and checks arrive in the buffers, and what a type cannot hold i
                        doctest::Contains("\"n\" is 2000000; it must be from 1 to 1048576"), BadInput);
 
   json["tensors"][0]["dtype"] = "u8";
-  CHECK_THROWS_WITH_AS(own_problem(*own_kernel(json), "n=300"),
-                       doctest::Contains("holds integers that u8 cannot"), BadInput);
+  CHECK_THROWS_WITH_AS(own_problem(*own_kernel(json), "n=300"), doctest::Contains("holds integers that u8 cannot"),
+                       BadInput);
 }
 
 TEST_CASE("fills by a formula, and offsets that ascend to a total") {
@@ -392,8 +384,7 @@ struct ArraysFolder : TemporaryFolder {
   }
 
   std::unique_ptr<const Kernel> kernel(const Json& json) const {
-    return described_kernel(
-        read_description(json.dump(), file("kernel.json"), json["kernel"].get<std::string>()));
+    return described_kernel(read_description(json.dump(), file("kernel.json"), json["kernel"].get<std::string>()));
   }
 };
 
@@ -441,8 +432,8 @@ TEST_CASE("inputs and answers may be arrays of files, a content for every other 
   CHECK(std::get<std::int64_t>(baseline.launches[0].arguments[3].value) == 64);
 
   CHECK_NOTHROW(own_problem(*kernel, "n=65"));
-  CHECK_THROWS_WITH_AS(kernel->buffers(own_problem(*kernel, "n=65"), 1),
-                       doctest::Contains("of another problem"), BadInput);
+  CHECK_THROWS_WITH_AS(kernel->buffers(own_problem(*kernel, "n=65"), 1), doctest::Contains("of another problem"),
+                       BadInput);
   CHECK_THROWS_WITH_AS(folder.kernel(json)->buffers(own_problem(*kernel, "n=65"), 1),
                        doctest::Contains("c.0.npy: it has 64 elements; the tensor has 65"), BadInput);
   json["tensors"][2]["fill"]["files"] = {"b.bin"};
@@ -450,8 +441,7 @@ TEST_CASE("inputs and answers may be arrays of files, a content for every other 
   CHECK(first_float(folder.kernel(json)->buffers(problem, 1)[2], 0) == 0);
   folder.write_bytes("b.bin", std::string(255, '\0'));
   CHECK_THROWS_WITH_AS(folder.kernel(json)->buffers(problem, 1),
-                       doctest::Contains("b.bin: it has 255 bytes; the tensor's 64 elements have 256"),
-                       BadInput);
+                       doctest::Contains("b.bin: it has 255 bytes; the tensor's 64 elements have 256"), BadInput);
   json["tensors"][2]["fill"]["files"] = {"missing.npy"};
   CHECK_THROWS_WITH_AS(folder.kernel(json)->buffers(problem, 1), doctest::Contains("missing.npy"), BadInput);
 }
@@ -459,14 +449,12 @@ TEST_CASE("inputs and answers may be arrays of files, a content for every other 
 TEST_CASE("expressions may be Python's, and name integers of the call by themselves") {
   Json json = Json::parse(example_text("vector_add"));
   json["syntax"] = "python";
-  json["call"] = Json::parse(
-      R"([{"name": "m", "type": "i64", "default": 5}, {"name": "n", "type": "i64", "default": 7}])");
+  json["call"] =
+      Json::parse(R"([{"name": "m", "type": "i64", "default": 5}, {"name": "n", "type": "i64", "default": 7}])");
   json["launches"][0]["grid"] = {"-(-n // (block_size_x * elements))", "m * 2 if call.n > 6 else 1"};
-  json["constraints"] =
-      Json::parse(R"j([{"expr": "32 < block_size_x <= 128 or elements in (1, 2)", "why": "x"}])j");
+  json["constraints"] = Json::parse(R"j([{"expr": "32 < block_size_x <= 128 or elements in (1, 2)", "why": "x"}])j");
   const auto kernel = own_kernel(json);
   const Problem problem = own_problem(*kernel, "n=1000");
-  const Plan plan =
-      kernel->plan(own_config("vector_add", "block_size_x=128,elements=1"), problem, own_limits());
+  const Plan plan = kernel->plan(own_config("vector_add", "block_size_x=128,elements=1"), problem, own_limits());
   CHECK(plan.launches[0].grid == Dim3{8, 10, 1});  // n is the dimension
 }

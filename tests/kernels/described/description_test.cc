@@ -42,8 +42,7 @@ constexpr DescriptionFault kDescriptionFaults[] = {
     {"vector_add", R"([{"op":"replace","path":"/tensors/1/dtype","value":"problem.n"}])",
      "tensors[1].dtype must be a type, or a dimension with choices"},
     {"vector_add", R"([{"op":"replace","path":"/tensors/1/shape/0","value":"m"}])", "unknown name 'm'"},
-    {"vector_add", R"([{"op":"replace","path":"/tensors/1/shape/0","value":"problem.m"}])",
-     "unknown dimension 'm'"},
+    {"vector_add", R"([{"op":"replace","path":"/tensors/1/shape/0","value":"problem.m"}])", "unknown dimension 'm'"},
     {"vector_add", R"([{"op":"replace","path":"/tensors/1/shape/0","value":"block_size_x"}])",
      "the parameter 'block_size_x' has no value here"},
     {"vector_add", R"([{"op":"add","path":"/tensors/1/align","value":12}])",
@@ -68,8 +67,7 @@ constexpr DescriptionFault kDescriptionFaults[] = {
      "must have types and numbers between < and >"},
     {"vector_add", R"([{"op":"replace","path":"/launches/0/grid","value":"ceil_div(n, 0"}])",
      "launches[0].grid: expected ')'"},
-    {"vector_add", R"([{"op":"replace","path":"/launches/0/grid","value":[1,1,1,1]}])",
-     "has more than 3 elements"},
+    {"vector_add", R"([{"op":"replace","path":"/launches/0/grid","value":[1,1,1,1]}])", "has more than 3 elements"},
     {"vector_add", R"([{"op":"replace","path":"/launches/0/grid","value":[]}])", "launches[0].grid is empty"},
     {"vector_add", R"([{"op":"replace","path":"/launches/0/arguments/0","value":"d"}])",
      "names no tensor and no scratch: unknown buffer 'd'"},
@@ -83,22 +81,19 @@ constexpr DescriptionFault kDescriptionFaults[] = {
      "reference.config lacks a value for 'elements'"},
     {"vector_add", R"([{"op":"replace","path":"/reference/config","value":"block_size_x=1,elements=1"}])",
      "reference.config is no configuration: unknown value"},
-    {"vector_add", R"([{"op":"add","path":"/macros","value":{"n":1,"elements":2}}])",
-     "has the name of another macro"},
+    {"vector_add", R"([{"op":"add","path":"/macros","value":{"n":1,"elements":2}}])", "has the name of another macro"},
     {"vector_add", R"([{"op":"add","path":"/macros","value":{"N":"n"}}])", "the dimension 'n' is free"},
     {"vector_add",
      R"([{"op":"add","path":"/macros","value":{"E":"elements"}},)"
      R"({"op":"add","path":"/parameters/1/at","value":"launch"}])",
      "the parameter 'elements' belongs to a launch"},
-    {"vector_add",
-     R"([{"op":"add","path":"/constraints","value":[{"expr":"problem.m > elements","why":"x"}]}])",
+    {"vector_add", R"([{"op":"add","path":"/constraints","value":[{"expr":"problem.m > elements","why":"x"}]}])",
      "unknown dimension 'm'"},
     {"vector_add", R"([{"op":"add","path":"/tensors/1/fill","value":{"files":["../a.npy"]}}])",
      "tensors[1].fill.files[0] must be a .npy file in the kernel's folder"},
     {"vector_add", R"([{"op":"add","path":"/tensors/1/fill","value":{"files":["a.json"]}}])",
      "tensors[1].fill.files[0] must be a .npy file in the kernel's folder"},
-    {"vector_add", R"([{"op":"add","path":"/tensors/1/fill","value":{"files":[]}}])",
-     "must name one file or two"},
+    {"vector_add", R"([{"op":"add","path":"/tensors/1/fill","value":{"files":[]}}])", "must name one file or two"},
     {"vector_add", R"([{"op":"add","path":"/tensors/1/fill","value":{"files":["1.npy","2.npy","3.npy"]}}])",
      "has more than 2 elements"},
     {"vector_add",
@@ -160,15 +155,12 @@ constexpr DescriptionFault kDescriptionFaults[] = {
      "reference.baseline must be true or false"},
     {"matmul", R"([{"op":"replace","path":"/problem/3/choices","value":["bf16","half"]}])",
      "must name a dimension whose choices are types"},
-    {"matmul", R"([{"op":"replace","path":"/problem/3/choices","value":["bf16","i32"]}])",
-     "all integers or none"},
+    {"matmul", R"([{"op":"replace","path":"/problem/3/choices","value":["bf16","i32"]}])", "all integers or none"},
     {"matmul", R"([{"op":"replace","path":"/launches/1/when","value":"problem.dtype"}])", "launches[1].when"},
     {"matmul", R"([{"op":"replace","path":"/launches/1/entry","value":"gemm<T, 1, 1, 1, 1>"}])",
      "is another instance of a template that is launched"},
-    {"matmul", R"([{"op":"replace","path":"/call/0/type","value":"f16"}])",
-     "call[0].type must be f32 or i64"},
-    {"matmul", R"([{"op":"replace","path":"/rules/0/expr","value":"call.alpha > 1"}])",
-     "unknown name 'call.'"},
+    {"matmul", R"([{"op":"replace","path":"/call/0/type","value":"f16"}])", "call[0].type must be f32 or i64"},
+    {"matmul", R"([{"op":"replace","path":"/rules/0/expr","value":"call.alpha > 1"}])", "unknown name 'call.'"},
     {"matmul", R"([{"op":"replace","path":"/cost/flops","value":{"f16x":"1"}}])", "unknown"},
     {"matmul", R"([{"op":"replace","path":"/reference/launches/0/arguments/2","value":"parts"}])",
      "takes the scratch 'parts', which it does not have"},
@@ -182,8 +174,7 @@ Json with_arguments(Json launch, std::size_t count) {
 }  // namespace
 
 TEST_CASE("the examples are sound, and no longer than they should be") {
-  for (const auto& [name, most] :
-       {std::pair("vector_add", 15), std::pair("softmax", 25), std::pair("matmul", 40)}) {
+  for (const auto& [name, most] : {std::pair("vector_add", 15), std::pair("softmax", 25), std::pair("matmul", 40)}) {
     CAPTURE(name);
     CHECK(fault_of(name, "[]") == "");
     const std::string text = example_text(name);
@@ -191,8 +182,7 @@ TEST_CASE("the examples are sound, and no longer than they should be") {
   }
 }
 
-TEST_CASE(
-    "each fault of a description is one sentence that names the file, the key and what would be right") {
+TEST_CASE("each fault of a description is one sentence that names the file, the key and what would be right") {
   for (const DescriptionFault& fault : kDescriptionFaults) {
     CAPTURE(fault.patch);
     const std::string said = fault_of(fault.example, fault.patch);
@@ -209,8 +199,7 @@ TEST_CASE("a kernel is named as its folder is") {
 
 TEST_CASE("hostile sizes are refused: the file, its depth, lists, names, expressions and lets") {
   const auto refused = [](const std::string& text, const char* said) {
-    CHECK_THROWS_WITH_AS(read_description(text, "own/kernel.json", "vector_add"), doctest::Contains(said),
-                         BadInput);
+    CHECK_THROWS_WITH_AS(read_description(text, "own/kernel.json", "vector_add"), doctest::Contains(said), BadInput);
   };
   const Json sound = Json::parse(example_text("vector_add"));
   refused(std::string(kMaxDescription + 1, ' '), "is larger than 1 MiB");
@@ -224,8 +213,7 @@ TEST_CASE("hostile sizes are refused: the file, its depth, lists, names, express
   refused(with("/problem/0/name", std::string(32, 'n')), "at most 31 of them");
   refused(with("/launches/0/entry", std::string(300, 'e')), "is longer than 256 characters");
   refused(with("/launches/0/grid", std::string(5000, '1')), "longer than 4096");
-  refused(with("/launches/0/grid", std::string(100, '(') + "1" + std::string(100, ')')),
-          "nested more than 64 deep");
+  refused(with("/launches/0/grid", std::string(100, '(') + "1" + std::string(100, ')')), "nested more than 64 deep");
   refused(with("/launches/0/arguments", Json(41, Json("a"))), "has more than 40 elements");
   refused(with("/launches", Json(9, sound["launches"][0])), "is one launch too many: at most 8");
   refused(with("/launches", Json(4, with_arguments(sound["launches"][0], 40))),

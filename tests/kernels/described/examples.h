@@ -17,9 +17,7 @@ inline std::filesystem::path example_folder(const std::string& name) {
   return std::filesystem::path(paths::source()) / "examples/kernels" / name;
 }
 
-inline std::string example_text(const std::string& name) {
-  return read_text(example_folder(name) / "kernel.json");
-}
+inline std::string example_text(const std::string& name) { return read_text(example_folder(name) / "kernel.json"); }
 
 inline std::unique_ptr<const Kernel> own_kernel(const nlohmann::json& json) {
   return described_kernel(read_description(json.dump(), "own/kernel.json", json.value("kernel", "")));

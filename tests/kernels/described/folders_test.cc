@@ -64,8 +64,7 @@ TEST_CASE("a broken folder, and one whose name is taken, harm themselves alone")
   std::ofstream(one.path() / "folders_broken/kernel.json") << "{\"kernel\": ";
   fs::create_directory(one.path() / "no_kernel");
   fs::create_directories(two.path() / "folders_pipe/kernel.json");  // a folder in its place
-  const std::string folders =
-      one.path().string() + ":" + two.path().string() + ":" + (two.path() / "none").string();
+  const std::string folders = one.path().string() + ":" + two.path().string() + ":" + (two.path() / "none").string();
   const DescribedKernels loaded = load_described_kernels(folders.c_str(), {"router"});
   CHECK(loaded_names(loaded) == std::vector<std::string>{"folders_sound"});
   REQUIRE(loaded.broken.size() == 5);

@@ -19,8 +19,7 @@ namespace {
 std::string npy(const std::string& header, const std::string& elements, int version = 1) {
   std::string text = header + std::string(64 - header.size() % 64, ' ') + "\n";
   std::string bytes = "\x93NUMPY";
-  bytes +=
-      {static_cast<char>(version), 0, static_cast<char>(text.size()), static_cast<char>(text.size() >> 8)};
+  bytes += {static_cast<char>(version), 0, static_cast<char>(text.size()), static_cast<char>(text.size() >> 8)};
   if (version > 1) bytes += std::string(2, '\0');
   return bytes + text + elements;
 }

@@ -62,8 +62,7 @@ TEST_CASE("moe_combine: rules across dimensions, and of calls") {
 }
 
 TEST_CASE("moe_combine: rows that no slot points to are poisoned, and only those") {
-  const Problem problem =
-      combine_problem("tokens=20,hidden=16,experts=8,top_k=3,align=16,capacity=120,skew=zipf");
+  const Problem problem = combine_problem("tokens=20,hidden=16,experts=8,top_k=3,align=16,capacity=120,skew=zipf");
   const std::vector<Buffer> buffers = combine_kernel().buffers(problem, 3);
   CHECK_NOTHROW(check_buffers(buffers));
   const Values rows = host_values(buffers[0], 3, fill_stream(0, 0));
@@ -78,8 +77,7 @@ TEST_CASE("moe_combine: rows that no slot points to are poisoned, and only those
 }
 
 TEST_CASE("moe_combine: weights add up to nearly one") {
-  const std::vector<Buffer> buffers =
-      combine_kernel().buffers(combine_problem("tokens=500,top_k=8,hidden=8"), 3);
+  const std::vector<Buffer> buffers = combine_kernel().buffers(combine_problem("tokens=500,top_k=8,hidden=8"), 3);
   double sum = 0;
   for (const double weight : host_values(buffers[2], 3, fill_stream(2, 0))) sum += weight / 500;
   CHECK(sum == doctest::Approx(1).epsilon(0.02));
@@ -120,17 +118,16 @@ TEST_CASE("moe_combine: tensors of a server become extents and a call, and wrong
 }
 
 TEST_CASE("moe_combine: no two configurations launch the same code in the same way, and there are hundreds") {
-  for (const char* text :
-       {"tokens=64", "tokens=4096,hidden=2880,top_k=4,experts=32", "tokens=7,hidden=4096,top_k=2"})
+  for (const char* text : {"tokens=64", "tokens=4096,hidden=2880,top_k=4,experts=32", "tokens=7,hidden=4096,top_k=2"})
     check_launches_differ(combine_problem(text), 400);
 }
 
 TEST_CASE("moe_combine: the C interface counts tensors and fields as the family does") {
-  check_c_interface(combine_problem(""), {.tensors = {{MOETUNE_MOE_COMBINE_ROWS, "rows"},
-                                                      {MOETUNE_MOE_COMBINE_INVERSE, "inverse"},
-                                                      {MOETUNE_MOE_COMBINE_WEIGHTS, "weights"},
-                                                      {MOETUNE_MOE_COMBINE_OUT, "out"}},
-                                          .integers = {{MOETUNE_MOE_COMBINE_OUT_ROW, "out_row"},
-                                                       {MOETUNE_MOE_COMBINE_PLACES, "places"}},
-                                          .reals = {}});
+  check_c_interface(combine_problem(""),
+                    {.tensors = {{MOETUNE_MOE_COMBINE_ROWS, "rows"},
+                                 {MOETUNE_MOE_COMBINE_INVERSE, "inverse"},
+                                 {MOETUNE_MOE_COMBINE_WEIGHTS, "weights"},
+                                 {MOETUNE_MOE_COMBINE_OUT, "out"}},
+                     .integers = {{MOETUNE_MOE_COMBINE_OUT_ROW, "out_row"}, {MOETUNE_MOE_COMBINE_PLACES, "places"}},
+                     .reals = {}});
 }

@@ -49,8 +49,7 @@ Values row_of(const Values& rows, std::size_t place) {
 
 TEST_CASE("moe_dispatch: rules across dimensions") {
   CHECK_NOTHROW(dispatch_problem("out=e4m3,scale=token,scale_layout=column"));
-  for (const char* wrong :
-       {"hidden=100", "top_k=16,experts=8", "align=24", "scale=token", "scale_layout=column"}) {
+  for (const char* wrong : {"hidden=100", "top_k=16,experts=8", "align=24", "scale=token", "scale_layout=column"}) {
     CAPTURE(wrong);
     CHECK_THROWS_AS(dispatch_problem(wrong), BadInput);
   }
@@ -117,8 +116,7 @@ TEST_CASE("moe_dispatch: the permutations of the inputs belong together") {
     const MoeDispatchShape shape(problem);
     const std::vector<Buffer> buffers = dispatch_kernel().buffers(problem, 7);
     HostTensors values;
-    const Values sorted = values_of(buffers, values, "sorted"),
-                 inverse = values_of(buffers, values, "inverse");
+    const Values sorted = values_of(buffers, values, "sorted"), inverse = values_of(buffers, values, "inverse");
     REQUIRE(inverse.size() == static_cast<std::size_t>(shape.slots()));
     std::size_t placed = 0, padding = 0;
     for (std::size_t slot = 0; slot < inverse.size(); ++slot) {
@@ -145,9 +143,8 @@ TEST_CASE("moe_dispatch: fewer places than the routing needs drop what lies behi
 TEST_CASE("moe_dispatch: tensors of a server become extents and a call, and wrong ones are named") {
   const auto family =
       dispatch_kernel().family_interface(dispatch_problem("hidden=256,top_k=2,out=e4m3,scale_layout=column"));
-  TensorView x{DType::bf16, {10, 256}, {320, 1}}, sorted{DType::i32, {30}, {1}},
-      inverse{DType::i32, {10, 2}, {2, 1}}, rows{DType::e4m3, {30, 256}, {256, 1}},
-      scales{DType::f32, {2, 32}, {32, 1}};
+  TensorView x{DType::bf16, {10, 256}, {320, 1}}, sorted{DType::i32, {30}, {1}}, inverse{DType::i32, {10, 2}, {2, 1}},
+      rows{DType::e4m3, {30, 256}, {256, 1}}, scales{DType::f32, {2, 32}, {32, 1}};
   std::vector<const TensorView*> tensors = {&x, &sorted, &inverse, &rows, &scales};
   Extents extents;
   Call call;
@@ -172,20 +169,19 @@ TEST_CASE("moe_dispatch: tensors of a server become extents and a call, and wron
   refused("'inverse' has 30 elements; it must have 20");
 }
 
-TEST_CASE(
-    "moe_dispatch: no two configurations launch the same code in the same way, and there are hundreds") {
-  for (const char* text : {"tokens=64", "tokens=4096,hidden=2880,top_k=4,experts=32,out=e4m3",
-                           "tokens=1000,out=e4m3,scale=token"})
+TEST_CASE("moe_dispatch: no two configurations launch the same code in the same way, and there are hundreds") {
+  for (const char* text :
+       {"tokens=64", "tokens=4096,hidden=2880,top_k=4,experts=32,out=e4m3", "tokens=1000,out=e4m3,scale=token"})
     check_launches_differ(dispatch_problem(text), 400);
 }
 
 TEST_CASE("moe_dispatch: the C interface counts tensors and fields as the family does") {
-  check_c_interface(dispatch_problem("out=e4m3"), {.tensors = {{MOETUNE_MOE_DISPATCH_X, "x"},
-                                                               {MOETUNE_MOE_DISPATCH_SORTED, "sorted"},
-                                                               {MOETUNE_MOE_DISPATCH_INVERSE, "inverse"},
-                                                               {MOETUNE_MOE_DISPATCH_ROWS, "rows"},
-                                                               {MOETUNE_MOE_DISPATCH_SCALES, "scales"}},
-                                                   .integers = {{MOETUNE_MOE_DISPATCH_X_ROW, "x_row"},
-                                                                {MOETUNE_MOE_DISPATCH_PLACES, "places"}},
-                                                   .reals = {}});
+  check_c_interface(dispatch_problem("out=e4m3"),
+                    {.tensors = {{MOETUNE_MOE_DISPATCH_X, "x"},
+                                 {MOETUNE_MOE_DISPATCH_SORTED, "sorted"},
+                                 {MOETUNE_MOE_DISPATCH_INVERSE, "inverse"},
+                                 {MOETUNE_MOE_DISPATCH_ROWS, "rows"},
+                                 {MOETUNE_MOE_DISPATCH_SCALES, "scales"}},
+                     .integers = {{MOETUNE_MOE_DISPATCH_X_ROW, "x_row"}, {MOETUNE_MOE_DISPATCH_PLACES, "places"}},
+                     .reals = {}});
 }

@@ -96,16 +96,14 @@ TEST_CASE("moe_experts: rules across dimensions, and of calls") {
   for (const auto& [wrong, why] :
        {std::pair{"w=mxfp4,hidden=128,intermediate=40", "intermediate=40 is no multiple of 32"},
         {"w=mxfp4,hidden=128,intermediate=64,dtype=fp16", "w=mxfp4 needs dtype=bf16"},
-        {"w=e4m3,hidden=128,intermediate=128,activation=swigluoai",
-         "activation=swigluoai is not for w=e4m3"}})
+        {"w=e4m3,hidden=128,intermediate=128,activation=swigluoai", "activation=swigluoai is not for w=e4m3"}})
     CHECK_THROWS_WITH_AS(experts_problem(wrong), doctest::Contains(why), BadInput);
 }
 
 TEST_CASE("moe_experts: weights in mxfp4 have scales and, as gpt-oss, biases") {
   const Problem problem =
       experts_problem("tokens=4,hidden=96,intermediate=64,experts=8,top_k=2,w=mxfp4,activation=swigluoai");
-  const std::vector<Buffer> buffers =
-      experts_kernel().buffers(problem, experts_kernel().default_call(problem), 3);
+  const std::vector<Buffer> buffers = experts_kernel().buffers(problem, experts_kernel().default_call(problem), 3);
   CHECK_NOTHROW(check_buffers(buffers));
   CHECK(values_of(buffers, "w_gate_up").size() == 8 * 8 * 2 * 512);  // 96 of K are two blocks
   CHECK(values_of(buffers, "w_down").size() == 8 * 6 * 1 * 512);
@@ -122,8 +120,7 @@ TEST_CASE("moe_experts: weights in mxfp4 have scales and, as gpt-oss, biases") {
   CHECK(*std::ranges::max_element(codes) == 255);
   // Read are half a byte and a thirty-second of one for each weight, besides rows and lists.
   const Cost packed = experts_kernel().cost(problem),
-             wide = experts_kernel().cost(
-                 experts_problem("tokens=4,hidden=96,intermediate=64,experts=8,top_k=2"));
+             wide = experts_kernel().cost(experts_problem("tokens=4,hidden=96,intermediate=64,experts=8,top_k=2"));
   CHECK(packed.read_bytes < 0.3 * wide.read_bytes);
   CHECK(packed.flops.bf16 == wide.flops.bf16);
 }
@@ -133,9 +130,8 @@ TEST_CASE("moe_experts: a family in mxfp4 takes bytes of the right number") {
       experts_problem("hidden=96,intermediate=64,experts=8,top_k=2,w=mxfp4,activation=swigluoai"));
   TensorView x{DType::bf16, {3, 96}, {96, 1}}, sorted{DType::i32, {6}, {1}}, offsets{DType::i32, {9}, {1}},
       inverse{DType::i32, {3, 2}, {2, 1}}, weights{DType::f32, {3, 2}, {2, 1}},
-      up{DType::u8, {8, 8, 2, 512}, {8192, 1024, 512, 1}},
-      down{DType::u8, {8, 6, 1, 512}, {3072, 512, 512, 1}}, out{DType::bf16, {3, 96}, {96, 1}},
-      up_scale{DType::u8, {8, 8, 2, 32}, {512, 64, 32, 1}},
+      up{DType::u8, {8, 8, 2, 512}, {8192, 1024, 512, 1}}, down{DType::u8, {8, 6, 1, 512}, {3072, 512, 512, 1}},
+      out{DType::bf16, {3, 96}, {96, 1}}, up_scale{DType::u8, {8, 8, 2, 32}, {512, 64, 32, 1}},
       down_scale{DType::u8, {8, 6, 1, 32}, {192, 32, 32, 1}}, up_bias{DType::bf16, {8, 128}, {128, 1}},
       down_bias{DType::bf16, {8, 96}, {96, 1}};
   std::vector<const TensorView*> tensors{&x,   &sorted, &offsets,  &inverse,    &weights, &up,       &down,
@@ -172,16 +168,15 @@ TEST_CASE("moe_experts: parts have the tensors that they read, and rows of place
   CHECK(names("part=down,x=places") == "x offsets inverse weights w_down out");
   CHECK(names("part=down,x=places,out=places,activation=swigluoai") == "x offsets w_down down_bias out");
   CHECK(names("x=places") == "x offsets inverse weights w_gate_up w_down out");
-  for (const auto& [wrong, why] :
-       {std::pair{"part=up", "part=up writes a row for each place: it needs out=places"},
-        {"part=down,out=places", "it needs x=places"}})
+  for (const auto& [wrong, why] : {std::pair{"part=up", "part=up writes a row for each place: it needs out=places"},
+                                   {"part=down,out=places", "it needs x=places"}})
     CHECK_THROWS_WITH_AS(experts_problem(sizes + "," + wrong), doctest::Contains(why), BadInput);
   const auto refusal = [&](const std::string& part, const char* field, double value) {
     return call_refusal(experts_kernel(), experts_problem(sizes + "," + part), field, value);
   };
   CHECK(refusal("part=down,x=places", "x_row", 64) == "");
-  CHECK(refusal("part=down,x=places", "x_row", 72)
-            .find("x_row=72 must be 64: rows of places lie without gaps") != std::string::npos);
+  CHECK(refusal("part=down,x=places", "x_row", 72).find("x_row=72 must be 64: rows of places lie without gaps") !=
+        std::string::npos);
   CHECK(refusal("part=down,x=places", "out_row", 264) == "");
   CHECK(refusal("part=up,out=places", "out_row", 72).find("out_row=72 must be 64") != std::string::npos);
   // Places that no segment has hold nothing that is read.
@@ -226,10 +221,9 @@ TEST_CASE("moe_experts: parts launch what they have, and need no scratch but for
 
 TEST_CASE("moe_experts: a family of parts finds places and tokens in the tensors that it has") {
   const std::string sizes = "hidden=256,intermediate=64,top_k=2,experts=8,";
-  TensorView rows{DType::bf16, {40, 64}, {64, 1}}, offsets{DType::i32, {9}, {1}},
-      inverse{DType::i32, {10, 2}, {2, 1}}, weights{DType::f32, {10, 2}, {2, 1}},
-      down{DType::bf16, {8, 256, 64}, {256 * 64, 64, 1}}, out{DType::bf16, {10, 256}, {256, 1}},
-      products{DType::bf16, {40, 256}, {256, 1}};
+  TensorView rows{DType::bf16, {40, 64}, {64, 1}}, offsets{DType::i32, {9}, {1}}, inverse{DType::i32, {10, 2}, {2, 1}},
+      weights{DType::f32, {10, 2}, {2, 1}}, down{DType::bf16, {8, 256, 64}, {256 * 64, 64, 1}},
+      out{DType::bf16, {10, 256}, {256, 1}}, products{DType::bf16, {40, 256}, {256, 1}};
   Extents extents;
   Call call;
   const auto summing = experts_kernel().family_interface(experts_problem(sizes + "part=down,x=places"));
@@ -239,18 +233,16 @@ TEST_CASE("moe_experts: a family of parts finds places and tokens in the tensors
   CHECK(call.integers[kMoePlaces] == 40);
   CHECK(call.integers[kMoeRow] == 64);
   CHECK(call.integers[kExpertsOutRow] == 256);
-  const auto alone =
-      experts_kernel().family_interface(experts_problem(sizes + "part=down,x=places,out=places"));
+  const auto alone = experts_kernel().family_interface(experts_problem(sizes + "part=down,x=places,out=places"));
   tensors = {&rows, nullptr, &offsets, nullptr, nullptr, nullptr, &down, &products};
   alone->bind(tensors, "", extents, call);
   CHECK(extents == Extents{20});  // as many tokens as have 40 places without padding
   products.shape[0] = 39;
-  CHECK_THROWS_WITH_AS(alone->bind(tensors, "", extents, call),
-                       doctest::Contains("'out' has 39 rows; it must have 40"), BadInput);
+  CHECK_THROWS_WITH_AS(alone->bind(tensors, "", extents, call), doctest::Contains("'out' has 39 rows; it must have 40"),
+                       BadInput);
   products.shape[0] = 40;
   rows.strides[0] = 72;
-  CHECK_THROWS_WITH_AS(alone->bind(tensors, "", extents, call), doctest::Contains("lie without gaps"),
-                       BadInput);
+  CHECK_THROWS_WITH_AS(alone->bind(tensors, "", extents, call), doctest::Contains("lie without gaps"), BadInput);
 }
 
 TEST_CASE("moe_experts: weights whose N is contiguous are views of [experts, K, N]") {
@@ -260,9 +252,8 @@ TEST_CASE("moe_experts: weights whose N is contiguous are views of [experts, K, 
   CHECK_THROWS_WITH_AS(experts_problem("w=e4m3,layout=n_major,hidden=128,intermediate=128"),
                        doctest::Contains("layout=n_major is for 16-bit weights"), BadInput);
   const auto family = experts_kernel().family_interface(problem);
-  TensorView x{DType::bf16, {10, 256}, {256, 1}}, sorted{DType::i32, {40}, {1}},
-      offsets{DType::i32, {9}, {1}}, up{DType::bf16, {8, 128, 256}, {256 * 136, 1, 136}},
-      out{DType::bf16, {40, 64}, {64, 1}};
+  TensorView x{DType::bf16, {10, 256}, {256, 1}}, sorted{DType::i32, {40}, {1}}, offsets{DType::i32, {9}, {1}},
+      up{DType::bf16, {8, 128, 256}, {256 * 136, 1, 136}}, out{DType::bf16, {40, 64}, {64, 1}};
   std::vector<const TensorView*> tensors{&x, &sorted, &offsets, nullptr, nullptr, &up, nullptr, &out};
   Extents extents;
   Call call;
@@ -275,8 +266,8 @@ TEST_CASE("moe_experts: weights whose N is contiguous are views of [experts, K, 
 }
 
 TEST_CASE("moe_experts: inputs are a routing's, and what no kernel reads is poisoned") {
-  const Problem problem = experts_problem(
-      "tokens=20,hidden=16,intermediate=24,experts=8,top_k=3,align=16,capacity=120,skew=zipf");
+  const Problem problem =
+      experts_problem("tokens=20,hidden=16,intermediate=24,experts=8,top_k=3,align=16,capacity=120,skew=zipf");
   Call call = experts_kernel().default_call(problem);
   call.integers[kMoeRow] = 24;
   call.integers[kExpertsUpRow] = 32;
@@ -296,15 +287,13 @@ TEST_CASE("moe_experts: inputs are a routing's, and what no kernel reads is pois
     REQUIRE(std::isnan(up[i]) != (within < 48 * 32 && is_used(within, 32, 16)));
   }
   const Numbers down = values_of(buffers, "w_down");
-  for (std::size_t i = 0; i < down.size(); ++i)
-    REQUIRE(std::isnan(down[i]) != is_used(i, 16 * 24 + 16, 16 * 24));
+  for (std::size_t i = 0; i < down.size(); ++i) REQUIRE(std::isnan(down[i]) != is_used(i, 16 * 24 + 16, 16 * 24));
   const Numbers offsets = values_of(buffers, "offsets"), sorted = values_of(buffers, "sorted"),
                 inverse = values_of(buffers, "inverse");
   std::size_t dropped = 0;
   for (std::size_t slot = 0; slot < inverse.size(); ++slot) {
     dropped += inverse[slot] < 0;
-    if (inverse[slot] >= 0)
-      CHECK(sorted[static_cast<std::size_t>(inverse[slot])] == static_cast<double>(slot));
+    if (inverse[slot] >= 0) CHECK(sorted[static_cast<std::size_t>(inverse[slot])] == static_cast<double>(slot));
   }
   CHECK(dropped > 0);
   CHECK(offsets.back() <= static_cast<double>(sorted.size()));
@@ -329,17 +318,15 @@ TEST_CASE("moe_experts: measuring takes turns between routings that choose other
 }
 
 TEST_CASE("moe_experts: bytes and products count once, weights of as many experts as are expected") {
-  const Cost all =
-      experts_kernel().cost(experts_problem("tokens=4096,experts=8,top_k=2,hidden=64,intermediate=40"));
+  const Cost all = experts_kernel().cost(experts_problem("tokens=4096,experts=8,top_k=2,hidden=64,intermediate=40"));
   CHECK(all.read_bytes == doctest::Approx(4096 * 64 * 2 + 8 * 3 * 64 * 40 * 2 + 4096 * 2 * 12));
   CHECK(all.written_bytes == 4096 * 64 * 2);
   CHECK(all.flops.bf16 == 4096.0 * 2 * 3 * 64 * 40 * 2);
   CHECK(all.flops.fp16 == 0);
-  const Cost one =
-      experts_kernel().cost(experts_problem("tokens=1,experts=128,top_k=8,hidden=64,intermediate=40"));
+  const Cost one = experts_kernel().cost(experts_problem("tokens=1,experts=128,top_k=8,hidden=64,intermediate=40"));
   CHECK(one.read_bytes == doctest::Approx(64 * 2 + 8 * 3 * 64 * 40 * 2 + 8 * 12));
-  const Cost narrow = experts_kernel().cost(
-      experts_problem("tokens=1,experts=128,top_k=8,hidden=256,intermediate=128,w=e4m3"));
+  const Cost narrow =
+      experts_kernel().cost(experts_problem("tokens=1,experts=128,top_k=8,hidden=256,intermediate=128,w=e4m3"));
   CHECK(narrow.read_bytes == doctest::Approx(256 + 2 * 4 + 8 * 3 * (256 * 128 + 2 * 4) + 8 * 12));
   CHECK(narrow.written_bytes == 256 * 2);
   CHECK(narrow.flops.e4m3 == 8.0 * 2 * 3 * 256 * 128);
@@ -365,8 +352,8 @@ TEST_CASE("moe_experts: as many experts are expected as routings have") {
 }
 
 TEST_CASE("moe_experts: tensors of a server become extents and a call, and wrong ones are named") {
-  const auto family = experts_kernel().family_interface(
-      experts_problem("hidden=256,intermediate=64,top_k=2,experts=8,dtype=fp16"));
+  const auto family =
+      experts_kernel().family_interface(experts_problem("hidden=256,intermediate=64,top_k=2,experts=8,dtype=fp16"));
   TensorView x{DType::f16, {10, 256}, {264, 1}}, sorted{DType::i32, {40}, {1}}, offsets{DType::i32, {9}, {1}},
       inverse{DType::i32, {10, 2}, {2, 1}}, weights{DType::f32, {10, 2}, {2, 1}},
       up{DType::f16, {8, 128, 256}, {128 * 264, 264, 1}}, down{DType::f16, {8, 256, 64}, {256 * 64, 64, 1}},
@@ -404,14 +391,13 @@ TEST_CASE("moe_experts: tensors of a server become extents and a call, and wrong
 }
 
 TEST_CASE("moe_experts: scales are tensors of e4m3 alone") {
-  const auto family = experts_kernel().family_interface(
-      experts_problem("hidden=256,intermediate=128,top_k=2,experts=8,w=e4m3"));
-  TensorView x{DType::e4m3, {10, 256}, {256, 1}}, sorted{DType::i32, {40}, {1}},
-      offsets{DType::i32, {9}, {1}}, inverse{DType::i32, {10, 2}, {2, 1}},
-      weights{DType::f32, {10, 2}, {2, 1}}, up{DType::e4m3, {8, 256, 256}, {256 * 256, 256, 1}},
-      down{DType::e4m3, {8, 256, 128}, {256 * 128, 128, 1}}, out{DType::bf16, {10, 256}, {256, 1}},
-      x_scale{DType::f32, {10, 2}, {2, 1}}, up_scale{DType::f32, {8, 2, 2}, {4, 2, 1}},
-      down_scale{DType::f32, {8, 2, 1}, {2, 1, 1}};
+  const auto family =
+      experts_kernel().family_interface(experts_problem("hidden=256,intermediate=128,top_k=2,experts=8,w=e4m3"));
+  TensorView x{DType::e4m3, {10, 256}, {256, 1}}, sorted{DType::i32, {40}, {1}}, offsets{DType::i32, {9}, {1}},
+      inverse{DType::i32, {10, 2}, {2, 1}}, weights{DType::f32, {10, 2}, {2, 1}},
+      up{DType::e4m3, {8, 256, 256}, {256 * 256, 256, 1}}, down{DType::e4m3, {8, 256, 128}, {256 * 128, 128, 1}},
+      out{DType::bf16, {10, 256}, {256, 1}}, x_scale{DType::f32, {10, 2}, {2, 1}},
+      up_scale{DType::f32, {8, 2, 2}, {4, 2, 1}}, down_scale{DType::f32, {8, 2, 1}, {2, 1, 1}};
   std::vector<const TensorView*> tensors = {&x,    &sorted, &offsets, &inverse,  &weights,   &up,
                                             &down, &out,    &x_scale, &up_scale, &down_scale};
   Extents extents;
@@ -426,11 +412,10 @@ TEST_CASE("moe_experts: scales are tensors of e4m3 alone") {
 }
 
 TEST_CASE("moe_experts: no two configurations launch the same code in the same way, and there are hundreds") {
-  for (const char* text : {"tokens=64", "tokens=4096,hidden=2880,top_k=4,experts=32,intermediate=2880",
-                           "tokens=7,hidden=4096,top_k=2"})
-    check_launches_differ(experts_problem(text), 400);
   for (const char* text :
-       {"tokens=64,part=up,out=places", "tokens=64,part=down,x=places", "tokens=64,out=places"})
+       {"tokens=64", "tokens=4096,hidden=2880,top_k=4,experts=32,intermediate=2880", "tokens=7,hidden=4096,top_k=2"})
+    check_launches_differ(experts_problem(text), 400);
+  for (const char* text : {"tokens=64,part=up,out=places", "tokens=64,part=down,x=places", "tokens=64,out=places"})
     check_launches_differ(experts_problem(text), 200);
 }
 
@@ -450,12 +435,11 @@ TEST_CASE("moe_experts: a usual problem has thousands of configurations") {
 TEST_CASE("moe_experts: a grid has a block for every tile that a routing could need") {
   const Problem problem = experts_problem("tokens=3,hidden=128,intermediate=128,experts=8,top_k=2,align=1");
   DeviceLimits limits = limits_of_architecture("sm_90a");
-  const Config config =
-      shared_space("moe_experts")
-          .parse_config(
-              "body=wgmma,rows=64,warps=4,depth=64,up_columns=32,up_stages=4,down_columns=64,"
-              "down_stages=4,residents=2,launches=3,weights=keep,schedule=grid",
-              nullptr);
+  const Config config = shared_space("moe_experts")
+                            .parse_config(
+                                "body=wgmma,rows=64,warps=4,depth=64,up_columns=32,up_stages=4,down_columns=64,"
+                                "down_stages=4,residents=2,launches=3,weights=keep,schedule=grid",
+                                nullptr);
   const Plan plan = experts_kernel().plan(config, problem, limits);
   REQUIRE(plan.launches.size() == 3);
   CHECK(plan.launches[0].grid[0] == 6 * 4);  // each of 6 slots with an expert of its own
@@ -466,26 +450,25 @@ TEST_CASE("moe_experts: a grid has a block for every tile that a routing could n
 }
 
 TEST_CASE("moe_experts: the C interface counts tensors and fields as the family does") {
-  check_c_interface(experts_problem("w=e4m3"),
-                    {.tensors = {{MOETUNE_MOE_EXPERTS_X, "x"},
-                                 {MOETUNE_MOE_EXPERTS_SORTED, "sorted"},
-                                 {MOETUNE_MOE_EXPERTS_OFFSETS, "offsets"},
-                                 {MOETUNE_MOE_EXPERTS_INVERSE, "inverse"},
-                                 {MOETUNE_MOE_EXPERTS_WEIGHTS, "weights"},
-                                 {MOETUNE_MOE_EXPERTS_W_GATE_UP, "w_gate_up"},
-                                 {MOETUNE_MOE_EXPERTS_W_DOWN, "w_down"},
-                                 {MOETUNE_MOE_EXPERTS_OUT, "out"},
-                                 {MOETUNE_MOE_EXPERTS_X_SCALE, "x_scale"},
-                                 {MOETUNE_MOE_EXPERTS_GATE_UP_SCALE, "gate_up_scale"},
-                                 {MOETUNE_MOE_EXPERTS_DOWN_SCALE, "down_scale"},
-                                 {MOETUNE_MOE_EXPERTS_GATE_UP_BIAS, "gate_up_bias"},
-                                 {MOETUNE_MOE_EXPERTS_DOWN_BIAS, "down_bias"}},
-                     .integers = {{MOETUNE_MOE_EXPERTS_X_ROW, "x_row"},
-                                  {MOETUNE_MOE_EXPERTS_PLACES, "places"},
-                                  {MOETUNE_MOE_EXPERTS_OUT_ROW, "out_row"},
-                                  {MOETUNE_MOE_EXPERTS_UP_ROW, "up_row"},
-                                  {MOETUNE_MOE_EXPERTS_UP_EXPERT, "up_expert"},
-                                  {MOETUNE_MOE_EXPERTS_DOWN_ROW, "down_row"},
-                                  {MOETUNE_MOE_EXPERTS_DOWN_EXPERT, "down_expert"}},
-                     .reals = {}});
+  check_c_interface(experts_problem("w=e4m3"), {.tensors = {{MOETUNE_MOE_EXPERTS_X, "x"},
+                                                            {MOETUNE_MOE_EXPERTS_SORTED, "sorted"},
+                                                            {MOETUNE_MOE_EXPERTS_OFFSETS, "offsets"},
+                                                            {MOETUNE_MOE_EXPERTS_INVERSE, "inverse"},
+                                                            {MOETUNE_MOE_EXPERTS_WEIGHTS, "weights"},
+                                                            {MOETUNE_MOE_EXPERTS_W_GATE_UP, "w_gate_up"},
+                                                            {MOETUNE_MOE_EXPERTS_W_DOWN, "w_down"},
+                                                            {MOETUNE_MOE_EXPERTS_OUT, "out"},
+                                                            {MOETUNE_MOE_EXPERTS_X_SCALE, "x_scale"},
+                                                            {MOETUNE_MOE_EXPERTS_GATE_UP_SCALE, "gate_up_scale"},
+                                                            {MOETUNE_MOE_EXPERTS_DOWN_SCALE, "down_scale"},
+                                                            {MOETUNE_MOE_EXPERTS_GATE_UP_BIAS, "gate_up_bias"},
+                                                            {MOETUNE_MOE_EXPERTS_DOWN_BIAS, "down_bias"}},
+                                                .integers = {{MOETUNE_MOE_EXPERTS_X_ROW, "x_row"},
+                                                             {MOETUNE_MOE_EXPERTS_PLACES, "places"},
+                                                             {MOETUNE_MOE_EXPERTS_OUT_ROW, "out_row"},
+                                                             {MOETUNE_MOE_EXPERTS_UP_ROW, "up_row"},
+                                                             {MOETUNE_MOE_EXPERTS_UP_EXPERT, "up_expert"},
+                                                             {MOETUNE_MOE_EXPERTS_DOWN_ROW, "down_row"},
+                                                             {MOETUNE_MOE_EXPERTS_DOWN_EXPERT, "down_expert"}},
+                                                .reals = {}});
 }

@@ -26,9 +26,8 @@ Values head(const Values& values, std::ptrdiff_t count) { return {values.begin()
 }  // namespace
 
 TEST_CASE("route_plan: rules across dimensions, and of calls") {
-  for (const char* wrong :
-       {"align=24", "layout=masked", "segment=4", "dropped=mask", "layout=rows,segment=4", "align=0",
-        "experts=0", "experts=1025", "top_k=33", "ids=i16", "tokens=0", "map=global"}) {
+  for (const char* wrong : {"align=24", "layout=masked", "segment=4", "dropped=mask", "layout=rows,segment=4",
+                            "align=0", "experts=0", "experts=1025", "top_k=33", "ids=i16", "tokens=0", "map=global"}) {
     CAPTURE(wrong);
     CHECK_THROWS_AS(problem_of(wrong), BadInput);
   }
@@ -72,8 +71,7 @@ TEST_CASE("route_plan: ids that name no expert here have no place, whatever they
 }
 
 TEST_CASE("route_plan: tokens past the device's count, and slots beyond a segment, have no place") {
-  const Problem problem =
-      problem_of("tokens=3,experts=2,top_k=1,layout=masked,segment=1,dropped=mask,count=device");
+  const Problem problem = problem_of("tokens=3,experts=2,top_k=1,layout=masked,segment=1,dropped=mask,count=device");
   const HostTensors out = answer_on_cpu(problem, {{"ids", {1, 1, 0}}, {"token_count", {2}}});
   CHECK(out.at("counts") == Values{0, 1});
   CHECK(out.at("sorted") == Values{3, 0});
@@ -132,19 +130,17 @@ TEST_CASE("route_plan: test inputs have distinct experts in a token, and load th
 TEST_CASE("route_plan: half of the slots are here with a map, as the test inputs have it") {
   const Problem problem = problem_of("tokens=400,experts=32,top_k=8,map=local");
   const std::vector<Buffer> buffers = kernel().buffers(problem, 3);
-  const Values inverse =
-      answer_on_cpu(problem, {{"ids", host_values(buffers[0], 3, fill_stream(0, 0))},
-                              {"expert_map", host_values(buffers[1], 3, fill_stream(1, 0))}})
-          .at("inverse");
+  const Values inverse = answer_on_cpu(problem, {{"ids", host_values(buffers[0], 3, fill_stream(0, 0))},
+                                                 {"expert_map", host_values(buffers[1], 3, fill_stream(1, 0))}})
+                             .at("inverse");
   const auto elsewhere = static_cast<double>(std::count(inverse.begin(), inverse.end(), -1));
   CHECK(elsewhere / 3200 == doctest::Approx(0.5).epsilon(0.1));
 }
 
 TEST_CASE("route_plan: every byte of its tensors counts once") {
-  for (const char* text :
-       {"tokens=50,experts=16,top_k=4", "tokens=9,experts=4,top_k=2,map=local,ids=i64,layout=ends",
-        "tokens=9,experts=4,top_k=2,layout=masked,segment=3,dropped=mask,count=device",
-        "tokens=9,experts=4,top_k=2,layout=rows,align=1"}) {
+  for (const char* text : {"tokens=50,experts=16,top_k=4", "tokens=9,experts=4,top_k=2,map=local,ids=i64,layout=ends",
+                           "tokens=9,experts=4,top_k=2,layout=masked,segment=3,dropped=mask,count=device",
+                           "tokens=9,experts=4,top_k=2,layout=rows,align=1"}) {
     CAPTURE(text);
     const Problem problem = problem_of(text);
     double read = 0, written = 0;
@@ -160,8 +156,7 @@ TEST_CASE("route_plan: tensors of a server become extents and a call, and wrong 
   TensorView ids{DType::i64, {10, 2}, {2, 1}}, map{DType::i32, {9}, {1}}, counts{DType::i32, {4}, {1}},
       offsets{DType::i32, {5}, {1}}, sorted{DType::i32, {20}, {1}}, inverse{DType::i32, {10, 2}, {2, 1}},
       blocks{DType::i32, {20}, {1}};
-  std::vector<const TensorView*> tensors = {&ids,     &map,    nullptr,  &counts,
-                                            &offsets, &sorted, &inverse, &blocks};
+  std::vector<const TensorView*> tensors = {&ids, &map, nullptr, &counts, &offsets, &sorted, &inverse, &blocks};
   Extents extents;
   Call call;
   family->bind(tensors, "", extents, call);

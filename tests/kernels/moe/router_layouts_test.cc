@@ -44,8 +44,7 @@ TEST_CASE("router layouts: DeepGEMM's m_indices has the expert of each place, an
   CHECK(!out.contains("block_experts"));
   CHECK(List(out.at("row_experts").begin(), out.at("row_experts").begin() + 12) ==
         List{1, 1, -1, -1, 2, 2, 2, -1, 7, -1, -1, -1});
-  for (std::size_t place = 12; place < out.at("row_experts").size(); ++place)
-    CHECK(out.at("row_experts")[place] == -1);
+  for (std::size_t place = 12; place < out.at("row_experts").size(); ++place) CHECK(out.at("row_experts")[place] == -1);
   CHECK(out.at("row_experts").size() == out.at("sorted").size());
 }
 
@@ -89,8 +88,7 @@ TEST_CASE("router layouts: DeepEP's ids of 64 bits, tokens per rank and is-token
 }
 
 TEST_CASE("router layouts: tokens that are not routed go to no rank") {
-  const HostTensors out =
-      routed_by({{1}, {2}, {3}}, "outputs=ranks,ranks=2,count=device", {{"token_count", {1}}});
+  const HostTensors out = routed_by({{1}, {2}, {3}}, "outputs=ranks,ranks=2,count=device", {{"token_count", {1}}});
   CHECK(out.at("tokens_per_rank") == List{1, 0});
   CHECK(out.at("in_rank") == List{1, 0, 0, 0, 0, 0});
   CHECK(out.at("counts") == List{0, 1, 0, 0, 0, 0, 0, 0});
@@ -114,8 +112,7 @@ TEST_CASE("router layouts: each family has the tensors of its layout, in their t
   CHECK(present("layout=ends,dropped=mask,capacity=100") == always + plan + "ends:i32 dropped:u8 ");
   CHECK(present("layout=masked,segment=16") == always + "counts:i32 sorted:i32 inverse:i32 ");
   CHECK(present("outputs=weights,ids=i64") == "ids:i64 weights:f32 ");
-  CHECK(present("outputs=ranks,ranks=8,ids=i64") ==
-        "ids:i64 weights:f32 counts:i32 tokens_per_rank:i32 in_rank:u8 ");
+  CHECK(present("outputs=ranks,ranks=8,ids=i64") == "ids:i64 weights:f32 counts:i32 tokens_per_rank:i32 in_rank:u8 ");
 }
 
 TEST_CASE("router layouts: no two configurations launch the same code in the same way") {

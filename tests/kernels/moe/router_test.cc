@@ -38,8 +38,7 @@ HostTensors route(const std::string& text, const std::vector<std::vector<double>
                   const std::vector<double>& bias = {}) {
   const Problem problem = problem_of("tokens=" + std::to_string(rows.size()) + "," + text);
   HostTensors inputs;
-  for (const std::vector<double>& row : rows)
-    inputs["logits"].insert(inputs["logits"].end(), row.begin(), row.end());
+  for (const std::vector<double>& row : rows) inputs["logits"].insert(inputs["logits"].end(), row.begin(), row.end());
   if (!bias.empty()) inputs["bias"] = bias;
   return answer_on_cpu(problem, inputs);
 }
@@ -120,15 +119,14 @@ TEST_CASE("router: a correction bias selects, and is no part of the weights") {
 TEST_CASE("router: a group counts as its two best, and a dropped expert comes behind -infinity") {
   // Groups of two: expert 0 is better than 7, whose group is better.
   const double inf = std::numeric_limits<double>::infinity();
-  const HostTensors out = route("experts=8,groups=4,groups_kept=2,top_k=4,score=sigmoid,align=1",
-                                {{-0.5, -9, 3, 3, -9, -9, 2, -inf}});
+  const HostTensors out =
+      route("experts=8,groups=4,groups_kept=2,top_k=4,score=sigmoid,align=1", {{-0.5, -9, 3, 3, -9, -9, 2, -inf}});
   CHECK(out.at("ids") == Values{2, 3, 6, 7});
 }
 
 TEST_CASE("router: NaN counts as -infinity, and infinity is the largest number") {
   const double inf = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
-  const HostTensors out =
-      route("experts=8,top_k=2,align=1", {{nan, -inf, 0, inf, 1, 1, 1, 1}, Values(8, nan)});
+  const HostTensors out = route("experts=8,top_k=2,align=1", {{nan, -inf, 0, inf, 1, 1, 1, 1}, Values(8, nan)});
   CHECK(out.at("ids") == Values{3, 4, 0, 1});
   CHECK(out.at("weights")[0] == 1);
   CHECK(out.at("weights")[1] == 0);
@@ -137,9 +135,8 @@ TEST_CASE("router: NaN counts as -infinity, and infinity is the largest number")
 
 TEST_CASE("router: counts, offsets and permutation of a worked example") {
   // Token 0 takes experts 1 and 2, token 1 takes 2 and 1, token 2 takes 2 and 7.
-  const HostTensors out =
-      route("experts=8,top_k=2,align=4",
-            {row_of(8, {{1, 2}, {2, 1}}), row_of(8, {{2, 2}, {1, 1}}), row_of(8, {{2, 2}, {7, 1}})});
+  const HostTensors out = route("experts=8,top_k=2,align=4", {row_of(8, {{1, 2}, {2, 1}}), row_of(8, {{2, 2}, {1, 1}}),
+                                                              row_of(8, {{2, 2}, {7, 1}})});
   CHECK(out.at("ids") == Values{1, 2, 2, 1, 2, 7});
   CHECK(out.at("counts") == Values{0, 2, 3, 0, 0, 0, 0, 1});
   CHECK(out.at("offsets") == Values{0, 0, 4, 8, 8, 8, 8, 8, 12});
@@ -178,8 +175,7 @@ TEST_CASE("router: tokens past the device's count get no expert, weight or place
   CHECK(out.at("inverse") == Values{0, -1, -1});
 }
 
-TEST_CASE(
-    "router: another expert is right if its score is within 4 units in the last place, and no further") {
+TEST_CASE("router: another expert is right if its score is within 4 units in the last place, and no further") {
   const auto up = [](float from, int units) {
     for (; units > 0; --units) from = std::nextafter(from, 10.0f);
     return static_cast<double>(from);
@@ -202,8 +198,7 @@ TEST_CASE(
 }
 
 TEST_CASE("router: another group is right if its sum is within 4 units in the last place, and no further") {
-  const RouterShape shape(
-      problem_of("tokens=1,experts=8,top_k=2,score=topk_softmax,groups=4,groups_kept=1,align=1"));
+  const RouterShape shape(problem_of("tokens=1,experts=8,top_k=2,score=topk_softmax,groups=4,groups_kept=1,align=1"));
   for (const int units : {0, 4, 5, 8}) {
     CAPTURE(units);
     float above = 2;
@@ -212,8 +207,7 @@ TEST_CASE("router: another group is right if its sum is within 4 units in the la
     HostTensors inputs = {{"logits", row_of(8, {{2, 2}, {3, 2}, {6, above}, {7, above}})}};
     const Values right = units == 0 ? Values{2, 3} : Values{6, 7};
     CHECK(route_on_cpu_as(shape, 8, 1, inputs, {2, 3}).at("ids") == (units <= 4 ? Values{2, 3} : right));
-    CHECK(route_on_cpu_as(shape, 8, 1, inputs, {2, 6}).at("ids") ==
-          right);  // of two groups, where one is kept
+    CHECK(route_on_cpu_as(shape, 8, 1, inputs, {2, 6}).at("ids") == right);  // of two groups, where one is kept
     CHECK(route_on_cpu_as(shape, 8, 1, inputs, right).at("ids") == right);
   }
 }
@@ -251,8 +245,7 @@ TEST_CASE("router: tensors of a server become extents and a call, and wrong ones
   weights.dtype = DType::bf16;
   refused("'weights' is bf16; it must be f32");
   weights.dtype = DType::f32;
-  CHECK_THROWS_WITH_AS(family->bind(tensors, "layout=x", extents, call), doctest::Contains("scale=NUMBER"),
-                       BadInput);
+  CHECK_THROWS_WITH_AS(family->bind(tensors, "layout=x", extents, call), doctest::Contains("scale=NUMBER"), BadInput);
 }
 
 TEST_CASE("router: the C interface counts tensors and fields as the family does") {
@@ -284,15 +277,13 @@ TEST_CASE("router: no two configurations launch the same code in the same way") 
   check_launches_differ(problem_of("tokens=64", "deepseek-v3"), 1314);
 }
 
-TEST_CASE(
-    "router: blocks that exchange counts of two digits have fewer tokens than these hold, on small GPUs too") {
+TEST_CASE("router: blocks that exchange counts of two digits have fewer tokens than these hold, on small GPUs too") {
   const Problem problem = problem_of("tokens=1048576,experts=32,top_k=2");
   DeviceLimits limits = limits_of_architecture("sm_86");
   std::size_t barriers = 0;
   for (const int sm_count : {4, 16, 20}) {
     limits.sm_count = sm_count;
-    const LegalSpace legal =
-        shared_space("router").enumerate(expression_environment(problem, limits), Rules::must);
+    const LegalSpace legal = shared_space("router").enumerate(expression_environment(problem, limits), Rules::must);
     for (std::size_t i = 0; i < legal.size(); ++i) {
       const Config config = legal.config(i);
       if (!config.is("schedule", "barrier")) continue;
@@ -307,9 +298,8 @@ TEST_CASE(
 }
 
 TEST_CASE("router: a typical problem has a thousand configurations to choose from") {
-  for (const char* const text :
-       {"tokens=64", "tokens=4096", "tokens=64,outputs=weights", "tokens=512,outputs=weights",
-        "tokens=4096,outputs=weights", "tokens=16384,outputs=weights"}) {
+  for (const char* const text : {"tokens=64", "tokens=4096", "tokens=64,outputs=weights", "tokens=512,outputs=weights",
+                                 "tokens=4096,outputs=weights", "tokens=16384,outputs=weights"}) {
     CAPTURE(text);
     DeviceLimits limits = limits_of_architecture("sm_90a");
     limits.sm_count = 132;
@@ -319,8 +309,7 @@ TEST_CASE("router: a typical problem has a thousand configurations to choose fro
   }
 }
 
-TEST_CASE(
-    "router: at the shapes of models a default's warps take one token after another as seldom as can be") {
+TEST_CASE("router: at the shapes of models a default's warps take one token after another as seldom as can be") {
   for (const Preset& preset : kernel().presets()) {
     for (const char* const text : {"tokens=1", "tokens=64", "tokens=4096", "tokens=512,outputs=weights"}) {
       CAPTURE(preset.name);
@@ -330,8 +319,7 @@ TEST_CASE(
       limits.sm_count = 132;
       const auto usual = shared_space("router").default_config(expression_environment(problem, limits));
       REQUIRE(usual);
-      const std::int64_t rows =
-          usual->number("warps") * (32 / usual->number("lanes")) * usual->number("rows");
+      const std::int64_t rows = usual->number("warps") * (32 / usual->number("lanes")) * usual->number("rows");
       const std::int64_t blocks = kernel().plan(*usual, problem, limits).launches[0].grid[0];
       // With a barrier half of an SM takes two rounds, while the next kernel's blocks wait in the other half.
       const std::int64_t rounds = usual->is("schedule", "barrier") ? 2 : 1;
@@ -340,8 +328,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE(
-    "router: of a default's blocks that leave room beside them, none lets the next kernel start at once") {
+TEST_CASE("router: of a default's blocks that leave room beside them, none lets the next kernel start at once") {
   for (const Preset& preset : kernel().presets()) {
     for (const char* const text : {"tokens=1", "tokens=64", "tokens=512", "tokens=4096", "tokens=16384"}) {
       CAPTURE(preset.name);

@@ -38,9 +38,8 @@ TEST_CASE("a family of prefill_attention is what is compiled in, and gives its p
   const Assignment family = kernel().specialization(problem("page=16"));
   CHECK(family.text() == "group=4,head_dim=128,causal=1,window=0,sinks=none,page=16,dtype=bf16,lse=none");
   const Assignment narrow = kernel().specialization(problem("kv_dtype=e4m3"));
-  CHECK(
-      narrow.text() ==
-      "group=4,head_dim=128,causal=1,window=0,sinks=none,page=0,dtype=bf16,lse=none,kv_dtype=e4m3,kv_scale=tensor");
+  CHECK(narrow.text() ==
+        "group=4,head_dim=128,causal=1,window=0,sinks=none,page=0,dtype=bf16,lse=none,kv_dtype=e4m3,kv_scale=tensor");
   CHECK(kernel().problem_of(narrow, {1, 8, 4096, 4096}) == problem("kv_dtype=e4m3"));
   const auto refused = [&](const Assignment& of, const Extents& extents) {
     CHECK_THROWS_AS(kernel().problem_of(of, extents), BadInput);
@@ -64,8 +63,7 @@ TEST_CASE("problems of one family of prefill_attention compile to one unit, what
       const Config config = legal.config(static_cast<ConfigId>(random() % legal.size()));
       const FamilyMember member = members.next();
       CHECK_NOTHROW(kernel().check_call(member.problem, member.call));
-      CHECK(kernel().launcher(config, member.problem, limits)->unit() ==
-            kernel().launcher(config, of, limits)->unit());
+      CHECK(kernel().launcher(config, member.problem, limits)->unit() == kernel().launcher(config, of, limits)->unit());
     }
   }
 }
@@ -91,11 +89,9 @@ TEST_CASE("a call of prefill_attention is read back from its fields, and layouts
 }
 
 TEST_CASE("a call of prefill_attention that no kernel could run is refused with the field") {
-  const Problem of = problem("seqlen_q=100,seqlen_kv=300"),
-                paged = problem("seqlen_q=100,seqlen_kv=300,page=64");
+  const Problem of = problem("seqlen_q=100,seqlen_kv=300"), paged = problem("seqlen_q=100,seqlen_kv=300,page=64");
   CHECK(refusal(of, "q_token_stride", 4096) == "");
-  CHECK(refusal(of, "q_token_stride", 0).find("q_token_stride=0 elements; it must be positive") !=
-        std::string::npos);
+  CHECK(refusal(of, "q_token_stride", 0).find("q_token_stride=0 elements; it must be positive") != std::string::npos);
   CHECK(refusal(of, "q_head_stride", 132).find("multiple of 8 (16 bytes)") != std::string::npos);
   CHECK(refusal(of, "k_token_stride", 0x1p40).find("less than 2^40 bytes") != std::string::npos);
   CHECK(refusal(of, "o_head_stride", 64).find("the strides of o let rows overlap") != std::string::npos);
@@ -109,16 +105,13 @@ TEST_CASE("a call of prefill_attention that no kernel could run is refused with 
   CHECK(refusal(of, "k_block_stride", 0) == "");  // contiguous: there is one block
   CHECK(refusal(of, "v_block_stride", -5) == "");
   CHECK(refusal(paged, "k_block_stride", 0).find("k_block_stride=0 elements") != std::string::npos);
-  CHECK(refusal(of, "q_head_stride", 0x1p38).find("q_head_stride times the heads of a KV head") !=
-        std::string::npos);
+  CHECK(refusal(of, "q_head_stride", 0x1p38).find("q_head_stride times the heads of a KV head") != std::string::npos);
   PrefillCall wide(kernel().default_call(of));
   wide.q_tokens = std::int64_t{1} << 30;
   wide.o.token = std::int64_t{1} << 38;
-  CHECK_THROWS_WITH_AS(kernel().check_call(of, wide.call()), doctest::Contains("make o span more than 2^56"),
-                       BadInput);
+  CHECK_THROWS_WITH_AS(kernel().check_call(of, wide.call()), doctest::Contains("make o span more than 2^56"), BadInput);
   CHECK(refusal(paged, "capacity", 256).find("capacity=256 is out of range (from 300") != std::string::npos);
-  CHECK(refusal(paged, "capacity", 330).find("capacity=330 is not a multiple of page=64") !=
-        std::string::npos);
+  CHECK(refusal(paged, "capacity", 330).find("capacity=330 is not a multiple of page=64") != std::string::npos);
   CHECK(refusal(paged, "page_table_stride", 3).find("page_table_stride=3") != std::string::npos);
 }
 

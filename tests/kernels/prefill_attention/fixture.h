@@ -17,8 +17,7 @@ inline Problem problem(const std::string& text) { return checked_problem("prefil
 
 inline const Space& space() { return shared_space("prefill_attention"); }
 
-inline std::map<std::string, Buffer> buffers_by_name(const Problem& of, const Call& call,
-                                                     std::uint64_t seed) {
+inline std::map<std::string, Buffer> buffers_by_name(const Problem& of, const Call& call, std::uint64_t seed) {
   std::map<std::string, Buffer> named;
   for (Buffer& buffer : kernel().buffers(of, call, seed)) {
     const std::string name = buffer.name;
@@ -31,8 +30,7 @@ inline HostTensors host_inputs(const Problem& of, const Call& call, std::uint64_
   HostTensors inputs;
   const std::vector<Buffer> buffers = kernel().buffers(of, call, seed);
   for (std::size_t i = 0; i < buffers.size(); ++i) {
-    if (buffers[i].role == Role::input)
-      inputs[buffers[i].name] = host_values(buffers[i], seed, fill_stream(i, 0));
+    if (buffers[i].role == Role::input) inputs[buffers[i].name] = host_values(buffers[i], seed, fill_stream(i, 0));
   }
   return inputs;
 }

@@ -49,18 +49,16 @@ TEST_CASE("a prefill_attention problem that breaks a rule is refused with the ru
   refused("causal=2", "causal");
   refused("kv_scale=head", "kv_scale=head needs kv_dtype=e4m3");
   refused("q_dtype=e4m3", "q_dtype=e4m3 needs kv_dtype=e4m3");
-  refused("batch=4096,seqlen_kv=4194304,seqlen_q=1,kv_heads=1024,q_heads=1024,head_dim=256",
-          "keys and values");
+  refused("batch=4096,seqlen_kv=4194304,seqlen_q=1,kv_heads=1024,q_heads=1024,head_dim=256", "keys and values");
   refused("batch=6000,seqlen_kv=4096,seqlen_q=4096,kv_heads=1,q_heads=32", "queries and output would take");
   refused("batch=32769,q_heads=1024,kv_heads=1,seqlen_q=64,seqlen_kv=64",
           "make 33555456 blocks of 64 rows; at most 33554432 are supported, each in up to 32 splits");
   CHECK_NOTHROW(problem("batch=32768,q_heads=1024,kv_heads=1,head_dim=64,seqlen_q=32,seqlen_kv=64"));
   refused("batch=65535,q_heads=1,kv_heads=1,head_dim=64,seqlen_q=1,seqlen_kv=16384,page=16",
           "the page table would have more than 67108864 entries");
-  CHECK(
-      problem("").text() ==
-      "batch=1,q_heads=32,kv_heads=8,head_dim=128,seqlen_q=4096,seqlen_kv=4096,causal=1,window=0,sinks=none,"
-      "lengths=full,page=0,layout=nhd,dtype=bf16,lse=none,kv_dtype=same,kv_scale=tensor,q_dtype=same,softcap=0");
+  CHECK(problem("").text() ==
+        "batch=1,q_heads=32,kv_heads=8,head_dim=128,seqlen_q=4096,seqlen_kv=4096,causal=1,window=0,sinks=none,"
+        "lengths=full,page=0,layout=nhd,dtype=bf16,lse=none,kv_dtype=same,kv_scale=tensor,q_dtype=same,softcap=0");
 }
 
 TEST_CASE("presets of prefill_attention are models with their heads") {
@@ -111,8 +109,7 @@ TEST_CASE("ragged sequences hold the odd ones, stay in range, and differ from se
   CHECK(kernel().cost(of).flops.bf16 > 0);
 }
 
-TEST_CASE(
-    "while measuring, a sequence in pages changes its place with its queries, its length and its pages") {
+TEST_CASE("while measuring, a sequence in pages changes its place with its queries, its length and its pages") {
   const Problem of = problem("batch=12,seqlen_q=100,seqlen_kv=700,lengths=ragged,page=16");
   const auto buffers = buffers_by_name(of, kernel().default_call(of), 1);
   const auto sequences = [&](std::int64_t order) {
@@ -122,9 +119,8 @@ TEST_CASE(
     std::vector<std::vector<std::int32_t>> all;
     const std::size_t row = table.size() / lengths.size();
     for (std::size_t i = 0; i < lengths.size(); ++i) {
-      std::vector<std::int32_t>& one =
-          all.emplace_back(table.begin() + static_cast<std::ptrdiff_t>(i * row),
-                           table.begin() + static_cast<std::ptrdiff_t>((i + 1) * row));
+      std::vector<std::int32_t>& one = all.emplace_back(table.begin() + static_cast<std::ptrdiff_t>(i * row),
+                                                        table.begin() + static_cast<std::ptrdiff_t>((i + 1) * row));
       one.push_back(q[i + 1] - q[i]);
       one.push_back(lengths[i]);
     }
@@ -162,8 +158,7 @@ TEST_CASE("what a query sees, and the cost, are those of the mask token by token
     const Cost cost = kernel().cost(of);
     CHECK(cost.flops.bf16 == 4 * 64 * pairs * 2);
     CHECK(cost.written_bytes == rows * 64 * 2);
-    CHECK(cost.read_bytes ==
-          rows * 64 * 2 + 2 * tokens * 64 * 2 + 8 * (static_cast<double>(shape.batch) + 1));
+    CHECK(cost.read_bytes == rows * 64 * 2 + 2 * tokens * 64 * 2 + 8 * (static_cast<double>(shape.batch) + 1));
   }
 }
 
@@ -203,10 +198,8 @@ TEST_CASE("everything that no query sees is NaN, and nothing that one sees") {
         const Range visible = shape.visible(of);
         for (std::int64_t token = visible.begin; token < visible.begin + visible.count; ++token) {
           const std::int64_t block =
-              shape.paged() ? number("page_table", sequence * call.page_table_stride + token / shape.page)
-                            : 0;
-          const std::int64_t within =
-              shape.paged() ? token % shape.page : number("kv_offsets", sequence) + token;
+              shape.paged() ? number("page_table", sequence * call.page_table_stride + token / shape.page) : 0;
+          const std::int64_t within = shape.paged() ? token % shape.page : number("kv_offsets", sequence) + token;
           REQUIRE(block < call.blocks);
           for (std::int64_t head = 0; head < shape.kv_heads; ++head, used += 128) {
             const auto at = [&](const KvStrides& by) {
@@ -244,8 +237,7 @@ TEST_CASE("inputs that do not fit the call's room are refused, and buffers come 
   const Problem paged = problem("batch=3,seqlen_q=100,seqlen_kv=300,page=64");
   Call call = kernel().default_call(paged);
   set_field(call, kernel().call_schema(), "kv_blocks", 14);
-  CHECK_THROWS_WITH_AS(kernel().buffers(paged, call, 1), doctest::Contains("need 15 pages and kv_blocks=14"),
-                       BadInput);
+  CHECK_THROWS_WITH_AS(kernel().buffers(paged, call, 1), doctest::Contains("need 15 pages and kv_blocks=14"), BadInput);
   const auto buffers = buffers_by_name(of, kernel().default_call(of), 1);
   CHECK(buffers.size() == 8);
   CHECK(buffers.at("lse").elements == 300 * 32);
@@ -254,8 +246,7 @@ TEST_CASE("inputs that do not fit the call's room are refused, and buffers come 
   CHECK_FALSE(buffers.at("q").rotates);
 }
 
-TEST_CASE(
-    "the answer: one token sees itself alone, and rows that see nothing are 0 with the sink's logarithm") {
+TEST_CASE("the answer: one token sees itself alone, and rows that see nothing are 0 with the sink's logarithm") {
   const Problem of = problem(
       "batch=5,q_heads=2,kv_heads=1,head_dim=64,seqlen_q=9,seqlen_kv=12,lengths=ragged,lse=natural,"
       "sinks=learned");

@@ -56,8 +56,7 @@ Config with(const Problem& of, const DeviceLimits& limits, const std::string& ch
 // head, tile of that head, block of rows.
 using TileOrder = std::vector<std::array<std::int64_t, 4>>;
 
-TileOrder tile_order(const PrefillShape& shape, std::int64_t head_tiles, std::int64_t blocks,
-                     std::int64_t section) {
+TileOrder tile_order(const PrefillShape& shape, std::int64_t head_tiles, std::int64_t blocks, std::int64_t section) {
   const std::int64_t pairs = shape.batch * shape.kv_heads;
   const std::int64_t together = section == 0 ? shape.kv_heads : section;
   TileOrder order;
@@ -96,8 +95,7 @@ std::size_t check_work_differs(const Problem& of, const DeviceLimits& limits, st
     const auto [number, added] = numbers.try_emplace({head_tiles, named("blocks"), section}, 0);
     if (added) {
       const auto next = static_cast<std::int32_t>(orders.size());
-      number->second =
-          orders.try_emplace(tile_order(shape, head_tiles, named("blocks"), section), next).first->second;
+      number->second = orders.try_emplace(tile_order(shape, head_tiles, named("blocks"), section), next).first->second;
     }
     section = number->second;
     CHECK_MESSAGE(seen.insert(digest(nlohmann::json(plan).dump())).second, config.text());
@@ -118,8 +116,8 @@ TEST_CASE("no two legal configurations of a prompt do the same work in the same 
 
 TEST_CASE("a typical prompt has thousands of legal configurations, and no two launch alike") {
   const DeviceLimits limits = limits_of_architecture("sm_90a");
-  for (const char* text : {"", "batch=16,q_heads=16,kv_heads=16,seqlen_q=1024,seqlen_kv=1024",
-                           "batch=4,q_heads=64,head_dim=64"}) {
+  for (const char* text :
+       {"", "batch=16,q_heads=16,kv_heads=16,seqlen_q=1024,seqlen_kv=1024", "batch=4,q_heads=64,head_dim=64"}) {
     CAPTURE(text);
     CHECK(space().count(expression_environment(problem(text), limits), Rules::all) >= 3000);
   }
@@ -159,9 +157,7 @@ TEST_CASE("every shape has a default on every architecture, which fits the devic
 
 TEST_CASE("the default of paged KV has heads packed where ragged sequences or a window leave blocks empty") {
   const auto default_of = [](const std::string& text) {
-    return space()
-        .default_config(expression_environment(problem(text), limits_of_architecture("sm_90a")))
-        .value();
+    return space().default_config(expression_environment(problem(text), limits_of_architecture("sm_90a"))).value();
   };
   const auto has = [&](const std::string& text, const std::string& values) {
     const Config config = default_of(text);
@@ -242,15 +238,13 @@ TEST_CASE("half of a last tile is computed alone where it is a wgmma, and offere
     }
     return least;
   };
-  const std::string heads = "q_heads=2,kv_heads=2,head_dim=128,",
-                    prompt = heads + "seqlen_q=1024,seqlen_kv=1024";
+  const std::string heads = "q_heads=2,kv_heads=2,head_dim=128,", prompt = heads + "seqlen_q=1024,seqlen_kv=1024";
   CHECK(least_trimmed_tile(prompt, Rules::must) == 128);
   CHECK(least_trimmed_tile(prompt, Rules::all) == 128);
   CHECK(least_trimmed_tile(prompt + ",causal=0", Rules::must) == 128);
   CHECK(least_trimmed_tile(prompt + ",causal=0", Rules::all) == 0);
   CHECK(least_trimmed_tile(heads + "seqlen_q=4096,seqlen_kv=4096", Rules::all) == 0);
-  CHECK(least_trimmed_tile("q_heads=2,kv_heads=2,head_dim=256,seqlen_q=1024,seqlen_kv=1024", Rules::must) ==
-        0);
+  CHECK(least_trimmed_tile("q_heads=2,kv_heads=2,head_dim=256,seqlen_q=1024,seqlen_kv=1024", Rules::must) == 0);
 
   const Problem of = problem(prompt);
   for (const char* const trim : {"0", "1"}) {
@@ -269,8 +263,7 @@ TEST_CASE("heads that no cluster can share, and schedules without neighbours, ha
     std::set<std::string> found;
     for (ConfigId id = 0; id < legal.size(); ++id) {
       const Config config = legal.config(id);
-      if (config.number("cluster") == 2)
-        found.insert(config.at("schedule").text() + " " + config.at("packed").text());
+      if (config.number("cluster") == 2) found.insert(config.at("schedule").text() + " " + config.at("packed").text());
     }
     return found;
   };
@@ -283,8 +276,7 @@ TEST_CASE("heads that no cluster can share, and schedules without neighbours, ha
 TEST_CASE("what a configuration needs is in the plan: counters, partial results, tensor maps") {
   const DeviceLimits limits = limits_of_architecture("sm_90a");
   const Problem of = problem("batch=2,q_heads=8,kv_heads=2,seqlen_q=100,seqlen_kv=9000,page=16,lse=natural");
-  const Config plain =
-      with(of, limits, "body=wgmma,warpgroups=2,tile=128,packed=0,schedule=grid,splits=1,section=0");
+  const Config plain = with(of, limits, "body=wgmma,warpgroups=2,tile=128,packed=0,schedule=grid,splits=1,section=0");
   const Plan one = kernel().plan(plain, of, limits);
   CHECK(one.scratch.empty());
   CHECK(one.launches.size() == 1);

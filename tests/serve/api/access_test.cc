@@ -73,8 +73,7 @@ TEST_CASE("a request is meant for this service by its host and its page's origin
       CHECK_FALSE(is_meant(host, other + host));
       CHECK_FALSE(is_meant(host, own + "elsewhere.example"));
     }
-    for (const char* host : {"", "gpu", "gpu.example.org", "127.0.0.2", "[::2]"})
-      CHECK_FALSE(is_meant(host, ""));
+    for (const char* host : {"", "gpu", "gpu.example.org", "127.0.0.2", "[::2]"}) CHECK_FALSE(is_meant(host, ""));
   }
 }
 

@@ -48,8 +48,8 @@ TEST_CASE("the event stream beats, resumes after an id, and leaves nothing behin
   running.options.http.heartbeat = std::chrono::milliseconds(200);
   running.start();
   const HttpRequest request = running.request("GET", "/v1/events");
-  const std::string quiet = stream_until(
-      running, request, [](const std::string& text) { return text.find("heartbeat") != text.npos; });
+  const std::string quiet =
+      stream_until(running, request, [](const std::string& text) { return text.find("heartbeat") != text.npos; });
   CHECK(quiet.find(": heartbeat\n\n") != std::string::npos);
   const Json job = running.submit({{"budget", 10}});
   running.ended(job["id"]);
@@ -84,8 +84,7 @@ TEST_CASE("misses become queued searches, once, heavier the more often they were
   const Json blocker = running.started({{"budget", 2000}, {"seed", 9}});
   const Json rare = {{"kernel", "decode_kernel"}, {"problem", "elements=4096"}, {"count", 3}};
   const Json often = {{"kernel", "decode_kernel"}, {"problem", "elements=8192"}, {"count", 40}};
-  const HttpResponse first =
-      post(Json::array({rare, often, {{"kernel", "nothing"}, {"problem", ""}, {"count", 1}}}));
+  const HttpResponse first = post(Json::array({rare, often, {{"kernel", "nothing"}, {"problem", ""}, {"count", 1}}}));
   CHECK(first.status == 202);
   Json answer = Json::parse(first.body);
   CHECK(answer["why"].size() == 1);
@@ -121,17 +120,15 @@ TEST_CASE("only what is meant for the service, in JSON, is taken") {
   CHECK(status(post, "Content-Type", "text/plain") == 415);
   CHECK(status(post, "Content-Type", "application/jsonp") == 415);
   CHECK(status(post, "Content-Encoding", "gzip") == 415);
-  const HttpRequest other =
-      running.request("POST", "/v1/jobs", R"({"kind":"search","request":{"budget":4}})");
-  CHECK(status(other, "Content-Type", "Application/JSON ; charset=utf-8") ==
-        201);  // a type's name has no case
+  const HttpRequest other = running.request("POST", "/v1/jobs", R"({"kind":"search","request":{"budget":4}})");
+  CHECK(status(other, "Content-Type", "Application/JSON ; charset=utf-8") == 201);  // a type's name has no case
   CHECK(status(post, "Content-Type", "application/json; charset=utf-8") == 201);
   CHECK(running.ask("POST", "/v1/jobs", "{\"kind\"").status == 400);
   CHECK(running.ask("POST", "/v1/jobs", std::string(2 << 20, ' ')).status == 413);
   CHECK(running.ask("POST", "/v1/jobs", std::string(100, '[')).status == 400);
   CHECK(running.ask("DELETE", "/v1/jobs").status == 405);
-  for (const char* path : {"/v1/packs/..%2fcache.db", "/page/..%2f..%2fetc%2fpasswd", "/page/live.html",
-                           "/v1/jobs/x", "/v1/jobs/99999999999999999999", "/nothing"})
+  for (const char* path : {"/v1/packs/..%2fcache.db", "/page/..%2f..%2fetc%2fpasswd", "/page/live.html", "/v1/jobs/x",
+                           "/v1/jobs/99999999999999999999", "/nothing"})
     CHECK_MESSAGE(running.ask("GET", path).status == 404, path);
   CHECK(running.ask("GET", "/v1/jobs?limit=x").status == 400);
   CHECK(running.ask("GET", "/v1/%zz").status == 400);
@@ -152,10 +149,9 @@ TEST_CASE("tokens have roles, and are needed wherever others can reach the servi
   running.start();
   const std::string search = R"({"kind":"search","request":{"budget":5}})", misses = R"({"misses":[]})";
   const auto with = [&](const std::string& token) {
-    running.headers = token.empty() ? decltype(running.headers){}
-                                    : decltype(running.headers){{"Authorization", "Bearer " + token}};
-    return std::vector<int>{running.ask("GET", "/v1/jobs").status,
-                            running.ask("POST", "/v1/misses", misses).status,
+    running.headers =
+        token.empty() ? decltype(running.headers){} : decltype(running.headers){{"Authorization", "Bearer " + token}};
+    return std::vector<int>{running.ask("GET", "/v1/jobs").status, running.ask("POST", "/v1/misses", misses).status,
                             running.ask("POST", "/v1/jobs", search).status};
   };
   CHECK(with("") == std::vector<int>{401, 401, 401});
@@ -172,8 +168,7 @@ TEST_CASE("tokens have roles, and are needed wherever others can reach the servi
   CHECK(session.status == 200);
   const std::string cookie = session.header("set-cookie");
   const std::string own = cookie.substr(0, cookie.find(';'));
-  running.headers = {
-      {"Cookie", "my_moetune_session=x; " + own + "; other=y"}};  // browsers send those of other ports
+  running.headers = {{"Cookie", "my_moetune_session=x; " + own + "; other=y"}};  // browsers send those of other ports
   CHECK(running.ask("GET", "/v1/jobs").status == 200);
   running.headers = {{"Cookie", "my_" + own}};
   CHECK(running.ask("GET", "/v1/jobs").status == 401);
@@ -233,8 +228,7 @@ TEST_CASE("a token's file is its owner's alone, for a service and for its client
   const std::filesystem::path file = unused.folder / "token";
   const auto read = [&](const std::string& text) {
     std::ofstream(file) << text;
-    std::filesystem::permissions(file,
-                                 std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+    std::filesystem::permissions(file, std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
     return read_client_token(file);
   };
   CHECK(read("secret-token\n") == "secret-token");

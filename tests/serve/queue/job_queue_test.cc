@@ -15,12 +15,7 @@ const JobOutcome kTaken{.state = JobState::cancelled, .result = {}, .error = "{}
 
 JobRecord queued(const std::string& request, const std::string& device = "", std::int64_t priority = 0,
                  double weight = 0) {
-  return {.kind = "search",
-          .request = request,
-          .shown = {},
-          .device = device,
-          .priority = priority,
-          .weight = weight};
+  return {.kind = "search", .request = request, .shown = {}, .device = device, .priority = priority, .weight = weight};
 }
 
 JobRecord missed(const std::string& request, double weight = 1) {
@@ -62,13 +57,11 @@ TEST_CASE("jobs start by priority, then weight, then age, each on a device that 
   OwnQueue own;
   JobQueue& queue = own.queue;
   const auto id = [&](const JobRecord& job) { return queue.submit(job).job.id; };
-  const std::int64_t rare = id(missed("rare", 2)), often = id(missed("often", 3)),
-                     first = id(queued("first")), second = id(queued("second")),
-                     bound = id(queued("bound", "cuda:1", 9)), same = id(queued("first", "cuda:1")),
-                     urgent = id(queued("urgent", "", 5));
+  const std::int64_t rare = id(missed("rare", 2)), often = id(missed("often", 3)), first = id(queued("first")),
+                     second = id(queued("second")), bound = id(queued("bound", "cuda:1", 9)),
+                     same = id(queued("first", "cuda:1")), urgent = id(queued("urgent", "", 5));
   CHECK(same != first);  // on another device it is another job
-  for (const std::int64_t next : {urgent, first, second, often, rare})
-    CHECK(queue.start_next("cuda:0")->id == next);
+  for (const std::int64_t next : {urgent, first, second, often, rare}) CHECK(queue.start_next("cuda:0")->id == next);
   CHECK_FALSE(queue.start_next("cuda:0"));
   CHECK(queue.start_next("cuda:1")->id == bound);
   CHECK(queue.start_next("cuda:1")->id == same);
@@ -137,8 +130,7 @@ TEST_CASE("a miss is as quiet and as late as before once the client that joined 
   CHECK_FALSE(queue.has_put_off_due(later - 1));
   CHECK(queue.has_put_off_due(later));
   CHECK(queue.submit(kMissed).job.not_before == later);
-  const JobQueue::Submitted first = queue.submit(asked_for(5, 6'000'000'000)),
-                            second = queue.submit(asked_for(2, 0));
+  const JobQueue::Submitted first = queue.submit(asked_for(5, 6'000'000'000)), second = queue.submit(asked_for(2, 0));
   CHECK(second.job.id == id);
   CHECK(second.job.priority == 5);
   CHECK(second.job.deadline == 0);
@@ -183,11 +175,10 @@ TEST_CASE("a queue of another version, and what is none, are refused in one sent
   };
   CHECK(refused("PRAGMA user_version = 0") == "");  // new
   for (const char* version : {"4", "6"})
-    CHECK(
-        refused("PRAGMA user_version = " + std::string(version)) ==
-        file.string() + " is the queue of another version of moetune (" + version +
-            ", and this one's is 5): move it away, and submit again what had not ended; trials and winners are in "
-            "the cache");
+    CHECK(refused("PRAGMA user_version = " + std::string(version)) ==
+          file.string() + " is the queue of another version of moetune (" + version +
+              ", and this one's is 5): move it away, and submit again what had not ended; trials and winners are in "
+              "the cache");
   CHECK(refused("PRAGMA application_id = 7") ==
         file.string() + " is no queue of moetune's service; move it away, or name another");
 }
@@ -195,8 +186,7 @@ TEST_CASE("a queue of another version, and what is none, are refused in one sent
 TEST_CASE("the jobs that ended last are remembered, whatever their numbers are") {
   OwnQueue own({.ended = 1});
   JobQueue& queue = own.queue;
-  const std::int64_t late = queue.submit(queued("late", "", -1)).job.id,
-                     soon = queue.submit(queued("soon")).job.id;
+  const std::int64_t late = queue.submit(queued("late", "", -1)).job.id, soon = queue.submit(queued("soon")).job.id;
   for (const std::int64_t id : {soon, late}) {
     REQUIRE(queue.start_next("any")->id == id);
     REQUIRE(queue.finish(id, kTaken));

@@ -97,8 +97,7 @@ extern unsigned char __stop_simt_shared[] __attribute__((weak, visibility("hidde
 
 inline std::size_t __cvta_generic_to_shared(const void* pointer) {
   const unsigned char* byte = static_cast<const unsigned char*>(pointer);
-  if (byte >= __start_simt_shared && byte < __stop_simt_shared)
-    return byte - __start_simt_shared + (1u << 30);
+  if (byte >= __start_simt_shared && byte < __stop_simt_shared) return byte - __start_simt_shared + (1u << 30);
   return byte - simt::current->dynamic_shared;
 }
 
@@ -140,12 +139,11 @@ struct Invoke<kernel> {
 #define SIMT_ENTRY(name, ...) simt::Invoke<&__VA_ARGS__>::entry(#name)
 #define SIMT_VARIABLE(name) \
   simt::Entry { #name, nullptr, nullptr, sizeof name, (void*)&name }
-#define SIMT_MODULE(...)                                                                                     \
-  extern "C" __attribute__((visibility("default"))) simt::Module simt_attach(const simt::Runtime* runtime) { \
-    static const simt::Entry entries[] = {__VA_ARGS__};                                                      \
-    simt::runtime = runtime;                                                                                 \
-    return {entries, sizeof entries / sizeof entries[0], &simt::current, __start_simt_shared,                \
-            __stop_simt_shared};                                                                             \
+#define SIMT_MODULE(...)                                                                                           \
+  extern "C" __attribute__((visibility("default"))) simt::Module simt_attach(const simt::Runtime* runtime) {       \
+    static const simt::Entry entries[] = {__VA_ARGS__};                                                            \
+    simt::runtime = runtime;                                                                                       \
+    return {entries, sizeof entries / sizeof entries[0], &simt::current, __start_simt_shared, __stop_simt_shared}; \
   }
 
 // PTX in headers that the template includes without using them is dropped; PTX that is used does not assemble,

@@ -5,13 +5,13 @@
 #include "simt_types.h"
 
 extern "C" {
-float sqrtf(float), expf(float), exp2f(float), logf(float), log2f(float), log10f(float), log1pf(float),
-    expm1f(float), tanhf(float), sinf(float), cosf(float), erff(float), fabsf(float), floorf(float),
-    ceilf(float), truncf(float), rintf(float), nearbyintf(float), roundf(float);
-float fmaf(float, float, float), fmaxf(float, float), fminf(float, float), powf(float, float),
-    fmodf(float, float), copysignf(float, float), ldexpf(float, int);
-double sqrt(double), exp(double), exp2(double), log(double), log2(double), fabs(double), floor(double),
-    ceil(double), fma(double, double, double), fmax(double, double), fmin(double, double);
+float sqrtf(float), expf(float), exp2f(float), logf(float), log2f(float), log10f(float), log1pf(float), expm1f(float),
+    tanhf(float), sinf(float), cosf(float), erff(float), fabsf(float), floorf(float), ceilf(float), truncf(float),
+    rintf(float), nearbyintf(float), roundf(float);
+float fmaf(float, float, float), fmaxf(float, float), fminf(float, float), powf(float, float), fmodf(float, float),
+    copysignf(float, float), ldexpf(float, int);
+double sqrt(double), exp(double), exp2(double), log(double), log2(double), fabs(double), floor(double), ceil(double),
+    fma(double, double, double), fmax(double, double), fmin(double, double);
 int printf(const char*, ...);
 }
 

@@ -4,12 +4,8 @@
 #include "simt_types.h"
 
 inline void __syncthreads() { simt::runtime->barrier("__syncthreads", 0, 0, 0); }
-inline int __syncthreads_count(int value) {
-  return simt::runtime->barrier("__syncthreads_count", 0, 0, value).nonzero;
-}
-inline int __syncthreads_or(int value) {
-  return simt::runtime->barrier("__syncthreads_or", 0, 0, value).nonzero != 0;
-}
+inline int __syncthreads_count(int value) { return simt::runtime->barrier("__syncthreads_count", 0, 0, value).nonzero; }
+inline int __syncthreads_or(int value) { return simt::runtime->barrier("__syncthreads_or", 0, 0, value).nonzero != 0; }
 inline int __syncthreads_and(int value) {
   const simt::BarrierResult result = simt::runtime->barrier("__syncthreads_and", 0, 0, value);
   return result.nonzero == result.threads;
@@ -51,8 +47,7 @@ T reduce(const char* what, unsigned mask, T value, Fold fold) {
   const Snapshot* all = runtime->exchange(what, mask, to_word(value));
   unsigned left = mask;
   T result = from_lane<T>(all, __builtin_ctz(left));
-  for (left &= left - 1; left != 0; left &= left - 1)
-    result = fold(result, from_lane<T>(all, __builtin_ctz(left)));
+  for (left &= left - 1; left != 0; left &= left - 1) result = fold(result, from_lane<T>(all, __builtin_ctz(left)));
   return result;
 }
 
@@ -80,8 +75,7 @@ T __shfl_up_sync(unsigned mask, T value, unsigned distance, int width = 32) {
 template <typename T>
 T __shfl_down_sync(unsigned mask, T value, unsigned distance, int width = 32) {
   const unsigned lane = simt::current->lane, within = lane & (width - 1);
-  return simt::shuffle("__shfl_down_sync", mask, value, (lane + distance) & 31,
-                       within + distance < unsigned(width));
+  return simt::shuffle("__shfl_down_sync", mask, value, (lane + distance) & 31, within + distance < unsigned(width));
 }
 
 inline unsigned __ballot_sync(unsigned mask, int value) {

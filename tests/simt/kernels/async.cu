@@ -10,9 +10,9 @@
 #include "templates/common/wgmma_async.cuh"
 
 // Of copies.
-constexpr i32 kSound = 0, kNoWait = 1, kWrongParity = 2, kTooFewBytes = 3, kTooManyBytes = 4,
-              kExtraArrival = 5, kNoInit = 6, kOverwritten = 7, kMisaligned = 8, kTwice = 9, kNeverLands = 10,
-              kEarly = 11, kInitTwice = 12, kOtherBlock = 13, kPastShared = 14;
+constexpr i32 kSound = 0, kNoWait = 1, kWrongParity = 2, kTooFewBytes = 3, kTooManyBytes = 4, kExtraArrival = 5,
+              kNoInit = 6, kOverwritten = 7, kMisaligned = 8, kTwice = 9, kNeverLands = 10, kEarly = 11,
+              kInitTwice = 12, kOtherBlock = 13, kPastShared = 14;
 
 // out = `bytes` bytes (a multiple of 16 below 2048) of in, by way of shared memory, where the barrier is at byte 2048.
 extern "C" __global__ void bulk(const u8* in, u8* out, i32 bytes, i32 mistake) {
@@ -45,8 +45,8 @@ extern "C" __global__ void bulk(const u8* in, u8* out, i32 bytes, i32 mistake) {
 }
 
 // The box at (c0, ..., c4) as it lies in shared memory.
-extern "C" __global__ void box(const __grid_constant__ TensorMap map, u8* out, i32 bytes, i32 c0, i32 c1,
-                               i32 c2, i32 c3, i32 c4) {
+extern "C" __global__ void box(const __grid_constant__ TensorMap map, u8* out, i32 bytes, i32 c0, i32 c1, i32 c2,
+                               i32 c3, i32 c4) {
   u8* const shared = dynamic_shared();
   const u32 barrier = shared_address(shared + bytes);
   if (threadIdx.x == 0) {
@@ -76,12 +76,10 @@ extern "C" __global__ void share(const __grid_constant__ TensorMap map, u8* out,
     if (threadIdx.x == 0) {
       if (mistake != kNoWait) mbarrier_wait(empty, (round & 1) ^ 1);
       mbarrier_arrive_expect(full, bytes);
-      tma_multicast_5d(shared_address(shared) + 128 * rank, map, full, (1 << blocks) - 1, 0, 0, rank, round,
-                       0, 0);
+      tma_multicast_5d(shared_address(shared) + 128 * rank, map, full, (1 << blocks) - 1, 0, 0, rank, round, 0, 0);
     }
     mbarrier_wait(full, round & 1);
-    for (i32 i = threadIdx.x; i < bytes; i += blockDim.x)
-      out[(blockIdx.x * rounds + round) * bytes + i] = shared[i];
+    for (i32 i = threadIdx.x; i < bytes; i += blockDim.x) out[(blockIdx.x * rounds + round) * bytes + i] = shared[i];
     __syncthreads();
     if (threadIdx.x < blocks) mbarrier_arrive_block(empty, threadIdx.x);
   }
@@ -121,13 +119,12 @@ template <bool kTransposedA, bool kTransposedB>
 __device__ __forceinline__ void multiply_once(float (&sum)[8][4], u64 a, u64 b, i32 mistake) {
   if (mistake != kNoBegin) wgmma_begin();
   wgmma<ELEMENT, 64, kTransposedA, kTransposedB>(sum, a, b, false);
-  if (mistake != kOneLaneLess || threadIdx.x != 3)
-    wgmma<ELEMENT, 64, kTransposedA, kTransposedB>(sum, a, b, true);
+  if (mistake != kOneLaneLess || threadIdx.x != 3) wgmma<ELEMENT, 64, kTransposedA, kTransposedB>(sum, a, b, true);
   wgmma_commit();
 }
 
-extern "C" __global__ void product(const uint4* a, const uint4* b, float* out, i32 a_units, i32 b_units,
-                                   i32 transposed, i32 mistake) {
+extern "C" __global__ void product(const uint4* a, const uint4* b, float* out, i32 a_units, i32 b_units, i32 transposed,
+                                   i32 mistake) {
   u8* const shared = dynamic_shared();
   uint4* const units = reinterpret_cast<uint4*>(shared);
   for (i32 i = threadIdx.x; i < a_units; i += blockDim.x) units[i] = a[i];
@@ -135,8 +132,7 @@ extern "C" __global__ void product(const uint4* a, const uint4* b, float* out, i
   fence_async_proxy();
   __syncthreads();
   const u32 a_at = shared_address(shared) + (mistake == kUnaligned ? 128 : 0);
-  const u32 b_at =
-      shared_address(shared) + 16 * a_units + (mistake == kOtherOperands ? threadIdx.x / 32 * 1024 : 0);
+  const u32 b_at = shared_address(shared) + 16 * a_units + (mistake == kOtherOperands ? threadIdx.x / 32 * 1024 : 0);
   float sum[8][4] = {};
   if (mistake == kOneWarpLess && threadIdx.x >= 96) return;
   if (transposed) {
@@ -163,8 +159,7 @@ extern "C" __global__ void product(const uint4* a, const uint4* b, float* out, i
 }
 
 // The same with A in registers, and B transposed; A is a 64x16 matrix row by row.
-extern "C" __global__ void product_of_registers(const u32* a, const uint4* b, float* out, i32 b_units,
-                                                i32 mistake) {
+extern "C" __global__ void product_of_registers(const u32* a, const uint4* b, float* out, i32 b_units, i32 mistake) {
   u8* const shared = dynamic_shared();
   uint4* const units = reinterpret_cast<uint4*>(shared);
   for (i32 i = threadIdx.x; i < b_units; i += blockDim.x) units[i] = b[i];

@@ -2,8 +2,7 @@
 #include "templates/common/convert.cuh"
 #include "templates/common/types.cuh"
 
-extern "C" __global__ void conversions(const float* in, Bf16* bf16, Fp16* fp16, float* back, u16* e4m3,
-                                       i32 elements) {
+extern "C" __global__ void conversions(const float* in, Bf16* bf16, Fp16* fp16, float* back, u16* e4m3, i32 elements) {
   const i32 first = blockIdx.x * blockDim.x + threadIdx.x, stride = gridDim.x * blockDim.x;
   for (i32 i = first; i < elements; i += stride) {
     bf16[i] = Bf16::from_float(in[i]);

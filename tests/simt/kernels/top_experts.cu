@@ -7,8 +7,7 @@
 constexpr int kExperts = 256, kEach = kExperts / kWarpSize, kTop = 8;
 
 __device__ __forceinline__ u64 largest_across(u64 key) {
-  for (int distance = 16; distance > 0; distance /= 2)
-    key = max(key, __shfl_xor_sync(kWholeWarp, key, distance));
+  for (int distance = 16; distance > 0; distance /= 2) key = max(key, __shfl_xor_sync(kWholeWarp, key, distance));
   return key;
 }
 

@@ -3,8 +3,7 @@
 #include "templates/prefill_attention/widen_rows.cuh"
 
 extern "C" __global__ void widen_tile(const u8* raw, u8* tile, int begin, int end) {
-  const int warp = static_cast<int>(threadIdx.x) / kWarpSize,
-            warps = static_cast<int>(blockDim.x) / kWarpSize;
+  const int warp = static_cast<int>(threadIdx.x) / kWarpSize, warps = static_cast<int>(blockDim.x) / kWarpSize;
   const RowWidener rows;
   const RowRange kept{begin, end};
   for (int batch = warp; batch < kBatches; batch += warps) {

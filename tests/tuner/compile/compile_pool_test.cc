@@ -178,8 +178,7 @@ TEST_CASE("a thread is idle that has nothing to compile and nothing waiting for 
   CHECK(pool.idle() == 2);
   builds.push_back(pool.submit({"a", {}}));
   CHECK(pool.idle() == 2);
-  for (const char* name : {"b", "c", "d"})
-    builds.push_back(pool.submit({name, {}}, CompilePool::Urgency::ahead));
+  for (const char* name : {"b", "c", "d"}) builds.push_back(pool.submit({name, {}}, CompilePool::Urgency::ahead));
   CHECK(pool.idle() == 0);
   gate.set_value();
   for (const auto& build : builds) build.wait();
@@ -280,8 +279,7 @@ TEST_CASE("what hangs when a pool ends is stopped after a second, and what ends 
                       .build =
                           [&](const CompileUnit& unit, const std::stop_token& stop) {
                             ++started;
-                            const auto limit =
-                                std::chrono::steady_clock::now() + (unit.source == "hung" ? 20s : 200ms);
+                            const auto limit = std::chrono::steady_clock::now() + (unit.source == "hung" ? 20s : 200ms);
                             while (!stop.stop_requested() && std::chrono::steady_clock::now() < limit)
                               std::this_thread::sleep_for(1ms);
                             if (stop.stop_requested()) stopped = true;
@@ -303,9 +301,7 @@ TEST_CASE("what hangs when a pool ends is stopped after a second, and what ends 
 TEST_CASE("a pool over NVRTC compiles a real unit once") {
   Compiler::Options options;
   options.architecture = "sm_80";
-  options.reader = [](const std::string&) {
-    return "extern \"C\" __global__ void k(float* p) { p[N] = N; }";
-  };
+  options.reader = [](const std::string&) { return "extern \"C\" __global__ void k(float* p) { p[N] = N; }"; };
   const Compiler compiler(options);
   CompilePool pool(compiler, 2);
   std::vector<std::shared_future<BuildPtr>> builds;

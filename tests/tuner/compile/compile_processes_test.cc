@@ -103,8 +103,7 @@ std::string endless() {
   std::string text =
       "__device__ constexpr long f(long r) { for (long i = 0; i < 50000; i++) r = (r * 31 + i) % 1000003; "
       "return r; }\n";
-  for (int i = 0; i < 5000; ++i)
-    text += "constexpr long v" + std::to_string(i) + " = f(" + std::to_string(i) + ");\n";
+  for (int i = 0; i < 5000; ++i) text += "constexpr long v" + std::to_string(i) + " = f(" + std::to_string(i) + ");\n";
   return text + "extern \"C\" __global__ void k(long* p) { p[0] = v0; }\n";
 }
 
@@ -168,8 +167,8 @@ TEST_CASE("a template that needs more memory than it may have ends its process a
 
 TEST_CASE("a library that never loads is waited for as long as the job says") {
   const Environment nvrtc("MOETUNE_NVRTC", paths::fake_nvrtc()), hangs("MOETUNE_FAKE_NVRTC_HANGS", "1");
-  CHECK_THROWS_WITH_AS(CompileProcesses({.most = 1, .load = {.limit = 200ms}}),
-                       "NVRTC did not load within 0.2 s", BrokenEnvironment);
+  CHECK_THROWS_WITH_AS(CompileProcesses({.most = 1, .load = {.limit = 200ms}}), "NVRTC did not load within 0.2 s",
+                       BrokenEnvironment);
 }
 
 TEST_CASE("a compiler that crashes, hangs or grows is replaced, and says what it said") {
@@ -178,8 +177,7 @@ TEST_CASE("a compiler that crashes, hangs or grows is replaced, and says what it
   CHECK(fake.works());
   const NvrtcResult aborted = fake.compile("abort!");
   CHECK(aborted.status == Status::died);
-  CHECK(aborted.error.starts_with(
-      "the compiler died of signal 6 (Aborted); it said: fake nvrtc: cannot go on"));
+  CHECK(aborted.error.starts_with("the compiler died of signal 6 (Aborted); it said: fake nvrtc: cannot go on"));
   CHECK(fake.works());
   CHECK(fake.compile("segv!").status == Status::died);
   CHECK(fake.works());
@@ -200,9 +198,7 @@ TEST_CASE("a crash is the candidate's own, told as a build that another try may 
   CHECK(compiler.processes() == 2);
   std::vector<std::future<Build>> builds;
   for (const char* source : {"a", "abort!", "b", "segv!", "c", "d"}) {
-    builds.push_back(std::async(std::launch::async, [&compiler, source] {
-      return compiler.compile({source, {}});
-    }));
+    builds.push_back(std::async(std::launch::async, [&compiler, source] { return compiler.compile({source, {}}); }));
   }
   for (std::size_t i = 0; i < builds.size(); ++i) {
     const Build build = builds[i].get();
@@ -214,8 +210,7 @@ TEST_CASE("a crash is the candidate's own, told as a build that another try may 
   }
 }
 
-TEST_CASE(
-    "no more processes than were allowed, whoever asks, and each outlives the thread that first needed it") {
+TEST_CASE("no more processes than were allowed, whoever asks, and each outlives the thread that first needed it") {
   Fake fake;
   CHECK(fake.processes.started() == 1);
   for (int round = 0; round < 2; ++round) {
@@ -238,8 +233,7 @@ TEST_CASE("a search uses at most 16 processes, and two searches have 16 each whe
   const Gate gate;
   const auto compile_all = [&](CompilePool& pool, const std::string& name) {
     std::vector<std::shared_future<BuildPtr>> builds;
-    for (int i = 0; i < 20; ++i)
-      builds.push_back(pool.submit({name + std::to_string(i) + gate.hold(name), {}}));
+    for (int i = 0; i < 20; ++i) builds.push_back(pool.submit({name + std::to_string(i) + gate.hold(name), {}}));
     return builds;
   };
   const auto all_start = [&](unsigned count) {
@@ -356,10 +350,9 @@ TEST_CASE("where no further process can start, those that run do, and the last o
 }
 
 TEST_CASE("what cannot be started is a broken environment, with the reason") {
-  CHECK_THROWS_WITH_AS(
-      CompileProcesses({.executable = "/nowhere/moetune"}),
-      "cannot start a child process: posix_spawn of /nowhere/moetune: No such file or directory",
-      BrokenEnvironment);
+  CHECK_THROWS_WITH_AS(CompileProcesses({.executable = "/nowhere/moetune"}),
+                       "cannot start a child process: posix_spawn of /nowhere/moetune: No such file or directory",
+                       BrokenEnvironment);
   CHECK_THROWS_AS(CompileProcesses({.executable = "/bin/false"}), BrokenEnvironment);
   const Environment nvrtc("MOETUNE_NVRTC", "/nowhere/libnvrtc.so");
   try {

@@ -63,9 +63,8 @@ std::string slow_back_end() {
   const auto a = [](int i) { return "a[" + std::to_string(i % 64) + "]"; };
   for (int i = 0; i < 64; ++i) text += a(i) + " = p[" + std::to_string(i) + "];\n";
   for (int i = 0; i < 12000; ++i) {
-    text += a(31 * i) + " = " + a(7 * i + 1) + " * " + a(13 * i + 5) + " + p[" + std::to_string(i) +
-            "]; if (" + a(3 * i) + " > n) " + a(11 * i) + " += p[" + a(i) +
-            " > 3 ? n : " + std::to_string(i) + "];\n";
+    text += a(31 * i) + " = " + a(7 * i + 1) + " * " + a(13 * i + 5) + " + p[" + std::to_string(i) + "]; if (" +
+            a(3 * i) + " > n) " + a(11 * i) + " += p[" + a(i) + " > 3 ? n : " + std::to_string(i) + "];\n";
   }
   for (int i = 0; i < 64; ++i) text += "p[" + std::to_string(i) + "] = " + a(i) + ";\n";
   return text + "}\n";

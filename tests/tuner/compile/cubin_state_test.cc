@@ -32,9 +32,7 @@ std::string numbers(int count) {
   return text;
 }
 
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 }  // namespace
 
@@ -67,8 +65,7 @@ TEST_CASE("what a launch could leave to the next one is refused before it is run
       {"__managed__ int memo[100];", "p[0] = memo[n]++;", "'memo' of 400 bytes"},
       {"", "static __device__ int memo[9]; p[0] = memo[n]++;", "memo' of 36 bytes"},
       {"", "asm volatile(\".global .b32 memo[64];\"); p[0] = n;", "memo"},
-      {"", "int* q = (int*)malloc(64); q[0] = n; *(int**)p = q;",
-       "it calls 'malloc' of the device's runtime"},
+      {"", "int* q = (int*)malloc(64); q[0] = n; *(int**)p = q;", "it calls 'malloc' of the device's runtime"},
       {"", "int* q = new int[n]; *(int**)p = q;", "it calls 'malloc'"},
       {"", "free(*(void**)p);", "it calls 'free'"}};
   for (const auto& [in_front, body, reason] : stateful) {
@@ -102,8 +99,7 @@ TEST_CASE("a cubin says how many bytes each parameter has") {
   CHECK(parameter_bytes({}, "k").empty());
 }
 
-TEST_CASE(
-    "a cubin that is cut off or altered is read within its bytes, and refused unless it says nothing else") {
+TEST_CASE("a cubin that is cut off or altered is read within its bytes, and refused unless it says nothing else") {
   const std::vector<std::uint8_t> whole = compiled("constexpr int kA = 5;", "p[0] = n + kA;").cubin;
   REQUIRE(why_stateful(whole) == "");
   std::size_t refused = 0;

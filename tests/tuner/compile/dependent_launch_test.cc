@@ -144,13 +144,11 @@ bool writes_memory(const std::string& opcode) {
 
 bool reads_memory(const std::string& opcode) {
   if (begins(opcode, "cp.async") && !begins(opcode, "cp.async.bulk.prefetch")) return has(opcode, ".global");
-  return begins(opcode, "ld.") && !has(opcode, ".shared") && !has(opcode, ".local") &&
-         !has(opcode, ".param") && !begins(opcode, "ld.relaxed.gpu");
+  return begins(opcode, "ld.") && !has(opcode, ".shared") && !has(opcode, ".local") && !has(opcode, ".param") &&
+         !begins(opcode, "ld.relaxed.gpu");
 }
 
-bool reads_memory_itself(const std::string& opcode) {
-  return reads_memory(opcode) && !begins(opcode, "cp.async.cg");
-}
+bool reads_memory_itself(const std::string& opcode) { return reads_memory(opcode) && !begins(opcode, "cp.async.cg"); }
 
 bool ends_thread(const std::string& opcode) { return opcode == "ret" || opcode == "exit"; }
 
@@ -226,9 +224,7 @@ const std::vector<Wanted>& wanted() {
       {"decode_attention", kPaged, {{"body", "mma"}, {"combine", "kernel"}}},
       {"decode_attention", kWindow, {{"body", "mma"}, {"combine", "last_cta"}}},
       {"decode_attention", kContiguous, {{"body", "mma"}, {"combine", "cluster"}}},
-      {"decode_attention",
-       kPaged,
-       {{"body", "tma"}, {"math", "mma16"}, {"combine", "kernel"}, {"ahead", "2"}}},
+      {"decode_attention", kPaged, {{"body", "tma"}, {"math", "mma16"}, {"combine", "kernel"}, {"ahead", "2"}}},
       {"decode_attention", kContiguous, {{"body", "tma"}, {"math", "swap"}, {"combine", "cluster"}}},
       {"decode_attention", kOneRow, {{"body", "tma"}, {"math", "vector"}, {"combine", "last_cta"}}},
       {"decode_attention", kPaged, {{"math", "wgmma64"}, {"schedule", "grid"}, {"combine", "kernel"}}},
@@ -267,9 +263,7 @@ const std::vector<Wanted>& wanted() {
       {"kv_transfer", "pages=9,outer=16,inner=2,target=e4m3,scale=inner", {}},
       {"mla_decode", kLatent, {{"PAIR", "1"}, {"PARTS", "1"}, {"splits", "4"}}},
       {"mla_decode", kLatent, {{"PAIR", "2"}, {"PARTS", "2"}, {"splits", "2"}}},
-      {"mla_decode",
-       kLatent,
-       {{"BODY", "mma"}, {"ROW_TILES", "2"}, {"TILE", "32"}, {"PAIR", "1"}, {"splits", "4"}}},
+      {"mla_decode", kLatent, {{"BODY", "mma"}, {"ROW_TILES", "2"}, {"TILE", "32"}, {"PAIR", "1"}, {"splits", "4"}}},
   };
   return all;
 }
@@ -300,8 +294,7 @@ TEST_CASE("what a kernel does before it waits is read off its PTX") {
   CHECK(early(stores + waits + "ret;\n", writes_memory) == "st.global.v2.u32 ");
   CHECK(early("st.shared.u32 [%r3], %r1;\n" + waits + "ret;\n", writes_memory) == "");
   // One branch waits and the other does not.
-  const std::string branch =
-      "@%p1 bra $L__BB0_2;\n" + waits + "bra.uni $L__BB0_3;\n$L__BB0_2:\nmov.u32 %r1, 7;\n";
+  const std::string branch = "@%p1 bra $L__BB0_2;\n" + waits + "bra.uni $L__BB0_3;\n$L__BB0_2:\nmov.u32 %r1, 7;\n";
   CHECK(early(branch + "$L__BB0_3:\n" + stores + "ret;\n", writes_memory) != "");
   CHECK(early(branch + waits + "$L__BB0_3:\n" + stores + "ret;\n", writes_memory) == "");
   CHECK(early(branch + "$L__BB0_3:\nret;\n", ends_thread) != "");
@@ -325,8 +318,7 @@ TEST_CASE("every kernel that may begin early is among those whose PTX is read") 
     REQUIRE(config);
     const Plan plan = kernel->plan(*config, problem, kernel->default_call(problem), limits);
     const bool is_early = std::ranges::any_of(plan.launches, &LaunchShape::programmatic_dependent);
-    const bool is_read =
-        std::ranges::any_of(wanted(), [&](const Wanted& one) { return one.kernel == kernel->name(); });
+    const bool is_read = std::ranges::any_of(wanted(), [&](const Wanted& one) { return one.kernel == kernel->name(); });
     CHECK(is_read == is_early);
   }
 }

@@ -28,8 +28,8 @@ bool lists(const NvrtcSearch& search, const fs::path& folder) {
 
 TEST_CASE("the newest NVRTC of a folder comes first and its builtins are no NVRTC") {
   const moetune::TemporaryFolder folder;
-  for (const char* name : {"libnvrtc.so", "libnvrtc.so.9", "libnvrtc.so.12", "libnvrtc.so.13",
-                           "libnvrtc.so.12.alt", "libnvrtc-builtins.so.13.0", "libnvrtc.alt.so.13"}) {
+  for (const char* name : {"libnvrtc.so", "libnvrtc.so.9", "libnvrtc.so.12", "libnvrtc.so.13", "libnvrtc.so.12.alt",
+                           "libnvrtc-builtins.so.13.0", "libnvrtc.alt.so.13"}) {
     std::ofstream(folder.path() / name) << "";
   }
   CHECK(moetune::nvrtc_libraries_in(folder.path()) == std::vector<fs::path>{folder.path() / "libnvrtc.so.13",
@@ -83,8 +83,8 @@ TEST_CASE("packages count in the project's own build folder only, and where nobo
     fs::create_directories(root / packages);
     std::ofstream(root / packages / "libnvrtc.so.13") << "";
   }
-  for (const fs::path& file : {binary, project / "CMakeLists.txt", project / "scripts/setup",
-                               shared / "moetune", shared / "CMakeLists.txt"})
+  for (const fs::path& file :
+       {binary, project / "CMakeLists.txt", project / "scripts/setup", shared / "moetune", shared / "CMakeLists.txt"})
     std::ofstream(file) << "";
   using Folders = std::vector<fs::path>;
   CHECK(moetune::nvrtc_folders_of(binary) == Folders{binary.parent_path(), project / packages});

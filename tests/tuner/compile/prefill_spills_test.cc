@@ -41,8 +41,8 @@ TEST_CASE("the longest tiles of heads of 256 do not spill") {
     const DeviceLimits limits = limits_of_architecture(test.architecture);
     const Problem problem = kernel.parse(test.problem);
     const Assignment environment = expression_environment(problem, limits);
-    const Config base = space.parse_config("tile=32,lag=8,poly=0,trim=0,cluster=1,section=0,splits=1," +
-                                           std::string(test.config));
+    const Config base =
+        space.parse_config("tile=32,lag=8,poly=0,trim=0,cluster=1,section=0,splits=1," + std::string(test.config));
     std::optional<Config> longest;
     for (const int tile : {32, 64, 80, 96, 112, 128}) {
       const Config config = space.parse_config("tile=" + std::to_string(tile), &base);

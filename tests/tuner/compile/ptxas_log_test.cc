@@ -76,8 +76,7 @@ TEST_CASE("an entry whose wgmma ptxas serialized says why, and the others of the
       "ptxas info    : Used 30 registers, used 0 barriers\n"
       "ptxas info    : Compile time = 7.776 ms\n");
   CHECK(entries.at("fine") == EntryFacts{10, 0, 0, 0, 0, ""});
-  CHECK(entries.at("serial") ==
-        EntryFacts{30, 0, 0, 0, 0, "insufficient register resources for the wgmma pipeline"});
+  CHECK(entries.at("serial") == EntryFacts{30, 0, 0, 0, 0, "insufficient register resources for the wgmma pipeline"});
 }
 
 TEST_CASE("waits that ptxas adds serialize nothing, nor do lines about functions that are no entries") {

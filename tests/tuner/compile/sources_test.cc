@@ -37,8 +37,7 @@ TEST_CASE("includes are found however they are spaced, and comments and angle br
       "#include \"c.cuh\"\r\n"
       "#include \"unfinished\n"
       "#if 0\n#include \"skipped.cuh\"\n#endif";
-  CHECK(quoted_includes(text) ==
-        std::vector<std::string>{"a.cuh", "dir/b.cuh", "after.cuh", "c.cuh", "skipped.cuh"});
+  CHECK(quoted_includes(text) == std::vector<std::string>{"a.cuh", "dir/b.cuh", "after.cuh", "c.cuh", "skipped.cuh"});
   CHECK(quoted_includes("").empty());
   CHECK(quoted_includes("/* never closed\n#include \"a\"").empty());
 }
@@ -58,9 +57,8 @@ TEST_CASE("headers are collected transitively, once each, cycles included") {
 TEST_CASE("no include reaches a file beside the templates, however it is written") {
   for (const char* line :
        {"#include \"/etc/passwd\"", "#include \"../../etc/passwd\"", "#include </etc/passwd>",
-        "#include_next \"/etc/passwd\"", "#define S \"/etc/passwd\"\n#include S",
-        "#\\\ninclude </etc/passwd>", "#inc\\ \nlude </etc/passwd>", "%:include </etc/passwd>",
-        "/**/ # /**/ include /* */ </etc/passwd>",
+        "#include_next \"/etc/passwd\"", "#define S \"/etc/passwd\"\n#include S", "#\\\ninclude </etc/passwd>",
+        "#inc\\ \nlude </etc/passwd>", "%:include </etc/passwd>", "/**/ # /**/ include /* */ </etc/passwd>",
         "char c = '\"', *s = \"/*\";\n#include \"/etc/passwd\"\n/**/", "#embed </etc/passwd>",
         "#if __has_include(\"/etc/passwd\")\n#endif", "#if __has_\\\ninclude(<x>)\n#endif"}) {
     CAPTURE(line);
@@ -74,8 +72,7 @@ TEST_CASE("no include reaches a file beside the templates, however it is written
 }
 
 TEST_CASE("a missing template is an environment error that names it") {
-  CHECK_THROWS_WITH_AS(collect_sources("none.cu", reader_of({})), "no template 'none.cu'",
-                       moetune::BrokenEnvironment);
+  CHECK_THROWS_WITH_AS(collect_sources("none.cu", reader_of({})), "no template 'none.cu'", moetune::BrokenEnvironment);
   CHECK_THROWS_WITH_AS(collect_sources("templates/none.cu"), "no file 'templates/none.cu' in this binary",
                        moetune::BrokenEnvironment);
 }

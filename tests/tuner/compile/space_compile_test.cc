@@ -57,8 +57,7 @@ Problem draw_problem(const Kernel& kernel, std::mt19937& random) {
         continue;
       }
       const std::size_t position = random() % dimension.names.size();
-      problem.dims.set(dimension.name,
-                       Value::named(dimension.names[position], static_cast<std::int64_t>(position)));
+      problem.dims.set(dimension.name, Value::named(dimension.names[position], static_cast<std::int64_t>(position)));
     }
     try {
       kernel.check(problem);
@@ -73,8 +72,7 @@ Problem draw_problem(const Kernel& kernel, std::mt19937& random) {
 std::vector<Problem> problems_for(const Kernel& kernel, std::size_t architecture, std::mt19937& random) {
   std::vector<Problem> problems = {draw_problem(kernel, random)};
   const std::vector<Problem> tested = small_problems(kernel);
-  for (std::size_t i = architecture; i < tested.size(); i += std::size(kArchitectures))
-    problems.push_back(tested[i]);
+  for (std::size_t i = architecture; i < tested.size(); i += std::size(kArchitectures)) problems.push_back(tested[i]);
   return problems;
 }
 
@@ -87,8 +85,7 @@ std::size_t count_new(const Config& config, const Settings& had) {
 }
 
 // `had_here` is of one architecture, `had` of all of them so far.
-Config draw_config(const LegalSpace& legal, const Settings& had_here, const Settings& had,
-                   std::mt19937& random) {
+Config draw_config(const LegalSpace& legal, const Settings& had_here, const Settings& had, std::mt19937& random) {
   Config best;
   std::size_t most = 0;
   for (int draw = 0; draw < kDraws; ++draw) {
@@ -101,8 +98,8 @@ Config draw_config(const LegalSpace& legal, const Settings& had_here, const Sett
 
 // The drawn problem has a configuration, the others the default and a configuration by turns; so have the exact
 // reference and the baseline theirs. Adds the named values of the configurations to `had`.
-void submit_kernel(const Kernel& kernel, std::size_t architecture, const DeviceLimits& limits,
-                   CompilePool& pool, Settings& had, std::vector<Submitted>& submitted) {
+void submit_kernel(const Kernel& kernel, std::size_t architecture, const DeviceLimits& limits, CompilePool& pool,
+                   Settings& had, std::vector<Submitted>& submitted) {
   std::mt19937 random(static_cast<unsigned>(2026 + architecture));
   const Space space = space_of(kernel);
   Settings had_here;
@@ -111,8 +108,7 @@ void submit_kernel(const Kernel& kernel, std::size_t architecture, const DeviceL
     const Problem& problem = problems[i];
     const auto submit = [&](const std::string& what, Plan plan) {
       auto build = pool.submit(plan.unit);
-      submitted.push_back(
-          {kernel.name() + " " + problem.text() + " " + what, std::move(plan), std::move(build)});
+      submitted.push_back({kernel.name() + " " + problem.text() + " " + what, std::move(plan), std::move(build)});
     };
     const bool even = i % 2 == 0;
     // Plain CUDA, but for types that an architecture converts itself or not.
@@ -155,10 +151,8 @@ std::map<std::string, std::vector<std::uint8_t>> instructions_of(const std::vect
     const std::string name =
         reinterpret_cast<const char*>(cubin.data()) + names + read_at<std::uint32_t>(cubin, header(section));
     if (name.rfind(".text.", 0) != 0) continue;
-    const auto begin =
-        cubin.begin() + static_cast<std::ptrdiff_t>(read_at<std::uint64_t>(cubin, header(section) + 24));
-    code[name].assign(
-        begin, begin + static_cast<std::ptrdiff_t>(read_at<std::uint64_t>(cubin, header(section) + 32)));
+    const auto begin = cubin.begin() + static_cast<std::ptrdiff_t>(read_at<std::uint64_t>(cubin, header(section) + 24));
+    code[name].assign(begin, begin + static_cast<std::ptrdiff_t>(read_at<std::uint64_t>(cubin, header(section) + 32)));
   }
   REQUIRE(!code.empty());
   return code;
@@ -176,9 +170,7 @@ int count_broken_copies(const std::vector<std::uint8_t>& cubin) {
 }
 
 // Registers are the compiler's to decide; all else a space's constraints can foresee.
-bool foreseeable(const std::string& reason) {
-  return !reason.empty() && reason.find("registers") == std::string::npos;
-}
+bool foreseeable(const std::string& reason) { return !reason.empty() && reason.find("registers") == std::string::npos; }
 
 }  // namespace
 
@@ -206,8 +198,7 @@ TEST_CASE("a sample of every space compiles for every generation and fits the de
       CHECK(count_broken_copies(build->cubin) == 0);
     }
     const CompilePool::Stats stats = pool.stats();
-    MESSAGE(architecture << ": " << stats.compiled << " compiled, " << stats.compile_seconds
-                         << " s of compiling");
+    MESSAGE(architecture << ": " << stats.compiled << " compiled, " << stats.compile_seconds << " s of compiling");
   }
   if (kSanitized) return;
   for (const Kernel* kernel : all_kernels()) {
@@ -256,8 +247,8 @@ std::string launches_in(const Plan& plan) {
 
 // Differ in `parameter`, one of them `base` if that has a twin. Nothing if some draws find none.
 std::optional<Twins> draw_twins(const Kernel& kernel, const Problem& problem, const DeviceLimits& limits,
-                                const LegalSpace& legal, const Parameter& parameter,
-                                const std::optional<Config>& base, std::mt19937& random) {
+                                const LegalSpace& legal, const Parameter& parameter, const std::optional<Config>& base,
+                                std::mt19937& random) {
   const Space space = space_of(kernel);
   const Assignment environment = expression_environment(problem, limits);
   for (int draw = 0; draw < 40; ++draw) {
@@ -293,11 +284,10 @@ TEST_CASE("configurations that differ in one parameter and are launched alike ha
   for (const Typical& typical : kTypical) {
     CAPTURE(typical.problem);
     const Kernel& kernel = find_kernel(typical.kernel);
-    const auto preset = std::find_if(
-        kernel.presets().begin(), kernel.presets().end(),
-        [&](const Preset& each) { return typical.preset != nullptr && each.name == typical.preset; });
-    const Problem problem =
-        kernel.parse(typical.problem, preset == kernel.presets().end() ? nullptr : &*preset);
+    const auto preset = std::find_if(kernel.presets().begin(), kernel.presets().end(), [&](const Preset& each) {
+      return typical.preset != nullptr && each.name == typical.preset;
+    });
+    const Problem problem = kernel.parse(typical.problem, preset == kernel.presets().end() ? nullptr : &*preset);
     const Space space = space_of(kernel);
     const LegalSpace legal = space.enumerate(expression_environment(problem, limits));
     int pairs = 0;

@@ -48,8 +48,7 @@ TEST_CASE("17 kernels of the shapes of other tuners' examples compile for Hopper
   for (const Compiling& one : compiling) {
     const BuildPtr build = one.build.get();
     CHECK_MESSAGE(build->outcome == Outcome::ok, one.what << ": " << build->log);
-    if (build->outcome == Outcome::ok)
-      CHECK_MESSAGE(why_unlaunchable(one.plan, *build, limits).empty(), one.what);
+    if (build->outcome == Outcome::ok) CHECK_MESSAGE(why_unlaunchable(one.plan, *build, limits).empty(), one.what);
   }
 }
 

@@ -77,8 +77,7 @@ TEST_CASE("a line may be as long as the limit, and no longer") {
 TEST_CASE("a program that does not read costs no more than a limit") {
   GuardedProgram program("sleep 1000");
   const std::string line(std::size_t{1} << 20, 'x');
-  for (std::size_t sent = 0; sent <= GuardedProgram::kMostUnread + (2u << 20); sent += line.size())
-    program.send(line);
+  for (std::size_t sent = 0; sent <= GuardedProgram::kMostUnread + (2u << 20); sent += line.size()) program.send(line);
   CHECK(program.why_over() == "does not read what it is sent");
 }
 

@@ -32,8 +32,7 @@ TEST_CASE("a message arrives whole, larger than any socket buffer, empty blobs i
   Pair pair;
   Message sent{"{\"op\":\"open\"}", {Bytes(20'000'000, 7), {}, Bytes(3, 9)}};
   sent.blobs[0][12'345'678] = 8;
-  auto sending =
-      std::async(std::launch::async, [&] { return pair.left->send(sent, in(std::chrono::seconds(30))); });
+  auto sending = std::async(std::launch::async, [&] { return pair.left->send(sent, in(std::chrono::seconds(30))); });
   Message received;
   CHECK(pair.right->receive(received, in(std::chrono::seconds(30))) == Channel::Status::done);
   CHECK(sending.get() == Channel::Status::done);
@@ -47,8 +46,7 @@ TEST_CASE("a deadline ends a wait for silence, for half a message and for a read
   CHECK(pair.left->receive(message, in(std::chrono::milliseconds(20))) == Channel::Status::late);
   REQUIRE(write(pair.raw, "NUTM\4", 5) == 5);
   CHECK(pair.left->receive(message, in(std::chrono::milliseconds(20))) == Channel::Status::late);
-  CHECK(pair.left->send({"", {Bytes(50'000'000)}}, in(std::chrono::milliseconds(20))) ==
-        Channel::Status::late);
+  CHECK(pair.left->send({"", {Bytes(50'000'000)}}, in(std::chrono::milliseconds(20))) == Channel::Status::late);
 }
 
 TEST_CASE("a peer that goes away closes the channel, in the middle of a message too") {

@@ -24,8 +24,7 @@ TEST_CASE("a canary is quiet but for those beside which another process computes
   }
 }
 
-TEST_CASE(
-    "other processes are counted only if NVML lists this one too, and are no disturbance by themselves") {
+TEST_CASE("other processes are counted only if NVML lists this one too, and are no disturbance by themselves") {
   setenv("MOETUNE_LIBNVML", paths::fake_libnvml(), 1);
   for (const bool listed : {false, true}) {
     setenv("MOETUNE_FAKE_NVML", listed ? "busy0=2,lists0=1" : "busy0=2", 1);
@@ -39,8 +38,7 @@ TEST_CASE(
   unsetenv("MOETUNE_FAKE_NVML");
 }
 
-TEST_CASE(
-    "a canary that fails in a new worker too is the GPU's, and the next candidate gets a worker that works") {
+TEST_CASE("a canary that fails in a new worker too is the GPU's, and the next candidate gets a worker that works") {
   OpenFake fake;
   CHECK(fake.run("double__sticky719").outcome == Outcome::launch_failed);
   CHECK(fake.device.canary());  // on a new worker

@@ -44,9 +44,7 @@ void check_refused(OpenFake& fake, const Refused& wrong, const MeasurePolicy& po
   CHECK(fake.run(right, policy).outcome == Outcome::ok);
 }
 
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 // Runs or is a zombie that nobody has reaped yet: only the first counts as alive.
 bool runs(pid_t pid) {
@@ -110,8 +108,7 @@ TEST_CASE("samples whose stream could not be held until all was enqueued are tak
 TEST_CASE("a finalist that lacks memory in the duel says so by its outcome") {
   OpenFake fake;
   const std::vector<TrialResult> results = fake.device.duel(
-      {doubling_candidate("double__us40", kElements), doubling_candidate("double__oom", kElements)},
-      {.rounds = 5});
+      {doubling_candidate("double__us40", kElements), doubling_candidate("double__oom", kElements)}, {.rounds = 5});
   CHECK(results[0].outcome == Outcome::ok);
   CHECK(results[1].outcome == Outcome::out_of_memory);
 }
@@ -137,8 +134,7 @@ TEST_CASE("wrong answers are wrong results that say what is wrong") {
       {"double__wrong", "off by 1"},
       {"double__swap", "off by"},
       {"double__zero", "zero everywhere"},
-      {"double__nan",
-       "NaN or infinite where the reference is not, or the reverse, in 1 elements, first at 500"},
+      {"double__nan", "NaN or infinite where the reference is not, or the reverse, in 1 elements, first at 500"},
       {"double__unwritten", "first at 999"},
       {"double__wears", "(as the timed launches left it)"},
       {"double__past", "wrote outside 'y': 0 bytes past its end"},
@@ -163,9 +159,9 @@ TEST_CASE("a candidate that would lead by what it remembers is refused, and so i
   leads.prove_below_us = 1e9;
   for (const Refused& cheat : cases) {
     check_refused(fake, cheat, leads, "double__us300");
-    const std::vector<TrialResult> finalists = fake.device.duel(
-        {doubling_candidate(cheat.entry, kElements), doubling_candidate("double__us300", kElements)},
-        {.rounds = 5, .proves = true});
+    const std::vector<TrialResult> finalists =
+        fake.device.duel({doubling_candidate(cheat.entry, kElements), doubling_candidate("double__us300", kElements)},
+                         {.rounds = 5, .proves = true});
     CHECK(finalists[0].outcome == Outcome::wrong_result);
     CHECK(finalists[1].outcome == Outcome::ok);
   }
@@ -286,8 +282,7 @@ TEST_CASE("a candidate that did not compile is not run") {
 TEST_CASE("a duel measures every finalist in as many rounds") {
   OpenFake fake;
   const std::vector<TrialResult> results = fake.device.duel(
-      {doubling_candidate("double__us40", kElements), doubling_candidate("double__us30", kElements)},
-      {.rounds = 9});
+      {doubling_candidate("double__us40", kElements), doubling_candidate("double__us30", kElements)}, {.rounds = 9});
   REQUIRE(results.size() == 2);
   for (const TrialResult& result : results) {
     CHECK(result.outcome == Outcome::ok);
@@ -318,8 +313,7 @@ TEST_CASE("verification uses inputs from another seed, and the search's inputs c
   const Bytes before = fake.device.fetch("x");
   CHECK(fake.device.verify(doubling_candidate("double", kElements), 8, 10).outcome == Outcome::ok);
   CHECK(fake.device.fetch("x") != before);
-  CHECK(fake.device.verify(doubling_candidate("double__wrong", kElements), 8, 10).outcome ==
-        Outcome::wrong_result);
+  CHECK(fake.device.verify(doubling_candidate("double__wrong", kElements), 8, 10).outcome == Outcome::wrong_result);
   CHECK(fake.run("double").outcome == Outcome::ok);
   CHECK(fake.device.fetch("x") == before);
 }
@@ -335,8 +329,7 @@ TEST_CASE("device tensors are what kernels/buffer.h says they are") {
     const std::vector<double> expected = host_values(x, 7, fill_stream(0, static_cast<std::size_t>(copy)));
     CHECK(std::equal(values.begin(), values.end(), expected.begin()));
   }
-  CHECK_THROWS_WITH_AS(fake.device.fetch("q"), doctest::Contains("no copy 0 of a tensor 'q'"),
-                       std::logic_error);
+  CHECK_THROWS_WITH_AS(fake.device.fetch("q"), doctest::Contains("no copy 0 of a tensor 'q'"), std::logic_error);
 }
 
 TEST_CASE(
@@ -345,20 +338,18 @@ TEST_CASE(
   use_fake_cuda("memory=2000000");
   CudaDevice small = fake_device();
   const DoublingKernel kernel;
-  CHECK_THROWS_WITH_AS(small.open(kernel, doubling_problem(1'000'000), 1),
-                       doctest::Contains("use a smaller problem"), BrokenEnvironment);
+  CHECK_THROWS_WITH_AS(small.open(kernel, doubling_problem(1'000'000), 1), doctest::Contains("use a smaller problem"),
+                       BrokenEnvironment);
   CHECK_NOTHROW(small.open(kernel, doubling_problem(100), 1));
 
   use_fake_cuda();
   CudaDevice device = fake_device();
-  const DoublingKernel zero("double__zero"), stray("double", "double__past"),
-      faulty("double", "double__sticky719");
-  CHECK_THROWS_WITH_AS(device.open(zero, doubling_problem(100), 1), doctest::Contains("contradict"),
-                       BrokenEnvironment);
+  const DoublingKernel zero("double__zero"), stray("double", "double__past"), faulty("double", "double__sticky719");
+  CHECK_THROWS_WITH_AS(device.open(zero, doubling_problem(100), 1), doctest::Contains("contradict"), BrokenEnvironment);
   CHECK_THROWS_WITH_AS(device.open(stray, doubling_problem(100), 1), doctest::Contains("reference is broken"),
                        BrokenEnvironment);
-  CHECK_THROWS_WITH_AS(device.open(faulty, doubling_problem(100), 1),
-                       doctest::Contains("CUDA_ERROR_LAUNCH_FAILED"), BrokenEnvironment);
+  CHECK_THROWS_WITH_AS(device.open(faulty, doubling_problem(100), 1), doctest::Contains("CUDA_ERROR_LAUNCH_FAILED"),
+                       BrokenEnvironment);
 
   use_fake_cuda("bad_image");
   CudaDevice old = fake_device();

@@ -14,9 +14,7 @@
 namespace moetune::device_list_test {
 namespace {
 
-bool mentions(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
+bool mentions(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 }  // namespace
 
@@ -73,16 +71,15 @@ constexpr const char* kThirdSlice = "MIG-02ababab-abab-abab-abab-abababababab";
 
 }  // namespace
 
-TEST_CASE(
-    "a slice of a divided GPU is listed as nvidia-smi prints it, and a named one is shown to the worker") {
+TEST_CASE("a slice of a divided GPU is listed as nvidia-smi prints it, and a named one is shown to the worker") {
   const Scripted scripted("slices=3", "slices0=3");
   CHECK(list_cuda_devices().devices.at(0).uuid == "MIG-00ababab-abab-abab-abab-abababababab");
   CHECK(list_cuda_devices().devices.at(0).id == "cuda:0");
   const DeviceInfo named = list_cuda_devices(kThirdSlice).devices.at(0);
   CHECK(named.uuid == kThirdSlice);
   CHECK(named.id == kThirdSlice);  // two slices of a host are both cuda:0 to who sees them
-  const CudaDevice device({.slice = kThirdSlice,
-                           .build = [](const std::vector<CompileUnit>&) { return std::vector<BuildPtr>(); }});
+  const CudaDevice device(
+      {.slice = kThirdSlice, .build = [](const std::vector<CompileUnit>&) { return std::vector<BuildPtr>(); }});
   CHECK(device.info().uuid == kThirdSlice);
   CHECK(mentions(list_cuda_devices("MIG-07").why_empty, "there is no MIG-07"));
   setenv("CUDA_VISIBLE_DEVICES", "MIG-01ababab-abab-abab-abab-abababababab",
@@ -114,8 +111,7 @@ TEST_CASE("processes of other slices are not foreign, and a slice has memory of 
 TEST_CASE("the toolkit's stub of the driver is named as such") {
   const Scripted scripted("stub", nullptr);
   const CudaDeviceList list = list_cuda_devices();
-  CHECK(mentions(list.why_empty,
-                 std::string(paths::fake_libcuda()) + " is the CUDA toolkit's stub of the driver"));
+  CHECK(mentions(list.why_empty, std::string(paths::fake_libcuda()) + " is the CUDA toolkit's stub of the driver"));
   CHECK(mentions(list.why_empty, "LD_LIBRARY_PATH"));
   CHECK(list.broken);        // it was named
   use_fake_cuda("init=34");  // an older one, which gives its functions away
@@ -132,8 +128,7 @@ TEST_CASE("a machine without a driver lists no device and says why") {
 }
 
 TEST_CASE("a driver that lacks a library of its own is broken, and not absent") {
-  const auto path =
-      std::filesystem::temp_directory_path() / ("moetune_orphan_" + std::to_string(::getpid()) + ".so");
+  const auto path = std::filesystem::temp_directory_path() / ("moetune_orphan_" + std::to_string(::getpid()) + ".so");
   std::ifstream in(paths::fake_libcuda(), std::ios::binary);
   std::string library(std::istreambuf_iterator<char>(in), {});
   const std::string needed = "libc.so.6", missing = "libX.so.6";

@@ -82,9 +82,7 @@ TEST_CASE("an element that two runs leave at their poisons was never written; on
     CHECK(figures.first_unwritten == 2);
     CHECK_FALSE(judge_exact("ids", figures).right);
     CHECK_FALSE(judge_sets("ids", figures, {}).right);
-    CHECK(
-        compare_integers_on_host(type, later, y, EarlierRun{later, kFirstPoison, kSecondPoison}).unwritten ==
-        0);
+    CHECK(compare_integers_on_host(type, later, y, EarlierRun{later, kFirstPoison, kSecondPoison}).unwritten == 0);
   }
 }
 

@@ -20,9 +20,7 @@ struct OpenIds {
   OpenIds(const IdsKernel& of, std::int64_t count) : kernel(of), elements(count), device(open_device()) {
     device.open(kernel, doubling_problem(elements), 7);
   }
-  TrialResult run(const std::string& bug) {
-    return device.run(kernel.candidate(bug, elements), short_policy());
-  }
+  TrialResult run(const std::string& bug) { return device.run(kernel.candidate(bug, elements), short_policy()); }
   static CudaDevice open_device() {
     use_fake_cuda("memory=100000000");
     return fake_device();
@@ -104,8 +102,7 @@ TEST_CASE("a plan's memsets run in the worker, each before the launch that it na
   CHECK_MESSAGE(first.outcome == Outcome::ok, first.message);
   const TrialResult last = run_with_memset(1);
   CHECK(last.outcome == Outcome::wrong_result);
-  CHECK_MESSAGE(last.message.find("in 1 elements, first at 0: 16843009 instead of") != std::string::npos,
-                last.message);
+  CHECK_MESSAGE(last.message.find("in 1 elements, first at 0: 16843009 instead of") != std::string::npos, last.message);
 }
 
 TEST_CASE("a kernel whose integers have a tolerance is refused when it is opened") {

@@ -76,11 +76,9 @@ TEST_CASE("a duel's times are those of the clock that the GPU keeps up under its
 
 TEST_CASE("a result of clocks that never settle says so") {
   std::string restless = "clocks=";
-  for (int i = 1; i < 2000; ++i)
-    restless += std::to_string(500 + i * 97 % 400) + ":" + std::to_string(4000 * i) + "/";
+  for (int i = 1; i < 2000; ++i) restless += std::to_string(500 + i * 97 % 400) + ":" + std::to_string(4000 * i) + "/";
   TimedFake fake(restless + "900");
-  const TrialResult result =
-      fake.device.duel({doubling_candidate("double__us40", kTimedElements)}, {.rounds = 31})[0];
+  const TrialResult result = fake.device.duel({doubling_candidate("double__us40", kTimedElements)}, {.rounds = 31})[0];
   CHECK(result.outcome == Outcome::ok);
   CHECK_FALSE(result.measurement.settled);
 }

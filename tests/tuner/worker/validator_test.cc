@@ -129,8 +129,7 @@ TEST_CASE("an exact output of floats may differ in no element, and be zero") {
 
 TEST_CASE("integers are right if none differs, and what was never written is said first") {
   CHECK(judge_exact("ids", IntegerFigures{}).right);
-  const OutputVerdict off =
-      judge_exact("ids", {.mismatches = 2, .first_mismatch = 7, .actual = -1, .expected = 5});
+  const OutputVerdict off = judge_exact("ids", {.mismatches = 2, .first_mismatch = 7, .actual = -1, .expected = 5});
   CHECK_FALSE(off.right);
   CHECK(off.reason == "output 'ids' differs from the reference in 2 elements, first at 7: -1 instead of 5");
   const IntegerFigures unwritten{.mismatches = 2, .first_mismatch = 7, .unwritten = 1, .first_unwritten = 9};

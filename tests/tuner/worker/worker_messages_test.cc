@@ -18,8 +18,7 @@ TEST_CASE("results and policies cross unchanged, infinities included") {
   result.max_error = std::numeric_limits<double>::infinity();
   result.dissimilarity = 0.25;
   result.validate_s = 0.5;
-  const auto same =
-      nlohmann::json::parse(nlohmann::json(RunReply{result, true, false, true}).dump()).get<RunReply>();
+  const auto same = nlohmann::json::parse(nlohmann::json(RunReply{result, true, false, true}).dump()).get<RunReply>();
   CHECK(same.damaged);
   CHECK_FALSE(same.context_lost);
   CHECK(same.result.outcome == result.outcome);
@@ -64,8 +63,7 @@ TEST_CASE("a canary's reading comes back as it was sent, with and without what N
 TEST_CASE("the largest page table that a problem may have fits a message") {
   constexpr std::int64_t kEntries = std::int64_t{64} << 20;
   // The table, and where every unused page of a ragged batch is poisoned by itself, in keys and in values.
-  const std::int64_t table = kEntries * 4,
-                     poison = 2 * (kEntries / 16) * static_cast<std::int64_t>(sizeof(Range));
+  const std::int64_t table = kEntries * 4, poison = 2 * (kEntries / 16) * static_cast<std::int64_t>(sizeof(Range));
   CHECK(static_cast<std::uint64_t>(table + poison) < Channel::kMaxTotal / 2);
 }
 

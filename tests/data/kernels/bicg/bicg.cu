@@ -1,5 +1,5 @@
-extern "C" __global__ void multiply_both(float* q, float* s, const float* a, const float* p, const float* r,
-                                         int rows, int columns) {
+extern "C" __global__ void multiply_both(float* q, float* s, const float* a, const float* p, const float* r, int rows,
+                                         int columns) {
   const int x = blockIdx.x * block_size_x + threadIdx.x, first = blockIdx.y * rows_per_block;
   const float mine = x < columns ? p[x] : 0.0f;
   float sum = 0;

@@ -9,8 +9,7 @@ __global__ void convolve(float* out, const float* in) {
   const int left = blockIdx.x * kSpanX, top = blockIdx.y * kSpanY;
   for (int y = threadIdx.y; y < kPatchY; y += block_size_y)
     for (int x = threadIdx.x; x < kPatchX; x += block_size_x)
-      patch[y][x] =
-          left + x < kInWidth && top + y < HEIGHT + FILTER - 1 ? in[(top + y) * kInWidth + left + x] : 0.0f;
+      patch[y][x] = left + x < kInWidth && top + y < HEIGHT + FILTER - 1 ? in[(top + y) * kInWidth + left + x] : 0.0f;
   __syncthreads();
 #pragma unroll
   for (int ty = 0; ty < tile_size_y; ++ty) {

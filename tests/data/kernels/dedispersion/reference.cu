@@ -1,5 +1,5 @@
-extern "C" __global__ void dedisperse_plainly(float* out, const unsigned char* in, const short* delays,
-                                              int samples, int measures, int channels, int longest) {
+extern "C" __global__ void dedisperse_plainly(float* out, const unsigned char* in, const short* delays, int samples,
+                                              int measures, int channels, int longest) {
   const int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y;
   if (x >= samples) return;
   int sum = 0;

@@ -11,8 +11,8 @@ __device__ double sum_of_threads(double mine, int thread, int threads) {
   return sums[0];
 }
 
-extern "C" __global__ void sum_pairs(double* partial, const double2* a, const double2* b,
-                                     const double* scale_a, const double* scale_b, int m, int n) {
+extern "C" __global__ void sum_pairs(double* partial, const double2* a, const double2* b, const double* scale_a,
+                                     const double* scale_b, int m, int n) {
   double sum = 0;
 #pragma unroll
   for (int ti = 0; ti < tile_size_x; ++ti) {

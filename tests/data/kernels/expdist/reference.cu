@@ -1,5 +1,5 @@
-extern "C" __global__ void sum_plainly(double* total, const double2* a, const double2* b,
-                                       const double* scale_a, const double* scale_b, int m, int n) {
+extern "C" __global__ void sum_plainly(double* total, const double2* a, const double2* b, const double* scale_a,
+                                       const double* scale_b, int m, int n) {
   __shared__ double sums[512];
   double mine = 0;
   for (int i = threadIdx.x; i < m; i += 512) {

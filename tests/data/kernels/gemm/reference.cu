@@ -1,5 +1,5 @@
-extern "C" __global__ void gemm_plainly(float* c, const float* a, const float* b, int m, int n, int k,
-                                        float alpha, float beta) {
+extern "C" __global__ void gemm_plainly(float* c, const float* a, const float* b, int m, int n, int k, float alpha,
+                                        float beta) {
   const int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y;
   if (x >= m) return;
   double sum = 0;

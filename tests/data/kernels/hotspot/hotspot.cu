@@ -19,8 +19,7 @@ extern "C" __global__ void advance(float* next, const float* now, const float* p
         const float here = from[y][x];
         const float north = gy > 0 ? from[y - 1][x] : here, south = gy < height - 1 ? from[y + 1][x] : here;
         const float west = gx > 0 ? from[y][x - 1] : here, east = gx < width - 1 ? from[y][x + 1] : here;
-        to[y][x] =
-            here + 0.1f * (power[gy * width + gx] + (north + south - 2 * here) + (west + east - 2 * here));
+        to[y][x] = here + 0.1f * (power[gy * width + gx] + (north + south - 2 * here) + (west + east - 2 * here));
       }
     }
     __syncthreads();

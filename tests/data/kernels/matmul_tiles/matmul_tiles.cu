@@ -12,8 +12,7 @@ extern "C" __global__ void multiply(float* c, const float* a, const float* b) {
       const int row = threadIdx.y + i * block_size_y;
       of_a[row][threadIdx.x] = a[(y + i * block_size_y) * N + k + threadIdx.x];
 #pragma unroll
-      for (int j = 0; j < tile_size_x; ++j)
-        of_b[row][threadIdx.x + j * kTile] = b[(k + row) * N + x + j * kTile];
+      for (int j = 0; j < tile_size_x; ++j) of_b[row][threadIdx.x + j * kTile] = b[(k + row) * N + x + j * kTile];
     }
     __syncthreads();
 #pragma unroll

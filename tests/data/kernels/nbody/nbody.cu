@@ -1,5 +1,5 @@
-extern "C" __global__ void attract(float4* to, float4* speed_to, const float4* from, const float4* speed,
-                                   int bodies, float step, float softening) {
+extern "C" __global__ void attract(float4* to, float4* speed_to, const float4* from, const float4* speed, int bodies,
+                                   float step, float softening) {
   __shared__ float4 near[use_shared ? block_size_x : 1];
   const int at = blockIdx.x * block_size_x + threadIdx.x;
   const float4 mine = from[at];

@@ -21,8 +21,7 @@ extern "C" __global__ void find_inside(int* inside, const float2* points, int co
       const bool crosses =
           is_between(point[t].y, corner.y, last.y) &&
           point[t].x <
-              __fadd_rn(__fmul_rn(last.x - corner.x, __fdiv_rn(point[t].y - corner.y, last.y - corner.y)),
-                        corner.x);
+              __fadd_rn(__fmul_rn(last.x - corner.x, __fdiv_rn(point[t].y - corner.y, last.y - corner.y)), corner.x);
       is_in[t] = is_in[t] != crosses;
     }
     last = corner;

@@ -1,5 +1,4 @@
-extern "C" __global__ void filter_plainly(float* out, const float* in, const float* weights, int width,
-                                          int height) {
+extern "C" __global__ void filter_plainly(float* out, const float* in, const float* weights, int width, int height) {
   const int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y;
   if (x >= width) return;
   double sum = 0;

@@ -1,5 +1,5 @@
-extern "C" __global__ void multiply_rows_plainly(float* y, const int* starts, const int* indices,
-                                                 const float* values, const float* x, int rows) {
+extern "C" __global__ void multiply_rows_plainly(float* y, const int* starts, const int* indices, const float* values,
+                                                 const float* x, int rows) {
   const int row = blockIdx.x * blockDim.x + threadIdx.x;
   if (row >= rows) return;
   float sum = 0;

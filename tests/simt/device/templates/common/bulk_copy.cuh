@@ -4,8 +4,7 @@
 
 #include "templates/common/types.cuh"
 
-__device__ __forceinline__ void bulk_load(u32 destination, const void* source, u32 bytes, u32 barrier,
-                                          u64 policy) {
+__device__ __forceinline__ void bulk_load(u32 destination, const void* source, u32 bytes, u32 barrier, u64 policy) {
   const simt::BulkCopy copy = {destination, barrier, source, bytes, 0, {}, 0};
   simt::runtime->bulk_copy(&copy);
 }

@@ -18,10 +18,8 @@ __device__ __forceinline__ void cluster_wait() {
 }
 
 __device__ __forceinline__ u32 cluster_address(u32 address, u32 rank) {
-  if (address >> 24 != 0)
-    simt::runtime->fail("cluster_address of what is no address of dynamic shared memory");
-  if (rank >= cluster_size())
-    simt::runtime->fail("cluster_address in a block that the cluster does not have");
+  if (address >> 24 != 0) simt::runtime->fail("cluster_address of what is no address of dynamic shared memory");
+  if (rank >= cluster_size()) simt::runtime->fail("cluster_address in a block that the cluster does not have");
   return address | (rank + 1) << 24;
 }
 

@@ -17,6 +17,6 @@ __device__ __forceinline__ void inbox_wait(u64* inbox, u32 phase) {
 template <int kWords>
 __device__ __forceinline__ void send_words(const u32* own, u32 rank, u64* inbox) {
   static_assert(kWords == 1 || kWords == 2 || kWords == 4);
-  simt::runtime->store_async(cluster_address(shared_address(own), rank),
-                             cluster_address(shared_address(inbox), rank), own, kWords * sizeof(u32));
+  simt::runtime->store_async(cluster_address(shared_address(own), rank), cluster_address(shared_address(inbox), rank),
+                             own, kWords * sizeof(u32));
 }

@@ -18,9 +18,7 @@
 struct Bf16 {
   u16 bits;
 
-  static __device__ __forceinline__ float to_float(Bf16 value) {
-    return __uint_as_float(u32{value.bits} << 16);
-  }
+  static __device__ __forceinline__ float to_float(Bf16 value) { return __uint_as_float(u32{value.bits} << 16); }
   static __device__ __forceinline__ Bf16 from_float(float value) {
     if (isnan(value)) return {0x7fff};
     const u32 word = __float_as_uint(value);

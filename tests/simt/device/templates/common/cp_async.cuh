@@ -52,9 +52,7 @@ __device__ __forceinline__ void cp_async_16_of_constant(u32 destination, const v
     simt::defer(valid ? source : nullptr, 16, destination, false);
 }
 
-__device__ __forceinline__ void cp_async_4(u32 destination, const void* source) {
-  simt::copy(destination, source, 4);
-}
+__device__ __forceinline__ void cp_async_4(u32 destination, const void* source) { simt::copy(destination, source, 4); }
 
 __device__ __forceinline__ void cp_async_commit() { ++simt::current->copy_group; }
 

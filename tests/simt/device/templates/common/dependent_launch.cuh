@@ -10,9 +10,7 @@ __device__ __forceinline__ void wait_for_predecessor() { simt::runtime->await_pr
 __device__ __forceinline__ int read_settled(const int* from) { return *from; }
 
 // Before the launch in front has ended, whatever.
-__device__ __forceinline__ int read_hint(const int* from) {
-  return simt::runtime->may_read() ? *from : 0x5eed'5eed;
-}
+__device__ __forceinline__ int read_hint(const int* from) { return simt::runtime->may_read() ? *from : 0x5eed'5eed; }
 
 template <typename Parameter>
 __device__ __forceinline__ void read_one_early(Parameter parameter) {}

@@ -32,9 +32,7 @@ __device__ __forceinline__ void store_release(u64* address, u64 value) {
 
 __device__ __forceinline__ u32 add_release(u32* address, u32 value) { return atomicAdd(address, value); }
 
-__device__ __forceinline__ u32 add_acquire_release(u32* address, u32 value) {
-  return atomicAdd(address, value);
-}
+__device__ __forceinline__ u32 add_acquire_release(u32* address, u32 value) { return atomicAdd(address, value); }
 
 __device__ __forceinline__ u32 or_release(u32* address, u32 bits) { return atomicOr(address, bits); }
 

@@ -21,6 +21,4 @@ __device__ __forceinline__ void mbarrier_wait(u32 barrier, u32 parity) {
   simt::runtime->mbarrier_wait(barrier, parity);
 }
 
-__device__ __forceinline__ void mbarrier_wait_cluster(u32 barrier, u32 parity) {
-  mbarrier_wait(barrier, parity);
-}
+__device__ __forceinline__ void mbarrier_wait_cluster(u32 barrier, u32 parity) { mbarrier_wait(barrier, parity); }

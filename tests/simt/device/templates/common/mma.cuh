@@ -16,8 +16,7 @@ inline void load_matrices(u32 (&fragment)[4], u32 address, bool transposed) {
     for (unsigned half = 0; half < 2; ++half) {
       const unsigned row = transposed ? lane % 4 * 2 + half : lane / 4;
       const unsigned column = transposed ? lane / 4 : lane % 4 * 2 + half;
-      const auto* const from =
-          static_cast<const u16*>(from_shared(static_cast<u32>(rows.values[8 * i + row])));
+      const auto* const from = static_cast<const u16*>(from_shared(static_cast<u32>(rows.values[8 * i + row])));
       pair[half] = from[column];
     }
     fragment[i] = pair[0] | u32{pair[1]} << 16;
@@ -40,8 +39,7 @@ void multiply_add(float (&sum)[4], const u32 (&a)[4], u32 b0, u32 b1) {
     double total = sum[i];
     for (unsigned k = 0; k < 16; ++k) {
       const float mine = element(top, next, lane / 4, i >= 2, k);
-      const unsigned long long word =
-          columns.values[(lane % 4 * 2 + i % 2) * 4 + k % 8 / 2] >> (k < 8 ? 0 : 32);
+      const unsigned long long word = columns.values[(lane % 4 * 2 + i % 2) * 4 + k % 8 / 2] >> (k < 8 ? 0 : 32);
       total += double{mine} * Element::to_float({static_cast<u16>(word >> (k % 2 * 16))});
     }
     sum[i] = static_cast<float>(total);
@@ -63,8 +61,7 @@ __device__ __forceinline__ void stmatrix(u32 address, const u32 (&fragment)[4]) 
   const simt::Snapshot rows = *simt::runtime->exchange("stmatrix", kWholeWarp, address);
   const unsigned lane = simt::current->lane;
   for (unsigned i = 0; i < 4; ++i)
-    static_cast<u32*>(simt::from_shared(static_cast<u32>(rows.values[8 * i + lane / 4])))[lane % 4] =
-        fragment[i];
+    static_cast<u32*>(simt::from_shared(static_cast<u32>(rows.values[8 * i + lane / 4])))[lane % 4] = fragment[i];
 }
 
 template <typename Element>

@@ -20,18 +20,15 @@
 using TensorMap = simt::TensorMap;
 static_assert(sizeof(TensorMap) == sizeof(PtxTensorMap) && alignof(TensorMap) == alignof(PtxTensorMap));
 
-__device__ __forceinline__ void tma_prefetch_descriptor(const TensorMap& map) {
-  simt::runtime->check_map(&map, 0);
-}
+__device__ __forceinline__ void tma_prefetch_descriptor(const TensorMap& map) { simt::runtime->check_map(&map, 0); }
 
-__device__ __forceinline__ void tma_load_5d(u32 destination, const TensorMap& map, u32 barrier, u64 policy,
-                                            i32 c0, i32 c1, i32 c2, i32 c3, i32 c4) {
+__device__ __forceinline__ void tma_load_5d(u32 destination, const TensorMap& map, u32 barrier, u64 policy, i32 c0,
+                                            i32 c1, i32 c2, i32 c3, i32 c4) {
   const simt::BulkCopy copy = {destination, barrier, &map, 0, 5, {c0, c1, c2, c3, c4}, 0};
   simt::runtime->bulk_copy(&copy);
 }
 
-__device__ __forceinline__ void tma_prefetch_5d(const TensorMap& map, i32 c0, i32 c1, i32 c2, i32 c3,
-                                                i32 c4) {
+__device__ __forceinline__ void tma_prefetch_5d(const TensorMap& map, i32 c0, i32 c1, i32 c2, i32 c3, i32 c4) {
   simt::runtime->check_map(&map, 5);
 }
 
