@@ -1,6 +1,6 @@
 """A decode step of a transformers model as it comes, and with moetune.transformers.use; each as one CUDA graph.
 
-    python bench/model_step.py [--model qwen3-30b-a3b] [--layers 12] [--batch 1 32 128] [--context 2048]
+    python bench/model_step.py [--model qwen3-30b-a3b] [--layers 12] [--batch 1 32 128] [--context 2048] [--tp 1]
                                [--paths FILE...] [--budget 1] [--json FILE]
 
 Some layers with random weights, over a static cache that holds `context` tokens a sequence. Rows are transformers with
@@ -8,7 +8,8 @@ each of --stock's implementations of attention and experts, then moetune. ms a s
 the state that generate()'s compiled steps reach at best: no time of the host is in them. The first row is what
 generate() takes, so `over stock` is the first row's time over moetune's, `over best` the fastest stock row's. Beside
 each stands how far its logits are from those in fp32 (root mean square, as a share of theirs). What cannot be captured
-is timed as it is, and marked.
+is timed as it is, and marked. --tp N gives the model a GPU's share of N: heads, the experts' width and the vocabulary
+are an N-th; what the GPUs say to each other is not timed.
 """
 
 import argparse
@@ -46,10 +47,27 @@ MODELS: dict[str, tuple[str, int, dict[str, Any]]] = {  # a class, layers, and i
 }
 
 
-def made(name: str, layers: int) -> Any:
+def take_share(config: Any, tp: int) -> None:
+    """Leaves the config what one of `tp` GPUs has; a KV head is the least."""
+    config.head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    for name in ("num_attention_heads", "num_key_value_heads", "intermediate_size", "moe_intermediate_size",
+                 "vocab_size"):
+        whole = getattr(config, name, None)
+        if whole is None:
+            continue
+        if name == "num_key_value_heads" and whole < tp:
+            config.num_key_value_heads = 1
+        elif whole % tp:
+            sys.exit(f"model_step: --tp {tp} does not divide {name}, {whole}")
+        else:
+            setattr(config, name, whole // tp)
+
+
+def made(name: str, layers: int, tp: int) -> Any:
     kind, usual, shape = MODELS[name]
     torch.manual_seed(0)
     config = getattr(transformers, kind + "Config")(num_hidden_layers=layers or usual, **shape)
+    take_share(config, tp)
     torch.set_default_dtype(torch.bfloat16)
     with torch.device("cuda"):
         model = getattr(transformers, kind + "ForCausalLM")(config)
@@ -185,6 +203,7 @@ def main() -> int:
     parser.add_argument("--layers", type=int, default=0, help="0: as many as the model is usually measured with")
     parser.add_argument("--batch", type=int, nargs="+", default=[1, 32, 128])
     parser.add_argument("--context", type=int, default=2048)
+    parser.add_argument("--tp", type=int, default=1, help="GPUs that share the model, of which one's part is timed")
     parser.add_argument("--steps", type=int, default=30, help="of a round, at most 500")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--stock", nargs="+", help="attention+experts, of transformers; the first is what generate() "
@@ -198,7 +217,7 @@ def main() -> int:
     if options.paths:
         moetune.torch.use(moetune.open(options.paths))
     warnings.simplefilter("always")
-    model = made(options.model, options.layers)
+    model = made(options.model, options.layers, options.tp)
     own = model.config._attn_implementation
     stocks = options.stock or [f"{own}+batched_mm", f"{own}+grouped_mm",
                                *(["sdpa-gqa+grouped_mm"] if own == "sdpa" else [])]
@@ -212,7 +231,8 @@ def main() -> int:
             torch.cuda.empty_cache()
     if options.json is not None:
         options.json.write_text(json.dumps({"model": options.model, "device": torch.cuda.get_device_name(),
-                                            "layers": model.config.num_hidden_layers, "rows": rows}, indent=1))
+                                            "layers": model.config.num_hidden_layers, "tp": options.tp,
+                                            "rows": rows}, indent=1))
     return 0
 
 

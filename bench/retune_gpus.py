@@ -1,7 +1,8 @@
 """What nights cost on the GPUs of this machine.
 
-retune_gpus.py MOETUNE host [--gpus N] [--workloads N] [--budget N] [--bar RATIO] [--threads N]
-    tunes the same workloads on one GPU and then on N, each from an empty cache; the ratio of the wall times
+retune_gpus.py MOETUNE host [--gpus N...] [--workloads N] [--budget N] [--bar RATIO] [--threads N]
+    tunes the same workloads on one GPU and then on N, each from an empty cache; the ratio of the wall times, of several
+    N the last one's
 retune_gpus.py MOETUNE night [--workloads N] [--budget N] [--bar RATIO]
     tunes the workloads, then examines all of them, unchanged, in a second night; the ratio of the wall times
 
@@ -35,7 +36,7 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("moetune")
     parser.add_argument("measure", choices=BARS)
-    parser.add_argument("--gpus", type=int, default=2)
+    parser.add_argument("--gpus", type=int, nargs="+", default=[2])
     parser.add_argument("--workloads", type=int, default=8)
     parser.add_argument("--budget", type=int, default=150)
     parser.add_argument("--kernel", default="decode_attention")
@@ -92,9 +93,10 @@ def print_devices(seconds, done):
 def measure_host(nights, options):
     one, alone = nights.tune("one.db", "cuda:0")
     print_devices(one, alone)
-    many, done = nights.tune("many.db", ",".join(f"cuda:{i}" for i in range(options.gpus)))
-    print_devices(many, done)
-    print(f"one GPU {one:.1f} s, {options.gpus} GPUs {many:.1f} s: {one / many:.2f} times as fast")
+    for count in options.gpus:
+        many, done = nights.tune(f"{count}.db", ",".join(f"cuda:{i}" for i in range(count)))
+        print_devices(many, done)
+        print(f"one GPU {one:.1f} s, {count} GPUs {many:.1f} s: {one / many:.2f} times as fast")
     return many / one
 
 
