@@ -152,7 +152,7 @@ __device__ void attend(const Tensors& t, const Row& at) {
     float dot = 0;
 #pragma unroll
     for (int i = 0; i < kLaneDims; ++i) dot = fmaf(query.values[i], key.values[i], dot);
-    const float score = softcapped(rounded(rounded(sum_across<kWarpSize>(dot)) * t.scale));
+    const float score = score_of(sum_across<kWarpSize>(dot), t.scale);
     if (lane == 0) t.scores[token] = score;
     highest = fmaxf(highest, score);
   }

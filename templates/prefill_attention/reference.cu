@@ -142,7 +142,7 @@ __device__ __forceinline__ void softmax(Rows& rows, const float (&scores)[kMine]
 #pragma unroll
     for (int j = 0; j < kMine; ++j) {
       const int token = first_token + lane + kLanes * j;
-      values[j] = token >= begin && token < end ? softcapped(rounded(rounded(scores[i][j]) * scale)) : minus_infinity();
+      values[j] = token >= begin && token < end ? score_of(scores[i][j], scale) : minus_infinity();
       highest = fmaxf(highest, values[j]);
     }
     for (int distance = kLanes / 2; distance > 0; distance /= 2)
