@@ -44,7 +44,8 @@ def _require_mapped(tensor: torch.Tensor, device: torch.device) -> None:
         raise moetune.WrongDevice("mapped: the tensor is neither pinned nor a GPU's: pin_memory() makes one that is")
     if not torch.cuda.can_device_access_peer(device, tensor.device):
         raise moetune.WrongDevice(f"mapped: {device} has no access to the memory of {tensor.device}")
-    torch.empty(1, device=device).copy_(torch.empty(1, device=tensor.device))  # PyTorch enables the access
+    # PyTorch gives the GPU that a copy comes from access to the one that it goes to.
+    torch.empty(1, device=tensor.device).copy_(torch.empty(1, device=device))
 
 
 def mapped(tensor: torch.Tensor, device: Optional[Any] = None) -> torch.Tensor:
