@@ -539,9 +539,9 @@ def qk_norm_rope_kv_write(qkv: torch.Tensor, cos: torch.Tensor, sin: torch.Tenso
                           out: Optional[torch.Tensor] = None, **options: Any) -> torch.Tensor:
     """q of qk_norm_rope; k and v go into pages.
 
-    k_cache and v_cache [pages, page, kv_heads, head_dim] of qkv's type, strides a multiple of 16 bytes but for the last;
-    slots i64 [tokens]: page * number + place in it, or negative for a token that is not written. Options: as of
-    qk_norm_rope.
+    k_cache and v_cache [pages, page, kv_heads, head_dim] of qkv's type or e4m3, strides a multiple of 16 bytes but for
+    the last; slots i64 [tokens]: page * number + place in it, or negative for a token that is not written. Options: as
+    of qk_norm_rope; with e4m3, k_scale and v_scale, fp32 [1], or [kv_heads] with kv_scale="head": value = e4m3 * scale.
     """
     made: torch.Tensor = _run("qk_norm_rope_kv_write", (qkv, cos, sin, slots, q_heads, kv_heads), {"q": out},
                               k_cache=k_cache, v_cache=v_cache, **options)

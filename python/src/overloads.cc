@@ -17,6 +17,7 @@ struct Schemas {
 };
 
 constexpr const char* kLayouts[] = {"NHD", "HND"};
+constexpr const char* kCacheScales[] = {"tensor", "head"};
 
 Parameters operator+(Parameters all, const Parameters& more) {
   all.insert(all.end(), more.begin(), more.end());
@@ -282,6 +283,9 @@ std::vector<Schemas> rope_schemas() {
   const Parameters q = {{"q", kTensor, MOETUNE_QK_NORM_ROPE_Q}};
   const Parameters caches = {{"k_cache", kTensor, MOETUNE_QK_NORM_ROPE_K_CACHE},
                              {"v_cache", kTensor, MOETUNE_QK_NORM_ROPE_V_CACHE}};
+  const Parameters scales = {{"k_scale", kOptionalTensor, MOETUNE_QK_NORM_ROPE_K_SCALE, "None"},
+                             {"v_scale", kOptionalTensor, MOETUNE_QK_NORM_ROPE_V_SCALE, "None"},
+                             choice("kv_scale", 3, "'tensor'", kCacheScales)};
   const Parameters options = {{"q_weight", kOptionalTensor, MOETUNE_QK_NORM_ROPE_Q_WEIGHT, "None"},
                               {"k_weight", kOptionalTensor, MOETUNE_QK_NORM_ROPE_K_WEIGHT, "None"},
                               {"eps", kScale, 0, "1e-06"},
@@ -292,7 +296,8 @@ std::vector<Schemas> rope_schemas() {
            {},
            options},
           {described_operator("qk_norm_rope_kv_write", "qk_norm_rope", "kv=pages"),
-           inputs + Parameters{{"slots", kTensor, MOETUNE_QK_NORM_ROPE_SLOTS}} + heads, q, caches, options, caches}};
+           inputs + Parameters{{"slots", kTensor, MOETUNE_QK_NORM_ROPE_SLOTS}} + heads, q, caches, options + scales,
+           caches}};
 }
 
 // "Tensor(a!)? lse=None"

@@ -9,6 +9,7 @@
 // i + ROTARY_DIM / 2); the parameters THREADS, LANES, VECTOR (bytes), HEADS (that a thread reads from before it turns
 // the first); BY_HEADS (1: neighboring teams take a head of neighboring tokens; 0: neighboring heads of a token).
 #include "templates/common/dependent_launch.cuh"
+#include "templates/common/quantize.cuh"
 #include "templates/common/reduce.cuh"
 #include "templates/common/vectors.cuh"
 #include "templates/qk_norm_rope/arguments.cuh"
@@ -20,7 +21,7 @@ constexpr int kUnits = kTurned + ceil_div(kHeadDim - ROTARY_DIM, 2 * kElements),
 static_assert(ROTARY_DIM % 16 == 0 && kHeadDim % 8 == 0, "the problem keeps to it");
 
 using HeadVector = VectorOf<VECTOR>;
-using Arguments = HeadArguments<Element>;
+using Arguments = HeadArguments<Element, Cached>;
 
 // What a thread has of a head: two vectors a unit.
 struct Part {
@@ -120,21 +121,58 @@ __device__ __forceinline__ void turn(const Arguments& a, i64 token, const Unit& 
   }
 }
 
+// Where a head goes: one of the two, or neither.
+struct Target {
+  Element* wide = nullptr;
+  E4m3* narrow = nullptr;
+  float inverse = 1;  // of the scale
+
+  __device__ __forceinline__ Target() = default;
+  __device__ __forceinline__ Target(const Arguments& a, i64 token, int head) {
+    if (!Arguments::is_cached(head)) {
+      wide = a.in_rows(token, head);
+    } else if (kNarrow) {
+      narrow = reinterpret_cast<E4m3*>(a.in_cache(token, head));
+      inverse = inverse_of(a.scale(head));
+    } else {
+      wide = reinterpret_cast<Element*>(a.in_cache(token, head));
+    }
+  }
+  __device__ __forceinline__ bool is_none() const { return wide == nullptr && (!kNarrow || narrow == nullptr); }
+
+  // The vector, or its values where they become e4m3.
+  __device__ __forceinline__ void store(int at, HeadVector vector, const float (&values)[kElements]) const {
+    if (!kNarrow || narrow == nullptr) {
+      store_vector<false>(wide + at, vector);
+      return;
+    }
+    VectorOf<VECTOR / 2> quantized;
+#pragma unroll
+    for (int w = 0; w < kElements / 4; ++w)
+      quantized.words[w] = quantize_pair(values[4 * w], values[4 * w + 1], inverse) |
+                           quantize_pair(values[4 * w + 2], values[4 * w + 3], inverse) << 16;
+    store_vector<false>(narrow + at, quantized);
+  }
+};
+
 // All lanes of a team take part.
-__device__ __forceinline__ void write_head(const Arguments& a, i64 token, int head, const Part& part, Element* target,
-                                           float eps) {
-  const bool is_value = head >= kQHeads + kKvHeads;
+__device__ __forceinline__ void write_head(const Arguments& a, i64 token, int head, const Part& part,
+                                           const Target& target, float eps) {
+  const bool is_value = Arguments::is_value(head);
   const Element* const weight = head < kQHeads ? a.q_weight : a.k_weight;
   const float factor = NORM ? rsqrtf(sum_across<kLanes>(squares_of(part)) * (1.0f / kHeadDim) + eps) : 1.0f;
 #pragma unroll
   for (int step = 0; step < kSteps; ++step) {
     const Unit unit(step);
-    if (target == nullptr || !unit.has_first()) continue;
+    if (target.is_none() || !unit.has_first()) continue;
     HeadVector out_first = part.first[step], out_second = part.second[step];
-    if (!is_value && (NORM || unit.is_turned())) {
-      float first[kElements], second[kElements];
+    float first[kElements], second[kElements];
+    const bool changes = !is_value && (NORM || unit.is_turned());
+    if (kNarrow || changes) {
       widen(out_first, first);
       widen(out_second, second);
+    }
+    if (changes) {
       if (NORM) {
         weigh(weight, unit.first, factor, first);
         if (unit.has_second()) weigh(weight, unit.second, factor, second);
@@ -143,12 +181,12 @@ __device__ __forceinline__ void write_head(const Arguments& a, i64 token, int he
       out_first = narrowed(first);
       out_second = narrowed(second);
     }
-    store_vector<false>(target + unit.first, out_first);
-    if (unit.has_second()) store_vector<false>(target + unit.second, out_second);
+    target.store(unit.first, out_first, first);
+    if (unit.has_second()) target.store(unit.second, out_second, second);
   }
 }
 
-extern "C" __global__ void __launch_bounds__(kThreads) qk_norm_rope(HEAD_PARAMETERS(Element)) {
+extern "C" __global__ void __launch_bounds__(kThreads) qk_norm_rope(HEAD_PARAMETERS(Element, Cached)) {
   allow_dependent_launch();
   wait_for_predecessor();
   const Arguments a HEAD_ARGUMENTS;
@@ -164,6 +202,6 @@ extern "C" __global__ void __launch_bounds__(kThreads) qk_norm_rope(HEAD_PARAMET
 #pragma unroll
   for (int t = 0; t < kTasks; ++t) {
     const int task = begin + t * kTeams, token = token_of(min_of(task, all - 1)), head = head_of(min_of(task, all - 1));
-    write_head(a, token, head, parts[t], task < all ? a.target(token, head) : nullptr, eps);
+    write_head(a, token, head, parts[t], task < all ? Target(a, token, head) : Target(), eps);
   }
 }

@@ -1,19 +1,29 @@
 // The plain version of qk_norm_rope: a thread takes a head.
 //
 // Macros: those of qk_norm_rope.cu but for parameters; EXACT (1: sums in double, outputs in f32; 0: sums in float, and
-// heads are rounded to their type between the norm and RoPE).
+// heads are rounded to their type between the norm and RoPE, and before they become e4m3).
+#include "templates/common/quantize.cuh"
 #include "templates/qk_norm_rope/arguments.cuh"
 
+// value = what is written * scale.
 #if EXACT
 using Real = double;
 using Out = float;
-__device__ Out out_of(Real value) { return float(value); }
+using CacheOut = float;
 __device__ Real between(Real value) { return value; }
+__device__ void write(float* out, Real value, float scale) { *out = float(value * inverse_of(scale)); }
 #else
 using Real = float;
 using Out = Element;
-__device__ Out out_of(Real value) { return Element::from_float(value); }
+using CacheOut = Cached;
 __device__ Real between(Real value) { return round_through<Element>(value); }
+template <typename Wide>
+__device__ void write(Wide* out, Real value, float) {
+  *out = Wide::from_float(value);
+}
+__device__ void write(E4m3* out, Real value, float scale) {
+  out->bits = u8(quantize_pair(between(value), 0.0f, inverse_of(scale)));
+}
 #endif
 
 __device__ float number_of(float value) { return value; }
@@ -23,15 +33,17 @@ __device__ float number_of(Other value) {
   return Other::to_float(value);
 }
 
-extern "C" __global__ void qk_norm_rope_reference(HEAD_PARAMETERS(Out)) {
-  const HeadArguments<Out> a HEAD_ARGUMENTS;
+extern "C" __global__ void qk_norm_rope_reference(HEAD_PARAMETERS(Out, CacheOut)) {
+  using Arguments = HeadArguments<Out, CacheOut>;
+  const Arguments a HEAD_ARGUMENTS;
   const i64 task = i64(blockIdx.x) * blockDim.x + threadIdx.x, token = task / kHeads;
   const int head = int(task % kHeads);
   if (token >= tokens) return;
-  Out* const target = a.target(token, head);
-  if (target == nullptr) return;
+  const bool is_cached = Arguments::is_cached(head), is_value = Arguments::is_value(head);
+  Out* const row = is_cached ? nullptr : a.in_rows(token, head);
+  CacheOut* const place = is_cached ? a.in_cache(token, head) : nullptr;
+  if (row == nullptr && place == nullptr) return;
   const Element* const from = qkv + token * qkv_row + head * kHeadDim;
-  const bool is_value = head >= kQHeads + kKvHeads;
   const Element* const weight = head < kQHeads ? q_weight : k_weight;
   Real squares = 0;
   for (int c = 0; c < kHeadDim; ++c) {
@@ -43,14 +55,18 @@ extern "C" __global__ void qk_norm_rope_reference(HEAD_PARAMETERS(Out)) {
     const Real value = number_of(from[c]);
     return NORM && !is_value ? between(value * factor * number_of(weight[c])) : value;
   };
+  const float scale = kNarrow && is_cached ? a.scale(head) : 1;
+  const auto write_at = [&](int c, Real value) {
+    is_cached ? write(place + c, value, scale) : write(row + c, value, scale);
+  };
   for (int c = 0; c < kHeadDim; ++c) {
     if (is_value || c >= ROTARY_DIM) {
-      target[c] = out_of(value_at(c));
+      write_at(c, value_at(c));
       continue;
     }
     constexpr int kHalf = ROTARY_DIM / 2;
     const int angle = NEIGHBORS ? c / 2 : c % kHalf, partner = NEIGHBORS ? c ^ 1 : (c + kHalf) % ROTARY_DIM;
     const Real cosine = number_of(cos[token * cos_row + angle]), sine = number_of(sin[token * sin_row + angle]);
-    target[c] = out_of(value_at(c) * cosine + (partner > c ? -value_at(partner) : value_at(partner)) * sine);
+    write_at(c, value_at(c) * cosine + (partner > c ? -value_at(partner) : value_at(partner)) * sine);
   }
 }

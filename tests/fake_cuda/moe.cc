@@ -45,6 +45,8 @@ const std::map<std::string, std::vector<std::string>> kNames = {
       "k",
       "k_cache",
       "v_cache",
+      "k_scale",
+      "v_scale",
       "qkv_row",
       "cos_row",
       "sin_row",

@@ -319,6 +319,21 @@ class RopeTest(SmallTest):
         v_cache[places] = 0
         self.assertEqual(int(v_cache.count_nonzero()), 0)
 
+    @if_tuned
+    def test_into_pages_in_e4m3(self) -> None:
+        of = Projection()
+        for kv_scale, k_scale, v_scale in (("tensor", [0.02], [0.01]), ("head", [0.02, 0.03], [0.01, 0.04])):
+            slots, k_cache, v_cache = (each.to(torch.float8_e4m3fn) if each.is_floating_point() else each
+                                       for each in of.pages())
+            k_scales, v_scales = (torch.tensor(each, device=DEVICE) for each in (k_scale, v_scale))
+            operators.qk_norm_rope_kv_write(of.qkv, of.cos, of.sin, slots, 8, 2, k_cache=k_cache, v_cache=v_cache,
+                                            eps=1e-5, k_scale=k_scales, v_scale=v_scales, kv_scale=kv_scale,
+                                            **of.weights)
+            written = slots >= 0
+            places = slots[written] // 16, slots[written] % 16
+            self.assert_near(k_cache[places].float() * k_scales[:, None], of.right()[1][written], 2 ** -4)
+            self.assert_near(v_cache[places].float() * v_scales[:, None], of.v[written], 2 ** -4)
+
     def test_no_tokens_leave_caches_alone(self) -> None:
         of = Projection()
         slots, k_cache, v_cache = of.pages()
@@ -340,6 +355,10 @@ class RopeTest(SmallTest):
                  lambda: operators.qk_norm_rope(qkv, cos[:, :12], sin[:, :12], *heads)),
                 ("tensor 'k_weight' is missing",
                  lambda: operators.qk_norm_rope(qkv, cos, sin, *heads, q_weight=of.weights["q_weight"])),
+                ("tensor 'k_scale' is missing",
+                 lambda: operators.qk_norm_rope_kv_write(qkv, cos, sin, slots, *heads,
+                                                         k_cache=k_cache.to(torch.float8_e4m3fn),
+                                                         v_cache=v_cache.to(torch.float8_e4m3fn), **of.weights)),
                 ("'slots' is i32; it must be i64",
                  lambda: operators.qk_norm_rope_kv_write(qkv, cos, sin, slots.int(), *heads, k_cache=k_cache,
                                                          v_cache=v_cache))):
