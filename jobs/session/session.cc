@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <future>
+#include <set>
 #include <thread>
 
 #include "base/as_field.h"
@@ -25,14 +26,20 @@ bool same_parameters(const std::vector<Parameter>& left, const std::vector<Param
                     [](const Parameter& a, const Parameter& b) { return a.name == b.name; });
 }
 
-bool within_domains(const std::vector<Parameter>& recorded, const std::vector<Parameter>& known) {
-  return same_parameters(recorded, known) &&
-         std::equal(recorded.begin(), recorded.end(), known.begin(), [](const Parameter& a, const Parameter& b) {
-           return std::all_of(a.values.begin(), a.values.end(), [&](const Value& value) {
-             return std::any_of(b.values.begin(), b.values.end(),
-                                [&](const Value& other) { return other.text() == value.text(); });
-           });
-         });
+// Whether the known domains have every value that a recorded configuration has.
+bool within_domains(const LegalSpace& recorded, const std::vector<Parameter>& known) {
+  const std::vector<Parameter>& parameters = recorded.parameters();
+  if (!same_parameters(parameters, known)) return false;
+  for (std::size_t p = 0; p < known.size(); ++p) {
+    std::set<Position> used;
+    for (ConfigId id = 0; id < recorded.size(); ++id) used.insert(recorded.point(id)[p]);
+    const auto is_known = [&](Position position) {
+      const std::string text = parameters[p].values[position].text();
+      return std::ranges::any_of(known[p].values, [&](const Value& value) { return value.text() == text; });
+    };
+    if (!std::ranges::all_of(used, is_known)) return false;
+  }
+  return true;
 }
 
 unsigned thread_count(const SessionOptions& options) {
@@ -80,8 +87,7 @@ void Session::make_key() {
     key_.source_digest = source_digest_;
   }
   // A recording of an earlier space is of the templates of its time.
-  if (kernel() != nullptr && recording() != nullptr &&
-      !within_domains(recording()->space.parameters(), space_file_->parameters())) {
+  if (kernel() != nullptr && recording() != nullptr && !within_domains(recording()->space, space_file_->parameters())) {
     key_.source_digest = recording()->source_digest;
   }
   if (purpose_ == Purpose::recording) key_.source_digest.insert(0, kRecordingMark);
@@ -136,7 +142,7 @@ void Session::open_compiler(const SessionOptions& options) {
     throw BadField("no_compile", "it is for recordings; a GPU measures compiled kernels only");
   }
   if (options.no_compile || kernel() == nullptr) return;
-  if (!needed && !within_domains(recording()->space.parameters(), space_file_->parameters())) {
+  if (!needed && !within_domains(recording()->space, space_file_->parameters())) {
     warn(WarningKind::nothing_compiled, "The recording was made with other parameters or values than " + kernel_name() +
                                             " has now: nothing is compiled.");
     return;

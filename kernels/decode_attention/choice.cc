@@ -12,7 +12,6 @@ std::string math_macro(const Config& config) {
   if (config.is("math", "swap")) return "MATH_SWAP";
   if (config.is("math", "wgmma64")) return "MATH_WGMMA64";
   if (config.is("math", "wgmma_swap")) return "MATH_WGMMA_SWAP";
-  if (config.is("math", "vector")) return "MATH_VECTOR";
   if (config.is("math", "mma16")) return "MATH_MMA16";
   throw std::logic_error("decode_attention has no math '" + config.at("math").text() + "'");
 }

@@ -41,7 +41,6 @@ struct PrefillChoice {
         warpgroups(config.number("warpgroups")),
         tile(config.number("tile")),
         stages(config.number("stages")),
-        cluster(config.number("cluster")),
         section(config.number("section")),
         splits(config.number("splits")),
         rows(kWarpgroupRows * warpgroups),
@@ -51,7 +50,7 @@ struct PrefillChoice {
              stages * (multiplies_bytes ? ceil_div(tile, kChunkBytes) * kChunkBytes : tile * element_bytes())) *
                 shape.head_dim +
             kBarrierBytes + (wgmma && shape.narrow ? kRawStages * tile * shape.head_dim + kRawBarrierBytes : 0)),
-        box_tokens(shape.paged() ? std::min(tile / cluster, shape.page) : tile / cluster) {}
+        box_tokens(shape.paged() ? std::min(tile, shape.page) : tile) {}
 
   // The producers of the wgmma body are a warpgroup more.
   // Of queries, keys and values in shared memory.
@@ -64,11 +63,6 @@ struct PrefillChoice {
   std::int64_t tiles(const PrefillShape& shape) const {
     return shape.batch * (packed ? shape.kv_heads : shape.q_heads) * blocks(shape) * splits;
   }
-  // Blocks of a persistent grid: whole clusters, as there are of tiles.
-  std::int64_t resident_blocks(std::int64_t tiles, const DeviceLimits& limits) const {
-    const std::int64_t clusters = std::max<std::int64_t>(1, limits.sm_count / cluster);
-    return std::min(tiles, clusters * cluster);
-  }
   // Pairs of a sequence and a KV head that are taken together; 0: sequence by sequence.
   std::int64_t section_of(const PrefillShape& shape) const { return std::min(section, shape.batch * shape.kv_heads); }
   // Query tokens that partial results have room for, of each sequence.
@@ -80,9 +74,7 @@ struct PrefillChoice {
   }
 
   bool wgmma, packed, persistent, dynamic;
-  std::int64_t warpgroups, tile, stages;
-  std::int64_t cluster;  // blocks that bring each other a part of every tile
-  std::int64_t section;
+  std::int64_t warpgroups, tile, stages, section;
   std::int64_t splits;  // blocks that share a row's tokens
   std::int64_t rows;    // of a block
   bool multiplies_bytes;
@@ -119,7 +111,7 @@ CompileUnit prefill_unit(const PrefillChoice& choice, const Config& config, cons
     unit.defines.emplace_back(macro, config.at(name).text());
   }
   unit.defines.emplace_back("SCHEDULE", schedule_macro(config));
-  unit.defines.emplace_back("CLUSTER", std::to_string(choice.cluster));
+  unit.defines.emplace_back("CLUSTER", config.at("cluster").text());  // part of the interface of the packs' cubins
   unit.defines.emplace_back("SHARED_BYTES", std::to_string(choice.shared_bytes));
   if (shape.narrow) define_kv(unit, shape);
   define_softcap(unit, shape.softcap);
@@ -209,8 +201,7 @@ void fill_prefill(Launch& launch, const PrefillChoice& choice, const PrefillShap
                   const DeviceLimits& limits) {
   const std::int64_t tiles = choice.tiles(shape);
   launch.entry = "prefill_attention";
-  launch.grid[0] = unsigned_of(choice.persistent ? choice.resident_blocks(tiles, limits) : tiles);
-  launch.cluster[0] = unsigned_of(choice.cluster);
+  launch.grid[0] = unsigned_of(choice.persistent ? std::min<std::int64_t>(tiles, limits.sm_count) : tiles);
   launch.block[0] = unsigned_of(choice.threads());
   launch.dynamic_shared = unsigned_of(choice.shared_bytes);
   launch.programmatic_dependent = limits.compute_capability >= 90;

@@ -19,8 +19,6 @@
 #include "templates/decode_attention/attend_wgmma.cuh"
 #elif MATH == MATH_WGMMA_SWAP
 #include "templates/decode_attention/attend_wgmma_swap.cuh"
-#elif MATH == MATH_VECTOR
-#include "templates/decode_attention/attend_vector.cuh"
 #else
 #error MATH is one of the values in shape.cuh
 #endif

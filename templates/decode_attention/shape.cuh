@@ -14,7 +14,6 @@
 #define MATH_SWAP 1        // mma.sync, tokens on M and rows on N
 #define MATH_WGMMA64 2     // wgmma, rows on M
 #define MATH_WGMMA_SWAP 3  // wgmma, tokens on M and rows on N
-#define MATH_VECTOR 4      // scalar multiply-adds
 
 #if !defined(DTYPE) || !defined(KV_DTYPE) || !defined(KV_HEAD_SCALES) || !defined(HEAD_DIM) || !defined(GROUP) || \
     !defined(PAGE) || !defined(WINDOW) || !defined(SINKS) || !defined(QUERIES) || !defined(LSE) ||                \

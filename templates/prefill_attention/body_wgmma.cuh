@@ -11,12 +11,10 @@
 #include "templates/prefill_attention/transpose.cuh"
 #include "templates/prefill_attention/widen.cuh"
 
-// Registers of a loading and of a computing thread: together no more than the block was launched with. Widening, and
-// copies for a cluster, need more than loading alone.
-constexpr int kLoadingRegisters = kNarrow        ? 56
-                                  : kCluster > 1 ? (kWarpgroups == 2 ? 40 : 56)
-                                                 : (kWarpgroups == 2 ? 24 : 32);
-constexpr int kSpared = kNarrow ? (kWarpgroups == 3 ? 8 : 16) : kCluster > 1 ? 8 : 0;
+// Registers of a loading and of a computing thread: together no more than the block was launched with. Widening needs
+// more than loading alone.
+constexpr int kLoadingRegisters = kNarrow ? 56 : kWarpgroups == 2 ? 24 : 32;
+constexpr int kSpared = kNarrow ? (kWarpgroups == 3 ? 8 : 16) : 0;
 constexpr int kComputingRegisters = (kWarpgroups == 3 ? 160 : 240) - kSpared;
 
 // Named barriers, after __syncthreads' own: one for the turn of each warpgroup, one for what all of them do together.
@@ -98,7 +96,7 @@ class Computer {
   }
 
   __device__ __forceinline__ void scored(bool last) {
-    release_tile<kKeyReaders>(pipeline_.keys_empty(keys_.index));
+    release(pipeline_.keys_empty(keys_.index));
     if (last) release(pipeline_.queries_empty(query_.index));
     keys_.advance();
   }
@@ -110,7 +108,7 @@ class Computer {
 
   __device__ __forceinline__ void accumulated() {
     attention_.hold_output();
-    release_tile<kValueReaders>(pipeline_.values_empty(values_.index));
+    release(pipeline_.values_empty(values_.index));
     values_.advance();
   }
 
@@ -141,24 +139,6 @@ class Computer {
   RingPlace<kQueryStages> query_;
   RingPlace<kStages> keys_, values_;
 };
-
-// All threads of the block, or of its cluster, before the first copy: all barriers are there. They are all that the
-// others must see, and Pipeline::init's fence has released them.
-__device__ __forceinline__ void meet_at_start() {
-  if constexpr (kCluster == 1) {
-    __syncthreads();
-  } else {
-    cluster_arrive_relaxed();
-    cluster_wait();
-  }
-}
-
-// After the last copy: no block ends to which another still copies or releases.
-__device__ __forceinline__ void meet_at_end() {
-  if constexpr (kCluster == 1) return;
-  cluster_arrive();
-  cluster_wait();
-}
 
 // What the loading warp does: one work after the other, and then none.
 __device__ __forceinline__ void load_all(WorkSlot& slot, Loader& loader, const Batch& all, u32* counters) {
@@ -191,7 +171,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
   u8* const shared = dynamic_shared();
   const Pipeline pipeline(shared);
   if (threadIdx.x == 0) pipeline.init();
-  meet_at_start();
+  __syncthreads();
   allow_dependent_launch();
   WorkSlot slot(shared, pipeline);
   // Broadcast, so that the compiler knows that all lanes of a warp agree, and with them all that follows from it.
@@ -223,5 +203,4 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
       }
     }
   }
-  meet_at_end();
 }

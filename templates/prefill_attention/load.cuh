@@ -1,6 +1,6 @@
 // The loading warp: takes work, tells the others of it, and asks the copy engine for Q, K and V in the order in which
-// they are used. Blocks of a cluster see the same tiles: each asks for its part of them, which lands in all. Keys and
-// values in e4m3 take turns in the stages from which widen.cuh takes them, or values alone those of transpose.cuh.
+// they are used. Keys and values in e4m3 take turns in the stages from which widen.cuh takes them, or values alone those
+// of transpose.cuh.
 #pragma once
 
 #include "templates/common/l2_policy.cuh"
@@ -23,11 +23,7 @@ struct KvMaps {
 class Loader {
  public:
   __device__ __forceinline__ Loader(const Pipeline& pipeline, const TensorMap& queries, const KvMaps& maps)
-      : pipeline_(pipeline),
-        queries_(queries),
-        maps_(maps),
-        policy_(l2_policy(false)),
-        rank_(kCluster == 1 ? 0 : static_cast<int>(cluster_rank())) {
+      : pipeline_(pipeline), queries_(queries), maps_(maps), policy_(l2_policy(false)) {
     if (!leads()) return;
     tma_prefetch_descriptor(queries_);
     tma_prefetch_descriptor(maps_.k);
@@ -99,35 +95,25 @@ class Loader {
       if (!leads()) return;
 #pragma unroll
       for (int chunk = 0; chunk < kBoxesOfRow; ++chunk) {
-        load_box(to + chunk * kTileChunkBytes + rank_ * kBoxTokens * kBoxRowBytes, map, full,
-                 work.kv_first + tile * kTile + rank_ * kBoxTokens, chunk, work.kv_head, 0);
+        tma_load_5d(to + chunk * kTileChunkBytes, map, full, policy_, 0, work.kv_first + tile * kTile, chunk,
+                    work.kv_head, 0);
       }
     } else {
       load_pages(work, tile, map, to, full);
     }
   }
 
-  __device__ __forceinline__ void load_box(u32 to, const TensorMap& map, u32 full, int token, int chunk, int kv_head,
-                                           int block) {
-    if constexpr (kCluster == 1) {
-      tma_load_5d(to, map, full, policy_, 0, token, chunk, kv_head, block);
-    } else {
-      tma_multicast_5d(to, map, full, (1 << kCluster) - 1, policy_, 0, token, chunk, kv_head, block);
-    }
-  }
-
   // A lane asks for a box. A page past the sequence's end counts as zeros: its entry may be anything.
   __device__ __forceinline__ void load_pages(const Work& work, int tile, const TensorMap& map, u32 to, u32 full) {
-    constexpr int kBoxes = kTile / kCluster / kBoxTokens * kBoxesOfRow;  // of this block's part
+    constexpr int kBoxes = kTile / kBoxTokens * kBoxesOfRow;
     const i32* const pages = maps_.page_table + work.sequence * maps_.page_table_stride;
     for (int box = threadIdx.x % kWarpSize; box < kBoxes; box += kWarpSize) {
-      const int chunk = box % kBoxesOfRow;
-      const int part = box / kBoxesOfRow + rank_ * (kTile / kCluster / kBoxTokens);
+      const int chunk = box % kBoxesOfRow, part = box / kBoxesOfRow;
       const int token = tile * kTile + part * kBoxTokens;
       const bool there = token < work.kv_length;
       const int page = there ? pages[token / max_of(1, kPage)] : 0;
-      load_box(to + chunk * kTileChunkBytes + part * kBoxTokens * kBoxRowBytes, map, full,
-               there ? token % max_of(1, kPage) : kPage, chunk, work.kv_head, page);
+      tma_load_5d(to + chunk * kTileChunkBytes + part * kBoxTokens * kBoxRowBytes, map, full, policy_, 0,
+                  there ? token % max_of(1, kPage) : kPage, chunk, work.kv_head, page);
     }
   }
 
@@ -135,7 +121,6 @@ class Loader {
   const TensorMap& queries_;
   KvMaps maps_;
   u64 policy_;
-  int rank_;  // in the cluster: which part of every tile this block brings
   RingPlace<kQueryStages> query_;
   RingPlace<kStages> keys_, values_;
   RingPlace<max_of(1, kRawStages)> raw_;

@@ -3,14 +3,11 @@
 
 #include "templates/common/barrier.cuh"
 #include "templates/common/mbarrier.cuh"
-#include "templates/common/multicast.cuh"
 #include "templates/common/ring_place.cuh"
 #include "templates/prefill_attention/work.cuh"
 
 constexpr int kComputingWarps = 4 * kWarpgroups;
 constexpr int kWideningWarps = kRawStages > 0 ? 3 : 0;  // beside the one that loads
-// Blocks that read what lands in a stage of keys, and of values.
-constexpr int kKeyReaders = kWidens ? 1 : kCluster, kValueReaders = kNarrow ? 1 : kCluster;
 
 // Shared addresses. `full` barriers complete once data has landed, `empty` ones once every computing warp is done with
 // it.
@@ -52,13 +49,13 @@ struct Pipeline {
     }
     for (int stage = 0; stage < kStages; ++stage) {
       mbarrier_init(keys_full(stage), kWidens ? kWideningWarps * kWarpSize : 1);
-      mbarrier_init(keys_empty(stage), kComputingWarps * kKeyReaders);
+      mbarrier_init(keys_empty(stage), kComputingWarps);
       mbarrier_init(values_full(stage), kNarrow ? kWideningWarps * kWarpSize : 1);
-      mbarrier_init(values_empty(stage), kComputingWarps * kValueReaders);
+      mbarrier_init(values_empty(stage), kComputingWarps);
     }
     for (int stage = 0; stage < kRawStages; ++stage) {
       mbarrier_init(raw_full(stage), 1);
-      mbarrier_init(raw_empty(stage), kWideningWarps * kWarpSize * kCluster);
+      mbarrier_init(raw_empty(stage), kWideningWarps * kWarpSize);
     }
     mbarrier_init_fence();
   }
@@ -74,28 +71,9 @@ __device__ __forceinline__ void release(u32 barrier) {
   if (threadIdx.x % kWarpSize == 0) mbarrier_arrive(barrier);
 }
 
-// Releases a stage of keys or values to all blocks whose copies land there.
-template <int kReaders>
-__device__ __forceinline__ void release_tile(u32 barrier) {
-  if constexpr (kReaders == 1) {
-    release(barrier);
-  } else if (threadIdx.x % kWarpSize < kCluster) {
-    mbarrier_arrive_block(barrier, threadIdx.x % kWarpSize);
-  }
-}
-
 // Releases what lanes read or wrote by themselves: each arrives for its own. (racecheck orders no lane by another's
 // arrival.)
 __device__ __forceinline__ void release_by_lanes(u32 barrier) { mbarrier_arrive(barrier); }
-
-// Releases a stage of e4m3 that landed to all blocks whose copies land there.
-__device__ __forceinline__ void release_raw(u32 barrier) {
-  if constexpr (kCluster == 1) {
-    release_by_lanes(barrier);
-  } else {
-    for (int rank = 0; rank < kCluster; ++rank) mbarrier_arrive_block(barrier, rank);
-  }
-}
 
 // The work that the loading warp begins, one at a time, for the other warps.
 class WorkSlot {

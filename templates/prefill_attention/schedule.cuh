@@ -16,11 +16,9 @@ class Tiles {
 
   // False past the last tile. Its rows may be none.
   __device__ __forceinline__ bool find(int index, Work& work) {
-    // Blocks of a cluster have the same share of neighbouring tiles: heads of a KV head.
-    const int rank = index % kCluster, rest = index / kCluster;
     work.splits = batch_.splits;
-    work.split = rest % batch_.splits;
-    index = rest / batch_.splits * kCluster + rank;
+    work.split = index % batch_.splits;
+    index /= batch_.splits;
     if (!(batch_.section > 0 ? in_sections(index, work) : by_sequence(index, work))) return false;
     work.head = work.kv_head * kGroup + (kPacked ? 0 : work.head);
     work.q_first = batch_.q_first(work.sequence);

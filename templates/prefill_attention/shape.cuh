@@ -18,7 +18,7 @@
     !defined(WINDOW) || !defined(SINKS) || !defined(LSE) || !defined(BODY_WGMMA) || !defined(WARPGROUPS) ||  \
     !defined(TILE) || !defined(STAGES) || !defined(QUERY_STAGES) || !defined(PACKED) || !defined(OVERLAP) || \
     !defined(PING_PONG) || !defined(LAG) || !defined(POLY) || !defined(TRIM) || !defined(SCHEDULE) ||        \
-    !defined(CLUSTER) || !defined(SHARED_BYTES)
+    !defined(SHARED_BYTES)
 #error prefill_attention is compiled through a plan, which defines every macro tested here
 #endif
 
@@ -88,7 +88,6 @@ constexpr int kTile = TILE;                 // tokens a stage
 constexpr int kQueryStages = QUERY_STAGES;  // blocks of rows whose queries are there or on their way
 constexpr int kStages = STAGES;             // stages of K in flight, and as many of V
 constexpr bool kPacked = PACKED;
-constexpr int kCluster = CLUSTER;      // blocks that share tiles: each brings a part of every one to all of them
 constexpr bool kOverlap = OVERLAP;     // softmax beside the next product of the same warpgroup
 constexpr bool kPingPong = PING_PONG;  // warpgroups issue their products by turns
 // Powers of two by which the running maximum may lag, and by which probabilities are larger than they are: as e4m3 they
@@ -113,17 +112,14 @@ constexpr int kTileBytes = kChunks * kTileChunkBytes;
 // A tile of values: as one of keys, or transposed to rows of 128 tokens.
 constexpr int kValueChunkBytes = kMultipliesBytes ? kHeadDim * 128 : kTileChunkBytes;
 constexpr int kValueBytes = kMultipliesBytes ? ceil_div(kTile, 128) * kValueChunkBytes : kTileBytes;
-constexpr int kBoxTokens = kPage == 0 ? kTile / kCluster : min_of(kTile / kCluster, kPage);
+constexpr int kBoxTokens = kPage == 0 ? kTile : min_of(kTile, kPage);
 
 static_assert(kHeadDim == 64 || kHeadDim == 128 || kHeadDim == 256, "head_dim");
 static_assert(kWarpgroups >= 1 && kWarpgroups <= 3, "warpgroups");
 static_assert(kTile % (kMultipliesBytes ? 32 : 16) == 0 && kTile >= (BODY_WGMMA ? 64 : 32) && kTile <= 192, "tile");
 static_assert(!kPacked || 64 % kGroup == 0, "packed heads share a warpgroup's rows evenly");
-static_assert(!BODY_WGMMA || kPage == 0 ||
-                  (kPage % 16 == 0 && (kTile / kCluster % kPage == 0 || kPage % (kTile / kCluster) == 0)),
+static_assert(!BODY_WGMMA || kPage == 0 || (kPage % 16 == 0 && (kTile % kPage == 0 || kPage % kTile == 0)),
               "tiles and pages nest");
-static_assert(kCluster == 1 || (BODY_WGMMA && !kPacked && kGroup % kCluster == 0 && SCHEDULE != SCHEDULE_DYNAMIC),
-              "blocks of a cluster have neighbouring query heads of one KV head");
 static_assert(!kPingPong || kWarpgroups > 1, "turns need two");
 static_assert(!TRIM || (BODY_WGMMA && kTile >= 128), "half a tile is a wgmma");
 

@@ -51,7 +51,7 @@ class Transposer {
     turn_ = turn_ == 0 ? kWideningWarps - 1 : turn_ - 1;
     fence_async_proxy();
     release_by_lanes(pipeline_.values_full(values_.index));
-    release_raw(pipeline_.raw_empty(raw_.index));
+    release_by_lanes(pipeline_.raw_empty(raw_.index));
     values_.advance();
     raw_.advance();
   }

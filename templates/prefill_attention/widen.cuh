@@ -48,7 +48,7 @@ class Widener {
     // The warp that had one batch more has the last turn next time.
     turn_ = turn_ == 0 ? kWideningWarps - 1 : turn_ - 1;
     publish(keys ? pipeline_.keys_full(stage) : pipeline_.values_full(stage));
-    release_raw(pipeline_.raw_empty(raw_.index));
+    release_by_lanes(pipeline_.raw_empty(raw_.index));
     raw_.advance();
     if (keys) {
       keys_.advance();

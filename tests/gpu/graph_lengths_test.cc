@@ -182,7 +182,7 @@ constexpr LengthCase kPrefillCases[] = {
      "schedule=dynamic,cluster=1,"
      "section=0,splits=1"},
     {"batch=6,seqlen_q=700,seqlen_kv=700,lse=natural",
-     "body=wgmma,warpgroups=2,tile=80,stages=2,query_stages=2,packed=0,overlap=1,ping_pong=0,schedule=static,cluster=2,"
+     "body=wgmma,warpgroups=2,tile=80,stages=2,query_stages=2,packed=0,overlap=1,ping_pong=0,schedule=static,cluster=1,"
      "section=4,splits=1"},
     {"batch=6,seqlen_q=96,seqlen_kv=1500,page=64",
      "body=wgmma,warpgroups=1,tile=64,stages=2,query_stages=1,packed=1,overlap=1,ping_pong=0,schedule=grid,cluster=1,"
@@ -208,7 +208,7 @@ constexpr LengthCase kTrimCases[] = {
      "cluster=1,section=0,splits=1"},
     {"batch=1,seqlen_q=520,seqlen_kv=520,window=90",
      "body=wgmma,warpgroups=2,tile=144,stages=2,query_stages=2,packed=0,overlap=1,ping_pong=0,schedule=static,"
-     "cluster=2,section=0,splits=1"},
+     "cluster=1,section=0,splits=1"},
     {"batch=1,seqlen_q=60,seqlen_kv=520,page=64",
      "body=wgmma,warpgroups=2,tile=128,stages=2,query_stages=1,packed=1,overlap=1,ping_pong=0,schedule=grid,"
      "cluster=1,section=0,splits=2"},

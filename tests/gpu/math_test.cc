@@ -70,14 +70,6 @@ const std::vector<PlantedBug> kPlantedBugs = {
      "body=tma,math=wgmma_swap,tile=64,warps=4,producers=1,row_tiles=1,query=shared,splits=2,combine="
      "kernel",
      "attend_wgmma_swap.cuh", "sum += exchange_.value(other, row)", "sum += exchange_.value(0, row)"},
-    // The first token past the end is seen.
-    {"batch=2,q_heads=4,kv_heads=4,context=300,lengths=ragged",
-     "body=mma,math=vector,tile=64,warps=4,producers=0,row_tiles=1,query=shared,splits=2,combine=kernel",
-     "attend_vector.cuh", "token < visible.end", "token <= visible.end"},
-    // The second row of a group attends with the first one's scores.
-    {"batch=2,q_heads=4,kv_heads=2,context=300",
-     "body=tma,math=vector,tile=128,warps=4,producers=1,row_tiles=1,query=shared,splits=2,combine=kernel",
-     "attend_vector.cuh", "scores_[token][row] = sum;", "scores_[token][row] = row == 0 ? sum : scores_[token][0];"},
 };
 
 // The templates, but half a power of two is all that the maximum may lag: random inputs hardly ever raise it

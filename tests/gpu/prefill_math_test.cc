@@ -68,8 +68,6 @@ const std::vector<PrefillBug> kPrefillBugs = {
     {kWgmma,
      {"batch=16,q_heads=16,kv_heads=2,seqlen_q=300,seqlen_kv=300", "schedule=static", "schedule.cuh",
       "index / blocks + 1", "index / blocks + 2"}},
-    // Both blocks of a cluster bring their parts of a tile to the place of the first.
-    {kWgmma, {kPrompt, "cluster=2", "load.cuh", " + rank_ * kBoxTokens * kBoxRowBytes", ""}},
     // What lies behind the last token of a sequence is not cleared.
     {kWgmma, {kPrompt, "", "body_wgmma.cuh", "if (kNarrow || first >= end) return;", "return;"}},
     // All of a sequence's tokens come from its first page.

@@ -42,7 +42,7 @@ std::string config_of(std::uint64_t number) {
     number /= values.size();
     return value;
   };
-  std::string config = "body=" + pick({"mma", "tma"}) + ",math=" + pick({"mma16", "swap", "vector"});
+  std::string config = "body=" + pick({"mma", "tma"}) + ",math=" + pick({"mma16", "swap", "wgmma_swap"});
   config += ",schedule=grid,residents=0,tile=" + pick({"32", "64", "128", "256"});
   config += ",warps=" + pick({"1", "2", "4", "8"}) + ",stages=" + pick({"2", "3", "4", "6"});
   config += ",producers=1,row_tiles=1,query=" + pick({"registers", "shared"});

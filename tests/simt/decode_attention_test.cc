@@ -52,8 +52,6 @@ TEST_CASE("simt: the tma body of decode_attention, by mma.sync, is right however
                 "math=swap,splits=2,combine=kernel"}},
               {"batch=2,context=170,q_heads=2,kv_heads=2,head_dim=64,page=64,window=40,q_len=3,lse=natural,dtype=fp16",
                {"query=shared,ahead=1", "tile=128,splits=2,combine=cluster", "math=swap,tile=32,warps=1"}},
-              {"batch=2,context=90,q_heads=2,kv_heads=2,head_dim=128,lengths=ragged,softcap=1",
-               {"math=vector,query=shared,warps=2"}},
               {"batch=1,context=130,q_heads=5,kv_heads=1,head_dim=64,q_len=8,lse=natural",
                {"row_tiles=2,query=shared", "row_tiles=1,splits=2,combine=kernel"}},
               {"batch=2,context=130,q_heads=2,kv_heads=1,head_dim=256,lengths=ragged,page=16,layout=hnd",
@@ -99,12 +97,12 @@ TEST_CASE("simt: decode_attention by wgmma, rows on M and tokens on M") {
 }
 
 TEST_CASE("simt: the mma body of decode_attention") {
-  check_decodes(kCopies, {{"batch=2,context=130,q_heads=4,kv_heads=2,head_dim=64,lengths=ragged,page=1,lse=natural",
-                           {"", "splits=2,combine=cluster", "math=swap,splits=2,combine=last_cta"}},
-                          {"batch=2,context=100,q_heads=4,kv_heads=2,head_dim=64,kv_dtype=e4m3,kv_scale=head",
-                           {"query=registers"}},
-                          {"batch=1,context=90,q_heads=1,kv_heads=1,head_dim=128,window=30,softcap=1",
-                           {"math=vector,splits=2,combine=kernel"}}});
+  check_decodes(
+      kCopies,
+      {{"batch=2,context=130,q_heads=4,kv_heads=2,head_dim=64,lengths=ragged,page=1,lse=natural",
+        {"", "splits=2,combine=cluster", "math=swap,splits=2,combine=last_cta"}},
+       {"batch=2,context=100,q_heads=4,kv_heads=2,head_dim=64,kv_dtype=e4m3,kv_scale=head", {"query=registers"}},
+       {"batch=1,context=90,q_heads=1,kv_heads=1,head_dim=128,window=30,softcap=1", {"splits=2,combine=kernel"}}});
 }
 
 TEST_CASE("simt: configurations of decode_attention spread over the space, under several schedules") {

@@ -1,4 +1,4 @@
-// prefill_attention's wgmma body on the CPU against the answers in float64: its schedules, clusters and overlaps.
+// prefill_attention's wgmma body on the CPU against the answers in float64: its schedules and overlaps.
 #include <doctest/doctest.h>
 
 #include <string>
@@ -53,16 +53,6 @@ TEST_CASE("simt: the wgmma body of prefill_attention, on a grid and with tiles i
         {"stages=2,tile=64"}}});
 }
 
-TEST_CASE("simt: clusters of prefill_attention's wgmma body bring each other tiles") {
-  check_wgmma({{"batch=2,q_heads=4,kv_heads=2,head_dim=64,seqlen_q=70,seqlen_kv=200,lengths=ragged,lse=natural",
-                {"cluster=2", "cluster=2,schedule=static,query_stages=2,warpgroups=2,ping_pong=1,tile=128",
-                 "cluster=2,splits=2"}},
-               {"batch=2,q_heads=2,kv_heads=1,head_dim=128,seqlen_q=40,seqlen_kv=150,lengths=ragged,page=16,window=60",
-                {"cluster=2,stages=3,tile=96", "cluster=2,schedule=static,tile=64"}},
-               {"batch=2,q_heads=4,kv_heads=1,head_dim=64,seqlen_q=70,seqlen_kv=330,kv_dtype=e4m3,kv_scale=head",
-                {"cluster=2", "cluster=2,schedule=static,query_stages=2"}}});
-}
-
 TEST_CASE("simt: the wgmma body of prefill_attention widens e4m3") {
   check_wgmma(
       {{"batch=2,q_heads=4,kv_heads=2,head_dim=64,seqlen_q=100,seqlen_kv=170,lengths=ragged,lse=natural,kv_dtype=e4m3,"
@@ -78,10 +68,10 @@ TEST_CASE("simt: the wgmma body of prefill_attention multiplies e4m3") {
       {{"batch=2,q_heads=4,kv_heads=2,head_dim=64,seqlen_q=100,seqlen_kv=170,lengths=ragged,lse=natural,kv_dtype=e4m3,"
         "kv_scale=head,q_dtype=e4m3",
         {"warpgroups=2,ping_pong=1,schedule=dynamic,query_stages=2", "splits=2,lag=0", "tile=96,overlap=0",
-         "cluster=2,tile=128,trim=1"}},
+         "tile=128,trim=1"}},
        {"batch=2,q_heads=2,kv_heads=1,head_dim=128,seqlen_q=30,seqlen_kv=350,lengths=ragged,page=16,dtype=fp16,"
         "kv_dtype=e4m3,q_dtype=e4m3,window=300,sinks=learned",
-        {"tile=160", "packed=1,schedule=static,overlap=0,stages=3", "tile=192,cluster=2,schedule=static"}},
+        {"tile=160", "packed=1,schedule=static,overlap=0,stages=3", "tile=192,schedule=static"}},
        {"batch=1,q_heads=1,kv_heads=1,head_dim=256,seqlen_q=70,seqlen_kv=130,kv_dtype=e4m3,q_dtype=e4m3,softcap=2",
         {"stages=2,tile=64"}}});
 }

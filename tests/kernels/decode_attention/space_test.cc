@@ -73,7 +73,6 @@ TEST_CASE(
     CHECK(math["swap"] > 2000);
     CHECK(math["wgmma64"] > 300);
     CHECK(math["wgmma_swap"] > 300);
-    CHECK(math.count("vector") == 0);
     CHECK(units.size() <= 1600);
   }
 }
@@ -88,14 +87,14 @@ TEST_CASE("a math exists where it can be right, and its absence has a reason") {
   };
   using Names = std::set<std::string>;
   CHECK(maths_of("sm_90a", "") == Names{"mma16", "swap", "wgmma64", "wgmma_swap"});
-  CHECK(maths_of("sm_90a", "kv_heads=64") == Names{"mma16", "swap", "wgmma64", "wgmma_swap", "vector"});
+  CHECK(maths_of("sm_90a", "kv_heads=64") == Names{"mma16", "swap", "wgmma64", "wgmma_swap"});
   CHECK(maths_of("sm_90a", "kv_heads=32,q_len=2") == Names{"mma16", "swap", "wgmma64", "wgmma_swap"});
-  CHECK(maths_of("sm_90a", "kv_heads=64,q_len=2,kv_dtype=e4m3") == Names{"mma16", "swap", "vector"});
+  CHECK(maths_of("sm_90a", "kv_heads=64,q_len=2,kv_dtype=e4m3") == Names{"mma16", "swap"});
   CHECK(maths_of("sm_90a", "page=16") == Names{"mma16", "swap", "wgmma64"});
   CHECK(maths_of("sm_90a", "page=1") == Names{"mma16", "swap"});
   for (const char* other : {"sm_80", "sm_100a", "sm_120a"}) {
     CHECK(maths_of(other, "") == Names{"mma16", "swap"});
-    CHECK(maths_of(other, "kv_heads=32") == Names{"mma16", "swap", "vector"});
+    CHECK(maths_of(other, "kv_heads=32") == Names{"mma16", "swap"});
   }
   const auto why = [](const std::string& text, const std::string& config) {
     const Assignment environment = expression_environment(problem(text), limits_of_architecture("sm_90a"));
@@ -111,8 +110,7 @@ TEST_CASE("a math exists where it can be right, and its absence has a reason") {
       {"", tma + "math=wgmma64,row_tiles=4,warps=2", "warpgroup of four"},
       {"", tma + "math=wgmma64,row_tiles=1,warps=4", "64 rows"},
       {"", tile + "body=mma,producers=0,math=wgmma64,row_tiles=4,warps=4", "copy engine brought"},
-      {"", tma + "math=vector,row_tiles=1,warps=4", "one or two rows"},
-      {"kv_heads=64", "body=tma,producers=1,math=vector,row_tiles=1,query=registers", "shared memory"},
+      {"", "body=tma,producers=1,math=wgmma_swap,row_tiles=1,warps=4,query=registers", "shared memory"},
   };
   for (const auto& [dims, config, reason] : illegal) {
     CAPTURE(config);

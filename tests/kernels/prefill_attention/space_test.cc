@@ -204,26 +204,6 @@ TEST_CASE("the grid has a block for every tile of rows, and a persistent one at 
         std::pair(static_cast<std::uint32_t>(limits.sm_count), 5));
 }
 
-TEST_CASE("a cluster has whole pairs of blocks, and each brings half of a tile") {
-  DeviceLimits limits = limits_of_architecture("sm_90a");
-  limits.sm_count = 131;
-  const auto planned = [&](const std::string& text, const std::string& changes) {
-    const Problem of = problem(text);
-    const Plan plan =
-        kernel().plan(with(of, limits, "body=wgmma,warpgroups=2,tile=64,packed=0," + changes), of, limits);
-    CHECK(plan.launches[0].grid[0] % plan.launches[0].cluster[0] == 0);
-    const auto box = argument<TensorMap>(plan.launches[0], "k_map").box;
-    return std::array{plan.launches[0].cluster[0], plan.launches[0].grid[0], box[1]};
-  };
-  const std::string prompt = "q_heads=8,kv_heads=2,seqlen_q=8192,seqlen_kv=8192";
-  CHECK(planned(prompt, "schedule=static,cluster=2,splits=1") == std::array{2u, 130u, 32u});
-  CHECK(planned(prompt, "schedule=static,cluster=1,splits=1") == std::array{1u, 131u, 64u});
-  CHECK(planned(prompt + ",page=16", "schedule=grid,cluster=2,splits=1") == std::array{2u, 512u, 16u});
-  CHECK(planned(prompt + ",page=64", "schedule=grid,cluster=2,splits=1") == std::array{2u, 512u, 32u});
-  CHECK(planned("q_heads=8,kv_heads=2,seqlen_q=100,seqlen_kv=9000", "schedule=grid,cluster=2,splits=3") ==
-        std::array{2u, 24u, 32u});
-}
-
 TEST_CASE("half of a last tile is computed alone where it is a wgmma, and offered for short causal rows") {
   const DeviceLimits limits = limits_of_architecture("sm_90a");
   const auto least_trimmed_tile = [&](const std::string& text, Rules rules) {
@@ -252,25 +232,6 @@ TEST_CASE("half of a last tile is computed alone where it is a wgmma, and offere
     const auto& defines = kernel().plan(config, of, limits).unit.defines;
     CHECK(std::count(defines.begin(), defines.end(), std::pair<std::string, std::string>("TRIM", trim)) == 1);
   }
-}
-
-TEST_CASE("heads that no cluster can share, and schedules without neighbours, have none") {
-  if (kSanitized) return;  // enumerates much and looks at one parameter
-  const auto legal_clusters = [](const std::string& text) {
-    const Problem of = problem(text);
-    const LegalSpace legal =
-        space().enumerate(expression_environment(of, limits_of_architecture("sm_90a")), Rules::must);
-    std::set<std::string> found;
-    for (ConfigId id = 0; id < legal.size(); ++id) {
-      const Config config = legal.config(id);
-      if (config.number("cluster") == 2) found.insert(config.at("schedule").text() + " " + config.at("packed").text());
-    }
-    return found;
-  };
-  CHECK(legal_clusters("q_heads=4,kv_heads=2,seqlen_q=100,seqlen_kv=300") ==
-        std::set<std::string>{"grid 0", "static 0"});
-  CHECK(legal_clusters("q_heads=6,kv_heads=2,seqlen_q=100,seqlen_kv=300").empty());
-  CHECK(legal_clusters("q_heads=2,kv_heads=2,seqlen_q=100,seqlen_kv=300").empty());
 }
 
 TEST_CASE("what a configuration needs is in the plan: counters, partial results, tensor maps") {

@@ -226,7 +226,7 @@ const std::vector<Wanted>& wanted() {
       {"decode_attention", kContiguous, {{"body", "mma"}, {"combine", "cluster"}}},
       {"decode_attention", kPaged, {{"body", "tma"}, {"math", "mma16"}, {"combine", "kernel"}, {"ahead", "2"}}},
       {"decode_attention", kContiguous, {{"body", "tma"}, {"math", "swap"}, {"combine", "cluster"}}},
-      {"decode_attention", kOneRow, {{"body", "tma"}, {"math", "vector"}, {"combine", "last_cta"}}},
+      {"decode_attention", kOneRow, {{"body", "tma"}, {"math", "mma16"}, {"combine", "last_cta"}}},
       {"decode_attention", kPaged, {{"math", "wgmma64"}, {"schedule", "grid"}, {"combine", "kernel"}}},
       {"decode_attention", kContiguous, {{"math", "wgmma_swap"}, {"combine", "kernel"}}},
       {"decode_attention", kPaged, {{"schedule", "persistent"}, {"combine", "kernel"}}},
