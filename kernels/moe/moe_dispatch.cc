@@ -1,10 +1,89 @@
 // moe_dispatch: the rows of tokens in the order of their experts, as they are or in e4m3 with scales (docs/router.md).
-#include "kernels/moe/moe_dispatch_family.h"
-#include "kernels/moe/moe_dispatch_plan.h"
+#include <memory>
+
+#include "base/integers.h"
+#include "kernels/family_interface.h"
+#include "kernels/kernel.h"
+#include "kernels/moe/moe_dispatch_problem.h"
 #include "kernels/moe/moe_kernel.h"
+#include "kernels/moe/tokens_family.h"
 
 namespace moetune {
 namespace {
+
+constexpr std::int64_t kDispatchReferenceThreads = 128;
+
+using Defines = std::vector<std::pair<std::string, std::string>>;
+
+std::string dispatch_flag(bool is) { return is ? "1" : "0"; }
+
+Defines dispatch_defines(const MoeDispatchShape& shape) {
+  return {{"HIDDEN", std::to_string(shape.hidden)},
+          {"TOP_K", std::to_string(shape.top_k)},
+          {"SCALE", moe_scale_name(shape.scale)},
+          {"BY_COLUMNS", dispatch_flag(shape.by_columns)},
+          {"ZERO_PADDING", dispatch_flag(shape.zero_padding)}};
+}
+
+CompileUnit dispatch_unit(const Config& config, const MoeDispatchShape& shape) {
+  CompileUnit unit{"templates/moe_dispatch/moe_dispatch.cu", dispatch_defines(shape)};
+  for (const auto& [macro, name] : {std::pair<const char*, const char*>{"BY", "by"},
+                                    {"TEAM", "team"},
+                                    {"WARPS", "warps"},
+                                    {"SPLITS", "splits"},
+                                    {"VECTOR", "vector"},
+                                    {"FLIGHT", "flight"},
+                                    {"KEEP", "keep"},
+                                    {"AHEAD", "ahead"}})
+    unit.defines.emplace_back(macro, config.at(name).text());
+  unit.defines.emplace_back("STREAM", dispatch_flag(config.is("stores", "stream")));
+  return unit;
+}
+
+std::int32_t dispatch_int(std::int64_t value) { return static_cast<std::int32_t>(value); }
+
+// The order is part of the C interface (include/moetune_kernels.h).
+enum DispatchSlot { kDispatchX, kDispatchSorted, kDispatchInverse, kDispatchRows, kDispatchScales };
+
+// Tensors, in the order of the C interface: x bf16 [tokens, hidden], whose rows may lie apart; sorted i32 [places] and
+// inverse i32 [tokens, top_k] as the router writes them; rows [places, hidden] in bf16 or e4m3; scales f32 [places,
+// groups], or [groups, places rounded up to a multiple of 4]. No options. The axis of its table is the number of
+// tokens.
+class MoeDispatchFamily final : public TokensFamily {
+ public:
+  explicit MoeDispatchFamily(const MoeDispatchShape& shape)
+      : TokensFamily("moe_dispatch", {{"x", DType::bf16, Role::input, true, 16},
+                                      {"sorted", DType::i32, Role::input, true, 4},
+                                      {"inverse", DType::i32, Role::input, true, 4},
+                                      {"rows", shape.dtype(), Role::output, true, 16},
+                                      {"scales", DType::f32, Role::output, shape.narrow(), 4}}),
+        shape_(shape) {}
+
+  void check_call(const Extents&, const Call& call) const override { check_moe_dispatch_call(shape_, call); }
+
+  void bind(std::span<const TensorView* const> tensors, std::string_view options, Extents& extents,
+            Call& call) const override {
+    if (!options.empty()) refuse("unknown option '" + std::string(options) + "'; there are none");
+    const TensorView& x = matrix(tensors, kDispatchX, "tokens", shape_.hidden);
+    const TensorView& sorted = require_tensor(this->tensors(), tensors, kDispatchSorted);
+    if (sorted.shape.size() != 1) refuse("tensor 'sorted' must be [places]");
+    const std::int64_t tokens = x.shape[0], places = sorted.shape[0];
+    check({tokens});
+    Call made;
+    made.integers[kMoeRow] = tokens > 1 ? x.strides[0] : shape_.hidden;
+    made.integers[kMoePlaces] = places;
+    check_moe_dispatch_call(shape_, made);
+    require(tensors, kDispatchSorted, places);
+    require(tensors, kDispatchInverse, tokens * shape_.top_k);
+    require(tensors, kDispatchRows, places * shape_.hidden);
+    require(tensors, kDispatchScales, shape_.scale_elements(places));
+    extents = {tokens};
+    call = made;
+  }
+
+ private:
+  MoeDispatchShape shape_;
+};
 
 class MoeDispatch final : public MoeKernel {
  public:
@@ -22,7 +101,7 @@ class MoeDispatch final : public MoeKernel {
   }
 
   std::unique_ptr<const FamilyInterface> family_interface(const Problem& problem) const override {
-    return moe_dispatch_family(MoeDispatchShape(problem));
+    return std::make_unique<MoeDispatchFamily>(MoeDispatchShape(problem));
   }
 
   std::vector<Buffer> buffers(const Problem& problem, const Call& call, std::uint64_t seed) const override {
@@ -47,11 +126,43 @@ class MoeDispatch final : public MoeKernel {
 
   std::unique_ptr<const Launcher> launcher(const Config& config, const Problem& problem,
                                            const DeviceLimits& limits) const override {
-    return moe_dispatch_launcher(config, MoeDispatchShape(problem), limits);
+    const MoeDispatchShape of(problem);
+    const MoeTeams teams(config);
+    const bool by_token = config.is("by", "token"), narrow = of.narrow();
+    return make_launcher(dispatch_unit(config, of), [=](const Extents& extents, const Call& call, LaunchPlan& plan) {
+      const std::int64_t places = call.integers[kMoePlaces];
+      Launch& launch = plan.launches.emplace_back();
+      launch.entry = "moe_dispatch";
+      teams.shape(launch, by_token ? extents[0] : places, limits);
+      launch.arguments = {{"x", Pointer{"x"}},
+                          {"sorted", Pointer{"sorted"}},
+                          {"inverse", Pointer{"inverse"}},
+                          {"rows", Pointer{"rows"}},
+                          {"scales", narrow ? Pointer{"scales"} : Pointer{}},
+                          {"x_row", call.integers[kMoeRow]},
+                          {"tokens", dispatch_int(extents[0])},
+                          {"places", dispatch_int(places)}};
+    });
   }
 
   Plan reference(Reference which, const Problem& problem, const Call& call, const DeviceLimits&) const override {
-    return moe_dispatch_reference_plan(which, MoeDispatchShape(problem), call);
+    const MoeDispatchShape shape(problem);
+    const std::int64_t places = call.integers[kMoePlaces];
+    Plan plan;
+    plan.unit = {"templates/moe_dispatch/reference.cu", dispatch_defines(shape)};
+    plan.unit.defines.emplace_back("EXACT", dispatch_flag(which == Reference::exact));
+    Launch& launch = plan.launches.emplace_back();
+    launch.entry = "moe_dispatch_reference";
+    launch.grid[0] = static_cast<std::uint32_t>(ceil_div(places * shape.groups(), kDispatchReferenceThreads));
+    launch.block[0] = static_cast<std::uint32_t>(kDispatchReferenceThreads);
+    launch.arguments = {{"x", Pointer{"x"}},
+                        {"sorted", Pointer{"sorted"}},
+                        {"rows", Pointer{"rows"}},
+                        {"scales", shape.narrow() ? Pointer{"scales"} : Pointer{}},
+                        {"x_row", call.integers[kMoeRow]},
+                        {"tokens", dispatch_int(shape.tokens)},
+                        {"places", dispatch_int(places)}};
+    return plan;
   }
 
   // A token's row counts once however many experts it has. The smaller of the two permutations would do.

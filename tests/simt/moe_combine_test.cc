@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "kernels/moe/moe_combine_plan.h"
+#include "kernels/moe/moe_problem.h"
 #include "tests/simt/simt_problem.h"
 
 using namespace moetune;

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "include/moetune.h"
-#include "kernels/moe/moe_combine_plan.h"
+#include "kernels/moe/moe_problem.h"
 #include "tests/kernels/answers/answers.h"
 #include "tests/kernels/answers/host_values.h"
 #include "tests/kernels/kernel_checks.h"
