@@ -1,18 +1,15 @@
 #include "retune/night_lock.h"
 
 #include <fcntl.h>
-#include <signal.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <condition_variable>
 #include <cstring>
 #include <ctime>
 #include <fstream>
-#include <mutex>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -25,10 +22,6 @@ namespace moetune {
 namespace {
 
 constexpr std::size_t kMostLockBytes = 4096;
-
-std::int64_t seconds_now() { return static_cast<std::int64_t>(std::time(nullptr)); }
-
-bool process_lives(std::int64_t pid) { return ::kill(static_cast<pid_t>(pid), 0) == 0 || errno == EPERM; }
 
 std::string date_of(std::int64_t seconds) { return utc_text(UtcSeconds(std::chrono::seconds(seconds))); }
 
@@ -45,29 +38,21 @@ LockContent read_lock(const std::filesystem::path& file) try {
   const auto text = find_regular_file(file, kMostLockBytes);
   const nlohmann::json json = text ? parse_json_or_discard(*text) : nlohmann::json();
   if (!json.is_object()) return {};
-  return {json.at("boot_id"), json.at("pid"), json.at("started"), json.at("heartbeat")};
+  return {json.at("boot_id"), json.at("pid"), json.at("started")};
 } catch (const nlohmann::json::exception&) {
   return {};
 } catch (const BadInput&) {
   return {};
 }
 
-bool is_alive(const LockContent& content, const std::string& boot, std::int64_t now,
-              const std::function<bool(std::int64_t pid)>& lives) {
-  if (content.pid <= 0 || content.boot_id != boot) return false;
-  return now - content.heartbeat <= kHeartStops.count() && lives(content.pid);
-}
-
-NightLock::NightLock(std::filesystem::path file) : file_(std::move(file)), started_(seconds_now()) {
+NightLock::NightLock(std::filesystem::path file) : file_(std::move(file)) {
   const LockContent before = read_lock(file_);
   descriptor_ = ::open(file_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
   if (descriptor_ < 0) throw BrokenEnvironment("cannot make the lock " + file_.string() + ": " + std::strerror(errno));
-  const bool locked = ::flock(descriptor_, LOCK_EX | LOCK_NB) == 0;
-  const bool is_busy = locked                 ? false
-                       : errno == EWOULDBLOCK ? true
-                                              : is_alive(before, boot_id(), seconds_now(), process_lives);
-  if (is_busy) {
+  if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
+    const int error = errno;
     ::close(descriptor_);
+    if (error != EWOULDBLOCK) throw BrokenEnvironment("cannot lock " + file_.string() + ": " + std::strerror(error));
     throw BrokenEnvironment("another night goes on, or a service has the GPU: process " + std::to_string(before.pid) +
                             " since " + date_of(before.started) + " holds " + file_.string());
   }
@@ -76,36 +61,20 @@ NightLock::NightLock(std::filesystem::path file) : file_(std::move(file)), start
                   (before.boot_id == boot_id() ? "it was killed or crashed." : "the machine was started again.");
   }
   try {
-    write(started_);
+    write(static_cast<std::int64_t>(std::time(nullptr)));
   } catch (...) {
     ::close(descriptor_);
     throw;
   }
-  heart_ = std::jthread([this](std::stop_token stop) { beat(stop); });
 }
 
 NightLock::~NightLock() {
-  heart_.request_stop();
-  heart_.join();
   [[maybe_unused]] const int emptied = ::ftruncate(descriptor_, 0);  // a lock that was taken off says nothing
   ::close(descriptor_);
 }
 
-void NightLock::beat(std::stop_token stop) {
-  std::mutex mutex;
-  std::condition_variable_any woken;
-  std::unique_lock lock(mutex);
-  while (!woken.wait_for(lock, stop, kHeartBeats, [&] { return stop.stop_requested(); })) {
-    try {
-      write(seconds_now());
-    } catch (const BrokenEnvironment&) {  // a full disk ends no night by itself
-    }
-  }
-}
-
-void NightLock::write(std::int64_t heartbeat) const {
-  const nlohmann::ordered_json json = {
-      {"boot_id", boot_id()}, {"pid", ::getpid()}, {"started", started_}, {"heartbeat", heartbeat}};
+void NightLock::write(std::int64_t started) const {
+  const nlohmann::ordered_json json = {{"boot_id", boot_id()}, {"pid", ::getpid()}, {"started", started}};
   const std::string text = json.dump() + "\n";
   // In place and never shorter than before, but for other processes' ids: a reader may see it half old, and asks again.
   const bool written = ::pwrite(descriptor_, text.data(), text.size(), 0) == static_cast<ssize_t>(text.size()) &&

@@ -1,27 +1,21 @@
-// One night a GPU at a time, and one a cache and GPU. A lock file holds the boot's id, the process and its heartbeat.
+// One night a GPU at a time, and one a cache and GPU. A lock file says who holds it: the boot's id, the process and
+// when it began.
 //
 // The lock itself is the operating system's, so that it ends with its process, however that ends. On a file system
-// without locks the file's content decides: it counts while it is of this boot, its process lives, and its heart has
-// beaten within kHeartStops. A reboot frees it either way.
-//
-// Belongs to one thread; a thread of its own beats the heart.
+// without locks there is no night: no cache is written there. Belongs to one thread.
 #pragma once
 
-#include <chrono>
+#include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 namespace moetune {
 
-inline constexpr std::chrono::seconds kHeartBeats{10}, kHeartStops{120};
-
 struct LockContent {
   std::string boot_id;
-  std::int64_t pid = 0, started = 0, heartbeat = 0;  // seconds since 1970
+  std::int64_t pid = 0, started = 0;  // seconds since 1970
 };
 
 // The id of this boot: "" if the system does not tell.
@@ -29,10 +23,6 @@ std::string boot_id();
 
 // The content of a lock file; all zero if it cannot be read.
 LockContent read_lock(const std::filesystem::path& file);
-
-// Whether that content, without a lock of the operating system, is of a night that goes on.
-bool is_alive(const LockContent& content, const std::string& boot, std::int64_t now,
-              const std::function<bool(std::int64_t pid)>& process_lives);
 
 class NightLock {
  public:
@@ -45,14 +35,11 @@ class NightLock {
   const std::string& taken_over() const { return taken_over_; }
 
  private:
-  void beat(std::stop_token stop);
-  void write(std::int64_t heartbeat) const;
+  void write(std::int64_t started) const;
 
   std::filesystem::path file_;
   int descriptor_ = -1;
-  std::int64_t started_ = 0;
   std::string taken_over_;
-  std::jthread heart_;
 };
 
 // The folder of the locks that hold for all caches of this user: beside the default cache, or if there is none

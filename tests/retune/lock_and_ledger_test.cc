@@ -24,7 +24,7 @@ namespace {
 WorkloadKey some_key(const std::string& problem) { return {"router", problem, {.name = "GPU"}, "s", "t"}; }
 
 void write_lock(const std::string& file, const std::string& boot, std::int64_t pid) {
-  std::ofstream(file) << "{\"boot_id\":\"" << boot << "\",\"pid\":" << pid << ",\"started\":5,\"heartbeat\":9}";
+  std::ofstream(file) << "{\"boot_id\":\"" << boot << "\",\"pid\":" << pid << ",\"started\":5}";
 }
 
 }  // namespace
@@ -38,7 +38,7 @@ TEST_CASE("a second night is refused while the first goes on, and may come after
     const LockContent content = read_lock(file);
     CHECK(content.boot_id == boot_id());
     CHECK(content.pid == getpid());
-    CHECK(content.heartbeat >= content.started);
+    CHECK(content.started > 0);
     try {
       const NightLock second(file);
       FAIL("two nights at once");
@@ -97,17 +97,6 @@ TEST_CASE("a lock of an earlier boot counts for nothing, whoever has its process
   const TemporaryFolder folder;
   write_lock(folder.file("lock"), "another-boot", getpid());
   CHECK(NightLock(folder.file("lock")).taken_over().find("started again") != std::string::npos);
-}
-
-TEST_CASE("without the system's locks the content decides: boot, process and heartbeat") {
-  const auto lives = [](std::int64_t) { return true; };
-  const auto dead = [](std::int64_t) { return false; };
-  const LockContent content{"boot", 77, 1000, 2000};
-  CHECK(is_alive(content, "boot", 2010, lives));
-  CHECK_FALSE(is_alive(content, "other", 2010, lives));
-  CHECK_FALSE(is_alive(content, "boot", 2010, dead));
-  CHECK_FALSE(is_alive(content, "boot", 2000 + kHeartStops.count() + 1, lives));
-  CHECK_FALSE(is_alive({}, "", 0, lives));
 }
 
 TEST_CASE("a lock file that says nothing sensible is taken") {
