@@ -201,9 +201,8 @@ nlohmann::json print_warm(const Plan& plan, const std::vector<RecordedSpace>& sp
   if (warm == 0) throw BadInput("no space has a recording from elsewhere that it may know");
   const std::vector<Curves> all = starts.run();
   std::printf(
-      "Trials until within 2%% of the search's own final best, medians of %zu seeds; then the regret after "
-      "%zu, %zu, %zu and %zu trials, and its 90th percentile at the last. Misled: told that what was slow "
-      "elsewhere was fast.\n",
+      "Trials until within 2%% of the search's own final best, medians of %zu seeds; then the regret after %zu, %zu, "
+      "%zu and %zu trials, and its 90th percentile at the last. Misled: told that what was slow elsewhere was fast.\n",
       plan.seeds, kBudgets[0], kBudgets[1], kBudgets[2], kBudgets[3]);
   nlohmann::json rows = nlohmann::json::array();
   for (std::size_t s = 0; s < spaces.size(); ++s) {

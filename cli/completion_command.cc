@@ -12,9 +12,8 @@ class CompletionCommand : public Command {
   std::string_view summary() const override { return "print what makes a shell complete moetune's words"; }
   std::string_view details() const override {
     return "Bash: eval \"$(moetune completion bash)\" in ~/.bashrc. Zsh: moetune completion zsh > a file _moetune in a "
-           "folder of fpath. Fish: moetune completion fish > ~/.config/fish/completions/moetune.fish. "
-           "Kernels, presets, "
-           "dimensions, configurations and the cache's keys are completed, too.\n";
+           "folder of fpath. Fish: moetune completion fish > ~/.config/fish/completions/moetune.fish. Kernels, "
+           "presets, dimensions, configurations and the cache's keys are completed, too.\n";
   }
   std::vector<Action> actions() const override {
     return {{"bash", "", "for bash 4.2 or newer"}, {"zsh", "", "for zsh"}, {"fish", "", "for fish"}};

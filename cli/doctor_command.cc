@@ -40,11 +40,9 @@ class DoctorCommand : public Command {
     return "say what moetune found on this machine: compiler, driver, cache, packs, variables";
   }
   std::string_view details() const override {
-    return "Attach it to a report of a problem. Exit code 3 if something that is there does not work: a "
-           "damaged cache or "
-           "pack, a driver that fails, a configuration that cannot be read. A machine without a GPU or a "
-           "compiler is no "
-           "error.\n";
+    return "Attach it to a report of a problem. Exit code 3 if something that is there does not work: a damaged cache "
+           "or pack, a driver that fails, a configuration that cannot be read. A machine without a GPU or a compiler "
+           "is no error.\n";
   }
   bool reads_settings() const override { return false; }
   void declare(OptionTable& table) override { declare_cache_path(table, cache_); }

@@ -14,9 +14,8 @@ class VerifyCommand : public Command {
     return "check what is stored and serves, or a configuration, against the reference";
   }
   std::string_view details() const override {
-    return "The stored cubin is loaded as it is, never compiled again; --config is compiled. Of a shape that "
-           "a range table "
-           "serves it is the table's. Exit code 1\n"
+    return "The stored cubin is loaded as it is, never compiled again; --config is compiled. Of a shape that a range "
+           "table serves it is the table's. Exit code 1\n"
            "if the output is wrong on any seed.\n";
   }
   void declare(OptionTable& table) override;

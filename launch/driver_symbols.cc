@@ -82,8 +82,7 @@ void* open_library() {
   const bool known = ::dladdr(function, &place) != 0 && place.dli_fname != nullptr;
   const std::string text =
       std::string(known ? place.dli_fname : "libcuda.so.1") +
-      " is the CUDA toolkit's stub of the driver, which is for linking alone; take its folder out of "
-      "LD_LIBRARY_PATH";
+      " is the CUDA toolkit's stub of the driver, which is for linking alone; take its folder out of LD_LIBRARY_PATH";
   if (!has_driver(named_library())) throw NoGpu("no CUDA driver: " + text + ", and install the NVIDIA driver");
   throw BrokenEnvironment("the CUDA driver is hidden: " + text);
 }

@@ -216,8 +216,7 @@ std::string report_csv(const Report& report) {
 
 std::string report_ranges_csv(const Report& report) {
   std::string text =
-      "kernel,family,hardware,ranges,problem,config,variant,time_us,default_us,best_us,regret,contended,"
-      "stored_at,key";
+      "kernel,family,hardware,ranges,problem,config,variant,time_us,default_us,best_us,regret,contended,stored_at,key";
   text += std::string(kTimingColumns) + "\r\n";
   for (const RangeReport& one : report.ranges) {
     if (!one.inherited_by) text += range_lines(one, report.workloads);

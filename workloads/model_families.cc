@@ -115,9 +115,8 @@ constexpr auto kFamilies = std::to_array<ModelFamily>({
 });
 
 constexpr auto kExpertMath = std::to_array<ExpertMath>(
-    {{.types = "mixtral arctic minicpm minimax minimax_text_01 minimax_m1 minimax_m2 granitemoe "
-               "granitemoeshared granitemoe_swa granitemoehybrid cohere2_moe flex_olmo hunyuan hunyuan_v1_moe jamba "
-               "olmoe phimoe",
+    {{.types = "mixtral arctic minicpm minimax minimax_text_01 minimax_m1 minimax_m2 granitemoe granitemoeshared "
+               "granitemoe_swa granitemoehybrid cohere2_moe flex_olmo hunyuan hunyuan_v1_moe jamba olmoe phimoe",
       .has_width_of_all = true},
      {.types = "deepseek_v4 glm5_next_text hy_v4 hy_v4_vl_text step3p5", .why_other = "gate and up are clamped"},
      {.types = "gpt_oss", .has_width_of_all = true, .as_gpt_oss = true},

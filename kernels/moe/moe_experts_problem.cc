@@ -79,11 +79,9 @@ const ProblemSchema& moe_experts_schema() {
         "type of rows and weights: dtype; e4m3 with a scale for 128 values of a row and 128x128 weights; or of weights "
         "alone, mxfp4",
         {"same", "e4m3", "mxfp4"}));
-    all.push_back(
-        named_dimension("activation",
-                        "silu: of gate, times up; swigluoai: gpt-oss', with biases, and rows of gate and up in "
-                        "turn",
-                        {"silu", "swigluoai"}));
+    all.push_back(named_dimension(
+        "activation", "silu: of gate, times up; swigluoai: gpt-oss', with biases, and rows of gate and up in turn",
+        {"silu", "swigluoai"}));
     all.push_back(named_dimension(
         "part", "whole: both products; up: gate and up with the activation alone; down: the other alone",
         {"whole", "up", "down"}));
