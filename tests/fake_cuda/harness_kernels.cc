@@ -8,7 +8,7 @@
 #include "kernels/buffer.h"
 #include "tests/fake_cuda/fake_cuda.h"
 #include "tests/kernels/answers/host_values.h"
-#include "tuner/worker/host_compare.h"
+#include "tests/tuner/worker/host_figures.h"
 
 namespace fake_cuda {
 namespace {
@@ -103,8 +103,8 @@ void widen(const Parameters& p, std::uint32_t) {
 
 void compare(const Parameters& p, std::uint32_t blocks) {
   const DType type = type_of(p[1]);
-  const moetune::ErrorFigures found =
-      moetune::compare_on_host(type, bytes_at(p[0], type, p[3]), bytes_at(p[2], moetune::exact_dtype(type), p[3]));
+  const moetune::ErrorFigures found = moetune::testing::compare_on_host(
+      type, bytes_at(p[0], type, p[3]), bytes_at(p[2], moetune::exact_dtype(type), p[3]));
   write_partials(p[4], blocks,
                  ErrorPartial{found.max_error, found.largest, found.sum_xy, found.sum_xx, found.sum_yy,
                               found.worst_index, found.mask_mismatches, found.first_mismatch});
@@ -112,12 +112,12 @@ void compare(const Parameters& p, std::uint32_t blocks) {
 
 void compare_integers(const Parameters& p, std::uint32_t blocks) {
   const DType type = type_of(p[2]);
-  std::optional<moetune::EarlierRun> earlier;
+  std::optional<moetune::testing::EarlierRun> earlier;
   if (p[4] != 0) {
     earlier = {bytes_at(p[4], type, p[3]), static_cast<std::uint8_t>(p[5]), static_cast<std::uint8_t>(p[6])};
   }
   const moetune::IntegerFigures found =
-      moetune::compare_integers_on_host(type, bytes_at(p[0], type, p[3]), bytes_at(p[1], type, p[3]), earlier);
+      moetune::testing::compare_integers_on_host(type, bytes_at(p[0], type, p[3]), bytes_at(p[1], type, p[3]), earlier);
   write_partials(p[7], blocks,
                  IntegerPartial{found.mismatches, found.first_mismatch, found.actual, found.expected, found.unwritten,
                                 found.first_unwritten});

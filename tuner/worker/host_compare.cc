@@ -1,22 +1,12 @@
 #include "tuner/worker/host_compare.h"
 
 #include <algorithm>
-#include <cmath>
 #include <iterator>
 #include <stdexcept>
 #include <string>
 
 namespace moetune {
 namespace {
-
-std::int64_t elements_of(DType type, HostBytes bytes) {
-  return static_cast<std::int64_t>(bytes.size()) / dtype_bytes(type);
-}
-
-std::int64_t poison_of(DType type, std::uint8_t byte) {
-  const std::vector<std::uint8_t> bytes(static_cast<std::size_t>(dtype_bytes(type)), byte);
-  return load_integer(type, bytes.data(), 0);
-}
 
 std::vector<std::int64_t> sorted_segment(DType type, HostBytes bytes, std::int64_t begin, std::int64_t end) {
   std::vector<std::int64_t> values;
@@ -33,45 +23,6 @@ std::int64_t surplus(const std::vector<std::int64_t>& a, const std::vector<std::
 }
 
 }  // namespace
-
-ErrorFigures compare_on_host(DType type, HostBytes x, HostBytes y) {
-  ErrorFigures sum{.worst_index = kNoElement, .first_mismatch = kNoElement};
-  for (std::int64_t i = 0; i < elements_of(type, x); ++i) {
-    const double a = load_element(type, x.data(), i), b = load_element(exact_dtype(type), y.data(), i);
-    if (std::isfinite(a) && std::isfinite(b)) {
-      if (std::abs(a - b) > sum.max_error) {
-        sum.max_error = std::abs(a - b);
-        sum.worst_index = static_cast<std::uint64_t>(i);
-      }
-      sum.largest = std::max(sum.largest, std::abs(b));
-      sum.sum_xy += a * b;
-      sum.sum_xx += a * a;
-      sum.sum_yy += b * b;
-    } else if (!(std::isnan(a) && std::isnan(b)) && a != b) {
-      if (sum.mask_mismatches++ == 0) sum.first_mismatch = static_cast<std::uint64_t>(i);
-    }
-  }
-  return sum;
-}
-
-IntegerFigures compare_integers_on_host(DType type, HostBytes x, HostBytes y,
-                                        const std::optional<EarlierRun>& earlier) {
-  IntegerFigures figures;
-  const std::int64_t poison = earlier ? poison_of(type, earlier->byte) : 0;
-  const std::int64_t earlier_poison = earlier ? poison_of(type, earlier->earlier_byte) : 0;
-  for (std::int64_t i = 0; i < elements_of(type, x); ++i) {
-    const std::int64_t actual = load_integer(type, x.data(), i), expected = load_integer(type, y.data(), i);
-    if (actual != expected && figures.mismatches++ == 0) {
-      figures.first_mismatch = static_cast<std::uint64_t>(i);
-      figures.actual = actual;
-      figures.expected = expected;
-    }
-    if (earlier && actual == poison && load_integer(type, earlier->bytes.data(), i) == earlier_poison) {
-      if (figures.unwritten++ == 0) figures.first_unwritten = static_cast<std::uint64_t>(i);
-    }
-  }
-  return figures;
-}
 
 std::vector<std::int64_t> segment_ends(std::span<const std::int32_t> offsets, std::int64_t elements) {
   std::vector<std::int64_t> ends;

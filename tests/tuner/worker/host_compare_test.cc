@@ -8,8 +8,12 @@
 #include <stdexcept>
 #include <utility>
 
+#include "tests/tuner/worker/host_figures.h"
+
 namespace moetune {
 namespace {
+
+using namespace testing;
 
 using Bytes = std::vector<std::uint8_t>;
 
