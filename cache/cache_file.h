@@ -74,11 +74,11 @@ inline bool is_calibration(double value) { return value >= 1e-9 && value <= 1e9;
   " excluded.message, time_us = excluded.time_us, interval_low_us = excluded.interval_low_us,"                    \
   " interval_high_us = excluded.interval_high_us, samples = excluded.samples, facts = excluded.facts,"            \
   " provenance = excluded.provenance, contended = excluded.contended, digest = excluded.digest"
-// The columns of trial_of(), from `first` on.
+// The columns of read_trial(), from `first` on.
 #define MOETUNE_TRIAL_COLUMNS                                                                         \
   "config, outcome, message, time_us, interval_low_us, interval_high_us, samples, facts, provenance," \
   " contended"
-TrialRecord trial_of(const Query& row, int first = 0);
+void read_trial(const Query& row, TrialRecord& trial, int first = 0);
 
 // Removes the builds past the `limit` bytes that were used last.
 void drop_unused_builds(const Database& database, std::int64_t limit);

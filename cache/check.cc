@@ -124,6 +124,7 @@ std::set<std::int64_t> check_workloads(const Database& database, const Keys& key
 // A row's identity is made once a workload, and its place only for the row that is named. Returns their tally.
 Tally check_trials(const Database& database, const Keys& keys, const RecordRules& rules, Problems& problems) {
   Tally tally;
+  TrialRecord trial;  // one for all, so that its texts are allocated once
   std::map<std::int64_t, std::map<std::string, std::int64_t>> counts;
   Query row = database.query("WITH identities AS MATERIALIZED (SELECT i.id, " MOETUNE_IDENTITY_OF(
       "i", "j") " AS identity FROM workloads i"
@@ -139,7 +140,7 @@ Tally check_trials(const Database& database, const Keys& keys, const RecordRules
       problems.push_back({where(), "its " + column + " is not UTF-8 text"});
       continue;
     }
-    const TrialRecord trial = trial_of(row, 3);
+    read_trial(row, trial, 3);
     ++counts[workload][trial.outcome];
     const std::string wrong = row.integer(2) == 0 ? kMismatch : rules.trial ? rules.trial(key, trial) : "";
     if (!wrong.empty()) problems.push_back({where(), wrong});

@@ -4,19 +4,17 @@
 
 namespace moetune {
 
-TrialRecord trial_of(const Query& row, int first) {
-  const auto text = [&](int column) { return row.text(first + column); };
-  const auto real = [&](int column) { return row.real(first + column); };
-  return {text(0),
-          text(1),
-          text(2),
-          real(3),
-          real(4),
-          real(5),
-          static_cast<int>(row.integer(first + 6)),
-          text(7),
-          text(8),
-          row.integer(first + 9) != 0};
+void read_trial(const Query& row, TrialRecord& trial, int first) {
+  trial.config = row.view(first);
+  trial.outcome = row.view(first + 1);
+  trial.message = row.view(first + 2);
+  trial.time_us = row.real(first + 3);
+  trial.interval_low_us = row.real(first + 4);
+  trial.interval_high_us = row.real(first + 5);
+  trial.samples = static_cast<int>(row.integer(first + 6));
+  trial.facts = row.view(first + 7);
+  trial.provenance = row.view(first + 8);
+  trial.contended = row.integer(first + 9) != 0;
 }
 
 void Trials::put(std::int64_t workload, const TrialRecord& trial) {
@@ -34,7 +32,7 @@ std::vector<TrialRecord> Trials::of(std::int64_t workload) const {
       " AND (SELECT w.digest = " MOETUNE_WORKLOAD_DIGEST " AND h.digest = " MOETUNE_HARDWARE_DIGEST
       " FROM workloads w JOIN hardware h ON h.id = w.hardware WHERE w.id = ?1) ORDER BY id",
       workload);
-  while (row.step()) all.push_back(trial_of(row));
+  while (row.step()) read_trial(row, all.emplace_back());
   return all;
 }
 
