@@ -61,15 +61,18 @@ std::optional<std::int64_t> find_hardware(const Database& database, const Hardwa
 }
 
 std::int64_t put_hardware(const Database& database, const HardwareKey& key) {
+  const std::string text = key.text();
+  {
+    Query known = database.query("SELECT id, driver FROM hardware WHERE key = ?", text);
+    if (known.step() && known.view(1) == key.driver) return known.integer(0);  // a damaged row stays damaged
+  }
   database.run(
       "INSERT INTO hardware (key, name, compute_capability, sm_count, l2_bytes, memory_bytes, sm_clock_khz,"
       " memory_clock_khz, origin, driver) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-      " ON CONFLICT (key) DO UPDATE SET driver = excluded.driver WHERE driver <> excluded.driver",
-      key.text(), key.name, key.compute_capability, key.sm_count, key.l2_bytes, key.memory_bytes, key.sm_clock_khz,
+      " ON CONFLICT (key) DO UPDATE SET driver = excluded.driver",
+      text, key.name, key.compute_capability, key.sm_count, key.l2_bytes, key.memory_bytes, key.sm_clock_khz,
       key.memory_clock_khz, key.origin, key.driver);
-  // Marks a new row, and one whose driver changed. A damaged row stays damaged.
-  if (database.changes() > 0)
-    database.run("UPDATE hardware AS h SET digest = " MOETUNE_HARDWARE_DIGEST " WHERE key = ?", key.text());
+  database.run("UPDATE hardware AS h SET digest = " MOETUNE_HARDWARE_DIGEST " WHERE key = ?", text);
   return find_hardware(database, key).value();
 }
 

@@ -16,6 +16,7 @@
 #include "cache/check.h"
 #include "cache/cubins.h"
 #include "cache/tallies.h"
+#include "cache/winner_copier.h"
 
 namespace moetune {
 namespace {
@@ -110,9 +111,12 @@ struct Merge {
   MergeOrder order;
 };
 
+using Copiers = std::map<const Cache*, WinnerCopier>;
+
 // The winner that stays of those that the cache and the files have for one key. One that was copied counts as the
 // file's.
-void take_winner(const Merge& merge, std::int64_t workload, const std::vector<Held>& candidates, MergeResult& result) {
+void take_winner(const Merge& merge, std::int64_t workload, const std::vector<Held>& candidates, Copiers& copiers,
+                 MergeResult& result) {
   Cache& cache = merge.cache;
   std::optional<WinnerTimes> ours;
   if (merge.copied == nullptr) ours = cache.winners.times(workload);
@@ -137,8 +141,13 @@ void take_winner(const Merge& merge, std::int64_t workload, const std::vector<He
       ++result.winners_equal;
     } else {
       if (whose[i]->from != merge.copied) {
-        if (merge.copied != nullptr) cache.file().database.run("DELETE FROM winners WHERE workload = ?", workload);
-        cache.winners.put(workload, whose[i]->from->winners.find(whose[i]->workload).value(), kReplacedMerge);
+        if (merge.copied != nullptr) {
+          cache.file().database.run("DELETE FROM winners WHERE workload = ?", workload);
+          copiers.try_emplace(whose[i]->from, whose[i]->from->file(), cache.file())
+              .first->second.copy(whose[i]->workload, workload);
+        } else {
+          cache.winners.put(workload, whose[i]->from->winners.find(whose[i]->workload).value(), kReplacedMerge);
+        }
       }
       ++(ours ? result.winners_replaced : result.winners_added);
       is_there = true;
@@ -219,7 +228,8 @@ MergeResult take_all(const Merge& merge) {
   const std::map<std::int64_t, std::vector<Held>> candidates = take_workloads(merge, result);
   for (const Cache& source : merge.sources)
     result.ranges_taken += take_ranges(merge.cache, source, merge.rules, merge.order);
-  for (const auto& [workload, found] : candidates) take_winner(merge, workload, found, result);
+  Copiers copiers;
+  for (const auto& [workload, found] : candidates) take_winner(merge, workload, found, copiers, result);
   if (merge.copied != nullptr) database.run(kDropUnusedCubins);
   transaction.commit();
   return result;

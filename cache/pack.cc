@@ -6,6 +6,8 @@
 #include "cache/cubins.h"
 #include "cache/pack_rows.h"
 #include "cache/schema/schema.h"
+#include "cache/tallies.h"
+#include "cache/winner_copier.h"
 
 namespace moetune {
 namespace {
@@ -37,12 +39,18 @@ bool is_servable(const WinnerRecord& winner, PackContents& contents) {
   return false;
 }
 
-void copy_winner(const Cache& source, const Workload& workload, Cache& pack, PackContents& contents) {
+void copy_winner(const Cache& source, const Workload& workload, Cache& pack, WinnerCopier& copier,
+                 PackContents& contents) {
+  const RecordRules& rules = source.file().rules;
   try {
-    const std::optional<WinnerRecord> winner = source.winners.find(workload.id);
-    if (!winner || !is_servable(*winner, contents)) return;
-    pack.winners.put(pack.workloads.id(workload.key, workload.family), *winner);
-    ++contents.winners;
+    const std::optional<WinnerRecord> winner = source.winners.read(workload.id, WinnerParts::all);
+    if (!winner) return;
+    if (rules.winner && !rules.winner(workload, *winner, WinnerParts::all).empty()) {
+      ++contents.damaged;
+    } else if (is_servable(*winner, contents)) {
+      copier.copy(workload.id, pack.workloads.id(workload.key, workload.family));
+      ++contents.winners;
+    }
   } catch (const DamagedWinner&) {
     ++contents.damaged;
   }
@@ -113,26 +121,32 @@ void seal(Cache& cache, const std::string& made_by, std::map<std::string, std::s
   }
   if (cache.path() != ":memory:" && !database.set_journal("delete"))
     throw BrokenEnvironment("cannot finish the pack " + cache.path().string() + ": somebody else has it open");
-  database.execute("VACUUM");
+  constexpr int kMostFree = 20;  // a twentieth
+  if (kMostFree * database.integer_pragma("freelist_count") > database.integer_pragma("page_count"))
+    database.execute("VACUUM");
 }
 
 MadePack make_pack(const Cache& source, const PackFilter& filter) {
   const std::shared_ptr<const void> snapshot = source.snapshot();
   require_as_sealed(source);
   Cache pack = Cache::in_memory();
+  stop_tallies(pack.file().database);
   PackContents contents;
+  WinnerCopier copier(source.file(), pack.file());
   WriteTransaction whole(pack.file().database);
   for (const Workload& workload : source.workloads.all()) {
     const WorkloadKey& key = workload.key;
     if (!takes(filter, key.kernel, key.hardware)) continue;
     if (is_recording(key)) continue;  // trials alone
     if (key.hardware.origin == "gpu" || filter.recorded)
-      copy_winner(source, workload, pack, contents);
+      copy_winner(source, workload, pack, copier, contents);
     else
       contents.recorded += source.winners.find_sound(workload.id).has_value();
   }
   copy_ranges(source, filter, pack, contents);
+  recount_tallies(pack.file().database);
   whole.commit();
+  keep_tallies(pack.file().database);
   if (contents.winners == 0 && contents.ranges == 0)
     throw NoWinners("there is no winner and no range table to export in " + source.path().string() +
                     (filter.takes ? " of what is selected" : "") +

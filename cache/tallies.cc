@@ -46,6 +46,14 @@ void keep_tallies(const Database& database) {
   database.execute(sql);
 }
 
+void stop_tallies(const Database& database) {
+  std::string sql;
+  for (const std::string table : kTallied)
+    for (const char* const change : {"_insert", "_delete", "_update"})
+      sql += "DROP TRIGGER temp.tally_" + table + change + ";";
+  database.execute(sql);
+}
+
 TrialCounter::TrialCounter(const Database& database) : database_(database) {
   database_.execute("DROP TRIGGER temp.tally_trials_insert; DROP TRIGGER main.trial_counts_insert");
 }

@@ -20,6 +20,9 @@ namespace moetune {
 // Makes this connection's triggers. Call once for a connection that writes, after the migration.
 void keep_tallies(const Database& database);
 
+// Removes them, before many rows are written that recount_tallies() counts at once.
+void stop_tallies(const Database& database);
+
 // The rows of a table, summed up by whoever reads all of them.
 struct Tally {
   std::int64_t rows = 0;

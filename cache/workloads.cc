@@ -22,17 +22,21 @@ Workload workload_of(const Query& row) {
 std::int64_t Workloads::id(const WorkloadKey& key, const std::string& family) {
   const Database& database = file_->database;
   WriteTransaction transaction(database);
-  database.run(
-      "INSERT INTO workloads AS w (kernel, problem, hardware, source_digest, toolchain, family, timing, digest)"
-      " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, moetune_digest(?1, ?2, ?3, ?4,"
-      " ?5 || iif(?7 = 'overlapped', '', char(10) || ?7), ?6))"
-      " ON CONFLICT DO UPDATE SET family = excluded.family, digest = excluded.digest"
-      " WHERE w.family = '' AND w.digest = " MOETUNE_WORKLOAD_DIGEST,
-      key.kernel, key.problem, put_hardware(database, key.hardware), key.source_digest, key.toolchain, family,
-      std::string(timing_name(key.timing)));
-  const std::int64_t id = find(key).value();
+  std::optional<std::int64_t> id;
+  {
+    Query changed = database.query(
+        "INSERT INTO workloads AS w (kernel, problem, hardware, source_digest, toolchain, family, timing, digest)"
+        " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, moetune_digest(?1, ?2, ?3, ?4,"
+        " ?5 || iif(?7 = 'overlapped', '', char(10) || ?7), ?6))"
+        " ON CONFLICT DO UPDATE SET family = excluded.family, digest = excluded.digest"
+        " WHERE w.family = '' AND w.digest = " MOETUNE_WORKLOAD_DIGEST " RETURNING id",
+        key.kernel, key.problem, put_hardware(database, key.hardware), key.source_digest, key.toolchain, family,
+        std::string(timing_name(key.timing)));
+    while (changed.step()) id = changed.integer(0);
+  }
+  if (!id) id = find(key);
   transaction.commit();
-  return id;
+  return id.value();
 }
 
 std::optional<std::int64_t> Workloads::find(const WorkloadKey& key) const {

@@ -13,6 +13,7 @@ namespace moetune {
 namespace {
 
 void require_selected(const Selection& selection, const Cache& cache) {
+  if (selection.kernel.empty() && selection.hardware.empty()) return;
   const std::vector<Workload> all = cache.workloads.all();
   require_known_kernel(selection.kernel, all);
   if (selection.hardware.empty()) return;
