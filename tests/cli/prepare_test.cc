@@ -53,7 +53,7 @@ Json family_of(const Json& prepared, const std::string& kernel) {
 }  // namespace
 
 TEST_CASE("prepare opens what is stored as a server does, searches the rest, and the next time nothing is left") {
-  Tool tool({{"MOETUNE_LIBCUDA", paths::fake_libcuda()}, {"MOETUNE_FAKE_CUDA", "memory=67108864"}});
+  Tool tool({{"MOETUNE_LIBCUDA", paths::fake_libcuda()}, {"MOETUNE_FAKE_CUDA", "memory=8388608"}});
   const fs::path data = tool.copy_data();
   replace_add_rmsnorm(tool, data);
   tool.set_environment("MOETUNE_DATA_DIR", data.string());
@@ -144,7 +144,7 @@ TEST_CASE("prepare lists families without a GPU, and refuses what a server does 
 }
 
 TEST_CASE("prepare tunes nothing where the cache cannot be kept") {
-  Tool tool({{"MOETUNE_LIBCUDA", paths::fake_libcuda()}, {"MOETUNE_FAKE_CUDA", "memory=67108864"}});
+  Tool tool({{"MOETUNE_LIBCUDA", paths::fake_libcuda()}, {"MOETUNE_FAKE_CUDA", "memory=8388608"}});
   tool.write("config.json", kLlama);
   tool.write("file", "");
   const Ended unusable = tool.run({"prepare", tool.path("config.json").string(), "--server", "transformers", "--cache",
@@ -167,7 +167,7 @@ TEST_CASE("prepare lists one shape as it does a range") {
 }
 
 TEST_CASE("prepare names the GPU that is missing, every bad pack, and what changes a server's choice") {
-  Tool tool({{"MOETUNE_LIBCUDA", paths::fake_libcuda()}, {"MOETUNE_FAKE_CUDA", "memory=67108864"}});
+  Tool tool({{"MOETUNE_LIBCUDA", paths::fake_libcuda()}, {"MOETUNE_FAKE_CUDA", "memory=8388608"}});
   tool.write("config.json", kLlama);
   fs::create_directories(tool.path("packs"));
   tool.write("packs/a.pack", "");

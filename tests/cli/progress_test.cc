@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 #include <stdlib.h>
 
+#include <filesystem>
 #include <iostream>
 #include <mutex>
 #include <regex>
@@ -49,6 +50,12 @@ class Captured : private std::streambuf {
 template <typename What>
 void report_to(moetune::Progress& progress, const What& what) {
   progress.handle({0, what});
+}
+
+// Threads of this process.
+std::ptrdiff_t threads() {
+  const std::filesystem::directory_iterator tasks("/proc/self/task");
+  return std::distance(begin(tasks), end(tasks));
 }
 
 moetune::SearchStarted of_budget(std::size_t budget, double time_budget_s = 0) {
@@ -143,16 +150,17 @@ TEST_CASE("the time left is said once there is a trial to tell it from, or a lim
   CHECK(is_logged("1 ok  0:[0-5][0-9] so far, 0:[0-5][0-9] left\n", one, 0));
 }
 
-TEST_CASE("nothing is written once the progress has finished") {
+TEST_CASE("nothing is left that could write once the progress has finished") {
   const Captured captured;
   const moetune::Output output(false);
-  moetune::Progress progress(output, {.redraws = true, .log_every = 10ms});
+  const std::ptrdiff_t before = threads();
+  moetune::Progress progress(output, {.redraws = true});
   report_to(progress, of_budget(7));
   report_to(progress, moetune::PhaseChanged{moetune::Phase::searching});
+  CHECK(within_a_while([&] { return threads() == before + 1; }));
   progress.finished();
-  const std::string before = captured.text();
-  std::this_thread::sleep_for(1200ms);
-  CHECK(captured.text() == before);
+  CHECK(within_a_while([&] { return threads() == before; }));
+  CHECK(captured.text().ends_with("\033[K"));
 }
 
 TEST_CASE("a second search begins afresh, and a warning goes above the line") {

@@ -1,7 +1,9 @@
 // Nights on a scripted GPU with the real compiler: what is missing is tuned, what changed is examined, nothing twice;
 // killed, overlapping and failing nights.
 #include <csignal>
+#include <regex>
 
+#include "cache/cache.h"
 #include "tests/cli/scripted_gpu.h"
 #include "tests/paths.h"
 
@@ -31,6 +33,23 @@ std::size_t count_events(const Tool& tool, const std::string& event) {
 // The template's text has changed, and what it compiles to has not.
 void touch_template(const ScriptedGpu& gpu) {
   std::ofstream(gpu.data() / "templates/decode_kernel/decode_kernel.cu", std::ios::app) << "\n// touched\n";
+}
+
+// Winners as if they had been found then, and been examined by a night.
+void store_last_year(const std::filesystem::path& cache) {
+  moetune::Cache file = moetune::Cache::open(cache, moetune::Cache::Mode::read_write);
+  for (const moetune::Workload& workload : file.workloads.all()) {
+    std::optional<moetune::WinnerRecord> winner = file.winners.find(workload.id);
+    if (!winner) continue;
+    winner->stored_at = "2025-01-01T00:00:00Z";
+    file.winners.put(workload.id, *winner);
+  }
+  for (const auto& one : std::filesystem::directory_iterator(cache.parent_path())) {
+    if (one.path().extension() != ".json") continue;
+    const std::string ledger =
+        std::regex_replace(read_text(one.path()), std::regex(R"("at": ?\d+)"), "\"at\":1735689600");
+    std::ofstream(one.path()) << ledger;
+  }
 }
 
 std::vector<std::string> causes(const Json& document) {
@@ -77,8 +96,8 @@ TEST_CASE("an edited space is a cause, and so is age") {
   REQUIRE(tool.run(one_night(tool)).code == 0);
   Tool::constrain(gpu.data(), "decode_kernel", "stages == 2");
   CHECK(causes(document(tool.run(one_night(tool, {"--dry-run"})))) == std::vector<std::string>{"space"});
-  std::this_thread::sleep_for(std::chrono::seconds(1));
-  CHECK(causes(document(tool.run(one_night(tool, {"--dry-run", "--max-age", "1s"})))) ==
+  store_last_year(tool.path("xdg/moetune/moetune.db"));
+  CHECK(causes(document(tool.run(one_night(tool, {"--dry-run", "--max-age", "30d"})))) ==
         std::vector<std::string>{"space", "age"});
 }
 

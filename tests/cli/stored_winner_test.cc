@@ -1,6 +1,5 @@
 // A search on the scripted GPU of tests/fake_cuda, with the real NVRTC, and what is done with its winner.
 #include <csignal>
-#include <thread>
 
 #include "cache/cache.h"
 #include "cache/file/database.h"
@@ -12,6 +11,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
+constexpr const char* kMemory = "memory=8388608";  // launches run on the CPU
 const std::vector<std::string> kWorkload = {"decode_kernel", "--problem", "elements=16384"};
 
 std::vector<std::string> command(const std::string& name, const std::vector<std::string>& more = {}) {
@@ -23,9 +23,8 @@ std::vector<std::string> command(const std::string& name, const std::vector<std:
 }
 
 std::map<std::string, std::string> environment(const fs::path& data) {
-  return {{"MOETUNE_LIBCUDA", paths::fake_libcuda()},
-          {"MOETUNE_FAKE_CUDA", "memory=67108864"},
-          {"MOETUNE_DATA_DIR", data.string()}};
+  return {
+      {"MOETUNE_LIBCUDA", paths::fake_libcuda()}, {"MOETUNE_FAKE_CUDA", kMemory}, {"MOETUNE_DATA_DIR", data.string()}};
 }
 
 const std::string kCache = "xdg/moetune/moetune.db";
@@ -58,8 +57,12 @@ class Tuned {
   // From now on only what meets this constraint is legal.
   void constrain(const std::string& expression) const { Tool::constrain(data_, "decode_kernel", expression); }
 
-  // From now on candidates hang a compiler that looks for this word (tests/fake_nvrtc).
-  void hang_template() const { std::ofstream(data_ / "templates/decode_kernel/decode_kernel.cu") << "// hang!\n"; }
+  // From now on no candidate's compilation ends (tests/fake_nvrtc); returns the file that one makes as it begins.
+  fs::path hang_template() const {
+    const fs::path never = tool.path("never");
+    std::ofstream(data_ / "templates/decode_kernel/decode_kernel.cu") << "// hold!" << never.string();
+    return never.string() + ".begun";
+  }
 
   // From now on no candidate compiles; references and harness still do.
   void break_template() const {
@@ -161,13 +164,15 @@ TEST_CASE("a guess at speed keeps no configuration that can run from being verif
 
 TEST_CASE("Ctrl-C ends verify and bench at once, also while the GPU hangs") {
   Tuned tuned;
+  const fs::path hangs = tuned.tool.path("hangs");
   for (const char* hang : {"hang_at=1", "hang_at=3"}) {  // in a reference, and in what is checked or timed
-    tuned.tool.set_environment("MOETUNE_FAKE_CUDA", std::string("memory=67108864,") + hang);
+    tuned.tool.set_environment("MOETUNE_FAKE_CUDA", std::string(kMemory) + ",hangs=" + hangs.string() + "," + hang);
     for (const char* name : {"verify", "bench"}) {
       CAPTURE(hang);
       CAPTURE(name);
+      fs::remove(hangs);
       const auto process = tuned.tool.start(command(name));
-      std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+      CHECK(within_a_while([&] { return fs::exists(hangs); }));
       process->send(SIGINT);
       const Ended ended = process->wait();
       CHECK(ended.code == 130);
@@ -179,12 +184,13 @@ TEST_CASE("Ctrl-C ends verify and bench at once, also while the GPU hangs") {
 
 TEST_CASE("Ctrl-C ends verify, bench and compile at once, also while a template hangs the compiler") {
   Tuned tuned;
-  tuned.hang_template();
+  const fs::path begun = tuned.hang_template();
   tuned.tool.set_environment("MOETUNE_NVRTC", paths::fake_nvrtc());
   for (const std::string name : {"verify", "bench", "compile"}) {
     CAPTURE(name);
+    fs::remove(begun);
     const auto process = tuned.tool.start(command(name, {"--config", "warps=8"}));
-    std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+    CHECK(within_a_while([&] { return fs::exists(begun); }));
     process->send(SIGINT);
     const auto sent = std::chrono::steady_clock::now();
     const Ended ended = process->wait();

@@ -102,7 +102,7 @@ TEST_CASE("what a recording cannot run fails with one sentence") {
 }
 
 TEST_CASE("a GPU searches, verifies, benches, tunes and retunes for clients") {
-  const ScriptedDriver driver("memory=67108864");
+  const ScriptedDriver driver("memory=8388608");
   RunningService running;
   running.options.devices = {"cuda:0"};
   running.options.threads = 1;
@@ -170,7 +170,7 @@ TEST_CASE("a range is refused if a cell of it is past the limits, and timing is 
 }
 
 TEST_CASE("the metrics count a search while it runs, and a bench") {
-  const ScriptedDriver driver("memory=67108864");
+  const ScriptedDriver driver("memory=8388608");
   RunningService running;
   running.options.devices = {"cuda:0"};
   running.options.threads = 1;

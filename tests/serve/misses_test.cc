@@ -20,8 +20,8 @@ using namespace moetune::testing;
 
 namespace {
 
-constexpr const char* kQuiet = "memory=67108864";
-constexpr const char* kBusy = "memory=67108864,busy=1-1000000";
+constexpr const char* kQuiet = "memory=8388608";
+constexpr const char* kBusy = "memory=8388608,busy=1-1000000";
 const Json kMiss = {{"kernel", "decode_kernel"}, {"problem", "elements=1024"}, {"count", 5}};
 
 Json post(const RunningService& running, const Json& misses) {
@@ -169,7 +169,7 @@ TEST_CASE("misses take the room that is theirs, in one go, and leave the rest to
 }
 
 TEST_CASE("of two kinds of GPU a miss goes to its own") {
-  const ScriptedDriver driver("devices=2,memory=67108864");
+  const ScriptedDriver driver("devices=2,memory=8388608");
   RunningService running;
   use_gpu(running);
   running.options.devices = {"cuda:0", "cuda:1"};

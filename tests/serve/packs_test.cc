@@ -50,7 +50,7 @@ CacheChoice tuned_cache(RunningService& running) {
 }  // namespace
 
 TEST_CASE("service.pack is signed by the key of now, whenever the pack was made, and keeps the keys of before") {
-  const ScriptedDriver driver("memory=67108864");
+  const ScriptedDriver driver("memory=8388608");
   RunningService running;
   serve_packs(running);
   const fs::path pack = running.folder / "packs/service.pack", one = running.folder / "one",
@@ -78,7 +78,7 @@ TEST_CASE("service.pack is signed by the key of now, whenever the pack was made,
 }
 
 TEST_CASE("a pack that is too large is an event, and the next one is published") {
-  const ScriptedDriver driver("memory=67108864");
+  const ScriptedDriver driver("memory=8388608");
   RunningService running;
   serve_packs(running);
   running.options.most_pack_bytes = 1000;
@@ -94,7 +94,7 @@ TEST_CASE("a pack that is too large is an event, and the next one is published")
 }
 
 TEST_CASE("a job that changed no winner exports nothing") {
-  const ScriptedDriver driver("memory=67108864");
+  const ScriptedDriver driver("memory=8388608");
   RunningService running;
   const CacheChoice cache = tuned_cache(running);
   const fs::path packs = running.folder / "packs";
@@ -111,7 +111,7 @@ TEST_CASE("a job that changed no winner exports nothing") {
 }
 
 TEST_CASE("a cache that has lost its winners leaves service.pack, and the log says so") {
-  const ScriptedDriver driver("memory=67108864");
+  const ScriptedDriver driver("memory=8388608");
   RunningService running;
   const CacheChoice cache = tuned_cache(running);
   const fs::path packs = running.folder / "packs";
@@ -176,7 +176,7 @@ TEST_CASE("one service publishes into a folder, and others serve it") {
 }
 
 TEST_CASE("publishers of one folder do not take each other's unfinished packs") {
-  const ScriptedDriver driver("memory=67108864");
+  const ScriptedDriver driver("memory=8388608");
   RunningService running;
   const CacheChoice cache = tuned_cache(running);
   const fs::path packs = running.folder / "packs", old = packs / "service.pack.AbCdEf.tmp",
@@ -207,7 +207,7 @@ TEST_CASE("publishers of one folder do not take each other's unfinished packs") 
 }
 
 TEST_CASE("packs and winners are not sent again if they are known") {
-  const ScriptedDriver driver("memory=67108864");
+  const ScriptedDriver driver("memory=8388608");
   RunningService running;
   serve_packs(running);
   fs::copy_file(paths::source("packs/h200.pack"), running.folder / "packs/h200.pack");
