@@ -27,6 +27,7 @@ moetune::WinnerRecord servable(int number) {
   record.default_launch = winner(number + 1);
   record.default_launch.interface = "interface";
   record.stored_at = "2026-01-02T03:04:05Z";
+  record.timings = R"({"alone": {"winner_us": 7}})";
   return record;
 }
 
