@@ -18,8 +18,8 @@ __device__ __forceinline__ float rounded(float value) { return value; }
 __device__ __forceinline__ Output output(float value) { return value; }
 #endif
 
-// A score as it meets the softmax. Capped ones are rounded nowhere: they may be so large that it costs more than all that
-// a right kernel does.
+// A score as it meets the softmax. Capped ones are rounded nowhere: they may be so large that it costs more than all
+// that a right kernel does.
 __device__ __forceinline__ float score_of(float dot, float scale) {
   return kSoftcap > 0 ? kSoftcap * tanhf(dot * scale / kSoftcap) : rounded(rounded(dot) * scale);
 }

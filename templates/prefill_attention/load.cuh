@@ -1,6 +1,6 @@
 // The loading warp: takes work, tells the others of it, and asks the copy engine for Q, K and V in the order in which
-// they are used. Keys and values in e4m3 take turns in the stages from which widen.cuh takes them, or values alone those
-// of transpose.cuh.
+// they are used. Keys and values in e4m3 take turns in the stages from which widen.cuh takes them, or values alone
+// those of transpose.cuh.
 #pragma once
 
 #include "templates/common/l2_policy.cuh"
