@@ -195,8 +195,11 @@ void OptionTable::setting(std::string_view option, std::string& target) {
   find(option).setting = [&target](const std::string& value) { target = value; };
 }
 
+// A kernel's dimension of the same name gives way (drop_hidden_dimensions).
 OptionTable::Option& OptionTable::find(std::string_view name) {
-  return *std::ranges::find(options_, name, &Option::name);
+  const auto own =
+      std::ranges::find_if(options_, [&](const Option& option) { return option.name == name && !option.is_dimension; });
+  return own != options_.end() ? *own : *std::ranges::find(options_, name, &Option::name);
 }
 
 bool OptionTable::fits_after(const std::string& option, const std::string& word) const {

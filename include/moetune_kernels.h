@@ -149,7 +149,7 @@ enum {
   MOETUNE_QK_NORM_ROPE_K = 7,        /* [tokens, kv_heads, head_dim]; of kv=rows */
   MOETUNE_QK_NORM_ROPE_K_CACHE = 8,  /* [pages, page, kv_heads, head_dim] of QKV's type or e4m3; of kv=pages */
   MOETUNE_QK_NORM_ROPE_V_CACHE = 9,  /* likewise */
-  MOETUNE_QK_NORM_ROPE_K_SCALE = 10, /* f32 [1], or [kv_heads] of kv_scale=head; of cache=e4m3 */
+  MOETUNE_QK_NORM_ROPE_K_SCALE = 10, /* f32 [1], or [kv_heads] of kv_scale=head; of kv_dtype=e4m3 */
   MOETUNE_QK_NORM_ROPE_V_SCALE = 11  /* likewise */
 };
 enum { MOETUNE_QK_NORM_ROPE_EPS = 0 }; /* of the call's reals */

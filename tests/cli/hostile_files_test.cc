@@ -219,7 +219,9 @@ TEST_CASE("the shell's limits on files and memory end in a sentence") {
     const Ended memory = limited("-v " + std::to_string(megabytes * 1024));
     CAPTURE(megabytes);
     CAPTURE(memory.err);
-    CHECK((memory.code == 0 || memory.code == 3 || memory.code == 127));  // 127: not even loaded
+    // So little that nothing can be said: it is not even loaded, or has no room for an exception.
+    const bool is_mute = memory.code == 127 || contains(memory.err, "terminate called without an active exception");
+    CHECK((memory.code == 0 || memory.code == 3 || (is_mute && megabytes < 40)));
   }
 }
 

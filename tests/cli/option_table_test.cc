@@ -139,3 +139,19 @@ TEST_CASE("numbers out of range are refused at both ends") {
   CHECK_THROWS_AS(parse({"go", "--time", "inf"}), BadInput);
   CHECK_THROWS_AS(parse({"go", "--time", "-1"}), BadInput);
 }
+
+TEST_CASE("a dimension named as an option gives way, and the user's setting goes where the option says") {
+  std::string cache, usual, dimension;
+  OptionTable table;
+  table.add({.name = "cache",
+             .value_name = "N",
+             .set = [&](const std::string& value) { dimension = value; },
+             .is_dimension = true});
+  table.text("cache", "FILE", cache, "a file");
+  table.setting("cache", usual);
+  table.drop_hidden_dimensions();
+  table.parse({}, {{"cache", "mine.db", "config"}});
+  CHECK(usual == "mine.db");
+  CHECK(cache.empty());
+  CHECK(dimension.empty());
+}

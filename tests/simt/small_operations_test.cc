@@ -17,7 +17,7 @@ namespace {
 // A value of `type`, which may be off by what half a step of it is; e4m3's steps are as wide as f16's sums are exact.
 IsRight rounded_small(const Problem& problem) {
   const bool narrow = problem.dims.find("out") != nullptr && problem.is("out", "e4m3");
-  const bool narrow_cache = problem.dims.find("cache") != nullptr && problem.is("cache", "e4m3");
+  const bool narrow_cache = problem.dims.find("kv_dtype") != nullptr && problem.is("kv_dtype", "e4m3");
   const double half_of_type = problem.is("dtype", "bf16") ? 0x1p-8 : 0x1p-11;
   return [=](const std::string& name, double got, double right) {
     if (std::isnan(right)) return std::isnan(got);
@@ -69,14 +69,14 @@ const std::vector<std::string> kActProblems = {
 };
 
 const std::vector<std::string> kRopeProblems = {
-    "tokens=6,q_heads=3,kv_heads=2,head_dim=64,rotary_dim=64,kv=pages,page=4,cache=e4m3",
-    "tokens=5,q_heads=4,kv_heads=4,head_dim=80,rotary_dim=32,kv=pages,page=1,cache=e4m3,kv_scale=head,dtype=f16",
-    "tokens=4,q_heads=2,kv_heads=1,head_dim=32,rotary_dim=16,pairs=neighbors,norm=no,kv=pages,page=8,cache=e4m3",
+    "tokens=6,q_heads=3,kv_heads=2,head_dim=64,rotary_dim=64,kv=pages,page=4,kv_dtype=e4m3",
+    "tokens=5,q_heads=4,kv_heads=4,head_dim=80,rotary_dim=32,kv=pages,page=1,kv_dtype=e4m3,kv_scale=head,dtype=f16",
+    "tokens=4,q_heads=2,kv_heads=1,head_dim=32,rotary_dim=16,pairs=neighbors,norm=no,kv=pages,page=8,kv_dtype=e4m3",
     "tokens=5,q_heads=4,kv_heads=1,tables=bf16",
     "tokens=3,q_heads=3,kv_heads=2,head_dim=64,rotary_dim=32,dtype=f16,pairs=neighbors,norm=no",
     "tokens=7,q_heads=2,kv_heads=2,head_dim=80,rotary_dim=16,kv=pages,page=4",
     "tokens=4,q_heads=8,kv_heads=1,head_dim=256,rotary_dim=256,kv=pages,page=16,tables=f16",
-    "tokens=9,q_heads=6,kv_heads=3,head_dim=72,rotary_dim=64,kv=pages,page=1,pairs=neighbors,dtype=f16,cache=f16",
+    "tokens=9,q_heads=6,kv_heads=3,head_dim=72,rotary_dim=64,kv=pages,page=1,pairs=neighbors,dtype=f16,kv_dtype=f16",
 };
 
 const std::vector<std::string> kFewRowsProblems = {

@@ -217,7 +217,7 @@ HostTensors qk_norm_rope_on_cpu(const Problem& problem, const Call& call, const 
       }
       Heads& to = outputs.at(is_query ? "q" : !paged ? "k" : is_value ? "v_cache" : "k_cache");
       const std::int64_t own = is_query ? head : (head - q_heads) % kv_heads;
-      if (!is_query && problem.is("cache", "e4m3"))
+      if (!is_query && problem.is("kv_dtype", "e4m3"))
         for (double& value : values)
           value /= number(is_value ? "v_scale" : "k_scale", problem.is("kv_scale", "head") ? own : 0);
       for (std::int64_t c = 0; c < dim; ++c)

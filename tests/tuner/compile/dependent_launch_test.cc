@@ -251,7 +251,7 @@ const std::vector<Wanted>& wanted() {
        {{"body", "wgmma"}}},
       {"add_rmsnorm", "tokens=64,hidden=512,residual=yes", {{"PREFETCH", "1"}}},
       {"qk_norm_rope", "tokens=64,q_heads=8,kv_heads=2,kv=pages,page=16", {}},
-      {"qk_norm_rope", "tokens=64,q_heads=8,kv_heads=2,kv=pages,page=16,cache=e4m3,kv_scale=head", {}},
+      {"qk_norm_rope", "tokens=64,q_heads=8,kv_heads=2,kv=pages,page=16,kv_dtype=e4m3,kv_scale=head", {}},
       {"act_mul", "tokens=64,intermediate=512", {}},
       {"few_rows_linear", "tokens=1", {{"AHEAD", "0"}, {"PREFETCH", "16"}, {"LATE", "1"}}},
       {"few_rows_linear", kFewRows, {{"AHEAD", "0"}, {"LANES", "4"}}},
