@@ -196,7 +196,7 @@ const std::map<std::string, std::vector<const char*>> kProblems = {
      {
          "tokens=64,q_heads=32,kv_heads=4,kv=pages,page=64",
          "tokens=50,q_heads=32,kv_heads=4,kv=pages,page=64,kv_dtype=e4m3",
-         "tokens=41,q_heads=10,kv_heads=5,head_dim=80,rotary_dim=32,norm=no,kv=pages,page=16,kv_dtype=e4m3,kv_scale=head",
+         "tokens=41,q_heads=10,kv_heads=5,head_dim=80,rotary_dim=32,kv=pages,page=16,kv_dtype=e4m3,kv_scale=head",
          "tokens=301,q_heads=32,kv_heads=8,norm=no,tables=bf16",
          "tokens=77,q_heads=64,kv_heads=8,head_dim=64,rotary_dim=64,norm=no,kv=pages,page=16,dtype=f16,kv_dtype=f16",
          "tokens=19,q_heads=6,kv_heads=3,head_dim=80,rotary_dim=32,pairs=neighbors,tables=f16",

@@ -217,9 +217,12 @@ HostTensors qk_norm_rope_on_cpu(const Problem& problem, const Call& call, const 
       }
       Heads& to = outputs.at(is_query ? "q" : !paged ? "k" : is_value ? "v_cache" : "k_cache");
       const std::int64_t own = is_query ? head : (head - q_heads) % kv_heads;
-      if (!is_query && problem.is("kv_dtype", "e4m3"))
+      if (!is_query && problem.is("kv_dtype", "e4m3")) {
+        const auto scale =
+            static_cast<float>(number(is_value ? "v_scale" : "k_scale", problem.is("kv_scale", "head") ? own : 0));
         for (double& value : values)
-          value /= number(is_value ? "v_scale" : "k_scale", problem.is("kv_scale", "head") ? own : 0);
+          value = is_value ? round_to(DType::e4m3, static_cast<float>(value) * (1 / scale)) : value * (1 / scale);
+      }
       for (std::int64_t c = 0; c < dim; ++c)
         to.at(is_query ? token : place, own, c) = values[static_cast<std::size_t>(c)];
     }
