@@ -214,8 +214,8 @@ class TransformersTest(unittest.TestCase):
             self.assertEqual(layer.k_proj.weight.untyped_storage().nbytes(), layer.k_proj.weight.nbytes)
 
     def test_products_of_few_rows(self) -> None:
-        """A layer's q, k and v and o, and the head; of 17 rows none."""
-        for kind, calls, biased in (("Llama", 5, 0), ("Qwen3Moe", 5, 0), ("GptOss", 5, 4)):
+        """A layer's q, k and v, o and router, and the head; of 17 rows none."""
+        for kind, calls, biased in (("Llama", 5, 0), ("Qwen3Moe", 7, 0), ("GptOss", 7, 6)):
             model, stock = used(kind), make(kind)
             for tokens in (16, 17):
                 with mock.patch.object(operators, "few_rows_linear", wraps=operators.few_rows_linear) as few, \
