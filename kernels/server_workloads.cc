@@ -117,7 +117,7 @@ constexpr auto kRows = std::to_array<ServerRow>({
 });
 
 constexpr std::int64_t kMostPrompts = 64, kMostChunk = 8192;  // of one call for all prompts of a step
-constexpr std::int64_t kMostFewRows = 16, kMostGated = 64;
+constexpr std::int64_t kMostFewRows = 16, kMostGated = 64;    // gate_route serves from one row more on
 
 using Texts = std::map<std::string_view, std::string>;
 
@@ -213,7 +213,7 @@ void ServerPlanner::set_ranges(std::int64_t longest) {
       {"chunk", {"", 1, chunk}},
       {"past", {"", std::min(shortest, chunk), chunk}},
       {"few", {"", serving_.batch_low, std::min(serving_.batch_high, kMostFewRows)}},
-      {"gated", {"", serving_.batch_low, std::min(serving_.batch_high, kMostGated)}},
+      {"gated", {"", std::max(serving_.batch_low, kMostFewRows + 1), std::min(serving_.batch_high, kMostGated)}},
       {"tokens", {"", serving_.batch_low, std::max(serving_.batch_high, shape_.most_tokens)}}};
 }
 
@@ -327,7 +327,8 @@ void ServerPlanner::add_small(bool attends) {
   add_rows(Of::norms, attention_facts({}), model_.layers);
   const std::int64_t routers = model_.experts.layers - model_.experts.unrouted_layers;
   if (routers > 0) add_rows(Of::choice, attention_facts({}), routers);
-  if (routers > 0 && serving_.batch_low <= kMostGated) add_rows(Of::gates, attention_facts({}), routers);
+  if (routers > 0 && serving_.batch_low <= kMostGated && serving_.batch_high > kMostFewRows)
+    add_rows(Of::gates, attention_facts({}), routers);
   if (plain && serving_.batch_low <= kMostFewRows) add_products(turns);
 }
 

@@ -114,7 +114,7 @@ TEST_CASE("transformers opens contiguous caches, windows with and without, norms
   CHECK(few->ranges == std::vector<DimensionRange>{{"tokens", 3, 16}});
   const auto gated = std::ranges::find(headed.plan.workloads, "gate_route", &ModelWorkload::kernel);
   REQUIRE(gated != headed.plan.workloads.end());
-  CHECK(gated->ranges == std::vector<DimensionRange>{{"tokens", 3, 64}});
+  CHECK(gated->ranges == std::vector<DimensionRange>{{"tokens", 17, 64}});
   const ServerList many = of_text(kGptOss + "}", {.server = "transformers", .serving = {.batch_low = 17}});
   CHECK(std::ranges::find(many.plan.workloads, "few_rows_linear", &ModelWorkload::kernel) == many.plan.workloads.end());
   const ServerList half = of_text(kGptOss + R"(, "torch_dtype": "float16"})", {.server = "transformers"});
