@@ -25,9 +25,6 @@ nlohmann::json parse_json(std::string_view text, std::string_view what, Repeated
 // As above, but a discarded document instead of an exception.
 nlohmann::json parse_json_or_discard(std::string_view text);
 
-// Whether parse_json() would give an object; makes none.
-bool is_json_object(std::string_view text);
-
 // Throws what parse_json() would throw before it parses, for a reader that keeps no document.
 void check_json_bounds(std::string_view text, std::string_view what, std::size_t most_values = kMaxReadValues);
 

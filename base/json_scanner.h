@@ -1,5 +1,4 @@
-// Looks at JSON texts a character at a time, and makes nothing of them. is_json_object() (base/json.h) is beside it.
-// Pure functions.
+// Looks at JSON texts a character at a time, and makes nothing of them. Pure functions.
 #pragma once
 
 #include <cstddef>
@@ -15,5 +14,8 @@ struct JsonExtent {
 };
 
 JsonExtent json_extent(std::string_view text);
+
+// Whether parse_json() (base/json.h) would give an object.
+bool is_json_object(std::string_view text);
 
 }  // namespace moetune

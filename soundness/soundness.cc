@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "base/json.h"
+#include "base/json_scanner.h"
 #include "base/stored_time.h"
 #include "base/suggest.h"
 #include "base/time_stamp.h"

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "base/json_scanner.h"
 
 namespace moetune {
 namespace {
