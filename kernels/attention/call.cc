@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "base/integers.h"
 
 namespace moetune {
 namespace {
@@ -17,6 +18,15 @@ constexpr std::int64_t kSwizzleBytes = 128;
 constexpr double kLeastScale = 0x1p-100;
 
 }  // namespace
+
+RowChunks::RowChunks(DType dtype, std::int64_t head_dim)
+    : elements((head_dim * dtype_bytes(dtype) > kSwizzleBytes / 2 ? kSwizzleBytes : kSwizzleBytes / 2) /
+               dtype_bytes(dtype)),
+      count(ceil_div(head_dim, elements)),
+      whole(head_dim % elements == 0),
+      innermost(whole ? elements : head_dim),
+      of_a_map(whole ? count : 1),
+      swizzle(elements * dtype_bytes(dtype) == kSwizzleBytes ? TensorMap::Swizzle::b128 : TensorMap::Swizzle::b64) {}
 
 std::int64_t KvTensors::elements(const KvStrides& strides) const {
   return (blocks - 1) * strides.block + (heads - 1) * strides.head + (tokens - 1) * strides.token + head_dim;
@@ -40,17 +50,17 @@ TensorMap KvTensors::map(bool values, std::int64_t box_tokens, std::int64_t box_
   const auto bytes = [&](std::int64_t count) { return static_cast<std::uint64_t>(count * dtype_bytes(dtype)); };
   const auto count = [](std::int64_t value) { return static_cast<std::uint64_t>(value); };
   const auto box = [](std::int64_t value) { return static_cast<std::uint32_t>(value); };
-  const std::int64_t chunk = std::min(kSwizzleBytes / dtype_bytes(dtype), head_dim);
+  const RowChunks chunks(dtype, head_dim);
   const KvStrides& by = strides(values);
   const Pointer begin = pointer(values);
   TensorMap map;
   map.buffer = begin.buffer;
   map.offset = begin.offset;
   map.dtype = dtype;
-  map.dims = {count(chunk), count(tokens), count(head_dim / chunk), count(heads), count(blocks)};
-  map.strides = {bytes(by.token), bytes(chunk), bytes(by.head), bytes(by.block)};
-  map.box = {box(chunk), box(box_tokens), box(box_chunks), 1, 1};
-  map.swizzle = chunk * dtype_bytes(dtype) == kSwizzleBytes ? TensorMap::Swizzle::b128 : TensorMap::Swizzle::b64;
+  map.dims = {count(chunks.innermost), count(tokens), count(chunks.of_a_map), count(heads), count(blocks)};
+  map.strides = {bytes(by.token), bytes(chunks.elements), bytes(by.head), bytes(by.block)};
+  map.box = {box(chunks.elements), box(box_tokens), box(box_chunks), 1, 1};
+  map.swizzle = chunks.swizzle;
   return map;
 }
 

@@ -19,6 +19,18 @@ struct KvStrides {
   std::int64_t token = 0;
 };
 
+// The chunks of `head_dim` elements that tensor copies bring: 128 bytes each, or all 64 of a row, as a swizzle takes
+// them. If the last is shorter, a tensor map has rows undivided, a copy brings one chunk, and zeros lie past the row.
+struct RowChunks {
+  RowChunks(DType dtype, std::int64_t head_dim);
+
+  std::int64_t elements, count;
+  bool whole;              // the last is as long as the others
+  std::int64_t innermost;  // elements of a tensor map's first dimension
+  std::int64_t of_a_map;   // chunks of its chunk dimension
+  TensorMap::Swizzle swizzle;
+};
+
 // K and V of one launch, with all that their addresses follow from.
 struct KvTensors {
   DType dtype = DType::bf16;
@@ -34,7 +46,7 @@ struct KvTensors {
   // The address of the first key or value.
   Pointer pointer(bool values) const;
   // [block][head][chunk][token][128 bytes], of which one copy brings `box_tokens` and `box_chunks`: tokens then
-  // lie in shared memory as the 128-byte swizzle wants them. Rows of 64 bytes are one chunk, with the 64-byte swizzle.
+  // lie in shared memory as the 128-byte swizzle wants them. RowChunks says what rows of other lengths are.
   TensorMap map(bool values, std::int64_t box_tokens, std::int64_t box_chunks) const;
   // [block][head][token][row], of which one copy brings `box_tokens`: rows then lie side by side.
   TensorMap row_map(bool values, std::int64_t box_tokens) const;
@@ -65,7 +77,9 @@ class CallRules {
   const char* kernel_;
 };
 
-// The dimension `softcap` of both kernels.
+// The dimensions `head_dim` and `softcap` of both kernels.
+inline constexpr std::int64_t kHeadDims[] = {64, 80, 96, 112, 128, 192, 256};
+inline constexpr const char* kHeadDimDoc = "elements of a head: 64, 80, 96, 112, 128, 192 or 256";
 inline constexpr std::int64_t kMostSoftcap = 100;  // e4m3 holds a search's queries up to it
 inline constexpr const char* kSoftcapDoc =
     "bound of scaled scores, which become softcap * tanh(score / softcap); 0 for none";

@@ -98,7 +98,7 @@ std::int64_t DecodeChoice::shared_bytes(const DecodeShape& shape) const {
   const std::int64_t row_bytes = ceil_div(shape.head_dim * dtype_bytes(shape.kv_dtype()), 128) * 128;
   const std::int64_t ring = 2 * stages * tile * row_bytes;
   const std::int64_t merge = workers * rows * (shape.head_dim + 10) * 4;
-  const std::int64_t query = (persistent ? 3 : 1) * 16 * row_tiles * shape.head_dim * 2;
+  const std::int64_t query = (persistent ? 3 : 1) * 16 * row_tiles * ceil_div(shape.head_dim, 64) * 128;
   const std::int64_t columns = rows <= 8 ? 8 : 16 * row_tiles;
   const std::int64_t exchange = exchanges ? (4 * tile + 16 * workers) * columns : 0;
   const std::int64_t barriers = tma ? 4 * stages * 8 : 0;
@@ -218,7 +218,7 @@ void fill_attention(Launch& launch, const DecodeChoice& choice, const DecodeShap
   arguments.push_back(pointer_argument("q"));
   if (choice.tma) {
     const KvTensors kv = call.kv(shape);
-    const std::int64_t chunks = shape.head_dim * dtype_bytes(shape.kv_dtype()) / 128;
+    const std::int64_t chunks = RowChunks(shape.kv_dtype(), shape.head_dim).of_a_map;
     arguments.push_back({"k_map", kv.map(false, choice.box_tokens, chunks)});
     arguments.push_back({"v_map", kv.map(true, choice.box_tokens, chunks)});
   } else {

@@ -1,6 +1,7 @@
 #include "kernels/decode_attention/problem.h"
 
 #include <algorithm>
+#include <iterator>
 #include <random>
 #include <string>
 
@@ -107,7 +108,7 @@ const ProblemSchema& decode_attention_schema() {
       integer_dimension("batch", "sequences", 64, 1, 65535),
       integer_dimension("q_heads", "query heads", 64, 1, 1024),
       integer_dimension("kv_heads", "key and value heads; q_heads is a multiple of it", 8, 1, 1024),
-      integer_dimension("head_dim", "elements of a head: 64, 128 or 256", 128, 64, 256),
+      integer_dimension("head_dim", kHeadDimDoc, 128, 64, 256),
       integer_dimension("context", "tokens in the KV cache of the longest sequence", 8192, 1, std::int64_t{1} << 22),
       named_dimension("dtype", "type of queries and output, and of keys and values if kv_dtype is the same",
                       {"bf16", "fp16"}),
@@ -151,7 +152,7 @@ const std::vector<Preset>& decode_attention_presets() {
 }
 
 void check_decode_attention(const Problem& problem) {
-  require_one_of(problem, "head_dim", {64, 128, 256});
+  require_one_of(problem, "head_dim", {std::begin(kHeadDims), std::end(kHeadDims)});
   require_one_of(problem, "page", {0, 1, 16, 32, 64, 128, 256});
   if (problem["q_heads"] % problem["kv_heads"] != 0) {
     refuse_problem("q_heads=" + std::to_string(problem["q_heads"]) +

@@ -45,16 +45,21 @@ struct PrefillChoice {
         splits(config.number("splits")),
         rows(kWarpgroupRows * warpgroups),
         multiplies_bytes(wgmma && shape.narrow_queries),
-        shared_bytes(
-            ((config.number("query_stages") * rows + stages * tile) * element_bytes() +
-             stages * (multiplies_bytes ? ceil_div(tile, kChunkBytes) * kChunkBytes : tile * element_bytes())) *
-                shape.head_dim +
-            kBarrierBytes + (wgmma && shape.narrow ? kRawStages * tile * shape.head_dim + kRawBarrierBytes : 0)),
+        shared_bytes(shared_bytes_of(config, shape)),
         box_tokens(shape.paged() ? std::min(tile, shape.page) : tile) {}
 
+  // Mirrors the layout in templates/prefill_attention/shape.cuh, which asserts that it agrees.
+  std::int64_t shared_bytes_of(const Config& config, const PrefillShape& shape) const {
+    const DType math = multiplies_bytes ? DType::e4m3 : DType::f16;  // of queries, keys and values in shared memory
+    const RowChunks chunks(math, shape.head_dim);
+    const std::int64_t row = chunks.count * chunks.elements * dtype_bytes(math);
+    const std::int64_t values =
+        multiplies_bytes ? ceil_div(tile, kChunkBytes) * kChunkBytes * shape.head_dim : tile * row;
+    const std::int64_t raw = tile * (multiplies_bytes ? row : shape.head_dim);
+    return (config.number("query_stages") * rows + stages * tile) * row + stages * values + kBarrierBytes +
+           (wgmma && shape.narrow ? kRawStages * raw + kRawBarrierBytes : 0);
+  }
   // The producers of the wgmma body are a warpgroup more.
-  // Of queries, keys and values in shared memory.
-  std::int64_t element_bytes() const { return multiplies_bytes ? 1 : 2; }
   std::int64_t threads() const { return kWarpgroupThreads * (warpgroups + (wgmma ? 1 : 0)); }
   // Blocks of rows of a head (packed: of a KV head) of the sequence that has most.
   std::int64_t blocks(const PrefillShape& shape) const {
@@ -125,18 +130,19 @@ TensorMap query_map(const PrefillChoice& choice, const PrefillShape& shape, cons
   const auto bytes = [&](std::int64_t elements) {
     return static_cast<std::uint64_t>(elements * dtype_bytes(shape.q_dtype()));
   };
-  const std::int64_t chunk = std::min(kChunkBytes / dtype_bytes(shape.q_dtype()), shape.head_dim);
-  const std::int64_t chunks = shape.head_dim / chunk, group = shape.group();
+  const RowChunks chunks(shape.q_dtype(), shape.head_dim);
+  const std::int64_t chunk = chunks.elements, group = shape.group();
   TensorMap map;
   map.buffer = "q";
   map.dtype = shape.q_dtype();
-  map.swizzle = bytes(chunk) == kChunkBytes ? TensorMap::Swizzle::b128 : TensorMap::Swizzle::b64;
+  map.swizzle = chunks.swizzle;
   if (choice.packed) {
-    map.dims = {count(chunk), count(group), count(call.q_tokens), count(chunks), count(shape.kv_heads)};
+    map.dims = {count(chunks.innermost), count(group), count(call.q_tokens), count(chunks.of_a_map),
+                count(shape.kv_heads)};
     map.strides = {bytes(call.q.head), bytes(call.q.token), bytes(chunk), bytes(group * call.q.head)};
     map.box = {unsigned_of(chunk), unsigned_of(group), unsigned_of(choice.rows / group), 1, 1};
   } else {
-    map.dims = {count(chunk), count(call.q_tokens), count(chunks), count(shape.q_heads), 1};
+    map.dims = {count(chunks.innermost), count(call.q_tokens), count(chunks.of_a_map), count(shape.q_heads), 1};
     map.strides = {bytes(call.q.token), bytes(chunk), bytes(call.q.head), bytes(call.q.head)};
     map.box = {unsigned_of(chunk), unsigned_of(choice.rows), 1, 1, 1};
   }

@@ -1,6 +1,7 @@
 #include "kernels/prefill_attention/problem.h"
 
 #include <algorithm>
+#include <iterator>
 #include <random>
 #include <string>
 
@@ -145,7 +146,7 @@ const ProblemSchema& prefill_attention_schema() {
       integer_dimension("batch", "sequences", 1, 1, kMostSequences),
       integer_dimension("q_heads", "query heads", 32, 1, kMostKvHeads),
       integer_dimension("kv_heads", "key and value heads; q_heads is a multiple of it", 8, 1, kMostKvHeads),
-      integer_dimension("head_dim", "elements of a head: 64, 128 or 256", 128, 64, 256),
+      integer_dimension("head_dim", kHeadDimDoc, 128, 64, 256),
       integer_dimension("seqlen_q", "new tokens of the sequence that has most", 4096, 1, kMostNewTokens),
       integer_dimension("seqlen_kv", "tokens of the longest sequence, new ones included", 4096, 1, kMostKvTokens),
       integer_dimension("causal", "1: a token sees itself and what lies before it; 0: all of its sequence", 1, 0, 1),
@@ -210,7 +211,7 @@ void check_prefill_extents(const Extents& extents, std::int64_t group) {
 }
 
 void check_prefill_attention(const Problem& problem) {
-  require_one_of(problem, "head_dim", {64, 128, 256});
+  require_one_of(problem, "head_dim", {std::begin(kHeadDims), std::end(kHeadDims)});
   require_one_of(problem, "page", {0, 16, 32, 64, 128, 256});
   if (problem["q_heads"] % problem["kv_heads"] != 0) {
     refuse_prefill("q_heads=" + std::to_string(problem["q_heads"]) +

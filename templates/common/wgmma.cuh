@@ -77,6 +77,7 @@ __device__ __forceinline__ void wgmma_hold(float (*sum)[4]) {
 #define WGMMA_SUMS_8 WGMMA_SUM(0)
 #define WGMMA_SUMS_16 WGMMA_SUMS_8, WGMMA_SUM(1)
 #define WGMMA_SUMS_32 WGMMA_SUMS_16, WGMMA_SUM(2), WGMMA_SUM(3)
+#define WGMMA_SUMS_48 WGMMA_SUMS_32, WGMMA_SUM(4), WGMMA_SUM(5)
 #define WGMMA_SUMS_64 WGMMA_SUMS_32, WGMMA_SUM(4), WGMMA_SUM(5), WGMMA_SUM(6), WGMMA_SUM(7)
 #define WGMMA_SUMS_128                                                                                   \
   WGMMA_SUMS_64, WGMMA_SUM(8), WGMMA_SUM(9), WGMMA_SUM(10), WGMMA_SUM(11), WGMMA_SUM(12), WGMMA_SUM(13), \
@@ -88,6 +89,7 @@ __device__ __forceinline__ void wgmma_hold(float (*sum)[4]) {
 #define WGMMA_NAMES_8 "%0, %1, %2, %3"
 #define WGMMA_NAMES_16 WGMMA_NAMES_8 ", %4, %5, %6, %7"
 #define WGMMA_NAMES_32 WGMMA_NAMES_16 ", %8, %9, %10, %11, %12, %13, %14, %15"
+#define WGMMA_NAMES_48 WGMMA_NAMES_32 ", %16, %17, %18, %19, %20, %21, %22, %23"
 #define WGMMA_NAMES_64 WGMMA_NAMES_32 ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
 
 #define WGMMA_NAMES_128                                                                \
@@ -163,6 +165,7 @@ __device__ __forceinline__ void wgmma(float (*sum)[4], u64 a, u64 b, bool add) {
 #define WGMMA_REGISTERS_OF(TYPE)                                                                          \
   if constexpr (kColumns == 16) WGMMA_REGISTERS(16, TYPE, "{%8, %9, %10, %11}", "%12", "%13", "%14");     \
   if constexpr (kColumns == 32) WGMMA_REGISTERS(32, TYPE, "{%16, %17, %18, %19}", "%20", "%21", "%22");   \
+  if constexpr (kColumns == 48) WGMMA_REGISTERS(48, TYPE, "{%24, %25, %26, %27}", "%28", "%29", "%30");   \
   if constexpr (kColumns == 64) WGMMA_REGISTERS(64, TYPE, "{%32, %33, %34, %35}", "%36", "%37", "%38");   \
   if constexpr (kColumns == 128) WGMMA_REGISTERS(128, TYPE, "{%64, %65, %66, %67}", "%68", "%69", "%70"); \
   if constexpr (kColumns == 256) WGMMA_REGISTERS(256, TYPE, "{%128, %129, %130, %131}", "%132", "%133", "%134")
@@ -170,7 +173,7 @@ __device__ __forceinline__ void wgmma(float (*sum)[4], u64 a, u64 b, bool add) {
 // sum += a (64x16, a fragment as mma.sync's in every warp) * b (16xkColumns).
 template <typename Element, int kColumns, bool kTransposedB>
 __device__ __forceinline__ void wgmma_registers(float (*sum)[4], const u32 (&a)[4], u64 b) {
-  static_assert(kColumns >= 16 && kColumns <= 256 && (kColumns & (kColumns - 1)) == 0);
+  static_assert(kColumns == 48 || (kColumns >= 16 && kColumns <= 256 && (kColumns & (kColumns - 1)) == 0));
   static_assert(sizeof(Element) == 2, "16-bit elements; e4m3 has another K and other rules");
   constexpr bool add = true;
   if constexpr (kIsBf16<Element>) {
@@ -184,12 +187,14 @@ __device__ __forceinline__ void wgmma_registers(float (*sum)[4], const u32 (&a)[
 #undef WGMMA_SUMS_8
 #undef WGMMA_SUMS_16
 #undef WGMMA_SUMS_32
+#undef WGMMA_SUMS_48
 #undef WGMMA_SUMS_64
 #undef WGMMA_SUMS_128
 #undef WGMMA_SUMS_256
 #undef WGMMA_NAMES_8
 #undef WGMMA_NAMES_16
 #undef WGMMA_NAMES_32
+#undef WGMMA_NAMES_48
 #undef WGMMA_NAMES_64
 #undef WGMMA_NAMES_128
 #undef WGMMA_NAMES_256

@@ -130,9 +130,13 @@ template <typename Element, int kColumns>
 __device__ __forceinline__ void wgmma_columns(float (*sum)[4], const u32 (&a)[4], u64 b) {
   static_assert(kColumns >= 64 && kColumns <= 256 && kColumns % 16 == 0);
   if constexpr (kIsE4m3<Element>) {
-    static_assert(kColumns == 64 || kColumns == 128 || kColumns == 256, "of e4m3 so many alone are used");
+    static_assert(kColumns <= 128 || kColumns == 192 || kColumns == 256, "of e4m3 so many alone are used");
     WGMMA_REGISTERS_E4M3(64, "{%32, %33, %34, %35}", "%36", "%37");
+    WGMMA_REGISTERS_E4M3(80, "{%40, %41, %42, %43}", "%44", "%45");
+    WGMMA_REGISTERS_E4M3(96, "{%48, %49, %50, %51}", "%52", "%53");
+    WGMMA_REGISTERS_E4M3(112, "{%56, %57, %58, %59}", "%60", "%61");
     WGMMA_REGISTERS_E4M3(128, "{%64, %65, %66, %67}", "%68", "%69");
+    WGMMA_REGISTERS_E4M3(192, "{%96, %97, %98, %99}", "%100", "%101");
     WGMMA_REGISTERS_E4M3(256, "{%128, %129, %130, %131}", "%132", "%133");
   } else if constexpr (kIsBf16<Element>) {
     WGMMA_REGISTERS_OF("bf16");

@@ -102,19 +102,20 @@ class Attention : public RowSoftmax<kRowTiles> {
   // One ldmatrix brings 32 elements of 16 tokens, which are two steps of the query.
   __device__ __forceinline__ void score_narrow(u32 k, const Query& query, const LaneOffsets& lanes) {
 #pragma unroll
-    for (int step = 0; step < kHeadDim / 32; ++step) {
+    for (int pair = 0; pair < kPairs; ++pair) {
       u32 a[2][kRowTiles][4];
 #pragma unroll
       for (int tile = 0; tile < kRowTiles; ++tile) {
-        query.fragment(a[0][tile], tile, 2 * step, lanes);
-        query.fragment(a[1][tile], tile, 2 * step + 1, lanes);
+        query.fragment(a[0][tile], tile, 2 * pair, lanes);
+        if (is_pair(pair)) query.fragment(a[1][tile], tile, 2 * pair + 1, lanes);
       }
 #pragma unroll
       for (int group = 0; group < kGroups; ++group) {
         u32 b[4];
-        ldmatrix(b, k + token_offset(16 * group) + step / 4 * kChunkBytes + lanes.column[step % 4]);
+        ldmatrix(b, k + token_offset(16 * group) + pair / 4 * kChunkBytes + lanes.column[pair % 4]);
 #pragma unroll
         for (int i = 0; i < 4; ++i) {  // 8 tokens, 16 elements
+          if (i % 2 == 1 && !is_pair(pair)) continue;
           const uint2 wide = widen_e4m3x4(b[i]);
 #pragma unroll
           for (int tile = 0; tile < kRowTiles; ++tile) {
@@ -143,18 +144,19 @@ class Attention : public RowSoftmax<kRowTiles> {
   // fragments: of the even dimensions among 16, and of the odd ones.
   __device__ __forceinline__ void add_narrow(const u32 (&a)[kRowTiles][4], u32 v, const LaneOffsets& lanes) {
 #pragma unroll
-    for (int step = 0; step < kHeadDim / 32; ++step) {
+    for (int pair = 0; pair < kPairs; ++pair) {
       u32 b[4];
-      ldmatrix_transposed(b, v + step / 4 * kChunkBytes + lanes.row[step % 4]);
+      ldmatrix_transposed(b, v + pair / 4 * kChunkBytes + lanes.row[pair % 4]);
 #pragma unroll
       for (int side = 0; side < 2; ++side) {  // 16 dimensions each
+        if (side == 1 && !is_pair(pair)) continue;
         const u32 upper = __byte_perm(b[2 * side], 0, 0x3120), lower = __byte_perm(b[2 * side + 1], 0, 0x3120);
         const uint2 top = widen_e4m3x4(upper),
                     bottom = widen_e4m3x4(lower);  // of the even dimensions, and of the odd
 #pragma unroll
         for (int tile = 0; tile < kRowTiles; ++tile) {
-          mma_16816<Math>(output_[tile][4 * step + 2 * side], a[tile], top.x, bottom.x);
-          mma_16816<Math>(output_[tile][4 * step + 2 * side + 1], a[tile], top.y, bottom.y);
+          mma_16816<Math>(output_[tile][4 * pair + 2 * side], a[tile], top.x, bottom.x);
+          mma_16816<Math>(output_[tile][4 * pair + 2 * side + 1], a[tile], top.y, bottom.y);
         }
       }
     }

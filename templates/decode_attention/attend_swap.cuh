@@ -20,7 +20,7 @@ class Query {
 #pragma unroll
       for (int tile = 0; tile < kColumnTiles; ++tile) {
 #pragma unroll
-        for (int pair = 0; pair < kHeadDim / 32; ++pair) load(kept_[tile][pair], tile, pair);
+        for (int pair = 0; pair < kPairs; ++pair) load(kept_[tile][pair], tile, pair);
       }
     }
   }
@@ -41,7 +41,7 @@ class Query {
   }
 
   u32 address_;
-  u32 kept_[kQueryInRegisters ? kColumnTiles : 1][kQueryInRegisters ? kHeadDim / 32 : 1][4];
+  u32 kept_[kQueryInRegisters ? kColumnTiles : 1][kQueryInRegisters ? kPairs : 1][4];
 };
 
 class Attention : public ColumnSoftmax<16, 16, kColumnTiles> {
@@ -56,7 +56,7 @@ class Attention : public ColumnSoftmax<16, 16, kColumnTiles> {
       }
     }
 #pragma unroll
-    for (int pair = 0; pair < kHeadDim / 32; ++pair) {
+    for (int pair = 0; pair < kPairs; ++pair) {
       u32 b[kColumnTiles][4];
 #pragma unroll
       for (int tile = 0; tile < kColumnTiles; ++tile) query.fragments(b[tile], tile, pair);
@@ -67,7 +67,7 @@ class Attention : public ColumnSoftmax<16, 16, kColumnTiles> {
 #pragma unroll
         for (int tile = 0; tile < kColumnTiles; ++tile) {
           mma_16816<Math>(scores_[group][tile], a[0], b[tile][0], b[tile][1]);
-          mma_16816<Math>(scores_[group][tile], a[1], b[tile][2], b[tile][3]);
+          if (is_pair(pair)) mma_16816<Math>(scores_[group][tile], a[1], b[tile][2], b[tile][3]);
         }
       }
     }
@@ -110,13 +110,13 @@ class Attention : public ColumnSoftmax<16, 16, kColumnTiles> {
         b[tile][1] = transposed_8x8(Math::pack(p[2], p[3]));
       }
 #pragma unroll
-      for (int pair = 0; pair < kHeadDim / 32; ++pair) {
+      for (int pair = 0; pair < kPairs; ++pair) {
         u32 a[2][4];
         load_v(a, v + token_offset(16 * group), pair, lanes);
 #pragma unroll
         for (int tile = 0; tile < kColumnTiles; ++tile) {
           mma_16816<Math>(output_[2 * pair][tile], a[0], b[tile][0], b[tile][1]);
-          mma_16816<Math>(output_[2 * pair + 1][tile], a[1], b[tile][0], b[tile][1]);
+          if (is_pair(pair)) mma_16816<Math>(output_[2 * pair + 1][tile], a[1], b[tile][0], b[tile][1]);
         }
       }
     }

@@ -49,6 +49,11 @@ class Attention : public RowSoftmax<1> {
         const u32 part = v + token_offset(16 * group) + chunk * kChunkBytes;
         wgmma_registers<Math, 64, true>(output_[0] + 8 * chunk, p[group], WgmmaMatrix::columns(part, 0));
       }
+      if constexpr (kHeadDim % 64 != 0) {
+        const u32 rest = v + token_offset(16 * group) + kHeadDim / 64 * kChunkBytes;
+        wgmma_registers<Math, kHeadDim % 64, true>(output_[0] + kHeadDim / 64 * 8, p[group],
+                                                   WgmmaMatrix::columns(rest, 0));
+      }
     }
     wgmma_finish();
     wgmma_hold<kHeadDim / 8>(output_[0]);

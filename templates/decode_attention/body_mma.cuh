@@ -15,7 +15,10 @@
 static_assert(kWorkerWarps == 1, "a warp brings its own sub-tiles");
 constexpr int kWarpTokens = kWorkerTokens;
 constexpr int kSubTileBytes = kWarpTokens * kRowBytes;
-constexpr int kRowsPerCopy = kWarpSize / kUnitsPerRow;  // rows one instruction of the warp covers: 1 to 8
+// Lanes that copy a row, each a unit of it; where its units do not divide the warp, one of each of its blocks.
+constexpr int kRowLanes = kWarpSize % kUnitsPerRow == 0 ? kUnitsPerRow : 8;
+constexpr int kRowParts = ceil_div(kUnitsPerRow, kRowLanes);
+constexpr int kRowsPerCopy = kWarpSize / kRowLanes;  // rows one instruction of the warp covers: 1 to 8
 constexpr int kCopies = kWarpTokens / kRowsPerCopy;
 // Page ids of a sub-tile that a lane keeps. Pages of one token are shared out over the lanes.
 constexpr int kWarpPages = kPage == 0   ? 1
@@ -42,8 +45,8 @@ class CpAsyncLoader {
         end_(end),
         policy_(l2_policy(evict_first)) {
     const int lane = threadIdx.x % kWarpSize;
-    row_ = lane / kUnitsPerRow;
-    const int unit = lane % kUnitsPerRow;
+    row_ = lane / kRowLanes;
+    const int unit = lane % kRowLanes;
     swizzled_ = (unit % 8 ^ row_) << 4;
     row_slot_ = unit / 8 * kChunkBytes + row_ * 128;
     const auto offset = [&](const KvStrides& strides) {
@@ -108,11 +111,25 @@ class CpAsyncLoader {
           source = base + pages.id[row / kPageTokens % kWarpPages] * strides.block + in_page * strides.token;
         }
         const int own = token + row + row_;
-        cp_async_16(slot + row_slot_ + row * 128 + (swizzled_ ^ (row % 8 << 4)), source,
-                    own < end_ && (!kHiddenHead || own >= visible_), policy_);
+        if constexpr (kRowLanes == kUnitsPerRow) {
+          cp_async_16(slot + row_slot_ + row * 128 + (swizzled_ ^ (row % 8 << 4)), source,
+                      own < end_ && (!kHiddenHead || own >= visible_), policy_);
+        } else {
+          copy_row(slot + row_slot_ + row * 128 + (swizzled_ ^ (row % 8 << 4)), source,
+                   own < end_ && (!kHiddenHead || own >= visible_));
+        }
       }
     }
     cp_async_commit();
+  }
+
+  // The lane's unit of each of a row's blocks; the last may have fewer.
+  __device__ __forceinline__ void copy_row(u32 to, const KvElement* source, bool seen) const {
+#pragma unroll
+    for (int part = 0; part < kRowParts; ++part) {
+      if (part * kRowLanes + static_cast<int>(threadIdx.x) % kRowLanes < kUnitsPerRow)
+        cp_async_16(to + part * kChunkBytes, source + part * kRowLanes * kUnitElements, seen, policy_);
+    }
   }
 
   u32 ring_;

@@ -27,7 +27,7 @@ class ColumnSoftmax {
 
  protected:
   static constexpr int kGroups = kWorkerTokens / kTokenStride;
-  static constexpr int kBlocks = kHeadDim / kDimStride;
+  static constexpr int kBlocks = ceil_div(kHeadDim, kDimStride);
 
   __device__ __forceinline__ ColumnSoftmax() {
 #pragma unroll
@@ -116,6 +116,7 @@ class ColumnSoftmax {
         float* row = rows + own_row(tile, side) * kMergeStride + begin;
 #pragma unroll
         for (int block = 0; block < kBlocks; ++block) {
+          if (kHeadDim % kDimStride != 0 && block * kDimStride + begin >= kHeadDim) continue;
           const float low = output_[block][tile][side], high = output_[block][tile][2 + side];
           if constexpr (kNarrow) {  // the upper tile half holds the odd dimensions
             reinterpret_cast<float2*>(row + block * kDimStride)[own] = make_float2(low, high);

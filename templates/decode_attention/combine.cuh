@@ -8,7 +8,12 @@
 #include "templates/decode_attention/arguments.cuh"
 
 constexpr int kCombineWarps = 4;
-constexpr int kLaneDims = kHeadDim / kWarpSize;  // 2, 4 or 8
+constexpr int kLaneDims = 2 * ceil_div(kHeadDim, 2 * kWarpSize);  // 2 to 8; the last lanes may have none
+
+// Whether the lane has dimensions.
+__device__ __forceinline__ bool has_dims() {
+  return kHeadDim == kLaneDims * kWarpSize || static_cast<int>(threadIdx.x) % kWarpSize * kLaneDims < kHeadDim;
+}
 
 // What one warp knows of a row: its lanes hold kLaneDims neighbouring dimensions each, summed with weights
 // 2^(lse - maximum).
@@ -46,6 +51,7 @@ __device__ __forceinline__ CombinedRow combine_splits(const float* partial_o, co
       const float2* source = reinterpret_cast<const float2*>(lane_o + part * kHeadDim);
 #pragma unroll
       for (int pair = 0; pair < kLaneDims / 2; ++pair) {
+        if (!has_dims()) continue;
         const float2 loaded = load_past_l1(source + pair);
         values[i][2 * pair] = loaded.x;
         values[i][2 * pair + 1] = loaded.y;
@@ -90,6 +96,7 @@ __device__ __forceinline__ void write_row(const Outputs& outputs, i64 offset, i6
   const Softmax softmax(row.maximum, row.weight, outputs.sinks, q_head);
   const float inverse = softmax.inverse;
   if (kWantsLse && lane == 0) outputs.lse[output_row] = softmax.lse();
+  if (!has_dims()) return;
 #pragma unroll
   for (int i = 0; i < kLaneDims / 2; ++i) {
     target[i] = Element::pack(row.values[2 * i] * inverse, row.values[2 * i + 1] * inverse);

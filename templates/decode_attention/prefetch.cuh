@@ -10,14 +10,18 @@
 #include "templates/common/dependent_launch.cuh"
 #include "templates/decode_attention/ring.cuh"
 
+__device__ __forceinline__ void prefetch_box(const TensorMap& map, int row, int head, i32 block) {
+  unrolled<kBoxCopies>([&](int chunk) { tma_prefetch_5d(map, chunk * kChunkElements, row, 0, head, block); });
+}
+
 // A tile of the block, by a producer warp; `block` is where this lane's box lies.
 __device__ __forceinline__ void prefetch_tile(const Producer& producer, const TensorMap& k_map, const TensorMap& v_map,
                                               const Work& work, int tile, i32 block) {
   const int box = threadIdx.x % kWarpSize, token = work.first_token + tile * work.step + box * kBoxTokens;
   if (box >= kBoxes || token >= work.length) return;
   const int row = box_row(token);
-  if (producer.takes_k) tma_prefetch_5d(k_map, 0, row, 0, work.kv_head, block);
-  if (producer.takes_v) tma_prefetch_5d(v_map, 0, row, 0, work.kv_head, block);
+  if (producer.takes_k) prefetch_box(k_map, row, work.kv_head, block);
+  if (producer.takes_v) prefetch_box(v_map, row, work.kv_head, block);
 }
 
 // The first `tiles` tiles of the block.

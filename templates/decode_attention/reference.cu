@@ -23,8 +23,9 @@ constexpr bool kWantsLse = LSE;
 constexpr bool kNarrow = sizeof(KvElement) == 1;
 constexpr bool kHeadScales = KV_HEAD_SCALES;
 constexpr int kWarps = 16;
-constexpr int kLaneDims = kHeadDim / kWarpSize;
-constexpr int kUnroll = 4;  // tokens a warp has under way
+constexpr int kLaneDims = 2 * ceil_div(kHeadDim, 2 * kWarpSize);
+constexpr int kLanes = kHeadDim / kLaneDims;  // that have dimensions
+constexpr int kUnroll = 4;                    // tokens a warp has under way
 
 struct KvStrides {
   i64 block;
@@ -40,9 +41,10 @@ struct RowStrides {
 
 // This lane's dimensions of a row.
 struct LaneRow {
-  float values[kLaneDims];
+  float values[kLaneDims] = {};
 
   __device__ __forceinline__ explicit LaneRow(const E4m3* row) {
+    if (threadIdx.x % kWarpSize >= kLanes) return;
     const u16* source = reinterpret_cast<const u16*>(row + threadIdx.x % kWarpSize * kLaneDims);
 #pragma unroll
     for (int i = 0; i < kLaneDims / 2; ++i) {
@@ -53,6 +55,7 @@ struct LaneRow {
   }
 
   __device__ __forceinline__ explicit LaneRow(const Element* row) {
+    if (threadIdx.x % kWarpSize >= kLanes) return;
     const u32* source = reinterpret_cast<const u32*>(row + threadIdx.x % kWarpSize * kLaneDims);
 #pragma unroll
     for (int i = 0; i < kLaneDims / 2; ++i) {
@@ -111,7 +114,9 @@ __device__ __forceinline__ void store_sum(const float (&total)[kLaneDims], float
                                           Output* row) {
   const int warp = threadIdx.x / kWarpSize, lane = threadIdx.x % kWarpSize;
 #pragma unroll
-  for (int i = 0; i < kLaneDims; ++i) sums[warp][lane * kLaneDims + i] = total[i];
+  for (int i = 0; i < kLaneDims; ++i) {
+    if (lane < kLanes) sums[warp][lane * kLaneDims + i] = total[i];
+  }
   __syncthreads();
   for (int dim = threadIdx.x; dim < kHeadDim; dim += kWarps * kWarpSize) {
     float sum = 0;

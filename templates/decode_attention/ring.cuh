@@ -3,13 +3,15 @@
 //
 // K and V have slots and barriers of their own, so a K slot is refilled while its V is still in use. The
 // tensor map sees KV as [block][head][chunk][token][128 bytes], so one copy brings a tile (or a page, where
-// pages are smaller).
+// pages are smaller). Heads that do not fill their last chunk are seen as [block][head][1][token][head_dim] and brought
+// a chunk at a time: what a box has past head_dim arrives as zeros.
 #pragma once
 
 #include "templates/common/barrier.cuh"
 #include "templates/common/mbarrier.cuh"
 #include "templates/common/ring_place.cuh"
 #include "templates/common/tma.cuh"
+#include "templates/common/unrolled.cuh"
 #include "templates/decode_attention/math.cuh"
 #include "templates/decode_attention/tail.cuh"
 
@@ -43,6 +45,8 @@ struct Ring {
 // Where a box begins in its block of the tensor map.
 __device__ __forceinline__ int box_row(int token) { return kPage == 0 ? token : token % kPageTokens; }
 
+constexpr int kBoxCopies = kWholeChunks ? 1 : kChunks;  // that bring a box
+
 // Asks for one tile: lane s for box s. Pages from token `end` on are not copied.
 __device__ __forceinline__ void copy_tile(const Ring& ring, const TensorMap& map, const RingPlace<kStages>& state,
                                           const Work& work, int tile, i32 block, int end, u64 policy) {
@@ -53,8 +57,10 @@ __device__ __forceinline__ void copy_tile(const Ring& ring, const TensorMap& map
   if (lane == 0) mbarrier_arrive_expect(ring.full(state.index), boxes * kBoxBytes);
   __syncwarp();
   if (lane < boxes) {
-    tma_load_5d(ring.slot(state.index) + lane * kBoxBytes, map, ring.full(state.index), policy, 0,
-                box_row(first + lane * kBoxTokens), 0, work.kv_head, block);
+    unrolled<kBoxCopies>([&](int chunk) {
+      tma_load_5d(ring.slot(state.index) + lane * kBoxBytes + chunk * kChunkBytes, map, ring.full(state.index), policy,
+                  chunk * kChunkElements, box_row(first + lane * kBoxTokens), 0, work.kv_head, block);
+    });
   }
   __syncwarp();
 }

@@ -3,7 +3,8 @@
 // A worker, which is one warp or a warpgroup of four, computes on sub-tiles of kWorkerTokens tokens. In
 // shared memory a box of kBoxTokens tokens of K or V lies as blocks of [token][64 elements, or 128 narrow
 // ones]: rows of 128 bytes whose 16-byte units are XORed with the row number, which is what the 128-byte
-// swizzle of the copy engine writes and what lets ldmatrix read without bank conflicts.
+// swizzle of the copy engine writes and what lets ldmatrix read without bank conflicts. Heads that do not fill their
+// last block leave the rest of it empty: the copy engine writes zeros there, other copies nothing.
 #pragma once
 
 #include "templates/common/convert.cuh"
@@ -40,7 +41,7 @@ using Math = MathOf<KvElement>::Type;
 constexpr bool kNarrow = sizeof(KvElement) == 1;
 constexpr bool kHeadScales = KV_HEAD_SCALES;  // narrow: a scale for every KV head, not for the whole tensor
 
-constexpr int kHeadDim = HEAD_DIM;                   // 64, 128 or 256
+constexpr int kHeadDim = HEAD_DIM;                   // 64, 80, 96, 112, 128, 192 or 256
 constexpr int kGroup = GROUP;                        // query heads that share a KV head
 constexpr int kPage = PAGE;                          // tokens a page; 0 for contiguous KV
 constexpr int kPageTokens = kPage == 0 ? 1 : kPage;  // to divide by
@@ -75,17 +76,19 @@ constexpr bool kUpperRows = kRows > 8;                      // rows 8..15 of an 
 constexpr int kChunkElements = 128 / sizeof(KvElement);
 constexpr int kUnitElements = 16 / sizeof(KvElement);
 constexpr int kUnitsPerRow = kHeadDim / kUnitElements;  // 16-byte units of a row of K or V
-constexpr int kRowBytes = ceil_div(kHeadDim, kChunkElements) * 128;
+constexpr int kChunks = ceil_div(kHeadDim, kChunkElements);
+constexpr bool kWholeChunks = kHeadDim % kChunkElements == 0;
+constexpr int kRowBytes = kChunks * 128;
 constexpr int kBoxTokens = BODY_TMA ? (kPage == 0 ? kTile : min_of(kTile, kPage)) : kWorkerTokens;
 constexpr int kChunkBytes = kBoxTokens * 128;
 constexpr int kBoxBytes = kBoxTokens * kRowBytes;
 
-static_assert(kHeadDim == 64 || kHeadDim == 128 || kHeadDim == 256, "head_dim");
+static_assert(kHeadDim % 16 == 0 && kHeadDim >= 64 && kHeadDim <= 256, "head_dim");
 static_assert(kWarps % kWorkerWarps == 0 && kTile % kWorkers == 0 && kWorkerTokens % 16 == 0,
               "a worker's sub-tile is a multiple of 16 tokens");
 static_assert(!kWgmma || (BODY_TMA && !kNarrow), "wgmma reads 16-bit tiles that the copy engine brought");
 static_assert(kPage % 16 == 0 || (kPage == 1 && !BODY_TMA), "a page is one token or a multiple of 16");
-static_assert(!kNarrow || !BODY_TMA || kHeadDim >= 128, "64 narrow elements leave half of a 128-byte row empty");
+static_assert(!kNarrow || !BODY_TMA || kHeadDim > 64, "64 narrow elements leave half of a 128-byte row empty");
 static_assert(kWindow >= 0 && kQueries >= 1 && kQueries <= 8, "window, queries");
 static_assert(kPage == 0 || kTile % kPage == 0 || kPage % kTile == 0, "tiles and pages nest");
 
@@ -101,7 +104,7 @@ constexpr int kMergeBytes = kWorkers * kRows * (kMergeStride + 2) * 4;
 constexpr int kMergeOffset = kPersistent ? kRingBytes : 0;
 constexpr int kQueryOffset = ceil_div(max_of(kRingBytes, kMergeOffset + kMergeBytes), 1024) * 1024;
 constexpr int kQueryChunkBytes = 16 * kRowTiles * 128;
-constexpr int kQueryBytes = kQueryChunkBytes * (kHeadDim / 64);
+constexpr int kQueryBytes = kQueryChunkBytes * ceil_div(kHeadDim, 64);
 constexpr int kColumns = kRows <= 8 ? 8 : 16 * kRowTiles;  // wgmma_swap: rows on N
 constexpr int kSegments = kPersistent ? 3 : 1;             // whose queries are in shared memory or on their way
 constexpr int kScratchOffset = kQueryOffset + kSegments * kQueryBytes;
@@ -112,6 +115,10 @@ constexpr int kFlagOffset = kBarrierOffset + kBarrierBytes;
 constexpr int kSegmentsOffset = kFlagOffset + 16;  // persistent: what the producer tells of segments
 constexpr int kSegmentsBytes = kPersistent ? 256 : 0;
 static_assert(kSegmentsOffset + kSegmentsBytes == SHARED_BYTES, "the plan lays out shared memory as above");
+
+// The pairs of steps of 16 dimensions that one ldmatrix brings of narrow rows; the last may have one step.
+constexpr int kPairs = ceil_div(kHeadDim, 32);
+__device__ __forceinline__ constexpr bool is_pair(int pair) { return kHeadDim % 32 == 0 || pair < kPairs - 1; }
 
 // Where token `token` of a tile begins, before the swizzle.
 __device__ __forceinline__ constexpr int token_offset(int token) {

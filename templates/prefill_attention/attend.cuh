@@ -67,7 +67,7 @@ class Attention {
               k = WgmmaMatrix::rows<kRowBytes>(keys);
     wgmma_begin();
 #pragma unroll
-    for (int step = 0; step < kChunks * kOfChunk; ++step) {
+    for (int step = 0; step < ceil_div(kHeadDim * kElementBytes, 32); ++step) {
       const int chunk = step / kOfChunk, within = step % kOfChunk * 32;
       wgmma_rows<Math, kCount>(scores_, WgmmaMatrix::moved(q, chunk * kQueryChunkBytes + within),
                                WgmmaMatrix::moved(k, chunk * kTileChunkBytes + within), step > 0);

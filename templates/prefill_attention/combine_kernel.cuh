@@ -10,8 +10,9 @@ constexpr int kCombineWarps = 8;
 // One row: its splits' outputs lie `stride` rows apart, each weighted by its share of the denominator.
 __device__ __forceinline__ void combine_row(const float* partial_o, const float* partial_lse, i64 row, i64 stride,
                                             int splits, float sink, Element* o, float* lse) {
-  constexpr int kLaneElements = kHeadDim / kWarpSize;
+  constexpr int kLaneElements = 2 * ceil_div(kHeadDim, 2 * kWarpSize);
   const int lane = threadIdx.x % kWarpSize;
+  const bool has_elements = kHeadDim == kLaneElements * kWarpSize || lane * kLaneElements < kHeadDim;
   float top = sink;
   for (int split = 0; split < splits; ++split) top = max_or_nan(top, partial_lse[row + split * stride]);
   const bool seen = top != minus_infinity();
@@ -23,12 +24,16 @@ __device__ __forceinline__ void combine_row(const float* partial_o, const float*
     denominator += weight;
     const float* const from = partial_o + (row + split * stride) * kHeadDim + lane * kLaneElements;
 #pragma unroll
-    for (int i = 0; i < kLaneElements; ++i) sum[i] = fmaf(from[i], weight, sum[i]);
+    for (int i = 0; i < kLaneElements; ++i) {
+      if (has_elements) sum[i] = fmaf(from[i], weight, sum[i]);
+    }
   }
   const float factor = denominator == 0 ? 0 : 1 / denominator;
   u32* const to = reinterpret_cast<u32*>(o + lane * kLaneElements);
 #pragma unroll
-  for (int i = 0; i < kLaneElements; i += 2) to[i / 2] = Element::pack(sum[i] * factor, sum[i + 1] * factor);
+  for (int i = 0; i < kLaneElements; i += 2) {
+    if (has_elements) to[i / 2] = Element::pack(sum[i] * factor, sum[i + 1] * factor);
+  }
   if (kWantsLse && lane == 0) *lse = denominator == 0 ? minus_infinity() : (top + log2_fast(denominator)) * kLn2;
 }
 

@@ -5,13 +5,16 @@
 
 #include "templates/common/cp_async.cuh"
 #include "templates/common/l2_policy.cuh"
+#include "templates/common/unrolled.cuh"
 #include "templates/prefill_attention/convert_units.cuh"
 #include "templates/prefill_attention/work.cuh"
 
-constexpr int kUnits = kHeadDim / 8;            // of 16 bytes in a row
-constexpr int kRowsOfCopy = kThreads / kUnits;  // that all threads copy at once
+constexpr int kUnits = kHeadDim / 8;  // of 16 bytes in a row
+// Threads that copy a row, each the same unit of every row; where its units do not divide a warp, one of each chunk.
+constexpr int kRowThreads = kWarpSize % kUnits == 0 ? kUnits : 8;
+constexpr int kRowParts = ceil_div(kUnits, kRowThreads);
+constexpr int kRowsOfCopy = kThreads / kRowThreads;  // that all threads copy at once
 constexpr int kPageTokens = kPage == 0 ? 1 : kPage;
-static_assert(kThreads % kUnits == 0, "a thread copies the same unit of every row");
 
 struct KvStrides {
   i64 block;
@@ -33,7 +36,7 @@ struct KvSource {
 // A thread's units of a tile in e4m3 on their way.
 constexpr int kCopies = ceil_div(kTile, kRowsOfCopy);
 struct HeldTile {
-  uint2 units[kCopies];
+  uint2 units[kCopies][kRowParts];
 };
 
 class Copier {
@@ -47,8 +50,8 @@ class Copier {
         begin_(work.begin(work.first_token)),
         end_(work.end(work.last_token())),
         policy_(l2_policy(false)),
-        unit_(threadIdx.x % kUnits),
-        row_(threadIdx.x / kUnits) {}
+        unit_(threadIdx.x % kRowThreads),
+        row_(threadIdx.x / kRowThreads) {}
 
   __device__ __forceinline__ void queries(const QuerySource& source) const {
 #pragma unroll
@@ -57,16 +60,18 @@ class Copier {
       if (kRows % kRowsOfCopy != 0 && row >= kRows) break;
       const bool valid = token < work_.q_length;
       const i64 place = valid ? work_.q_first + token : 0;
-      if constexpr (kNarrowQueries) {
-        const auto* const from = reinterpret_cast<const uint2*>(query_unit(source, place, row));
-        store(place_of(0, kQueryChunkBytes, row), widened_unit(valid ? *from : make_uint2(0, 0)));
-      } else if constexpr (kConvertsQueries) {
-        const uint4 zeros = make_uint4(0, 0, 0, 0);
-        const uint4* const from = reinterpret_cast<const uint4*>(query_unit(source, place, row));
-        store(place_of(0, kQueryChunkBytes, row), valid ? converted_queries(*from) : zeros);
-      } else {
-        cp_async_16(slot(0, kQueryChunkBytes, row), query_unit(source, place, row), valid, policy_);
-      }
+      each_part([&](int part) {
+        if constexpr (kNarrowQueries) {
+          const auto* const from = reinterpret_cast<const uint2*>(query_unit(source, place, row, part));
+          store(place_of(0, kQueryChunkBytes, row, part), widened_unit(valid ? *from : make_uint2(0, 0)));
+        } else if constexpr (kConvertsQueries) {
+          const uint4 zeros = make_uint4(0, 0, 0, 0);
+          const uint4* const from = reinterpret_cast<const uint4*>(query_unit(source, place, row, part));
+          store(place_of(0, kQueryChunkBytes, row, part), valid ? converted_queries(*from) : zeros);
+        } else {
+          cp_async_16(slot(0, kQueryChunkBytes, row, part), query_unit(source, place, row, part), valid, policy_);
+        }
+      });
     }
   }
 
@@ -83,8 +88,10 @@ class Copier {
         block = valid ? pages_[token / kPageTokens] : 0;
         within = token % kPageTokens;
       }
-      cp_async_16(slot(offset, kTileChunkBytes, row),
-                  head + block * source.strides.block + within * source.strides.token, valid, policy_);
+      const KvElement* const from = head + block * source.strides.block + within * source.strides.token;
+      each_part([&](int part) {
+        cp_async_16(slot(offset, kTileChunkBytes, row, part), from + part * kRowThreads * 8, valid, policy_);
+      });
     }
   }
 
@@ -95,12 +102,13 @@ class Copier {
     for (int i = 0; i < kCopies; ++i) {
       const int row = i * kRowsOfCopy + row_, token = tile * kTile + row;
       const bool valid = row < kTile && token >= begin_ && token < end_;
-      held.units[i] = make_uint2(0, 0);
+      each_part([&](int part) { held.units[i][part] = make_uint2(0, 0); });
       if (!valid) continue;
       const i64 block = kPage > 0 ? pages_[token / kPageTokens] : 0;
       const i64 within = kPage > 0 ? token % kPageTokens : work_.kv_first + token;
-      held.units[i] =
-          *reinterpret_cast<const uint2*>(head + block * source.strides.block + within * source.strides.token);
+      const KvElement* const from = head + block * source.strides.block + within * source.strides.token;
+      each_part(
+          [&](int part) { held.units[i][part] = *reinterpret_cast<const uint2*>(from + part * kRowThreads * 8); });
     }
   }
 
@@ -108,20 +116,32 @@ class Copier {
 #pragma unroll
     for (int i = 0; i < kCopies; ++i) {
       const int row = i * kRowsOfCopy + row_;
-      if (row < kTile) store(place_of(offset, kTileChunkBytes, row), widened_unit(held.units[i]));
+      if (row >= kTile) continue;
+      each_part(
+          [&](int part) { store(place_of(offset, kTileChunkBytes, row, part), widened_unit(held.units[i][part])); });
     }
   }
 
  private:
-  __device__ __forceinline__ const QueryElement* query_unit(const QuerySource& source, i64 place, int row) const {
-    return source.q + place * source.token_stride + (work_.head + row % kHeadsInRows) * source.head_stride + unit_ * 8;
+  // For every part of a row of which this thread has a unit.
+  template <typename Take>
+  __device__ __forceinline__ void each_part(const Take& take) const {
+    unrolled<kRowParts>([&](int part) {
+      if (kUnits % kRowThreads == 0 || part * kRowThreads + unit_ < kUnits) take(part);
+    });
   }
 
-  __device__ __forceinline__ u32 slot(u32 offset, int chunk_bytes, int row) const {
-    return shared_ + place_of(offset, chunk_bytes, row);
+  __device__ __forceinline__ const QueryElement* query_unit(const QuerySource& source, i64 place, int row,
+                                                            int part) const {
+    return source.q + place * source.token_stride + (work_.head + row % kHeadsInRows) * source.head_stride +
+           (part * kRowThreads + unit_) * 8;
   }
-  __device__ __forceinline__ u32 place_of(u32 offset, int chunk_bytes, int row) const {
-    return offset + unit_ / 8 * chunk_bytes + row * 128 + ((unit_ % 8 ^ row % 8) << 4);
+
+  __device__ __forceinline__ u32 slot(u32 offset, int chunk_bytes, int row, int part) const {
+    return shared_ + place_of(offset, chunk_bytes, row, part);
+  }
+  __device__ __forceinline__ u32 place_of(u32 offset, int chunk_bytes, int row, int part) const {
+    return offset + (part + unit_ / 8) * chunk_bytes + row * 128 + ((unit_ % 8 ^ row % 8) << 4);
   }
   __device__ __forceinline__ void store(u32 place, uint4 unit) const {
     *reinterpret_cast<uint4*>(memory_ + place) = unit;

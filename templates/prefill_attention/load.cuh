@@ -46,6 +46,10 @@ class Loader {
  private:
   static __device__ __forceinline__ bool leads() { return threadIdx.x % kWarpSize == 0; }
 
+  // Where a chunk begins in the tensor maps: chunks are a dimension of theirs, or parts of undivided rows.
+  static __device__ __forceinline__ int element_of(int chunk) { return kWholeChunks ? 0 : chunk * kChunkElements; }
+  static __device__ __forceinline__ int chunk_of(int chunk) { return kWholeChunks ? chunk : 0; }
+
   __device__ __forceinline__ void load_queries(const Work& work) {
     const int stage = query_.index;
     mbarrier_wait(pipeline_.queries_empty(stage), query_.parity ^ 1);
@@ -59,9 +63,9 @@ class Loader {
     for (int chunk = 0; chunk < kChunks; ++chunk) {
       const u32 to = pipeline_.queries(stage) + chunk * kQueryChunkBytes;
       if constexpr (kPacked) {
-        tma_load_5d(to, queries_, barrier, policy_, 0, 0, token, chunk, work.kv_head);
+        tma_load_5d(to, queries_, barrier, policy_, element_of(chunk), 0, token, chunk_of(chunk), work.kv_head);
       } else {
-        tma_load_5d(to, queries_, barrier, policy_, 0, token, chunk, work.head, 0);
+        tma_load_5d(to, queries_, barrier, policy_, element_of(chunk), token, chunk_of(chunk), work.head, 0);
       }
     }
   }
@@ -95,8 +99,8 @@ class Loader {
       if (!leads()) return;
 #pragma unroll
       for (int chunk = 0; chunk < kBoxesOfRow; ++chunk) {
-        tma_load_5d(to + chunk * kTileChunkBytes, map, full, policy_, 0, work.kv_first + tile * kTile, chunk,
-                    work.kv_head, 0);
+        tma_load_5d(to + chunk * kTileChunkBytes, map, full, policy_, element_of(chunk), work.kv_first + tile * kTile,
+                    chunk_of(chunk), work.kv_head, 0);
       }
     } else {
       load_pages(work, tile, map, to, full);
@@ -112,8 +116,8 @@ class Loader {
       const int token = tile * kTile + part * kBoxTokens;
       const bool there = token < work.kv_length;
       const int page = there ? pages[token / max_of(1, kPage)] : 0;
-      tma_load_5d(to + chunk * kTileChunkBytes + part * kBoxTokens * kBoxRowBytes, map, full, policy_, 0,
-                  there ? token % max_of(1, kPage) : kPage, chunk, work.kv_head, page);
+      tma_load_5d(to + chunk * kTileChunkBytes + part * kBoxTokens * kBoxRowBytes, map, full, policy_,
+                  element_of(chunk), there ? token % max_of(1, kPage) : kPage, chunk_of(chunk), work.kv_head, page);
     }
   }
 

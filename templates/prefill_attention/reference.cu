@@ -30,11 +30,11 @@ constexpr bool kNarrowQueries = sizeof(QueryElement) == 1;
 constexpr int kRows = 64;
 constexpr int kTokens = 64;
 constexpr int kThreads = 256;
-constexpr int kLanes = 16;                   // threads that share a row
-constexpr int kMine = 4;                     // rows, and tokens of a tile, of a thread
-constexpr int kWords = kHeadDim / 2;         // of a row, each of two elements
-constexpr int kRowWords = kWords + 1;        // odd, so that 16 rows lie in 16 banks
-constexpr int kMineWords = kWords / kLanes;  // of an output row
+constexpr int kLanes = 16;                            // threads that share a row
+constexpr int kMine = 4;                              // rows, and tokens of a tile, of a thread
+constexpr int kWords = kHeadDim / 2;                  // of a row, each of two elements
+constexpr int kRowWords = kWords + 1;                 // odd, so that 16 rows lie in 16 banks
+constexpr int kMineWords = ceil_div(kWords, kLanes);  // of an output row; the last lanes may have one less
 constexpr int kWeightRow = kTokens + 1;
 
 struct Strides {
@@ -173,6 +173,7 @@ __device__ __forceinline__ void multiply_values(Rows& rows, const float* weights
     for (int i = 0; i < kMine; ++i) weight[i] = weights[(row + i) * kWeightRow + token];
 #pragma unroll
     for (int w = 0; w < kMineWords; ++w) {
+      if (kWords % kLanes != 0 && lane + kLanes * w >= kWords) continue;
       float low, high;
       Element::unpack(values[token * kRowWords + lane + kLanes * w], low, high);
 #pragma unroll
@@ -206,6 +207,7 @@ __device__ __forceinline__ void store(const Rows& rows, const Outputs& to, const
     Output* const o = to.o + token * to.token_stride + head * to.head_stride;
 #pragma unroll
     for (int w = 0; w < kMineWords; ++w) {
+      if (kWords % kLanes != 0 && lane + kLanes * w >= kWords) continue;
       o[2 * (lane + kLanes * w)] = output(rows.o[i][w][0] * value_scale * factor / total);
       o[2 * (lane + kLanes * w) + 1] = output(rows.o[i][w][1] * value_scale * factor / total);
     }

@@ -3,7 +3,8 @@
 // A block has kRows rows of one head, 64 for each warpgroup that computes; if PACKED, the kGroup query heads of a
 // KV head take turns in them, token by token. Q, K and V lie in shared memory as blocks of [row][64 elements]: rows of
 // 128 bytes whose 16-byte units are XORed with the row number, as the 128-byte swizzle of the copy engine writes them.
-// In e4m3 a row has 128 elements; with a head_dim of 64 it has 64 bytes, and the 64-byte swizzle.
+// In e4m3 a row has 128 elements; with a head_dim of 64 it has 64 bytes, and the 64-byte swizzle. Heads that do not
+// fill their last block leave the rest of it empty: the copy engine writes zeros there, other copies nothing.
 #pragma once
 
 #include "templates/common/convert.cuh"
@@ -76,7 +77,7 @@ struct IsBf16<Bf16> {
 };
 constexpr bool kConvertsQueries = kNarrow && !kNarrowQueries && IsBf16<Element>::kValue;
 
-constexpr int kHeadDim = HEAD_DIM;          // 64, 128 or 256
+constexpr int kHeadDim = HEAD_DIM;          // 64, 80, 96, 112, 128, 192 or 256
 constexpr int kGroup = GROUP;               // query heads that share a KV head
 constexpr int kPage = PAGE;                 // tokens a page; 0 for contiguous KV
 constexpr bool kCausal = CAUSAL;            // the last row sees the last token, the one before it one less
@@ -102,9 +103,11 @@ constexpr int kRows = 64 * kWarpgroups;
 constexpr int kHeadsInRows = kPacked ? kGroup : 1;
 constexpr int kTokens = kRows / kHeadsInRows;  // query tokens of a block
 constexpr int kThreads = 128 * (kWarpgroups + (BODY_WGMMA ? 1 : 0));
-constexpr int kElementBytes = kMultipliesBytes ? 1 : 2;          // of queries, keys and values in shared memory
-constexpr int kRowBytes = min_of(128, kHeadDim* kElementBytes);  // of a chunk of a row
-constexpr int kChunks = kHeadDim * kElementBytes / kRowBytes;
+constexpr int kElementBytes = kMultipliesBytes ? 1 : 2;              // of queries, keys and values in shared memory
+constexpr int kRowBytes = kHeadDim * kElementBytes > 64 ? 128 : 64;  // of a chunk of a row
+constexpr int kChunkElements = kRowBytes / kElementBytes;
+constexpr int kChunks = ceil_div(kHeadDim, kChunkElements);
+constexpr bool kWholeChunks = kHeadDim % kChunkElements == 0;
 constexpr int kQueryChunkBytes = kRows * kRowBytes;
 constexpr int kTileChunkBytes = kTile * kRowBytes;
 constexpr int kQueryBytes = kChunks * kQueryChunkBytes;
@@ -114,7 +117,7 @@ constexpr int kValueChunkBytes = kMultipliesBytes ? kHeadDim * 128 : kTileChunkB
 constexpr int kValueBytes = kMultipliesBytes ? ceil_div(kTile, 128) * kValueChunkBytes : kTileBytes;
 constexpr int kBoxTokens = kPage == 0 ? kTile : min_of(kTile, kPage);
 
-static_assert(kHeadDim == 64 || kHeadDim == 128 || kHeadDim == 256, "head_dim");
+static_assert(kHeadDim % 16 == 0 && kHeadDim >= 64 && kHeadDim <= 256, "head_dim");
 static_assert(kWarpgroups >= 1 && kWarpgroups <= 3, "warpgroups");
 static_assert(kTile % (kMultipliesBytes ? 32 : 16) == 0 && kTile >= (BODY_WGMMA ? 64 : 32) && kTile <= 192, "tile");
 static_assert(!kPacked || 64 % kGroup == 0, "packed heads share a warpgroup's rows evenly");
@@ -126,7 +129,7 @@ static_assert(!TRIM || (BODY_WGMMA && kTile >= 128), "half a tile is a wgmma");
 // e4m3 in the wgmma body: tiles land as they are, rows side by side, and are widened from there. If bytes are
 // multiplied, tiles of values alone, and are transposed from there.
 constexpr int kRawStages = kNarrow && BODY_WGMMA ? 2 : 0;
-constexpr int kRawBytes = kTile * kHeadDim;
+constexpr int kRawBytes = kMultipliesBytes ? kTileBytes : kTile * kHeadDim;
 
 // Shared memory: the queries, the rings of K and V, e4m3 that landed, barriers, and what the loading warp says of the
 // next work.

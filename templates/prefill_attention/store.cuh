@@ -25,6 +25,7 @@ __device__ __forceinline__ void finish_row(Attention& attention, int half, bool 
 }
 
 __device__ __forceinline__ void store(Attention& attention, const Work& work, const Outputs& outputs, int q_heads) {
+  constexpr int kWholeQuads = kHeadDim / 32 * 4;  // columns of tiles that four lanes exchange; the rest they do not
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int token = attention.token_of(work, half);
@@ -34,13 +35,17 @@ __device__ __forceinline__ void store(Attention& attention, const Work& work, co
     const i64 place = work.q_first + token;
     Element* const o = outputs.o + place * outputs.token_stride + head * outputs.head_stride;
 #pragma unroll
-    for (int j = 0; j < kHeadDim / 8; j += 4) {
+    for (int j = 0; j < kWholeQuads; j += 4) {
       u32 words[4];
 #pragma unroll
       for (int i = 0; i < 4; ++i) words[i] = attention.output_pair(half, j + i);
       transpose_quad(words);
       if (mine)
         reinterpret_cast<uint4*>(o + 8 * j)[threadIdx.x % 4] = make_uint4(words[0], words[1], words[2], words[3]);
+    }
+#pragma unroll
+    for (int j = kWholeQuads; j < kHeadDim / 8; ++j) {
+      if (mine) reinterpret_cast<u32*>(o + 8 * j)[threadIdx.x % 4] = attention.output_pair(half, j);
     }
     if (kWantsLse && mine && threadIdx.x % 4 == 0) outputs.lse[place * q_heads + head] = attention.lse(half);
   }

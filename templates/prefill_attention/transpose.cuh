@@ -30,9 +30,13 @@ class Transposer {
   }
 
  private:
-  static constexpr int kBlocks = 4;  // of 16 dims that a lane has under way
-  static constexpr int kParts = kHeadDim / (16 * kBlocks);
+  static constexpr int kAllBlocks = kHeadDim / 16;
+  static constexpr int kParts = ceil_div(kAllBlocks, 4);
+  static constexpr int kBlocks = ceil_div(kAllBlocks, kParts);  // of 16 dims that a lane has under way
   static constexpr int kJobs = kTile / 32 * kParts;
+
+  // The last part may have fewer blocks.
+  static __device__ __forceinline__ bool is_past(int block) { return kAllBlocks % kBlocks != 0 && block >= kAllBlocks; }
 
   __device__ __forceinline__ void transpose(RowRange kept) {
     mbarrier_wait(pipeline_.values_empty(values_.index), values_.parity ^ 1);
@@ -60,6 +64,7 @@ class Transposer {
     const u32 rows = pipeline_.raw(raw_.index) + step * 32 * kRowBytes + from_;
 #pragma unroll
     for (int i = 0; i < kBlocks; ++i) {
+      if (is_past(block + i)) continue;
       const int chunk = (block + i) / (kRowBytes / 16), unit = (block + i) % (kRowBytes / 16);
       ldmatrix_transposed(raw[i], rows + chunk * kTileChunkBytes + ((unit ^ from_swizzle_) << 4));
     }
@@ -80,6 +85,7 @@ class Transposer {
     const bool swaps = threadIdx.x % kWarpSize >= 16;
 #pragma unroll
     for (int i = 0; i < kBlocks; ++i) {
+      if (is_past(block + i)) continue;
       u32 turned[4];  // of even and of odd dims, each 16 tokens and 16 more
 #pragma unroll
       for (int odd = 0; odd < 2; ++odd) {

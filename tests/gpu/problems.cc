@@ -77,6 +77,10 @@ const std::map<std::string, std::vector<const char*>> kProblems = {
          "page=64,lengths=ragged",
          "batch=33,q_heads=16,kv_heads=2,head_dim=256,context=1100,lengths=ragged,kv_dtype=e4m3,kv_scale="
          "head",
+         "batch=5,q_heads=24,kv_heads=2,head_dim=96,context=900,lengths=ragged,page=64,q_len=2,lse=natural",
+         "batch=4,q_heads=16,kv_heads=2,head_dim=192,context=700,lengths=ragged,page=16,sinks=learned",
+         "batch=4,q_heads=16,kv_heads=2,head_dim=80,context=700,lengths=ragged,kv_dtype=e4m3,kv_scale=head,page=16",
+         "batch=3,q_heads=40,kv_heads=1,head_dim=112,context=500,lengths=ragged,window=100,dtype=fp16",
      }},
     {"decode_kernel",
      {
@@ -248,6 +252,11 @@ const std::map<std::string, std::vector<const char*>> kProblems = {
          "kv_dtype=e4m3,q_dtype=e4m3,dtype=fp16,sinks=learned",
          "batch=3,q_heads=4,kv_heads=2,seqlen_q=130,seqlen_kv=900,lengths=ragged,page=128,head_dim=256,layout=hnd,"
          "kv_dtype=e4m3,kv_scale=head,q_dtype=e4m3,lse=natural",
+         "batch=5,q_heads=8,kv_heads=2,seqlen_q=200,seqlen_kv=700,lengths=ragged,page=64,head_dim=96,lse=natural",
+         "batch=3,q_heads=8,kv_heads=2,seqlen_q=300,seqlen_kv=700,lengths=ragged,head_dim=192,window=200",
+         "batch=4,q_heads=8,kv_heads=2,seqlen_q=200,seqlen_kv=600,lengths=ragged,page=16,head_dim=112,kv_dtype=e4m3",
+         "batch=4,q_heads=8,kv_heads=2,seqlen_q=200,seqlen_kv=600,lengths=ragged,head_dim=80,kv_dtype=e4m3,"
+         "q_dtype=e4m3",
      }},
     {"router",
      {

@@ -158,6 +158,34 @@ TEST_CASE("whatever holds to the must rules of a space has a plan that a device 
   CHECK(guessed_slow > 2 * kConfigurations);
 }
 
+TEST_CASE("the spaces of attention count shared memory as plans ask for it, whatever the head") {
+  for (const char* const name : {"decode_attention", "prefill_attention"}) {
+    const Kernel& kernel = find_kernel(name);
+    const Space space = space_of(kernel);
+    for (const char* const types : {"kv_dtype=same", "kv_dtype=e4m3", "kv_dtype=e4m3,q_dtype=e4m3"}) {
+      if (std::string(types).ends_with("q_dtype=e4m3") && kernel.name() == "decode_attention") continue;
+      for (const int head_dim : {64, 80, 96, 112, 128, 192, 256}) {
+        const Problem problem = kernel.parse(std::string(types) + ",head_dim=" + std::to_string(head_dim));
+        DeviceLimits limits = limits_of_architecture("sm_90a");
+        const auto why_illegal = [&](const Config& config, std::int64_t bytes) {
+          limits.shared_per_block = bytes;
+          return space.why_illegal(config, expression_environment(problem, limits), Rules::must);
+        };
+        for (const Config& config : sample(space, expression_environment(problem, limits), Rules::must)) {
+          // A block that asks L2 ahead of its turn may pad what it needs.
+          if (kernel.name() == "decode_attention" && config.number("ahead") > 0) continue;
+          CAPTURE(problem.text());
+          CAPTURE(config.text());
+          limits.shared_per_block = 232448;
+          const std::int64_t bytes = kernel.plan(config, problem, limits).launches.front().dynamic_shared;
+          CHECK(why_illegal(config, bytes) == "");
+          CHECK(why_illegal(config, bytes - 1).find("shared memory") != std::string::npos);
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("what can run at one problem can run at every problem of its family") {
   const DeviceLimits limits = limits_of_architecture("sm_90a");
   Random random(2);

@@ -105,12 +105,49 @@ TEST_CASE("simt: the mma body of decode_attention") {
        {"batch=1,context=90,q_heads=1,kv_heads=1,head_dim=128,window=30,softcap=1", {"splits=2,combine=kernel"}}});
 }
 
+TEST_CASE("simt: decode_attention of heads that do not fill their last 128 bytes, or that are 192 values") {
+  check_decodes(
+      kCopies,
+      {{"batch=2,context=130,q_heads=4,kv_heads=2,head_dim=80,lengths=ragged,page=16,lse=natural,softcap=2",
+        {"", "math=swap,query=registers,splits=2,combine=last_cta"}},
+       {"batch=2,context=131,q_heads=20,kv_heads=1,head_dim=96,lengths=ragged,page=1,sinks=learned,dtype=fp16",
+        {"row_tiles=2", "math=swap,row_tiles=2,tile=32,warps=2"}},
+       {"batch=2,context=99,q_heads=3,kv_heads=1,head_dim=112,window=40,q_len=3,lse=natural",
+        {"query=registers,splits=2,combine=kernel", "math=swap,splits=2,combine=cluster"}},
+       {"batch=2,context=77,q_heads=2,kv_heads=1,head_dim=192,lengths=ragged,page=64,layout=nhd",
+        {"splits=3,combine=kernel", "math=swap,tile=32,warps=1"}},
+       {"batch=2,context=90,q_heads=4,kv_heads=2,head_dim=80,kv_dtype=e4m3,kv_scale=head,page=16,lengths=ragged",
+        {"", "math=swap,query=registers"}},
+       {"batch=1,context=85,q_heads=2,kv_heads=1,head_dim=96,kv_dtype=e4m3,window=30", {"splits=2,combine=last_cta"}},
+       {"batch=1,context=67,q_heads=2,kv_heads=1,head_dim=112,kv_dtype=e4m3,sinks=learned,dtype=fp16",
+        {"query=registers", "math=swap,splits=2,combine=kernel"}},
+       {"batch=2,context=75,q_heads=3,kv_heads=1,head_dim=192,kv_dtype=e4m3,page=1,lse=natural",
+        {"tile=32,warps=2", "math=swap,tile=32,warps=1"}}});
+  check_decodes(
+      kRing,
+      {{"batch=2,context=150,q_heads=20,kv_heads=1,head_dim=80,lengths=ragged,page=64,lse=natural,softcap=2",
+        {"row_tiles=2,splits=2,combine=cluster", kWgmma64 + "splits=2,combine=kernel", kWgmmaSwap + "row_tiles=2"}},
+       {"batch=2,context=140,q_heads=4,kv_heads=2,head_dim=96,lengths=ragged,page=16,layout=nhd,sinks=learned",
+        {"ahead=1", "math=swap,query=shared,splits=2,combine=kernel", kWgmma64 + "producers=2",
+         kPersistent + "combine=last_cta"}},
+       {"batch=2,context=135,q_heads=8,kv_heads=1,head_dim=112,window=70,q_len=2,page=64,dtype=fp16",
+        {"math=swap,query=shared,producers=2", kWgmma64 + "ahead=1", kWgmmaSwap + kPersistent + "combine=kernel"}},
+       {"batch=2,context=100,q_heads=6,kv_heads=2,head_dim=192,lengths=ragged,lse=natural",
+        {"tile=32,warps=2", "math=swap,query=shared,tile=32,warps=2,splits=2,combine=cluster", kWgmma64, kWgmmaSwap}},
+       {"batch=2,context=90,q_heads=4,kv_heads=2,head_dim=80,kv_dtype=e4m3,page=16,lengths=ragged",
+        {"splits=2,combine=cluster", "math=swap,query=shared"}},
+       {"batch=2,context=90,q_heads=2,kv_heads=1,head_dim=112,kv_dtype=e4m3,layout=nhd,window=50",
+        {"", kPersistent + "combine=kernel"}},
+       {"batch=1,context=90,q_heads=2,kv_heads=1,head_dim=192,kv_dtype=e4m3,kv_scale=head", {"tile=32,warps=2"}}});
+}
+
 TEST_CASE("simt: configurations of decode_attention spread over the space, under several schedules") {
   std::uint64_t schedule = 0;
   for (const char* const text :
        {"batch=3,context=190,q_heads=6,kv_heads=2,head_dim=64,lengths=ragged,page=16,lse=natural",
         "batch=2,context=300,q_heads=8,kv_heads=1,head_dim=128,lengths=ragged,q_len=2,sinks=learned",
-        "batch=2,context=140,q_heads=4,kv_heads=2,head_dim=128,page=64,kv_dtype=e4m3,window=90"}) {
+        "batch=2,context=140,q_heads=4,kv_heads=2,head_dim=128,page=64,kv_dtype=e4m3,window=90",
+        "batch=2,context=150,q_heads=6,kv_heads=2,head_dim=96,lengths=ragged,page=64,sinks=learned"}) {
     CAPTURE(text);
     const SimtProblem decode("decode_attention", text, 4);
     const HostTensors right = decode.on_cpu();

@@ -39,6 +39,16 @@ const std::vector<std::string> kPrefills = {
     "lse=natural,kv_dtype=e4m3,kv_scale=head",
     "batch=5,q_heads=4,kv_heads=2,head_dim=64,seqlen_q=20,seqlen_kv=70,lengths=ragged,lse=natural,kv_dtype=e4m3,"
     "kv_scale=head,q_dtype=e4m3",
+    "batch=6,q_heads=2,kv_heads=1,head_dim=80,seqlen_q=67,seqlen_kv=90,lengths=ragged,page=16,lse=natural,softcap=2",
+    "batch=5,q_heads=4,kv_heads=2,head_dim=96,seqlen_q=40,seqlen_kv=99,lengths=ragged,page=64,window=17,layout=hnd,"
+    "dtype=fp16",
+    "batch=2,q_heads=2,kv_heads=2,head_dim=112,seqlen_q=5,seqlen_kv=131,causal=0,sinks=learned",
+    "batch=3,q_heads=2,kv_heads=1,head_dim=192,seqlen_q=33,seqlen_kv=70,lengths=ragged,lse=natural,"
+    "dtype=fp16",
+    "batch=2,q_heads=2,kv_heads=1,head_dim=80,seqlen_q=35,seqlen_kv=75,kv_dtype=e4m3,kv_scale=head,page=16",
+    "batch=2,q_heads=2,kv_heads=1,head_dim=96,seqlen_q=35,seqlen_kv=75,lengths=ragged,kv_dtype=e4m3,q_dtype=e4m3",
+    "batch=2,q_heads=2,kv_heads=1,head_dim=112,seqlen_q=35,seqlen_kv=75,kv_dtype=e4m3,window=30,dtype=fp16",
+    "batch=2,q_heads=2,kv_heads=1,head_dim=192,seqlen_q=35,seqlen_kv=75,kv_dtype=e4m3,lse=natural",
 };
 
 // Where element `i` of a tile lies as fp16, in bytes.
@@ -201,7 +211,7 @@ TEST_CASE("simt: offsets may be anything: nothing is read or written outside of 
 TEST_CASE("simt: a tile of e4m3 lands as fp16 in the order of the 128-byte swizzle, zeros in rows that no query sees") {
   const Kernel& kernel = find_kernel("prefill_attention");
   const DeviceLimits limits = limits_of_architecture("sm_90a");
-  for (const int head_dim : {64, 128, 256}) {
+  for (const int head_dim : {64, 80, 96, 112, 128, 192, 256}) {
     const Problem problem = kernel.parse("kv_dtype=e4m3,head_dim=" + std::to_string(head_dim));
     const Config config = *shared_space(kernel.name()).default_config(expression_environment(problem, limits));
     REQUIRE(config.is("body", "wgmma"));
@@ -216,7 +226,7 @@ TEST_CASE("simt: a tile of e4m3 lands as fp16 in the order of the 128-byte swizz
     // As a tile in the middle of a sequence, at its end, where a window begins, and where both lie in it.
     for (const auto& [begin, end] : {std::pair{-40, 3 * all}, {0, all}, {-7, all - 9}, {5, all + 1}, {17, 18}}) {
       CAPTURE(begin);
-      std::vector<std::uint8_t> tile(2 * raw.size(), 0xff);
+      std::vector<std::uint8_t> tile((dim + 63) / 64 * 128 * rows, 0xff);
       LaunchPlan plan;
       Launch& launch = plan.launches.emplace_back();
       launch.entry = "widen_tile";

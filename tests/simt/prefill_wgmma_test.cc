@@ -76,6 +76,34 @@ TEST_CASE("simt: the wgmma body of prefill_attention multiplies e4m3") {
         {"stages=2,tile=64"}}});
 }
 
+TEST_CASE("simt: the wgmma body of prefill_attention, with heads that do not fill their last 128 bytes, or of 192") {
+  check_wgmma(
+      {{"batch=2,q_heads=4,kv_heads=2,head_dim=80,seqlen_q=90,seqlen_kv=170,lengths=ragged,page=64,lse=natural,"
+        "softcap=2",
+        {"", "packed=1,splits=2"}},
+       {"batch=2,q_heads=2,kv_heads=1,head_dim=96,seqlen_q=80,seqlen_kv=131,lengths=ragged,page=16,sinks=learned,"
+        "window=50,layout=hnd",
+        {"warpgroups=2,ping_pong=1,tile=80", "packed=1,schedule=dynamic"}},
+       {"batch=1,q_heads=2,kv_heads=1,head_dim=112,seqlen_q=70,seqlen_kv=140,dtype=fp16", {"tile=128,trim=1"}},
+       {"batch=2,q_heads=2,kv_heads=1,head_dim=192,seqlen_q=70,seqlen_kv=130,lengths=ragged,lse=natural",
+        {"tile=112", "packed=1,splits=2"}},
+       {"batch=2,q_heads=4,kv_heads=2,head_dim=80,seqlen_q=40,seqlen_kv=150,lengths=ragged,page=16,kv_dtype=e4m3,"
+        "kv_scale=head",
+        {"tile=80", "packed=1,overlap=0"}},
+       {"batch=2,q_heads=2,kv_heads=1,head_dim=112,seqlen_q=40,seqlen_kv=150,kv_dtype=e4m3,window=90", {""}},
+       {"batch=1,q_heads=2,kv_heads=1,head_dim=192,seqlen_q=40,seqlen_kv=100,kv_dtype=e4m3,dtype=fp16",
+        {"stages=1,overlap=0"}},
+       {"batch=2,q_heads=2,kv_heads=1,head_dim=80,seqlen_q=40,seqlen_kv=150,lengths=ragged,kv_dtype=e4m3,q_dtype=e4m3",
+        {"", "tile=160,packed=1"}},
+       {"batch=1,q_heads=2,kv_heads=1,head_dim=96,seqlen_q=40,seqlen_kv=150,page=64,kv_dtype=e4m3,q_dtype=e4m3,"
+        "window=70",
+        {""}},
+       {"batch=1,q_heads=2,kv_heads=1,head_dim=112,seqlen_q=40,seqlen_kv=99,kv_dtype=e4m3,q_dtype=e4m3,lse=natural",
+        {""}},
+       {"batch=1,q_heads=2,kv_heads=1,head_dim=192,seqlen_q=40,seqlen_kv=130,kv_dtype=e4m3,q_dtype=e4m3,sinks=learned",
+        {"tile=128"}}});
+}
+
 TEST_CASE("simt: configurations of prefill_attention's wgmma body spread over the space") {
   std::uint64_t schedule = 5;
   for (const char* const text :

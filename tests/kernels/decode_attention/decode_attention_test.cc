@@ -79,7 +79,7 @@ HostTensors host_inputs(const Problem& of, std::uint64_t seed) {
 TEST_CASE("a decode_attention problem that breaks a rule is refused with the rule") {
   CHECK_THROWS_WITH_AS(problem("q_heads=30,kv_heads=8"),
                        doctest::Contains("q_heads=30 is not a multiple of kv_heads=8"), BadInput);
-  CHECK_THROWS_WITH_AS(problem("head_dim=96"), doctest::Contains("one of 64, 128, 256"), BadInput);
+  CHECK_THROWS_WITH_AS(problem("head_dim=72"), doctest::Contains("one of 64, 80, 96, 112, 128, 192, 256"), BadInput);
   CHECK_THROWS_WITH_AS(problem("page=48"), doctest::Contains("one of 0, 1, 16, 32, 64, 128, 256"), BadInput);
   CHECK_THROWS_WITH_AS(problem("batch=65535,context=4194304,kv_heads=1024,q_heads=1024,head_dim=256"),
                        doctest::Contains("GiB"), BadInput);

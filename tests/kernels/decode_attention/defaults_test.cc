@@ -74,7 +74,7 @@ TEST_CASE("every problem has a legal default on every architecture, and it fits 
       {"page=0", "page=1", "page=64"},
       {"window=0", "window=100"},
       {"kv_dtype=same", "kv_dtype=e4m3"},
-      {"head_dim=64", "head_dim=128", "head_dim=256"},
+      {"head_dim=64", "head_dim=96", "head_dim=128", "head_dim=192", "head_dim=256"},
   });
   std::size_t supported = 0;
   const std::size_t step = kSanitized ? 17 : 1;
@@ -122,6 +122,12 @@ TEST_CASE("each kind of shape has the default that was made for it on Hopper") {
       {"batch=64,page=1", "mma mma16 grid 64 3 registers 1 none 0"},
       {"batch=11,page=1", "mma mma16 grid 128 3 registers 1 none 0"},
       {"batch=64,head_dim=256", "mma mma16 grid 64 2 shared 1 none 0"},
+      // Heads between 64 and 128 values as those of 128; of 192 as of 256.
+      {"batch=1,q_heads=32,head_dim=96", "tma swap grid 64 2 registers 16 kernel 1"},
+      {"batch=9,lengths=ragged,context=2000,head_dim=80", "tma mma16 grid 128 2 registers 1 none 1"},
+      {"batch=1,q_heads=32,kv_dtype=e4m3,head_dim=112", "tma swap grid 128 2 shared 16 kernel 1"},
+      {"batch=8,kv_heads=4,q_len=4,head_dim=112", "tma wgmma64 grid 128 2 shared 4 kernel 1"},
+      {"batch=64,head_dim=192", "mma mma16 grid 64 2 shared 1 none 0"},
   };
   for (const auto& [text, line] : pinned) {
     CAPTURE(text);

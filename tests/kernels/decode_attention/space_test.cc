@@ -42,6 +42,10 @@ const std::vector<std::string>& grid() {
       "batch=16,q_heads=32,kv_heads=8,context=4096,kv_dtype=e4m3",
       "batch=3,q_heads=64,kv_heads=8,head_dim=64,context=5000,kv_dtype=e4m3,kv_scale=head,page=16,q_len=2",
       "batch=2,q_heads=16,kv_heads=2,head_dim=256,context=1000,kv_dtype=e4m3,page=1,dtype=fp16",
+      "batch=3,q_heads=12,kv_heads=2,head_dim=80,context=900,page=16,lengths=ragged",
+      "batch=2,q_heads=32,kv_heads=8,head_dim=96,context=3000,kv_dtype=e4m3",
+      "batch=4,q_heads=40,kv_heads=1,head_dim=112,context=700,page=64,lengths=ragged,q_len=2",
+      "batch=2,q_heads=8,kv_heads=8,head_dim=192,context=2000,lengths=ragged",
   };
   return problems;
 }

@@ -41,7 +41,7 @@ TEST_CASE("a prefill_attention problem that breaks a rule is refused with the ru
     CHECK_THROWS_WITH_AS(problem(text), doctest::Contains(rule), BadInput);
   };
   refused("q_heads=30,kv_heads=8", "q_heads=30 is not a multiple of kv_heads=8");
-  refused("head_dim=96", "one of 64, 128, 256");
+  refused("head_dim=72", "one of 64, 80, 96, 112, 128, 192, 256");
   refused("page=48", "one of 0, 16, 32, 64, 128, 256");
   refused("softcap=101", "softcap");
   refused("seqlen_q=8192", "seqlen_kv=4096 is less than seqlen_q=8192; it counts the new tokens, too");

@@ -31,6 +31,9 @@ const std::vector<std::string> kShapes = {
     "batch=5,q_heads=6,kv_heads=2,seqlen_q=200,seqlen_kv=900,page=64,lengths=ragged,window=100,layout=hnd",
     "q_heads=4,kv_heads=4,head_dim=256,seqlen_q=700,seqlen_kv=700,page=128,causal=0",
     "q_heads=1,kv_heads=1,seqlen_q=1,seqlen_kv=1",
+    "batch=3,q_heads=6,kv_heads=2,head_dim=96,seqlen_q=200,seqlen_kv=900,page=32,lengths=ragged,kv_dtype=e4m3",
+    "q_heads=8,kv_heads=2,head_dim=80,seqlen_q=500,seqlen_kv=500,kv_dtype=e4m3,q_dtype=e4m3",
+    "q_heads=8,kv_heads=2,head_dim=192,seqlen_q=500,seqlen_kv=500,page=64",
 };
 
 template <typename T>
@@ -135,7 +138,7 @@ TEST_CASE("extents are bounded for as many splits as the space has") {
 
 TEST_CASE("every shape has a default on every architecture, which fits the device") {
   for (const std::string& text : kShapes) {
-    for (const int head_dim : {64, 128, 256}) {
+    for (const int head_dim : {64, 80, 96, 112, 128, 192, 256}) {
       Problem of = problem(text);
       of.dims.set("head_dim", Value::integer(head_dim));
       for (const std::string& architecture : known_architectures()) {

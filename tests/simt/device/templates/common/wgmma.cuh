@@ -49,7 +49,7 @@ __device__ __forceinline__ void wgmma(float (*sum)[4], u64 a, u64 b, bool add) {
 
 template <typename Element, int kColumns, bool kTransposedB>
 __device__ __forceinline__ void wgmma_registers(float (*sum)[4], const u32 (&a)[4], u64 b) {
-  static_assert(kColumns >= 16 && kColumns <= 256 && (kColumns & (kColumns - 1)) == 0);
+  static_assert(kColumns == 48 || (kColumns >= 16 && kColumns <= 256 && (kColumns & (kColumns - 1)) == 0));
   const simt::Multiply one = {simt::kElementLetter<Element>, true, false, kTransposedB, kColumns, sum[0], a, 0, b};
   simt::runtime->multiply(&one);
 }
