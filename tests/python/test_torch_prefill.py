@@ -185,9 +185,10 @@ class PrefillTest(unittest.TestCase):
             operators.prefill_attention(*inputs.paged(), **scales, out=torch.empty_like(inputs.q))
 
     @if_tuned
-    def test_head_dim_256(self) -> None:
-        inputs = Sequences(dim=256)
-        self.close_to(ops.prefill_attention(*inputs.arguments()), inputs.right()[0])
+    def test_heads_of_other_lengths(self) -> None:
+        for dim in (96, 192, 256):
+            inputs = Sequences(dim=dim)
+            self.close_to(ops.prefill_attention(*inputs.arguments()), inputs.right()[0])
 
     @if_tuned
     def test_outputs_of_the_caller_and_log_sum_exp(self) -> None:

@@ -364,10 +364,10 @@ class WhatServesTest(unittest.TestCase):
         self.assertEqual((attention, experts, norms, projections, routing),
                          ("the model is in float32; bf16 and fp16 are served",) * 5)
         self.assertEqual(rope, _small.OWN_ATTENTION)
-        attention, experts, norms, *_ = self.reasons("Qwen3Moe", head_dim=80)
+        attention, experts, norms, *_ = self.reasons("Qwen3Moe", head_dim=72)
         self.assertRegex(attention, "head_dim")
         self.assertIsNone(experts)
-        self.assertRegex(str(norms), "nothing is tuned for add_rmsnorm hidden=80; run: moetune search add_rmsnorm")
+        self.assertRegex(str(norms), "nothing is tuned for add_rmsnorm hidden=72; run: moetune search add_rmsnorm")
         attention, experts, *_ = self.reasons("Mixtral", hidden_act="gelu")
         self.assertEqual((attention, experts), (None, "their activation is not SiLU (GELUActivation)"))
         self.assertRegex(str(self.reasons("Gemma2").attention), "nothing is tuned for decode_attention .*softcap=30")
@@ -412,7 +412,8 @@ class WhatServesTest(unittest.TestCase):
     def test_supports(self) -> None:
         self.assertIsNone(operators.supports("decode_attention", group=8, head_dim=128, page=16))
         self.assertRegex(str(operators.supports("decode_attention", group=3, head_dim=128, page=16)), "moetune search")
-        self.assertRegex(str(operators.supports("decode_attention", group=8, head_dim=80, page=16)), "head_dim")
+        self.assertRegex(str(operators.supports("decode_attention", group=8, head_dim=72, page=16)), "head_dim")
+        self.assertRegex(str(operators.supports("decode_attention", group=8, head_dim=192, page=16)), "moetune search")
         self.assertRegex(str(operators.supports("attention")), "attention")
 
 

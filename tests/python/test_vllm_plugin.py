@@ -133,7 +133,8 @@ class VllmTest(unittest.TestCase):
         attention.Backend.pages = _servers.PAGES
         self.assertRegex(str(self.reasons(block_size=64)), "nothing is tuned for decode_attention .*page=64.* run: ")
         self.assertRegex(str(self.reasons(has_sink=True)), "nothing is tuned for decode_attention .*sinks=learned")
-        for sentence, changed in (("head_dim", {"head_size": 96}), ("dtype", {"dtype": torch.float32}),
+        self.assertRegex(str(self.reasons(head_size=96)), "nothing is tuned for decode_attention .*head_dim=96")
+        for sentence, changed in (("head_dim", {"head_size": 72}), ("dtype", {"dtype": torch.float32}),
                                   ("block_size", {"block_size": 24}), ("MLA", {"use_mla": True}),
                                   ("non-causal", {"use_non_causal": True}),
                                   ("keys and values in float16 for", {"kv_cache_dtype": "float16"}),
@@ -149,8 +150,8 @@ class VllmTest(unittest.TestCase):
         with mock.patch.object(attention, "current_platform", platform):
             self.assertEqual(platform.get_attn_backend_cls(chosen, selected()), "moetune.vllm.attention.Backend")
             with self.assertLogs("moetune", "WARNING") as said:
-                path = platform.get_attn_backend_cls(chosen, selected(head_size=96))
-            self.assertEqual(path, platform.get_attn_backend_cls(None, selected(head_size=96)))
+                path = platform.get_attn_backend_cls(chosen, selected(head_size=72))
+            self.assertEqual(path, platform.get_attn_backend_cls(None, selected(head_size=72)))
             self.assertTrue(path.startswith("vllm.v1.attention.backends."), path)
             self.assertEqual(platform.get_attn_backend_cls(chosen, selected()), "moetune.vllm.attention.Backend")
         self.assertRegex(said.output[0], f"vLLM's own attention .{path.rpartition('.')[2]}. serves .*: .*head_dim")

@@ -165,10 +165,14 @@ TEST_CASE("every workload of every model is one that its kernel takes, and survi
 TEST_CASE("a heads' size that no kernel has is said, and so is an unknown kind of layer") {
   const std::string plain =
       R"("hidden_size": 1024, "num_attention_heads": 8, "num_hidden_layers": 2, "model_type": "llama")";
-  ModelPlan plan = plan_model(parse_model_config("{" + plain + R"(, "head_dim": 80})", "c.json").facts, {});
+  ModelPlan plan = plan_model(parse_model_config("{" + plain + R"(, "head_dim": 72})", "c.json").facts, {});
   CHECK(plan.workloads.empty());
   REQUIRE(plan.notes.size() == 2);
-  CHECK(plan.notes[0].find("head_dim=80 is not supported") != std::string::npos);
+  CHECK(plan.notes[0].find("head_dim=72 is not supported") != std::string::npos);
+  plan = plan_model(parse_model_config("{" + plain + R"(, "head_dim": 80})", "c.json").facts, {});
+  CHECK(plan.notes.empty());
+  REQUIRE(plan.workloads.size() == 2);
+  CHECK(plan.workloads[0].problem.find("head_dim=80") != std::string::npos);
   const ModelConfig chunked =
       parse_model_config("{" + plain + R"(, "layer_types": ["full_attention", "chunked_attention"]})", "c.json");
   CHECK(chunked.notes[0] == "1 layers of chunked_attention have no kernel");

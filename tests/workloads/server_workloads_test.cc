@@ -147,7 +147,7 @@ TEST_CASE("what stays the server's own is named, and the rest is listed") {
         Families{"decode_attention group=4 head_dim=64 page=64", "prefill_attention head_dim=64 page=64"});
 
   const ServerList unknown = of_text(R"({"model_type": "olmo2", "hidden_size": 256, "num_attention_heads": 8,
-    "num_hidden_layers": 2, "max_position_embeddings": 4096, "head_dim": 80})",
+    "num_hidden_layers": 2, "max_position_embeddings": 4096, "head_dim": 72})",
                                      {.server = "transformers"});
   CHECK(unknown.families.empty());
   CHECK(unknown.notes_hold("what lies between the products of this model is not known"));
