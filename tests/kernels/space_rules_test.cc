@@ -164,14 +164,16 @@ TEST_CASE("the spaces of attention count shared memory as plans ask for it, what
     const Space space = space_of(kernel);
     for (const char* const types : {"kv_dtype=same", "kv_dtype=e4m3", "kv_dtype=e4m3,q_dtype=e4m3"}) {
       if (std::string(types).ends_with("q_dtype=e4m3") && kernel.name() == "decode_attention") continue;
-      for (const int head_dim : {64, 80, 96, 112, 128, 192, 256}) {
+      for (const int head_dim : {64, 80, 112, 192}) {
         const Problem problem = kernel.parse(std::string(types) + ",head_dim=" + std::to_string(head_dim));
         DeviceLimits limits = limits_of_architecture("sm_90a");
         const auto why_illegal = [&](const Config& config, std::int64_t bytes) {
           limits.shared_per_block = bytes;
           return space.why_illegal(config, expression_environment(problem, limits), Rules::must);
         };
-        for (const Config& config : sample(space, expression_environment(problem, limits), Rules::must)) {
+        const std::vector<Config> configs = sample(space, expression_environment(problem, limits), Rules::must);
+        for (std::size_t i = 0; i < configs.size(); i += 5) {
+          const Config& config = configs[i];
           // A block that asks L2 ahead of its turn may pad what it needs.
           if (kernel.name() == "decode_attention" && config.number("ahead") > 0) continue;
           CAPTURE(problem.text());

@@ -146,6 +146,12 @@ TEST_CASE("what stays the server's own is named, and the rest is listed") {
   CHECK(of_text(mixed, {.server = "vllm"}).families ==
         Families{"decode_attention group=4 head_dim=64 page=64", "prefill_attention head_dim=64 page=64"});
 
+  CHECK(of_text(R"({"model_type": "phi3", "hidden_size": 768, "num_attention_heads": 8, "num_key_value_heads": 2,
+    "num_hidden_layers": 2, "max_position_embeddings": 4096})",
+                {.server = "vllm"})
+            .families ==
+        Families{"decode_attention group=4 head_dim=96 page=64", "prefill_attention head_dim=96 page=64"});
+
   const ServerList unknown = of_text(R"({"model_type": "olmo2", "hidden_size": 256, "num_attention_heads": 8,
     "num_hidden_layers": 2, "max_position_embeddings": 4096, "head_dim": 72})",
                                      {.server = "transformers"});
