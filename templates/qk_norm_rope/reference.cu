@@ -7,16 +7,17 @@
 
 __device__ u8 quantized(float value, float scale) { return u8(quantize_pair(value, 0.0f, inverse_of(scale))); }
 
-// value = what is written * scale.
+// write_cached: value = what is written * scale.
 #if EXACT
 using Real = double;
 using Out = float;
 using CacheOut = float;
 __device__ Real between(Real value) { return value; }
-// Values in e4m3 must be equal, so they are rounded here, too.
-__device__ void write(float* out, Real value, float scale, bool is_value) {
+__device__ void write(float* out, Real value) { *out = float(value); }
+// What becomes e4m3 is rounded here, too: values must be equal, and keys are off only where a sum's last bit decides.
+__device__ void write_cached(float* out, Real value, float scale) {
   *out = float(value * inverse_of(scale));
-  if (!kNarrow || !is_value) return;
+  if (!kNarrow) return;
   const u8 bits = quantized(float(value), scale);
   if ((bits & 0x7f) != 0x7f) *out = Fp16::to_float({u16(widen_e4m3x2(bits))});
 }
@@ -26,10 +27,14 @@ using Out = Element;
 using CacheOut = Cached;
 __device__ Real between(Real value) { return round_through<Element>(value); }
 template <typename Wide>
-__device__ void write(Wide* out, Real value, float, bool) {
+__device__ void write(Wide* out, Real value) {
   *out = Wide::from_float(value);
 }
-__device__ void write(E4m3* out, Real value, float scale, bool) { out->bits = quantized(between(value), scale); }
+template <typename Wide>
+__device__ void write_cached(Wide* out, Real value, float) {
+  write(out, value);
+}
+__device__ void write_cached(E4m3* out, Real value, float scale) { out->bits = quantized(between(value), scale); }
 #endif
 
 __device__ float number_of(float value) { return value; }
@@ -63,7 +68,7 @@ extern "C" __global__ void qk_norm_rope_reference(HEAD_PARAMETERS(Out, CacheOut)
   };
   const float scale = kNarrow && is_cached ? a.scale(head) : 1;
   const auto write_at = [&](int c, Real value) {
-    is_cached ? write(place + c, value, scale, is_value) : write(row + c, value, 1, false);
+    is_cached ? write_cached(place + c, value, scale) : write(row + c, value);
   };
   for (int c = 0; c < kHeadDim; ++c) {
     if (is_value || c >= ROTARY_DIM) {

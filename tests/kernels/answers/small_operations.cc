@@ -220,8 +220,7 @@ HostTensors qk_norm_rope_on_cpu(const Problem& problem, const Call& call, const 
       if (!is_query && problem.is("kv_dtype", "e4m3")) {
         const auto scale =
             static_cast<float>(number(is_value ? "v_scale" : "k_scale", problem.is("kv_scale", "head") ? own : 0));
-        for (double& value : values)
-          value = is_value ? round_to(DType::e4m3, static_cast<float>(value) * (1 / scale)) : value * (1 / scale);
+        for (double& value : values) value = round_to(DType::e4m3, static_cast<float>(value) * (1 / scale));
       }
       for (std::int64_t c = 0; c < dim; ++c)
         to.at(is_query ? token : place, own, c) = values[static_cast<std::size_t>(c)];
