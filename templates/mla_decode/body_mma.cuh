@@ -1,46 +1,30 @@
 // Body `mma` (sm_80+): up to 32 packed rows, and a warp for every 8 tokens of a tile. A warp computes S and softmax of
 // its tokens, hands P on through shared memory, and adds to O the columns of the latent that are its own. Tiles come
-// by cp.async, so a page may have any number of tokens.
+// by cp.async. begin() and attend_rows() are called by rows.cuh.
 #pragma once
 
-#include "templates/common/cp_async.cuh"
 #include "templates/common/dependent_launch.cuh"
 #include "templates/common/mma.cuh"
 #include "templates/common/reduce.cuh"
 #include "templates/common/shared_memory.cuh"
-#include "templates/mla_decode/shape.cuh"
+#include "templates/mla_decode/gather.cuh"
 
-constexpr int kWarps = kTile / 8, kThreads = kWarps * kWarpSize;
+constexpr int kWarps = kTile / 8, kThreads = kWarps * kWarpSize, kBlockThreads = kThreads;
 constexpr int kRowTiles = kRows / 16;
 constexpr int kColumns = kLatent / kWarps;  // of O, a warp
-constexpr int kUnits = kWidth / 8;          // of 16 bytes, a token
 constexpr int kScoresRow = kTile * 2 + 16;  // bytes; the padding keeps rows off each other's banks
 
+using Copies = TileCopies<kThreads>;
+
 // Shared memory: the tiles; the queries as [chunk][row][128 bytes], in the same swizzle; P; maxima and sums of rows, by
-// warp.
-constexpr int kQueryOffset = kStages * kTileBytes;
+// warp. A narrow latent has one tile, and behind the tile the raw ones that are under way.
+constexpr int kCopies = STAGES;  // tiles under way
+constexpr int kCopyBytes = kNarrow ? Copies::kRawBytes : kTileBytes;
+constexpr int kCopyOffset = kNarrow ? kTileBytes : 0;
+constexpr int kQueryOffset = kCopyOffset + kCopies * kCopyBytes;
 constexpr int kScoresOffset = kQueryOffset + kRows * kWidth * 2;
 constexpr int kByWarpOffset = kScoresOffset + kRows * kScoresRow;
 static_assert(kByWarpOffset + kWarps * kRows * 4 <= SHARED_BYTES, "kernel.json lays out shared memory as above");
-
-// Where a unit of a row begins, with so many rows of 128 bytes to a chunk.
-__device__ __forceinline__ int unit_offset(int rows, int row, int unit) {
-  return unit / 8 * rows * 128 + row * 128 + ((unit % 8 ^ row % 8) << 4);
-}
-
-// Asks for a tile. Zeros stand for tokens behind the last, whatever memory holds: P is 0 there, and 0 times NaN is NaN.
-__device__ __forceinline__ void copy_tile(u32 to, const Element* kv, const i32* pages, i64 page_stride,
-                                          i64 token_stride, const Work& work, int tile) {
-  const int first = (work.first_tile + tile) * kTile;
-  for (int i = threadIdx.x; tile < work.tiles && i < kTile * kUnits; i += kThreads) {
-    const int row = i / kUnits, unit = i % kUnits, token = first + row;
-    const bool valid = token < work.length;
-    const Element* from = kv;
-    if (valid) from += pages[token / kPage] * page_stride + token % kPage * token_stride + unit * 8;
-    cp_async_16(to + unit_offset(kTile, row, unit), from, valid);
-  }
-  cp_async_commit();
-}
 
 class Attention {
  public:
@@ -69,8 +53,9 @@ class Attention {
     return row_tile * 16 + half * 8 + threadIdx.x % kWarpSize / 4;
   }
 
-  // Called by all threads, when the tile at shared address `tile` is there for all. `first` is its first token.
-  __device__ __forceinline__ void add(u8* shared, u32 tile, int first) {
+  // Called by all threads, when the tile at shared address `tile` is there for all. `first` is its first token; tokens
+  // without a bit in `present` are none.
+  __device__ __forceinline__ void add(u8* shared, u32 tile, int first, u64 present) {
     float scores[kRowTiles][4] = {};
     multiply(tile, scores);
     const int warp = threadIdx.x / kWarpSize, lane = threadIdx.x % kWarpSize;
@@ -81,8 +66,12 @@ class Attention {
       for (int half = 0; half < 2; ++half) {
         float(&pair)[4] = scores[i];
         if (negates_) pair[2 * half] = -pair[2 * half], pair[2 * half + 1] = -pair[2 * half + 1];
-        if (token >= end_[i][half]) pair[2 * half] = minus_infinity();
-        if (token + 1 >= end_[i][half]) pair[2 * half + 1] = minus_infinity();
+        if (token >= end_[i][half] || (kChosen && (present >> (token - first) & 1) == 0)) {
+          pair[2 * half] = minus_infinity();
+        }
+        if (token + 1 >= end_[i][half] || (kChosen && (present >> (token + 1 - first) & 1) == 0)) {
+          pair[2 * half + 1] = minus_infinity();
+        }
         const float highest = max_across<4>(fmaxf(pair[2 * half], pair[2 * half + 1])) * scale_log2_;
         if (lane % 4 == 0) by_warp_[warp * kRows + row_of(i, half)] = highest;
       }
@@ -103,7 +92,7 @@ class Attention {
                     right = exp2_fast(fmaf(scores[i][2 * half + 1], scale_log2_, -raised));
         sum_[i][half] = sum_[i][half] * factor + left + right;
         *reinterpret_cast<u32*>(shared + kScoresOffset + row * kScoresRow + (warp * 8 + lane % 4 * 2) * 2) =
-            Element::pack(left, right);
+            Operand::pack(left, right);
         if (!__any_sync(kWholeWarp, factor != 1)) continue;
 #pragma unroll
         for (int j = 0; j < kColumns / 8; ++j) {
@@ -117,7 +106,7 @@ class Attention {
   }
 
   // Called by all threads, when nobody reads tiles any more.
-  __device__ __forceinline__ void store(const Work& work, const Outputs& outputs) {
+  __device__ __forceinline__ void store(const Work& work, const Outputs& outputs, float value_scale) {
     const int warp = threadIdx.x / kWarpSize, lane = threadIdx.x % kWarpSize;
 #pragma unroll
     for (int i = 0; i < kRowTiles; ++i) {
@@ -137,7 +126,7 @@ class Attention {
         float sum = 0;
 #pragma unroll
         for (int other = 0; other < kWarps; ++other) sum += by_warp_[other * kRows + row];
-        store_row(work, outputs, row, output_[i], half, inverse_of(sum));
+        store_row(work, outputs, row, output_[i], half, inverse_of(sum) * value_scale);
         if (warp > 0 || lane % 4 != 0) continue;
         const float logarithm = maximum_[i][half] + log2_fast(sum);
         if (work.splits > 1) {
@@ -163,7 +152,7 @@ class Attention {
         for (int i = 0; i < kRowTiles; ++i) {
           u32 q[4];
           ldmatrix(q, base_ + kQueryOffset + unit_offset(kRows, i * 16 + lane % 16, pair * 4 + side * 2 + lane / 16));
-          mma_16816<Element>(scores[i], q, k[2 * side], k[2 * side + 1]);
+          mma_16816<Operand>(scores[i], q, k[2 * side], k[2 * side + 1]);
         }
       }
     }
@@ -185,8 +174,8 @@ class Attention {
         ldmatrix_transposed(v, tile + unit_offset(kTile, step * 16 + lane % 16, unit + j + lane / 16));
 #pragma unroll
         for (int i = 0; i < kRowTiles; ++i) {
-          mma_16816<Element>(output_[i][j], p[i], v[0], v[1]);
-          mma_16816<Element>(output_[i][j + 1], p[i], v[2], v[3]);
+          mma_16816<Operand>(output_[i][j], p[i], v[0], v[1]);
+          mma_16816<Operand>(output_[i][j + 1], p[i], v[2], v[3]);
         }
       }
     }
@@ -218,37 +207,37 @@ class Attention {
   float output_[kRowTiles][kColumns / 8][4];
 };
 
-extern "C" __global__ void __launch_bounds__(kThreads)
-    mla_decode_warps(const Element* q, const Element* kv, const i32* pages, const i32* lengths, Element* o, float* lse,
-                     float* partial_o, float* partial_lse, i64 q_sequence, i64 q_token, i64 q_head, i64 kv_page,
-                     i64 kv_token, i64 o_sequence, i64 o_token, i64 o_head, i64 page_row, int capacity, int span,
-                     float scale) {
-  wait_for_predecessor();
-  allow_dependent_launch();
-  u8* const shared = dynamic_shared();
-  const Work work(blockIdx.x * kRows, blockIdx.y, blockIdx.z, lengths, capacity, span);
-  if (work.split >= work.splits) return;
+__device__ __forceinline__ void begin(u8*) {}
+
+// The whole work of a block.
+__device__ __forceinline__ void attend_rows(u8* shared, const Element* q, const RowStrides& q_strides,
+                                            const TokenRows& rows, const Work& work, const Outputs& outputs,
+                                            float scale) {
   const u32 base = shared_address(shared);
-  const i32* const table = pages + work.sequence * page_row;
-  const auto copy = [&](int tile) {
-    copy_tile(base + tile % kStages * kTileBytes, kv, table, kv_page, kv_token, work, tile);
+  const Copies copies(shared, rows, threadIdx.x);
+  const auto ask = [&](int tile) {
+    if (tile < work.tiles) copies.ask(kCopyOffset + tile % kCopies * kCopyBytes, copies.places(work, tile));
+    cp_async_commit();
   };
-  for (int tile = 0; tile < kStages - 1; ++tile) copy(tile);
-  const RowStrides q_strides = {q_sequence, q_token, q_head};
+  for (int tile = 0; tile < kCopies - 1; ++tile) ask(tile);
+  constexpr int kUnits = kWidth / 8;
   for (int i = threadIdx.x; i < kRows * kUnits; i += kThreads) {
     const int row = i / kUnits, unit = i % kUnits;
     uint4 value = make_uint4(0, 0, 0, 0);
-    if (row < work.rows) value = reinterpret_cast<const uint4*>(q + work.offset(q_strides, row))[unit];
+    if (row < work.rows) value = to_operand(reinterpret_cast<const uint4*>(q + work.offset(q_strides, row))[unit]);
     *reinterpret_cast<uint4*>(shared + kQueryOffset + unit_offset(kRows, row, unit)) = value;
   }
-  Attention attention(shared, work, scale);
+  Attention attention(shared, work, scale * rows.scale());
   for (int tile = 0; tile < work.tiles; ++tile) {
     __syncthreads();  // all have read the tile that the next one replaces
-    copy(tile + kStages - 1);
-    cp_async_wait<kStages - 1>();
+    ask(tile + kCopies - 1);
+    cp_async_wait<kCopies - 1>();
+    const int from = kCopyOffset + tile % kCopies * kCopyBytes;
+    if constexpr (kNarrow) copies.widen(from, 0);
     __syncthreads();
-    attention.add(shared, base + tile % kStages * kTileBytes, (work.first_tile + tile) * kTile);
+    attention.add(shared, base + (kNarrow ? 0 : from), (work.first_tile + tile) * kTile,
+                  kChosen ? present_tokens(rows, work, tile) : 0);
   }
   __syncthreads();
-  attention.store(work, {o, lse, partial_o, partial_lse, {o_sequence, o_token, o_head}});
+  attention.store(work, outputs, rows.scale());
 }

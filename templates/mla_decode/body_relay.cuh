@@ -2,10 +2,10 @@
 //
 //   warpgroup 0     S = Q K^T of a tile, softmax; P and the factors of O to shared memory
 //   warpgroups 1, 2 O += P V, of 256 columns of the latent each
-//   warpgroup 3     one warp asks the copy engine for tiles
+//   warpgroup 3     one warp asks the copy engine for tiles; or all its warps gather and widen their rows
 //
 // Barriers of a stage: `full` counts the bytes of a third of the chunks, so that S begins before the whole tile is
-// there; at `scored` the threads of warpgroup 0 arrive once a tile, when P is there and no row behind the last token
+// there, or the threads of warpgroup 3; at `scored` the threads of warpgroup 0 arrive once a tile, when P is there and no row behind the last token
 // holds NaN; at `empty` those of warpgroups 1 and 2, each for the P that it has read, and a lane of each of their warps
 // in the other blocks of a pair. Warpgroup 0 is one tile ahead, so that the tensor cores are busy during softmax.
 //
@@ -26,7 +26,7 @@
 #include "templates/common/tma.cuh"
 #include "templates/common/warp_registers.cuh"
 #include "templates/common/wgmma_async.cuh"
-#include "templates/mla_decode/shape.cuh"
+#include "templates/mla_decode/gather.cuh"
 
 static_assert(kRows == 64, "one wgmma has 64 rows");
 
@@ -35,26 +35,33 @@ constexpr int kBoxes = kTile / kBoxTokens;
 constexpr int kMathThreads = 384;
 constexpr int kColumns = 256;  // of the latent, a warpgroup
 constexpr int kSteps = kTile / 16;
-constexpr int kThirds = 3, kThirdChunks = kChunks / kThirds;
+constexpr bool kGathers = GATHERS;  // rows are not the copy engine's
+constexpr int kThirds = kGathers ? 1 : 3, kThirdChunks = kChunks / kThirds;
 constexpr int kBarriers = kThirds + 2;  // of a stage
 constexpr int kPair = PAIR, kParts = PARTS, kCluster = kPair * kParts;
 constexpr int kShare = kColumns / 8 / kParts;  // pieces of 8 columns that a part puts together, of a warpgroup's
 
-// Shared memory: the tiles; the latent part of the queries as [chunk][row][128 bytes]; P of each stage as the lanes
-// hold it; factors of each stage, by row; what rows are divided by; logarithms of parts, by row; barriers. What other
-// parts send takes the place of tiles and queries.
-constexpr int kQueryChunkBytes = kRows * 128;
+using Copies = TileCopies<128>;
+constexpr int kAhead = kNarrow ? STAGES : kStages - 1;  // tiles that are asked for before the first is waited for
+
+// Shared memory: the tiles; the latent part of the queries as [chunk][row][128 bytes], of which products read 64 rows,
+// whatever lies behind those that there are; raw tiles of a narrow latent; P of each stage as the lanes hold it; factors
+// of each stage, by row; what rows are divided by; logarithms of parts, by row; barriers. What other parts send takes
+// the place of all in front of P.
+constexpr int kQueryRows = min_of(kRows, ceil_div(kPackedRows, 16) * 16);
+constexpr int kQueryChunkBytes = kQueryRows * 128;
 constexpr int kQueryOffset = kStages * kTileBytes;
-constexpr int kScoresOffset = kQueryOffset + kLatentChunks * kQueryChunkBytes;
+constexpr int kRawOffset = kQueryOffset + (kLatentChunks - 1) * kQueryChunkBytes + kRows * 128;
+constexpr int kInboxBytes = kShare * 256 * 16;  // from one other part
+constexpr int kScoresOffset =
+    max_of(kRawOffset + (kNarrow ? STAGES * Copies::kRawBytes : 0), (kParts - 1) * kInboxBytes);
 constexpr int kScoresBytes = kRows * kTile * 2;
 constexpr int kFactorsOffset = kScoresOffset + kStages * kScoresBytes;
 constexpr int kInverseOffset = kFactorsOffset + kStages * kRows * 4;
 constexpr int kLogarithmsOffset = kInverseOffset + kRows * 4;
 constexpr int kBarrierOffset = kLogarithmsOffset + kParts * kRows * 4;
-constexpr int kInboxBytes = kShare * 256 * 16;  // from one other part
 static_assert(kBarrierOffset + (kStages * kBarriers + 1) * 8 <= SHARED_BYTES,
               "kernel.json lays out shared memory as above");
-static_assert((kParts - 1) * kInboxBytes <= kScoresOffset, "tiles and queries leave room for what other parts send");
 
 struct Relay {
   u8* shared;
@@ -84,7 +91,7 @@ struct Relay {
 
   __device__ __forceinline__ void initialize() const {
     for (int stage = 0; stage < kStages; ++stage) {
-      for (int third = 0; third < kThirds; ++third) mbarrier_init(full(stage, third), 1);
+      for (int third = 0; third < kThirds; ++third) mbarrier_init(full(stage, third), kGathers ? 128 : 1);
       mbarrier_init(scored(stage), 128);
       mbarrier_init(empty(stage), 8 * (kWarpSize + kPair - 1));
     }
@@ -155,13 +162,43 @@ __device__ __forceinline__ void produce(const Relay& relay, const Place& own, co
   }
 }
 
+// Called by warpgroup 3.
+__device__ __forceinline__ void gather(const Relay& relay, const TokenRows& rows, const Work& work) {
+  const Copies copies(relay.shared, rows, threadIdx.x % 128);
+  RingPlace<kStages> asked, place;
+  auto next = copies.places(work, 0);
+  const auto ask = [&](int tile) {
+    const auto places = next;
+    next = copies.places(work, tile + 1);
+    if (tile < work.tiles) {
+      if constexpr (!kNarrow) mbarrier_wait(relay.empty(asked.index), asked.parity ^ 1);
+      copies.ask(kNarrow ? kRawOffset + tile % STAGES * Copies::kRawBytes : asked.index * kTileBytes, places);
+      asked.advance();
+    }
+    cp_async_commit();
+  };
+  for (int tile = 0; tile < kAhead; ++tile) ask(tile);
+  for (int tile = 0; tile < work.tiles; ++tile) {
+    if constexpr (!kNarrow) ask(tile + kAhead);
+    cp_async_wait<kNarrow ? kAhead - 1 : kAhead>();
+    if constexpr (kNarrow) {
+      mbarrier_wait(relay.empty(place.index), place.parity ^ 1);
+      copies.widen(kRawOffset + tile % STAGES * Copies::kRawBytes, place.index * kTileBytes);
+    }
+    fence_async_proxy();
+    mbarrier_arrive(relay.full(place.index, 0));
+    place.advance();
+    if constexpr (kNarrow) ask(tile + kAhead);  // into the place that is free now
+  }
+}
+
 // The latent part of the rows, zeros for padding. Called by kMathThreads threads, which synchronize.
 __device__ __forceinline__ void stage_query(const Relay& relay, const Element* q, const RowStrides& strides,
                                             const Work& work) {
-  for (int i = threadIdx.x; i < kRows * (kLatent / 8); i += kMathThreads) {
+  for (int i = threadIdx.x; i < kQueryRows * (kLatent / 8); i += kMathThreads) {
     const int row = i / (kLatent / 8), unit = i % (kLatent / 8);
     uint4 value = make_uint4(0, 0, 0, 0);
-    if (row < work.rows) value = reinterpret_cast<const uint4*>(q + work.offset(strides, row))[unit];
+    if (row < work.rows) value = to_operand(reinterpret_cast<const uint4*>(q + work.offset(strides, row))[unit]);
     const int offset = unit / 8 * kQueryChunkBytes + row * 128 + ((unit % 8 ^ row % 8) << 4);
     *reinterpret_cast<uint4*>(relay.shared + kQueryOffset + offset) = value;
   }
@@ -189,7 +226,7 @@ class Scores {
 #pragma unroll
         for (int side = 0; side < 2; ++side) {
           const int column = step * 16 + side * 8 + threadIdx.x % 4 * 2;
-          rope_[step][half + 2 * side] = own ? *reinterpret_cast<const u32*>(row + column) : 0;
+          rope_[step][half + 2 * side] = own ? to_operand(*reinterpret_cast<const u32*>(row + column)) : 0;
         }
       }
     }
@@ -205,12 +242,12 @@ class Scores {
         mbarrier_wait(relay.full(place.index, step / (4 * kThirdChunks)), place.parity);
         wgmma_begin();
       }
-      wgmma<Element, kTile, false, false>(scores_, WgmmaMatrix::moved(q, step / 4 * kQueryChunkBytes + step % 4 * 32),
+      wgmma<Operand, kTile, false, false>(scores_, WgmmaMatrix::moved(q, step / 4 * kQueryChunkBytes + step % 4 * 32),
                                           WgmmaMatrix::moved(k, step / 4 * kChunkBytes + step % 4 * 32), step > 0);
     }
 #pragma unroll
     for (int step = 0; step < kRope / 16; ++step) {
-      wgmma_registers<Element, kTile, false>(scores_, rope_[step],
+      wgmma_registers<Operand, kTile, false>(scores_, rope_[step],
                                              WgmmaMatrix::moved(k, kLatentChunks * kChunkBytes + step * 32));
     }
     wgmma_finish();
@@ -224,9 +261,9 @@ class Scores {
   }
 
   // P for the other warpgroups, and by how much O is to be rescaled before it is added. `first` is the tile's first
-  // token.
-  __device__ __forceinline__ void hand_on(const Relay& relay, int stage, int first, int length) {
-    if (first + kTile > length - (kQueries - 1)) mask(first);
+  // token; of kChosen those without a bit in `present` are none.
+  __device__ __forceinline__ void hand_on(const Relay& relay, int stage, int first, int length, u64 present) {
+    if (kChosen ? present != kWholeTile : first + kTile > length - (kQueries - 1)) mask(first, present);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       float highest = minus_infinity();
@@ -235,7 +272,9 @@ class Scores {
         highest = fmaxf(highest, fmaxf(scores_[j][2 * half], scores_[j][2 * half + 1]));
       }
       highest = max_across<4>(highest) * scale_log2_;
-      const float raised = highest > maximum_[half] + kLag ? highest : maximum_[half];
+      // Rows behind those that there are hold anything, and need no rescaling.
+      const bool raises = highest > maximum_[half] + kLag && (kQueryRows == kRows || row_of(half) < kQueryRows);
+      const float raised = raises ? highest : maximum_[half];
       const float factor = exp2_fast(maximum_[half] - raised);
       maximum_[half] = raised;
       if (threadIdx.x % 4 == 0) relay.factors(stage)[row_of(half)] = factor;
@@ -253,30 +292,33 @@ class Scores {
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) {
       const float(&left)[4] = scores_[2 * step], (&right)[4] = scores_[2 * step + 1];
-      *relay.scores(stage, step) = make_uint4(Element::pack(left[0], left[1]), Element::pack(left[2], left[3]),
-                                              Element::pack(right[0], right[1]), Element::pack(right[2], right[3]));
+      *relay.scores(stage, step) = make_uint4(Operand::pack(left[0], left[1]), Operand::pack(left[2], left[3]),
+                                              Operand::pack(right[0], right[1]), Operand::pack(right[2], right[3]));
     }
   }
 
   // What the rows are divided by, and their logarithms.
-  __device__ __forceinline__ void finish(const Relay& relay, const Place& own) {
+  __device__ __forceinline__ void finish(const Relay& relay, const Place& own, float value_scale) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const float sum = sum_across<4>(sum_[half]);
       if (threadIdx.x % 4 != 0) continue;
-      relay.inverse()[row_of(half)] = inverse_of(sum);
+      relay.inverse()[row_of(half)] = inverse_of(sum) * value_scale;
       relay.logarithms(own.part)[row_of(half)] = maximum_[half] + log2_fast(sum);
     }
   }
 
  private:
-  __device__ __forceinline__ void mask(int first) {
+  static constexpr u64 kWholeTile = ~u64{0} >> (64 - kTile);
+
+  __device__ __forceinline__ void mask(int first, u64 present) {
 #pragma unroll
     for (int j = 0; j < kTile / 8; ++j) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        const int token = first + j * 8 + static_cast<int>(threadIdx.x) % 4 * 2 + i % 2;
-        if (token >= end_[i / 2]) scores_[j][i] = minus_infinity();
+        const int token = j * 8 + static_cast<int>(threadIdx.x) % 4 * 2 + i % 2;
+        const bool sees = kChosen ? (present >> token & 1) != 0 : first + token < end_[i / 2];
+        if (!sees) scores_[j][i] = minus_infinity();
       }
     }
   }
@@ -302,13 +344,16 @@ __device__ __forceinline__ void clear_tail(const Relay& relay, int stage, int va
   fence_async_proxy();
 }
 
-__device__ __forceinline__ void score_tiles(const Relay& relay, const Work& work, Scores& scores) {
+__device__ __forceinline__ void score_tiles(const Relay& relay, const TokenRows& rows, const Work& work,
+                                            Scores& scores) {
   RingPlace<kStages> place;
   for (int tile = 0; tile < work.tiles; ++tile) {
     const int first = (work.first_tile + tile) * kTile;
+    u64 present = 0;
+    if constexpr (kChosen) present = present_tokens(rows, work, tile);
     scores.multiply(relay, place);
-    if (work.length - first < kTile) clear_tail(relay, place.index, work.length - first);
-    scores.hand_on(relay, place.index, first, work.length);
+    if (!kGathers && work.length - first < kTile) clear_tail(relay, place.index, work.length - first);
+    scores.hand_on(relay, place.index, first, work.length, present);
     mbarrier_arrive(relay.scored(place.index));
     place.advance();
   }
@@ -346,7 +391,7 @@ class Output {
       for (int step = 0; step < kSteps; ++step) {
 #pragma unroll
         for (int part = 0; part < kColumns / 128; ++part) {
-          wgmma_columns<Element, 128>(sum_ + 16 * part, p[step],
+          wgmma_columns<Operand, 128>(sum_ + 16 * part, p[step],
                                       WgmmaMatrix::moved(v, step * 2048 + part * 2 * kChunkBytes));
         }
       }
@@ -521,37 +566,35 @@ __device__ __forceinline__ void send_logarithms(const Relay& relay, const Place&
   }
 }
 
-extern "C" __global__ void __launch_bounds__(512, 1)
-    mla_decode(const Element* q, const __grid_constant__ TensorMap kv, const i32* pages, const i32* lengths, Element* o,
-               float* lse, float* partial_o, float* partial_lse, i64 q_sequence, i64 q_token, i64 q_head,
-               i64 o_sequence, i64 o_token, i64 o_head, i64 page_row, int capacity, int span, float scale) {
-  const Relay relay(dynamic_shared());
-  Place own;
-  if (threadIdx.x == kMathThreads) {
-    tma_prefetch_descriptor(kv);
-    relay.initialize();
-  }
+constexpr int kBlockThreads = 512;
+// Registers of a thread of warpgroup 0, of 1 and 2, and of 3: 512 in all.
+constexpr int kScoreRegisters = kGathers ? 96 : 112, kOutputRegisters = kGathers ? 176 : 184,
+              kCopyRegisters = kGathers ? 64 : 24;
+
+// Before anything is read.
+__device__ __forceinline__ void begin(u8* shared) {
+  if (threadIdx.x == kMathThreads) Relay(shared).initialize();
   if constexpr (kCluster > 1) cluster_arrive_relaxed();
   __syncthreads();
   if constexpr (kCluster > 1) cluster_wait();
-  wait_for_predecessor();
-  allow_dependent_launch();
-  const Work work(blockIdx.x * kRows, blockIdx.y, blockIdx.z, lengths, capacity, span);
-  if (work.split - static_cast<int>(own.part) >= work.splits) return;  // nor has any other block of the cluster
+}
+
+// The whole work of a block. Warps of warpgroup 3 call `bring`.
+template <typename Bring>
+__device__ __forceinline__ void attend(const Relay& relay, const Element* q, const RowStrides& q_strides,
+                                       const TokenRows& rows, const Work& work, const Outputs& outputs, float scale,
+                                       const Bring& bring) {
+  Place own;
   own.parts = min_of(kParts, work.splits - work.split + static_cast<int>(own.part));
   const int warpgroup = threadIdx.x / 128;
-  const RowStrides q_strides = {q_sequence, q_token, q_head};
-  const Outputs outputs = {o, lse, partial_o, partial_lse, {o_sequence, o_token, o_head}};
   if (warpgroup == 3) {
-    give_registers<24>();
+    give_registers<kCopyRegisters>();
     if (kParts > 1 && threadIdx.x == kMathThreads) {
       const u32 others = own.parts - (own.part < own.parts);
       mbarrier_arrive_expect(relay.inbox(), others * (kInboxBytes + kRows * 4));
     }
     __syncwarp();
-    if (threadIdx.x / kWarpSize == 12) {
-      produce(relay, own, kv, pages + work.sequence * page_row, work, l2_policy(kPackedRows <= kRows));
-    }
+    bring(own);
     __syncwarp();
     if constexpr (kCluster > 1) cluster_arrive(), cluster_wait();
     return;
@@ -559,16 +602,17 @@ extern "C" __global__ void __launch_bounds__(512, 1)
   stage_query(relay, q, q_strides, work);
   named_barrier_sync(1, kMathThreads);
   if (warpgroup == 0) {
-    give_registers<112>();
-    Scores scores(q, q_strides, work, scale);
-    score_tiles(relay, work, scores);
-    scores.finish(relay, own);
+    give_registers<kScoreRegisters>();
+    const float kv_scale = rows.scale();
+    Scores scores(q, q_strides, work, scale * kv_scale);
+    score_tiles(relay, rows, work, scores);
+    scores.finish(relay, own, kv_scale);
     named_barrier_sync(2, kMathThreads);
     __syncwarp();
     if constexpr (kCluster > 1) cluster_arrive(), cluster_wait();
     if (kParts > 1 && own.part < own.parts) send_logarithms(relay, own);
   } else {
-    take_registers<184>();
+    take_registers<kOutputRegisters>();
     const int column = (warpgroup - 1) * kColumns;
     Output output;
     output.add_tiles(relay, own, work, column);
@@ -578,3 +622,30 @@ extern "C" __global__ void __launch_bounds__(512, 1)
     output.finish(relay, own, work, outputs, column);
   }
 }
+
+#if GATHERS
+__device__ __forceinline__ void attend_rows(u8* shared, const Element* q, const RowStrides& q_strides,
+                                            const TokenRows& rows, const Work& work, const Outputs& outputs,
+                                            float scale) {
+  const Relay relay(shared);
+  attend(relay, q, q_strides, rows, work, outputs, scale, [&](const Place&) { gather(relay, rows, work); });
+}
+#else
+extern "C" __global__ void __launch_bounds__(kBlockThreads, 1)
+    mla_decode(const Element* q, const __grid_constant__ TensorMap kv, const i32* pages, const i32* lengths, Element* o,
+               float* lse, float* partial_o, float* partial_lse, i64 q_sequence, i64 q_token, i64 q_head,
+               i64 o_sequence, i64 o_token, i64 o_head, i64 page_row, int capacity, int span, float scale) {
+  const Relay relay(dynamic_shared());
+  if (threadIdx.x == kMathThreads) tma_prefetch_descriptor(kv);
+  begin(relay.shared);
+  wait_for_predecessor();
+  allow_dependent_launch();
+  const Work work(blockIdx.x * kRows, blockIdx.y, blockIdx.z, lengths, capacity, span);
+  if (work.is_idle()) return;
+  attend(relay, q, {q_sequence, q_token, q_head}, {}, work,
+         {o, lse, partial_o, partial_lse, {o_sequence, o_token, o_head}}, scale, [&](const Place& own) {
+           if (threadIdx.x / kWarpSize != 12) return;
+           produce(relay, own, kv, pages + work.sequence * page_row, work, l2_policy(kPackedRows <= kRows));
+         });
+}
+#endif

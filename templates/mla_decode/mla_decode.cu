@@ -6,5 +6,8 @@
 #else
 #include "templates/mla_decode/body_mma.cuh"
 #endif
+#if GATHERS
+#include "templates/mla_decode/rows.cuh"
+#endif
 
 #include "templates/mla_decode/combine.cuh"

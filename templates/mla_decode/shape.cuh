@@ -11,16 +11,47 @@
 
 constexpr int kLatent = 512, kRope = 64, kWidth = kLatent + kRope;
 constexpr int kChunks = kWidth / 64, kLatentChunks = kLatent / 64;  // of 128 bytes
+constexpr bool kNarrow = NARROW;                                    // the latent is in e4m3
+constexpr bool kGroups = GROUPS;  // a scale for each 128 of its values; what carries the position is in Element, apart
+constexpr bool kChosen = CHOSEN;  // each query has a list of the tokens that it sees, and stands for a sequence
+
+// The type of products. What has one scale is widened exactly to fp16, and queries are rounded to it.
+#if NARROW && !GROUPS
+using Operand = Fp16;
+#else
+using Operand = Element;
+#endif
+template <typename T>
+constexpr bool kIsFp16 = false;
+template <>
+constexpr bool kIsFp16<Fp16> = true;
+
+__device__ __forceinline__ u32 to_operand(u32 pair) {
+  if constexpr (kIsFp16<Operand> == kIsFp16<Element>) return pair;
+  float low, high;
+  Element::unpack(pair, low, high);
+  return Operand::pack(low, high);
+}
+
+__device__ __forceinline__ uint4 to_operand(uint4 words) {
+  return make_uint4(to_operand(words.x), to_operand(words.y), to_operand(words.z), to_operand(words.w));
+}
+
 constexpr int kHeads = HEADS;
-constexpr int kQueries = QUERIES;               // new tokens of a sequence, causal among themselves
-constexpr int kPackedRows = kHeads * kQueries;  // query by query, its heads together
-constexpr int kPage = PAGE;                     // tokens a page
-constexpr int kTile = TILE;                     // tokens a stage
-constexpr int kStages = STAGES;                 // stages in flight
-constexpr int kRows = ROWS;                     // packed rows of a block, padding included
-constexpr bool kWantsLse = LSE;                 // the logarithm of the denominator is an output
+constexpr int kQueries = kChosen ? 1 : QUERIES;  // new tokens of a sequence, causal among themselves
+constexpr int kPackedRows = kHeads * kQueries;   // query by query, its heads together
+constexpr int kPage = PAGE;                      // tokens a page
+constexpr int kTile = TILE;                      // tokens a stage
+constexpr int kStages = RING;                    // tiles in shared memory
+constexpr int kRows = ROWS;                      // packed rows of a block, padding included
+constexpr bool kWantsLse = LSE;                  // the logarithm of the denominator is an output
 constexpr int kChunkBytes = kTile * 128;
 constexpr int kTileBytes = kChunks * kChunkBytes;
+
+// Where 16 bytes of a row begin, with so many rows of 128 bytes to a chunk.
+__device__ __forceinline__ int unit_offset(int rows, int row, int unit) {
+  return unit / 8 * rows * 128 + row * 128 + ((unit % 8 ^ row % 8) << 4);
+}
 
 // The running maximum may lag by this many powers of two, so that outputs are seldom rescaled.
 constexpr float kLag = 8.0f;
@@ -58,12 +89,15 @@ struct Work {
   __device__ __forceinline__ Work(int block_row, int split_index, int batch, const i32* lengths, int capacity, int span)
       : sequence(batch), first_row(block_row), split(split_index) {
     rows = min_of(kRows, kPackedRows - first_row);
-    length = max_of(0, min_of(lengths[sequence], capacity));
+    length = kChosen ? capacity : max_of(0, min_of(lengths[sequence], capacity));
     const int all = ceil_div(length, kTile);
     splits = max_of(1, ceil_div(all, span));
     first_tile = split * span;
     tiles = max_of(0, min_of(span, all - first_tile));
   }
+
+  // Neither this block nor any other of its cluster has tokens.
+  __device__ __forceinline__ bool is_idle() const { return split / PARTS * PARTS >= splits; }
 
   // What several of goes through memory.
   __device__ __forceinline__ int groups() const { return ceil_div(splits, PARTS); }
@@ -74,8 +108,9 @@ struct Work {
   }
 
   __device__ __forceinline__ i64 offset(const RowStrides& strides, int row) const {
-    const int packed = first_row + row;
-    return sequence * strides.sequence + packed / kHeads * strides.token + packed % kHeads * strides.head;
+    const int packed = first_row + row, query = kChosen ? sequence % QUERIES : packed / kHeads,
+              of = kChosen ? sequence / QUERIES : sequence;
+    return of * strides.sequence + query * strides.token + packed % kHeads * strides.head;
   }
 
   // Among the packed rows of all sequences.

@@ -101,9 +101,9 @@ void store_written(moetune::DType type, void* to, const std::vector<double>& val
 std::size_t prefill_parameters(const std::string& specialization);
 void attend_new_tokens(const Kernel& kernel, const Parameters& parameters);
 
-// mla_decode's first launch. Behind its parameters are two of its tensor map: elements from a token to the next, and
-// from a page to the next.
-std::size_t latent_parameters();
+// The first launch of mla_decode, by either entry; 0 for another one's. Behind the parameters of the one that has a
+// tensor map are two of the map: elements from a token to the next, and from a page to the next.
+std::size_t latent_parameters(const std::string& entry);
 void attend_latent(const Kernel& kernel, const Parameters& parameters, const Grid& grid);
 
 // kv_transfer's one launch.

@@ -87,7 +87,7 @@ Kernel Kernel::named(const std::string& entry) {
   const auto known = kParameters.find(kernel.base);
   if (known != kParameters.end()) kernel.parameters = known->second;
   if (kernel.base == "prefill_attention") kernel.parameters = prefill_parameters("");
-  if (kernel.base == "mla_decode") kernel.parameters = latent_parameters();
+  if (const std::size_t count = latent_parameters(kernel.base); count > 0) kernel.parameters = count;
   if (kernel.base == "kv_transfer") kernel.parameters = transfer_parameters();
   if (has_reference(kernel.base)) kernel.parameters = reference_parameters(kernel.base);
   if (const std::size_t count = experts_parameters(kernel.base); count > 0) kernel.parameters = count;
@@ -140,7 +140,7 @@ void Machine::run(const Kernel& kernel, const Parameters& parameters, const Grid
     attend(kernel, parameters, grid);
   } else if (kernel.base == "prefill_attention") {
     attend_new_tokens(kernel, parameters);
-  } else if (kernel.base == "mla_decode") {
+  } else if (latent_parameters(kernel.base) > 0) {
     attend_latent(kernel, parameters, grid);
   } else if (kernel.base == "kv_transfer") {
     transfer_pages(kernel, parameters);

@@ -22,6 +22,13 @@ struct LatentCase {
   std::vector<std::string> configs;
 };
 
+// Keys times the scales of groups are rounded to the type of q.
+IsRight rounded_latent(const Problem& problem) {
+  if (!problem.is("kv_scale", "group")) return rounded_attention(problem);
+  const double rounding = problem.is("dtype", "f16") ? 0x1p-9 : 0x1p-6;
+  return [rounding](const std::string&, double got, double right) { return is_near(got, right, rounding); };
+}
+
 // What a configuration of the body mma says, before its splits.
 #define WARPS_OF(TILES, TOKENS, RING) "BODY=mma,ROW_TILES=" TILES ",TILE=" TOKENS ",STAGES=" RING
 
@@ -33,11 +40,24 @@ const std::vector<LatentCase> kLatentCases = {
     {"batch=2,heads=40,context=210,queries=2,lengths=ragged,lse=yes",
      {"", "TILE=32,STAGES=2,splits=4", "PAIR=2,splits=2", "PAIR=2,PARTS=4,splits=8,TILE=32,STAGES=2",
       WARPS_OF("2", "32", "3") ",splits=2"}},
-    {"batch=1,heads=72,context=90,page=128,dtype=f16",
+    {"batch=1,heads=72,context=90,page=128,dtype=f16,kv_dtype=f16",
      {"splits=2", "PAIR=2", "PAIR=2,PARTS=2,splits=2", WARPS_OF("2", "64", "1")}},
     {"batch=2,heads=20,context=3,queries=4,lse=yes,page=32", {"", "TILE=32", WARPS_OF("2", "32", "1")}},
     {"batch=2,heads=8,context=75,page=1,lengths=ragged",
-     {WARPS_OF("1", "32", "3"), WARPS_OF("1", "64", "1") ",splits=2"}},
+     {WARPS_OF("1", "32", "3"), WARPS_OF("1", "64", "1") ",splits=2", "", "TILE=32,STAGES=4,PARTS=2,splits=2"}},
+    {"batch=2,heads=16,context=150,page=16,lse=yes,kv_dtype=e4m3",
+     {"TILE=32", "TILE=64,STAGES=1", "TILE=32,STAGES=4,splits=2", "TILE=32,PARTS=4,splits=4", WARPS_OF("1", "64", "1"),
+      WARPS_OF("2", "32", "3") ",splits=2"}},
+    {"batch=1,heads=40,context=70,queries=2,page=1,lengths=ragged,dtype=f16,kv_dtype=e4m3",
+     {"TILE=32,STAGES=3", WARPS_OF("2", "32", "2")}},
+    {"batch=2,heads=8,context=90,page=32,lse=yes,kv_dtype=e4m3,kv_scale=group,lengths=ragged",
+     {"TILE=32", "TILE=32,STAGES=3,PARTS=2,splits=2", WARPS_OF("1", "64", "2")}},
+    {"batch=1,heads=80,context=80,queries=2,tokens=chosen,lse=yes,lengths=ragged",
+     {"", "TILE=32,STAGES=4,splits=3", "PARTS=2,splits=2", WARPS_OF("2", "64", "1"), WARPS_OF("2", "32", "3")}},
+    {"batch=2,heads=20,context=70,queries=3,tokens=chosen,page=16,kv_dtype=e4m3,lengths=ragged",
+     {"TILE=32,STAGES=3", WARPS_OF("2", "32", "2") ",splits=2"}},
+    {"batch=1,heads=16,context=100,queries=2,tokens=chosen,kv_dtype=e4m3,kv_scale=group,lse=yes,dtype=f16",
+     {"TILE=32,splits=2", "TILE=32,STAGES=3", WARPS_OF("1", "32", "2"), WARPS_OF("1", "64", "1")}},
 };
 
 #undef WARPS_OF
@@ -45,8 +65,13 @@ const std::vector<LatentCase> kLatentCases = {
 }  // namespace
 
 TEST_CASE("simt: mla_decode's exact reference agrees with float64") {
-  for (const char* const problem : {"batch=1,heads=3,context=1", "batch=2,heads=5,context=70,page=16,lse=yes,queries=2",
-                                    "batch=8,heads=2,context=40,page=1,lengths=ragged,dtype=f16"}) {
+  for (const char* const problem :
+       {"batch=1,heads=3,context=1", "batch=2,heads=5,context=70,page=16,lse=yes,queries=2",
+        "batch=8,heads=2,context=40,page=1,lengths=ragged,dtype=f16,kv_dtype=f16",
+        "batch=2,heads=3,context=40,page=16,kv_dtype=e4m3,lse=yes",
+        "batch=2,heads=3,context=40,page=16,kv_dtype=e4m3,kv_scale=group,queries=2,lengths=ragged",
+        "batch=2,heads=3,context=30,queries=2,tokens=chosen,kv_dtype=e4m3,kv_scale=group,lse=yes,lengths=ragged",
+        "batch=1,heads=5,context=30,queries=2,tokens=chosen,page=1,lengths=ragged"}) {
     CAPTURE(problem);
     const SimtProblem latent("mla_decode", problem, 3);
     check_outputs(latent.reference(Reference::exact), latent.on_cpu(),
@@ -62,8 +87,7 @@ TEST_CASE("simt: mla_decode's bodies attend as float64 does, under several sched
     const HostTensors right = latent.on_cpu();
     for (const std::string& changes : one.configs) {
       CAPTURE(changes);
-      check_outputs(latent.run(latent.config(kRelayBase, changes), schedule++), right,
-                    rounded_attention(latent.problem));
+      check_outputs(latent.run(latent.config(kRelayBase, changes), schedule++), right, rounded_latent(latent.problem));
     }
   }
 }
@@ -99,7 +123,7 @@ TEST_CASE("simt: mla_decode reads nothing behind a sequence's end, and a poisone
       std::fill(entries + 8, entries + 16, 1 << 30);
       std::fill(entries + 16 + 3, entries + 24, -7);
     };
-    check_outputs(latent.run(config, 5), right, rounded_attention(latent.problem));
+    check_outputs(latent.run(config, 5), right, rounded_latent(latent.problem));
     latent.edit = [&](SimtTensors& tensors) {
       shorten(tensors);
       poison(tensors, 2, 36);
@@ -107,6 +131,50 @@ TEST_CASE("simt: mla_decode reads nothing behind a sequence's end, and a poisone
     const HostTensors poisoned = latent.run(config, 6);
     CHECK(std::isnan(poisoned.at("o")[2 * 16 * 512]));
     CHECK_FALSE(std::isnan(poisoned.at("o")[0]));
+  }
+}
+
+TEST_CASE("simt: mla_decode sees the chosen tokens alone, in any order, with holes") {
+  // What nobody chose is NaN, in every part of a token.
+  for (const std::string& latent_of :
+       {std::string(""), std::string(",kv_dtype=e4m3"), std::string(",kv_dtype=e4m3,kv_scale=group")}) {
+    CAPTURE(latent_of);
+    SimtProblem latent("mla_decode", "batch=2,heads=16,context=70,queries=2,tokens=chosen,page=16,lse=yes" + latent_of,
+                       3);
+    const std::int64_t width = latent_of.empty() ? 1152 : latent_of.ends_with("group") ? 512 : 576;
+    // The second list is empty; the third has one token, behind 65 holes.
+    const auto chosen = [](std::int64_t list, std::int64_t entry) -> std::int32_t {
+      if (list == 1 || (list == 2 && entry != 65) || (list != 2 && entry % 3 == 1)) return -1;
+      return static_cast<std::int32_t>((list * 70 + entry) * 37 % 280);
+    };
+    latent.edit = [&](SimtTensors& tensors) {
+      auto* const entries = reinterpret_cast<std::int32_t*>(tensors.bytes("indices").data());
+      std::vector<bool> seen(288);
+      for (std::int64_t i = 0; i < 280; ++i) {
+        entries[i] = chosen(i / 70, i % 70);
+        if (entries[i] >= 0) seen[static_cast<std::size_t>(entries[i])] = true;
+      }
+      for (std::size_t token = 0; token < 280; ++token) {
+        if (seen[token]) continue;
+        const auto poison = [&](const char* name, std::size_t bytes) {
+          std::memset(tensors.bytes(name).data() + token * bytes, 0xFF, bytes);
+        };
+        poison("kv", static_cast<std::size_t>(width));
+        if (!latent_of.ends_with("group")) continue;
+        poison("group_scales", 16);
+        poison("rope", 128);
+      }
+    };
+    HostTensors inputs = latent.tensors().inputs();
+    for (std::int64_t i = 0; i < 280; ++i) inputs.at("indices")[static_cast<std::size_t>(i)] = chosen(i / 70, i % 70);
+    const HostTensors right = answer_on_cpu(latent.problem, latent.call, inputs);
+    CHECK(std::isinf(right.at("lse")[16]));
+    CHECK(right.at("o")[16 * 512] == 0);
+    for (const std::string& changes : {std::string("TILE=32"), std::string("TILE=32,PARTS=2,splits=2"),
+                                       std::string("BODY=mma,ROW_TILES=1,TILE=64,STAGES=1,splits=2")}) {
+      CAPTURE(changes);
+      check_outputs(latent.run(latent.config(kRelayBase, changes), 9), right, rounded_latent(latent.problem));
+    }
   }
 }
 
@@ -118,7 +186,7 @@ TEST_CASE("simt: mla_decode with queries, pages and outputs that lie apart") {
   for (const std::string& changes : {std::string(""), std::string("PARTS=2,splits=2"),
                                      std::string("BODY=mma,ROW_TILES=2,TILE=32,STAGES=1,splits=2")}) {
     CAPTURE(changes);
-    check_outputs(latent.run(latent.config(kRelayBase, changes), 7), right, rounded_attention(latent.problem));
+    check_outputs(latent.run(latent.config(kRelayBase, changes), 7), right, rounded_latent(latent.problem));
   }
 }
 
@@ -130,7 +198,7 @@ TEST_CASE("simt: mla_decode with a scale of 0, and one below") {
     const HostTensors right = latent.on_cpu();
     for (const std::string& changes : {std::string(""), std::string("BODY=mma,ROW_TILES=1,TILE=32,STAGES=1")}) {
       CAPTURE(changes);
-      check_outputs(latent.run(latent.config(kRelayBase, changes), 8), right, rounded_attention(latent.problem));
+      check_outputs(latent.run(latent.config(kRelayBase, changes), 8), right, rounded_latent(latent.problem));
     }
   }
 }

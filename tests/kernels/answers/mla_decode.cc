@@ -12,6 +12,8 @@ namespace moetune {
 HostTensors mla_decode_on_cpu(const Problem& problem, const Call& call, const HostTensors& inputs) {
   constexpr std::int64_t kLatent = 512, kWidth = 576;
   const std::int64_t heads = problem["heads"], queries = problem["queries"], page = problem["page"];
+  const bool chosen = problem.is("tokens", "chosen"), groups = problem.is("kv_scale", "group");
+  const double factor = problem.is("kv_dtype", "e4m3") && !groups ? inputs.at("kv_scale")[0] : 1;
   const auto& fields = find_kernel(problem.kernel).call_schema().integers;
   const auto field = [&](std::string_view name) {
     const auto found = std::ranges::find(fields, name, &CallField::name);
@@ -27,29 +29,42 @@ HostTensors mla_decode_on_cpu(const Problem& problem, const Call& call, const Ho
   std::vector<double> o(static_cast<std::size_t>(offset(rows - 1, "o") + kLatent), kUnwritten), lse;
   for (std::int64_t row = 0; row < rows; ++row) {
     const std::int64_t sequence = row / (queries * heads);
-    const auto length = std::clamp<std::int64_t>(
-        static_cast<std::int64_t>(inputs.at("lengths")[static_cast<std::size_t>(sequence)]), 0, problem["context"]);
+    // Places in the pool of what this row sees.
+    std::vector<std::int64_t> places;
+    if (chosen) {
+      for (std::int64_t i = 0; i < problem["context"]; ++i)
+        if (const double place = inputs.at("indices")[static_cast<std::size_t>(row / heads * problem["context"] + i)];
+            place >= 0)
+          places.push_back(static_cast<std::int64_t>(place));
+    } else {
+      const auto length = std::clamp<std::int64_t>(
+          static_cast<std::int64_t>(inputs.at("lengths")[static_cast<std::size_t>(sequence)]), 0, problem["context"]);
+      const double* const table = inputs.at("page_table").data() + sequence * field("page_row");
+      for (std::int64_t token = 0; token < length - (queries - 1) + row / heads % queries; ++token)
+        places.push_back(static_cast<std::int64_t>(table[token / page]) * page + token % page);
+    }
     const double* const q = inputs.at("q").data() + offset(row, "q");
-    const double* const table = inputs.at("page_table").data() + sequence * field("page_row");
     double* const to = o.data() + offset(row, "o");
-    const auto token_row = [&](std::size_t token) {
-      const auto t = static_cast<std::int64_t>(token);
-      return kv + static_cast<std::int64_t>(table[t / page]) * kv_page + t % page * kv_token;
+    const auto value = [&](std::int64_t place, std::int64_t column) {
+      if (groups && column >= kLatent)
+        return inputs.at("rope")[static_cast<std::size_t>(place / page * field("rope_page") +
+                                                          place % page * field("rope_token") + column - kLatent)];
+      const double number = kv[place / page * kv_page + place % page * kv_token + column];
+      if (!groups) return number * factor;
+      return number * inputs.at("group_scales")[static_cast<std::size_t>(
+                          place / page * field("scales_page") + place % page * field("scales_token") + column / 128)];
     };
-    const std::int64_t end = length - (queries - 1) + row / heads % queries;
-    std::vector<double> logits(static_cast<std::size_t>(std::max<std::int64_t>(end, 0)));
+    std::vector<double> logits(places.size());
     double highest = -std::numeric_limits<double>::infinity(), denominator = 0;
     for (std::size_t token = 0; token < logits.size(); ++token) {
-      const double* const key = token_row(token);
       double dot = 0;
-      for (std::int64_t d = 0; d < kWidth; ++d) dot += q[d] * key[d];
+      for (std::int64_t d = 0; d < kWidth; ++d) dot += q[d] * value(places[token], d);
       highest = std::max(highest, logits[token] = dot * call.reals[0]);
     }
     for (double& logit : logits) denominator += logit = std::exp(logit - highest);
     std::fill_n(to, kLatent, 0.0);
     for (std::size_t token = 0; token < logits.size(); ++token) {
-      const double* const value = token_row(token);
-      for (std::int64_t d = 0; d < kLatent; ++d) to[d] += logits[token] / denominator * value[d];
+      for (std::int64_t d = 0; d < kLatent; ++d) to[d] += logits[token] / denominator * value(places[token], d);
     }
     lse.push_back(highest + std::log(denominator));
   }
