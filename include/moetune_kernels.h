@@ -163,12 +163,17 @@ enum {
 
 /* mla_decode's slots (docs/mla_decode.md). Values of a row lie side by side. */
 enum {
-  MOETUNE_MLA_DECODE_Q = 0,          /* bf16 or fp16 [batch, queries, heads, 576] */
-  MOETUNE_MLA_DECODE_KV = 1,         /* [pages, page, 576] of Q's type */
-  MOETUNE_MLA_DECODE_PAGE_TABLE = 2, /* i32 [batch, context / page rounded up] */
-  MOETUNE_MLA_DECODE_LENGTHS = 3,    /* i32 [batch], new tokens included; cut to the context */
-  MOETUNE_MLA_DECODE_O = 4,          /* [batch, queries, heads, 512] of Q's type */
-  MOETUNE_MLA_DECODE_LSE = 5         /* f32 [batch, queries, heads]; if the family has lse=yes */
+  MOETUNE_MLA_DECODE_Q = 0,            /* bf16 or fp16 [batch, queries, heads, 576] */
+  MOETUNE_MLA_DECODE_KV = 1,           /* [pages, page, 576] of Q's type or e4m3; 512 of a family with kv_scale=group */
+  MOETUNE_MLA_DECODE_PAGE_TABLE = 2,   /* i32 [batch, context / page rounded up]; with tokens=all */
+  MOETUNE_MLA_DECODE_LENGTHS = 3,      /* i32 [batch], new tokens included; cut to the context; with tokens=all */
+  MOETUNE_MLA_DECODE_O = 4,            /* [batch, queries, heads, 512] of Q's type */
+  MOETUNE_MLA_DECODE_LSE = 5,          /* f32 [batch, queries, heads]; if the family has lse=yes */
+  MOETUNE_MLA_DECODE_KV_SCALE = 6,     /* f32 [1]; of KV in e4m3 with kv_scale=tensor */
+  MOETUNE_MLA_DECODE_GROUP_SCALES = 7, /* f32 [pages, page, 4]; with kv_scale=group */
+  MOETUNE_MLA_DECODE_ROPE = 8,         /* [pages, page, 64] of Q's type; with kv_scale=group */
+  MOETUNE_MLA_DECODE_INDICES = 9       /* i32 [batch, queries, context]: page * size + place, or negative for none; with
+                                          tokens=chosen. Nothing checks that they are the pool's */
 };
 
 /* mla_decode's call: elements from one to the next, and of its reals the first. */
@@ -181,7 +186,11 @@ enum {
   MOETUNE_MLA_DECODE_PAGE_ROW = 5,
   MOETUNE_MLA_DECODE_O_SEQUENCE = 6,
   MOETUNE_MLA_DECODE_O_TOKEN = 7,
-  MOETUNE_MLA_DECODE_O_HEAD = 8
+  MOETUNE_MLA_DECODE_O_HEAD = 8,
+  MOETUNE_MLA_DECODE_SCALES_PAGE = 9,
+  MOETUNE_MLA_DECODE_SCALES_TOKEN = 10,
+  MOETUNE_MLA_DECODE_ROPE_PAGE = 11,
+  MOETUNE_MLA_DECODE_ROPE_TOKEN = 12
 };
 enum { MOETUNE_MLA_DECODE_SCALE = 0 };
 

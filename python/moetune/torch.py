@@ -34,13 +34,14 @@ from moetune._mapped import mapped
 from moetune._mxfp4 import pack_mxfp4
 from moetune._serving import prepare, runtime, use
 
-__all__ = ["EndPlan", "EndRouting", "Gated", "MaskedPlan", "MaskedRouting", "Plan", "RankRouting", "Routing", "RowPlan",
-           "RowRouting", "act_mul", "act_mul_e4m3", "add_rmsnorm", "add_rmsnorm_e4m3", "decode_attention",
-           "few_rows_linear", "gate_route", "kv_transfer", "launch", "mapped", "mla_decode", "moe_combine", "moe_dispatch",
-           "moe_dispatch_e4m3", "moe_experts", "moe_experts_by_ids", "moe_experts_down", "moe_experts_up", "pack_mxfp4",
-           "prefill_attention", "prepare", "qk_norm_rope", "qk_norm_rope_kv_write", "route", "route_ends",
-           "route_masked", "route_plan", "route_plan_ends", "route_plan_masked", "route_plan_rows", "route_ranks",
-           "route_rows", "route_weights", "runtime", "supports", "use"]
+__all__ = ["EndPlan", "EndRouting", "Gated", "MaskedPlan", "MaskedRouting", "Plan", "RankRouting", "Routing",
+           "RowPlan", "RowRouting", "act_mul", "act_mul_e4m3", "add_rmsnorm", "add_rmsnorm_e4m3", "decode_attention",
+           "few_rows_linear", "gate_route", "kv_transfer", "latent_parts", "launch", "mapped", "mla_decode",
+           "mla_decode_chosen", "moe_combine", "moe_dispatch", "moe_dispatch_e4m3", "moe_experts",
+           "moe_experts_by_ids", "moe_experts_down", "moe_experts_up", "pack_mxfp4", "prefill_attention", "prepare",
+           "qk_norm_rope", "qk_norm_rope_kv_write", "route", "route_ends", "route_masked", "route_plan",
+           "route_plan_ends", "route_plan_masked", "route_plan_rows", "route_ranks", "route_rows", "route_weights",
+           "runtime", "supports", "use"]
 
 
 class Routing(NamedTuple):
@@ -503,20 +504,47 @@ def kv_transfer(source: torch.Tensor, source_pages: Optional[torch.Tensor] = Non
 
 
 def mla_decode(q: torch.Tensor, kv: torch.Tensor, page_table: torch.Tensor, lengths: torch.Tensor,
-               scale: float = 192 ** -0.5, *, context: int = 0, out: Optional[torch.Tensor] = None,
-               lse: Optional[torch.Tensor] = None) -> torch.Tensor:
+               scale: float = 192 ** -0.5, *, context: int = 0, kv_scale: Optional[torch.Tensor] = None,
+               group_scales: Optional[torch.Tensor] = None, rope: Optional[torch.Tensor] = None,
+               out: Optional[torch.Tensor] = None, lse: Optional[torch.Tensor] = None) -> torch.Tensor:
     """[batch, queries, heads, 512]: attention of the newest tokens over a latent that all heads share.
 
     q bf16 or fp16 [batch, queries, heads, 576], the latent's part first; kv [pages, page, 576] of its type; page_table
     int32 [batch, columns]; lengths int32 [batch], new tokens included. `scale` is of q kv; DeepSeek's with YaRN is
     larger than the default. `context`: the longest length now; 0: what the page table has room for. Longer lengths are
     cut to it. `lse` fp32 [batch, queries, heads] gets the logarithm of each row's denominator.
+
+    kv may be float8_e4m3fn with kv_scale, fp32 [1]: value = e4m3 * scale. Or it is [pages, page, 512] of that type, with
+    group_scales fp32 [pages, page, 4], a scale for each 128 values, and rope [pages, page, 64] of q's type: the parts of
+    a row of 656 bytes (latent_parts).
     """
     if context > 0:
         page_table = page_table[:, :-(-context // max(1, kv.shape[1]))]
     made: torch.Tensor = _run("mla_decode", (q, kv, page_table, lengths, scale), {"out": out}, "lse", lse=lse,
-                              context=context)
+                              context=context, kv_scale=kv_scale, group_scales=group_scales, rope=rope)
     return made
+
+
+def mla_decode_chosen(q: torch.Tensor, kv: torch.Tensor, indices: torch.Tensor, scale: float = 192 ** -0.5, *,
+                      kv_scale: Optional[torch.Tensor] = None, group_scales: Optional[torch.Tensor] = None,
+                      rope: Optional[torch.Tensor] = None, out: Optional[torch.Tensor] = None,
+                      lse: Optional[torch.Tensor] = None) -> torch.Tensor:
+    """mla_decode over chosen tokens, as of DeepSeek-V3.2: each query has a list of those that it sees.
+
+    indices int32 [batch, queries, entries]: page * tokens of a page + place in it, in any order; negative: none.
+    """
+    made: torch.Tensor = _run("mla_decode_chosen", (q, kv, indices, scale), {"out": out}, "lse", lse=lse,
+                              kv_scale=kv_scale, group_scales=group_scales, rope=rope)
+    return made
+
+
+def latent_parts(cache: torch.Tensor) -> dict[str, torch.Tensor]:
+    """The kv, group_scales and rope of mla_decode in rows of 656 bytes, which are views of them.
+
+    cache uint8 [pages, page, 656]: 512 e4m3, 4 fp32 scales, 64 bf16, as of FlashMLA and of vLLM's fp8_ds_mla.
+    """
+    return {"kv": cache[..., :512].view(torch.float8_e4m3fn), "group_scales": cache[..., 512:528].view(torch.float32),
+            "rope": cache[..., 528:].view(torch.bfloat16)}
 
 
 def qk_norm_rope(qkv: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, q_heads: int, kv_heads: int, *,

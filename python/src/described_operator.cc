@@ -94,26 +94,31 @@ class DescribedOperator : public Operator {
   const std::string name_, kernel_, facts_;
 };
 
-// The longest context is a fact: what the page table has room for, unless the caller knows better.
+// The longest context is a fact, unless tokens are chosen: what the page table has room for, unless the caller knows
+// better.
 class LatentOperator final : public DescribedOperator {
  public:
-  LatentOperator() : DescribedOperator("mla_decode", "mla_decode", "") {}
+  LatentOperator(const char* name, bool chosen) : DescribedOperator(name, "mla_decode", ""), chosen_(chosen) {}
 
  protected:
   std::string facts_of(const Overload&, const Given& given) const override {
+    std::string facts = chosen_ ? "tokens=chosen" : "tokens=all";
+    if (given.tensors[MOETUNE_MLA_DECODE_GROUP_SCALES] != nullptr) facts += ",kv_scale=group";
+    if (chosen_) return facts;
     int64_t context = given.integers[kLatentContext];
     require_at_least(0, "context", context);
     const DLTensor* const pages = given.tensors[MOETUNE_MLA_DECODE_PAGE_TABLE];
     const DLTensor* const kv = given.tensors[MOETUNE_MLA_DECODE_KV];
-    if (pages == nullptr || kv == nullptr || pages->ndim != 2 || kv->ndim != 3) return "";  // refused as such
+    if (pages == nullptr || kv == nullptr || pages->ndim != 2 || kv->ndim != 3) return facts;  // refused as such
     if (context == 0 && __builtin_mul_overflow(pages->shape[1], kv->shape[1], &context))
       refuse("'page_table' and 'kv' have more tokens than a sequence can have");
-    return context == 0 ? "" : "context=" + std::to_string(context);
+    return context == 0 ? facts : facts + ",context=" + std::to_string(context);
   }
   std::span<const OtherName> other_names() const override { return kOtherNames; }
 
  private:
   static constexpr OtherName kOtherNames[] = {{"o", "out"}};
+  const bool chosen_;
 };
 
 // Scales tell whether they are of heads by their number; the layout, which index heads have.
@@ -237,7 +242,12 @@ const Operator& described_operator(const char* name, const char* kernel, const c
 }
 
 const Operator& mla_decode_operator() {
-  static const LatentOperator made;
+  static const LatentOperator made("mla_decode", false);
+  return made;
+}
+
+const Operator& mla_decode_chosen_operator() {
+  static const LatentOperator made("mla_decode_chosen", true);
   return made;
 }
 

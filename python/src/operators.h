@@ -47,6 +47,7 @@ const Operator& experts_operator();
 // A described kernel's; `facts` hold for all its calls. Called once for each operator.
 const Operator& described_operator(const char* name, const char* kernel, const char* facts = "");
 const Operator& mla_decode_operator();
+const Operator& mla_decode_chosen_operator();
 const Operator& kv_transfer_operator();
 const Operator& launch_operator();  // of any such kernel
 

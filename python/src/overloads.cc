@@ -262,17 +262,22 @@ Schemas transfer_schemas() {
            {"sms", kInteger, kTransferSms, "0"}}};
 }
 
-Schemas latent_schemas() {
-  return {mla_decode_operator(),
-          {{"q", kTensor, MOETUNE_MLA_DECODE_Q},
-           {"kv", kTensor, MOETUNE_MLA_DECODE_KV},
-           {"page_table", kTensor, MOETUNE_MLA_DECODE_PAGE_TABLE},
-           {"lengths", kTensor, MOETUNE_MLA_DECODE_LENGTHS},
-           {"scale", kScale, 0, "0.0721687836"}},
-          {{"out", kTensor, MOETUNE_MLA_DECODE_O}},
-          {{"lse", kOptionalTensor, MOETUNE_MLA_DECODE_LSE, "None"}},
-          {{"context", kSymbolicInteger, kLatentContext, "0"}},
-          {{"lse", kTensor, MOETUNE_MLA_DECODE_LSE}}};
+std::vector<Schemas> latent_schemas() {
+  const Parameters rows = {{"q", kTensor, MOETUNE_MLA_DECODE_Q}, {"kv", kTensor, MOETUNE_MLA_DECODE_KV}};
+  const Parameters scale = {{"scale", kScale, 0, "0.0721687836"}};
+  const Parameters narrow = {{"kv_scale", kOptionalTensor, MOETUNE_MLA_DECODE_KV_SCALE, "None"},
+                             {"group_scales", kOptionalTensor, MOETUNE_MLA_DECODE_GROUP_SCALES, "None"},
+                             {"rope", kOptionalTensor, MOETUNE_MLA_DECODE_ROPE, "None"}};
+  const Parameters out = {{"out", kTensor, MOETUNE_MLA_DECODE_O}}, lse = {{"lse", kTensor, MOETUNE_MLA_DECODE_LSE}},
+                   no_lse = {{"lse", kOptionalTensor, MOETUNE_MLA_DECODE_LSE, "None"}};
+  return {{mla_decode_operator(),
+           rows +
+               Parameters{{"page_table", kTensor, MOETUNE_MLA_DECODE_PAGE_TABLE},
+                          {"lengths", kTensor, MOETUNE_MLA_DECODE_LENGTHS}} +
+               scale,
+           out, no_lse, Parameters{{"context", kSymbolicInteger, kLatentContext, "0"}} + narrow, lse},
+          {mla_decode_chosen_operator(), rows + Parameters{{"indices", kTensor, MOETUNE_MLA_DECODE_INDICES}} + scale,
+           out, no_lse, narrow, lse}};
 }
 
 std::vector<Schemas> rope_schemas() {
@@ -364,7 +369,7 @@ const std::vector<Overload>& overloads() {
     for (const Schemas& each : act_schemas()) add(each);
     add(linear_schemas());
     add(gate_schemas());
-    add(latent_schemas());
+    for (const Schemas& each : latent_schemas()) add(each);
     add(transfer_schemas());
     for (const Overload& each : launch_overloads()) made.push_back(each);
     if (made.size() != kOverloads) std::abort();  // PyTorch would lack kernels of the last

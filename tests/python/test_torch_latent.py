@@ -39,20 +39,58 @@ class Latent:
     def arguments(self) -> tuple[Any, Any, Any, Any]:
         return self.q, self.kv, self.page_table, self.lengths
 
-    def right(self, scale: float = SCALE, longest: int = 1 << 20) -> tuple[Any, Any]:
-        """The output and the logarithms of the denominators, in float64."""
+    def right(self, scale: float = SCALE, longest: int = 1 << 20, kv: Any = None,
+              indices: Any = None) -> tuple[Any, Any]:
+        """The output and the logarithms of the denominators, in float64; of `kv`, and of the tokens in `indices`."""
         batch, queries, heads, _ = self.q.shape
         out = torch.zeros(batch, queries, heads, LATENT, dtype=torch.float64)
         lse = torch.full((batch, queries, heads), float("-inf"), dtype=torch.float64)
+        pool = (self.kv if kv is None else kv).double().cpu()
         for sequence, length in enumerate(self.lengths.tolist()):
-            tokens = self.kv[self.page_table[sequence].long()].reshape(-1, WIDTH).double().cpu()
             for query in range(queries):
-                end = min(length, longest) - queries + 1 + query
-                if end > 0:
-                    logits = self.q[sequence, query].double().cpu() @ tokens[:end].T * scale
-                    out[sequence, query] = logits.softmax(-1) @ tokens[:end, :LATENT]
+                if indices is None:
+                    tokens = pool[self.page_table[sequence].long().cpu()].reshape(-1, WIDTH)
+                    tokens = tokens[:max(0, min(length, longest) - queries + 1 + query)]
+                else:
+                    places = indices[sequence, query].long().cpu()
+                    tokens = pool.reshape(-1, WIDTH)[places[places >= 0]]
+                if len(tokens) > 0:
+                    logits = self.q[sequence, query].double().cpu() @ tokens.T * scale
+                    out[sequence, query] = logits.softmax(-1) @ tokens[:, :LATENT]
                     lse[sequence, query] = logits.logsumexp(-1)
         return out, lse
+
+    def chosen(self, entries: int) -> Any:
+        """Tokens that the sequences have, with holes, another list for each query."""
+        batch, queries = self.q.shape[:2]
+        page = self.kv.shape[1]
+        lists = torch.full((batch, queries, entries), -1, dtype=torch.int32)
+        for sequence, length in enumerate(self.lengths.tolist()):
+            for query in range(queries):
+                tokens = torch.arange(query, length, 2 + query)[:entries // 2]
+                pages = self.page_table[sequence].cpu()[tokens // page]
+                lists[sequence, query, :2 * len(tokens):2] = pages * page + tokens % page
+        return lists.to(DEVICE)
+
+
+def narrowed(kv: Any) -> tuple[Any, Any]:
+    """A latent in e4m3 with one scale, and what it means."""
+    scale = torch.full((1,), 0.25, device=DEVICE)
+    narrow = (kv.float() / scale).to(torch.float8_e4m3fn)
+    return {"kv": narrow, "kv_scale": scale}, narrow.double() * scale
+
+
+def packed_rows(kv: Any) -> tuple[Any, Any]:
+    """A latent in rows of 656 bytes, and what they mean."""
+    groups = kv[..., :LATENT].float().unflatten(-1, (4, 128))
+    scales = groups.abs().amax(-1).nan_to_num(1) / 448
+    narrow = (groups / scales[..., None]).to(torch.float8_e4m3fn)
+    rows = torch.empty(*kv.shape[:2], 656, dtype=torch.uint8, device=DEVICE)
+    parts = operators.latent_parts(rows)
+    for name, part in (("kv", narrow.flatten(-2)), ("group_scales", scales), ("rope", kv[..., LATENT:])):
+        parts[name].copy_(part)
+    meant = (narrow.double() * scales[..., None]).flatten(-2)
+    return parts, torch.cat((meant, kv[..., LATENT:].double()), -1)
 
 
 @unittest.skipIf(REASON, REASON)
@@ -118,6 +156,44 @@ class LatentTest(unittest.TestCase):
             self.assertTrue(torch.equal(
                 compiled(case.q), operators.mla_decode(case.q * 2, *case.arguments()[1:], context=120) + 1))
 
+    @if_tuned
+    def test_latents_in_e4m3(self) -> None:
+        case = Latent([100, 17])
+        for made in (narrowed, packed_rows):
+            with self.subTest(made.__name__):
+                parts, meant = made(case.kv)
+                got = operators.mla_decode(case.q, parts.pop("kv"), case.page_table, case.lengths, **parts)
+                self.assert_near(got, case.right(kv=meant)[0], 2 ** -5)
+
+    @if_tuned
+    def test_chosen_tokens(self) -> None:
+        case = Latent([100, 17])
+        indices = case.chosen(64)
+        made = operators.mla_decode_chosen(case.q, case.kv, indices)
+        self.assertEqual((made.dtype, made.shape), (torch.bfloat16, (2, 1, 16, LATENT)))
+        self.assert_near(made, case.right(indices=indices)[0], 2 ** -6)
+        torch.library.opcheck(ops.mla_decode_chosen.default, (case.q, case.kv, indices))
+        for backend in backends():
+            torch._dynamo.reset()
+            compiled = torch.compile(lambda q: operators.mla_decode_chosen(q * 2, case.kv, indices) + 1,
+                                     backend=backend, fullgraph=True)
+            self.assertTrue(torch.equal(compiled(case.q), operators.mla_decode_chosen(case.q * 2, case.kv, indices) + 1))
+
+    @if_tuned
+    def test_chosen_tokens_of_packed_rows(self) -> None:
+        """Several queries, of which one has chosen nothing."""
+        case = Latent([100, 1], queries=2)
+        indices = case.chosen(64)
+        self.assertTrue(bool((indices[1, 1] < 0).all()))
+        parts, meant = packed_rows(case.kv)
+        lse = torch.empty(2, 2, 16, device=DEVICE)
+        made = operators.mla_decode_chosen(case.q, parts.pop("kv"), indices, **parts, lse=lse)
+        right, logarithms = case.right(kv=meant, indices=indices)
+        self.assert_near(made, right, 2 ** -5)
+        self.assert_near(lse[0], logarithms[0], 2 ** -6)
+        self.assertTrue(bool(torch.isneginf(lse[1, 1]).all()))
+        self.assertEqual(float(made[1, 1].abs().max()), 0)
+
     def test_no_sequences(self) -> None:
         case = Latent([5])
         made = operators.mla_decode(case.q[:0], case.kv, case.page_table[:0], case.lengths[:0])
@@ -128,6 +204,10 @@ class LatentTest(unittest.TestCase):
         q, kv, table, lengths = case.arguments()
         for message, given, options in (
                 ("'kv' is [18, 16, 512]; it must be", (q, kv[..., :512], table, lengths), {}),
+                ("kv_dtype must be dtype or e4m3", (q, kv.half(), table, lengths), {}),
+                ("'kv_scale'", (q, kv.to(torch.float8_e4m3fn), table, lengths), {}),
+                ("kv_scale belongs to kv_dtype=e4m3", (q, kv[..., :512], table, lengths),
+                 {"group_scales": torch.ones(18, 16, 4, device=DEVICE), "rope": kv[..., 512:]}),
                 ("'q' is f32; it must be bf16 or f16", (q.float(), kv, table, lengths), {}),
                 ("'q' has 3 dimensions; it must be", (q[:, 0], kv, table, lengths), {}),
                 ("page must be 1, 16, 32, 64 or 128", odd.arguments(), {}),

@@ -488,6 +488,7 @@ class GradientTest(unittest.TestCase):
             "gate_route": ((rows.x[:2], rows.x[:8].clone(), 2), {}),
             "kv_transfer": ((pages["k_cache"][:, None], torch.arange(3, device=DEVICE, dtype=torch.int32)), {}),
             "mla_decode": (latent, {}),
+            "mla_decode_chosen": ((*latent[:2], torch.zeros(2, 1, 8, dtype=torch.int32, device=DEVICE)), {}),
             "qk_norm_rope": ((rows.x, tables, tables, 2, 1), {}),
             "qk_norm_rope_kv_write": ((rows.x, tables, tables, torch.arange(len(rows.x), device=DEVICE), 2, 1), pages),
         }
