@@ -43,16 +43,21 @@ void check_ranges(const ModelWorkload& workload) {
     }
 }
 
+// Chosen tokens are gathered from rows of 656 bytes, as servers keep them: e4m3 with scales of groups.
 void add_latent(ModelPlan& plan, const AttentionLayers& layers, const ModelFacts& model, const ServingShape& serving) {
-  add_workload(plan,
-               {.name = model.name + " decode",
-                .kernel = "mla_decode",
-                .problem = with("heads", layers.q_heads) + "," + with("page", serving.page) +
-                           ",dtype=" + (model.dtype == "fp16" ? "f16" : model.dtype),
-                .ranges = {{"batch", serving.batch_low, serving.batch_high},
-                           {"context", serving.context_low, serving.context_high}},
-                .weight = static_cast<double>(layers.layers)},
-               layers.layers);
+  ModelWorkload wanted{.name = model.name + " decode",
+                       .kernel = "mla_decode",
+                       .problem = with("heads", layers.q_heads) + "," + with("page", serving.page) +
+                                  (model.dtype == "fp16" ? ",dtype=f16" : ",dtype=" + model.dtype),
+                       .ranges = {{"batch", serving.batch_low, serving.batch_high}},
+                       .weight = static_cast<double>(layers.layers)};
+  if (layers.chosen > 0) {
+    wanted.problem += ",tokens=chosen," + with("context", layers.chosen) + ",kv_dtype=e4m3,kv_scale=group";
+  } else {
+    if (model.dtype == "fp16") wanted.problem += ",kv_dtype=f16";
+    wanted.ranges.push_back({"context", serving.context_low, serving.context_high});
+  }
+  add_workload(plan, std::move(wanted), layers.layers);
 }
 
 void add_attention(ModelPlan& plan, const ModelFacts& model, const ServingShape& serving) {

@@ -17,7 +17,8 @@ struct AttentionLayers {
   std::int64_t chunk = 0;    // a token sees those of its chunk of so many; 0 for all
   std::int64_t softcap = 0;  // bound of scaled scores; 0 for none
   bool sinks = false;
-  bool latent = false;  // decodes over a latent that all heads share, as mla_decode does; head_dim is not read
+  bool latent = false;      // decodes over a latent that all heads share, as mla_decode does; head_dim is not read
+  std::int64_t chosen = 0;  // of a latent: tokens that are chosen for a token; 0 for all
   std::int64_t layers = 0;
 
   bool operator==(const AttentionLayers&) const = default;

@@ -252,7 +252,8 @@ void ConfigReader::add_latent(const ModelLayer& layer, std::int64_t count) {
   if (layer.kind != kFullAttention || layer.sinks || layer.latent != 512 || fields_.number("qk_rope_head_dim") != 64)
     return note("decode and prefill of " + layers + "has a kernel for kv_lora_rank 512 and qk_rope_head_dim 64 alone");
   note("prefill of " + layers + "has no kernel");
-  add_layers({.q_heads = layer.q_heads, .kv_heads = 1, .latent = true}, count);
+  const std::int64_t chosen = fields_.number("index_topk").value_or(0);
+  add_layers({.q_heads = layer.q_heads, .kv_heads = 1, .latent = true, .chosen = chosen}, count);
 }
 
 void ConfigReader::add_layers(AttentionLayers layers, std::int64_t count) {

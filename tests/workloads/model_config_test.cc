@@ -98,6 +98,21 @@ TEST_CASE("DeepSeek-V3 and Kimi-K2: experts and steps over the latent are served
   CHECK(kimi.find("moe_combine")->weight == 60);
 }
 
+TEST_CASE("DeepSeek-V3.2: steps over the tokens that its indexer chooses") {
+  Planned model{parse_model_config(
+                    R"({"model_type":"deepseek_v32","num_hidden_layers":61,"hidden_size":7168,
+              "num_attention_heads":128,"num_key_value_heads":128,"kv_lora_rank":512,"qk_rope_head_dim":64,
+              "index_topk":2048,"intermediate_size":18432,"torch_dtype":"bfloat16"})",
+                    "c.json"),
+                {}};
+  REQUIRE(model.config.facts.attention.size() == 1);
+  CHECK(model.config.facts.attention[0].chosen == 2048);
+  model.plan = plan_model(model.config.facts, {});
+  CHECK(model.problem("mla_decode") ==
+        "heads=128,page=64,dtype=bf16,tokens=chosen,context=2048,kv_dtype=e4m3,kv_scale=group");
+  CHECK(model.find("mla_decode")->ranges == std::vector<DimensionRange>{{"batch", 1, 256}});
+}
+
 TEST_CASE("Mixtral, Qwen3 and Llama-3") {
   const Planned mixtral = plan_of("mixtral-8x7b");
   CHECK(mixtral.problem("decode_attention") == "q_heads=32,kv_heads=8,head_dim=128,page=64,dtype=bf16");
