@@ -73,7 +73,13 @@ constexpr std::string_view
         "hidden={hidden},experts={experts},top_k={top_k},intermediate={intermediate},dtype={dtype},"
         "activation={activation},layout={layout}",
     kSteps = "batch={batch},context={context}", kPrompts = "batch={prompts},seqlen_q={chunk},seqlen_kv={past}",
-    kTokens = "tokens={tokens}", kFewTokens = "tokens={few}";
+    kTokens = "tokens={tokens}", kStepTokens = "tokens={batch}", kFewTokens = "tokens={few}",
+    kHeads =
+        "q_heads={q_heads},kv_heads={kv_heads},head_dim={head_dim},rotary_dim={head_dim},dtype={element},"
+        "tables={table},norm={norm}",
+    kHeadsToCache =
+        "q_heads={q_heads},kv_heads={kv_heads},head_dim={head_dim},rotary_dim={head_dim},dtype={element},"
+        "tables={table},norm={norm},kv=pages,page=1,kv_dtype={element}";
 
 // docs/workloads.md says in which version of a server each was read.
 constexpr auto kRows = std::to_array<ServerRow>({
@@ -94,10 +100,8 @@ constexpr auto kRows = std::to_array<ServerRow>({
     {"transformers", Of::experts, "moe_experts", kExperts, kTokens},
     {"transformers", Of::norms, "add_rmsnorm", "hidden={hidden},dtype={element},out={element}", kTokens, 2},
     {"transformers", Of::head_norms, "add_rmsnorm", "hidden={head_dim},dtype={element},out={element}", kTokens, 2},
-    {"transformers", Of::heads, "qk_norm_rope",
-     "q_heads={q_heads},kv_heads={kv_heads},head_dim={head_dim},rotary_dim={head_dim},dtype={element},"
-     "tables={table},norm={norm}",
-     kTokens},
+    {"transformers", Of::heads, "qk_norm_rope", kHeads, kTokens, 0.25},
+    {"transformers", Of::heads, "qk_norm_rope", kHeadsToCache, kStepTokens},
     {"transformers", Of::joined, "few_rows_linear", "in={hidden},out={qkv},dtype={element},bias={qkv_bias}",
      kFewTokens},
     {"transformers", Of::apart, "few_rows_linear", "in={hidden},out={q},dtype={element},bias={qkv_bias}", kFewTokens},

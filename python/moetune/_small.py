@@ -5,6 +5,7 @@ import sys
 from typing import Any, Callable, Optional
 
 import torch
+from transformers.cache_utils import StaticCache, StaticLayer
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 import moetune
@@ -16,6 +17,9 @@ OWN_ATTENTION = "its attention is the model's own"
 
 _MOST_ROWS = 1 << 20  # of add_rmsnorm
 _WEIGHT, _BIAS = "_moetune_qkv_weight", "_moetune_qkv_bias"  # buffers of a layer whose projections are one
+# On the mask of a forward, for layers whose sequences lie so many rows apart: the first of them, and where one new token
+# of each sequence goes.
+_SLOTS = "_moetune_slots"
 
 # The attention layers whose forward is the same but for what their attention is called with.
 _CALLED_WITH: dict[str, Callable[[Any], dict[str, Any]]] = {
@@ -134,11 +138,15 @@ def rope_of(model: Any) -> list[Wanted]:
     reasons = list(filter(None, (_why_not(layer, model.dtype) for layer in layers)))
     if reasons:
         raise moetune.Unsupported(reasons[0])
-    return [Wanted("qk_norm_rope", facts_of(q_heads=q_heads, kv_heads=kv_heads, head_dim=dim, rotary_dim=dim,
-                                            dtype=of_type, tables=of_type or "bf16", norm=None if normed else "no"),
-                   ("tokens=1", "tokens=64", "tokens=2048"), "tokens=1..8k", "")
-            for q_heads, kv_heads, dim, normed in sorted(
-                {(*_heads(layer), layer.head_dim, bool(_head_norms(layer))) for layer in layers})]
+    wanted = []
+    for q_heads, kv_heads, dim, normed in sorted(
+            {(*_heads(layer), layer.head_dim, bool(_head_norms(layer))) for layer in layers}):
+        facts = {"q_heads": q_heads, "kv_heads": kv_heads, "head_dim": dim, "rotary_dim": dim, "dtype": of_type,
+                 "tables": of_type or "bf16", "norm": None if normed else "no"}
+        wanted += [Wanted("qk_norm_rope", facts_of(**facts), ("tokens=1", "tokens=64", "tokens=2048"), "tokens=1..8k", ""),
+                   Wanted("qk_norm_rope", facts_of(**facts, kv="pages", page=1, kv_dtype=of_type),
+                          ("tokens=1", "tokens=64"), "tokens=1..256", "")]
+    return wanted
 
 
 def _normalize(layer: Any, hidden_states: torch.Tensor) -> torch.Tensor:
@@ -147,6 +155,33 @@ def _normalize(layer: Any, hidden_states: torch.Tensor) -> torch.Tensor:
         return made
     rows = hidden_states.reshape(-1, hidden_states.shape[-1])
     return operators.add_rmsnorm(rows, layer.weight, _eps_of(layer)).view(hidden_states.shape)
+
+
+def _written_at_once(layer: Any, cache: Any, qkv: torch.Tensor, mask: Any) -> Optional[tuple[Any, torch.Tensor]]:
+    """What of a static cache qk_norm_rope can write one new token of each sequence to: the cache's layer, and the rows
+    of [batch * heads * room, dim] that the first heads get. None of a forward's first layer: it is left to the layer's
+    own update, which tells on the GPU whether there is room. Compilers make few kernels of updates by themselves."""
+    if torch.compiler.is_compiling() or type(cache) is not StaticCache or cache.offloading:
+        return None
+    own = cache.layers[layer.layer_idx]
+    if type(own) is not StaticLayer or not own.is_initialized or own.dtype != qkv.dtype or len(qkv) != own.batch_size:
+        return None
+    if getattr(mask, "dtype", None) != torch.int32 or mask.ndim != 4 or not own.keys.is_contiguous():
+        return None
+    apart = own.num_heads * own.max_cache_len
+    known = vars(mask).setdefault(_SLOTS, {})
+    first, slots = known.get(apart, (layer.layer_idx, None))
+    if layer.layer_idx > first:
+        return own, slots
+    begins = torch.arange(-1, len(qkv) * apart - 1, apart, device=qkv.device)
+    known[apart] = layer.layer_idx, begins + mask[..., -1].view(-1)
+    return None
+
+
+def _by_row(cached: torch.Tensor) -> torch.Tensor:
+    """[batch, heads, room, dim] with a page for each row of its first heads; pages of other heads are among them."""
+    batch, heads, room, dim = cached.shape
+    return cached.as_strided(((batch - 1) * heads * room + room, 1, heads, dim), (dim, dim, room * dim, 1))
 
 
 def _attend(layer: Any, multiply: Any, hidden_states: torch.Tensor,
@@ -164,11 +199,19 @@ def _attend(layer: Any, multiply: Any, hidden_states: torch.Tensor,
     cos, sin = (each if each.stride(1) == 1 else each.contiguous() for each in (cos, sin))
     norms = _head_norms(layer)
     weights = {"q_weight": norms[0].weight, "k_weight": norms[1].weight, "eps": _eps_of(norms[0])} if norms else {}
-    q, k = operators.qk_norm_rope(qkv, cos, sin, q_heads, kv_heads, **weights)
-    v = qkv[:, (q_heads + kv_heads) * dim:]
-    q, k, v = (each.reshape(*shape, -1, dim).transpose(1, 2) for each in (q, k, v))
-    if past_key_values is not None:
-        k, v = past_key_values.update(k, v, layer.layer_idx)
+    written = _written_at_once(layer, past_key_values, qkv, attention_mask) if shape[-1] == 1 else None
+    if written is not None:
+        own, slots = written
+        q = operators.qk_norm_rope_kv_write(qkv, cos, sin, slots, q_heads, kv_heads, k_cache=_by_row(own.keys),
+                                            v_cache=_by_row(own.values), **weights)
+        own.cumulative_length.add_(1)
+        q, k, v = q.view(*shape, q_heads, dim).transpose(1, 2), own.keys, own.values
+    else:
+        q, k = operators.qk_norm_rope(qkv, cos, sin, q_heads, kv_heads, **weights)
+        v = qkv[:, (q_heads + kv_heads) * dim:]
+        q, k, v = (each.reshape(*shape, -1, dim).transpose(1, 2) for each in (q, k, v))
+        if past_key_values is not None:
+            k, v = past_key_values.update(k, v, layer.layer_idx)
     attention = ALL_ATTENTION_FUNCTIONS.get_interface(
         layer.config._attn_implementation, sys.modules[type(layer).__module__].eager_attention_forward)
     out, chances = attention(layer, q, k, v, attention_mask, scaling=layer.scaling,

@@ -58,6 +58,35 @@ class TransformersTest(unittest.TestCase):
                 with self.subTest(kind=kind, static=is_static, batch=batch):
                     self.both(kind, lambda model: steps(model, ids, is_static, 13))
 
+    def test_new_tokens_go_into_static_caches_at_once(self) -> None:
+        """But for the first layer, whose own update tells whether there is room."""
+        model, ids = used("Qwen3Moe", num_hidden_layers=3), prompt(3, 12)
+        for is_static, calls in ((True, 3 * 2), (False, 0)):
+            with mock.patch.object(operators, "qk_norm_rope_kv_write", wraps=operators.qk_norm_rope_kv_write) as written:
+                steps(model, ids, is_static, 9)
+            self.assertEqual(written.call_count, calls)
+        if SCRIPTED:  # on a GPU it ends the process
+            cache = cache_of(model, True, 9)
+            with torch.inference_mode(), self.assertRaises((IndexError, RuntimeError)):
+                model(ids[:, :9], past_key_values=cache)
+                model(ids[:, 9:10], past_key_values=cache)
+
+    def test_a_mask_may_come_again(self) -> None:
+        """Where new tokens go is known for one forward alone."""
+        model = used("Qwen3Moe", num_hidden_layers=3)
+        layers, cache = _small.attention_layers(model), cache_of(model, True, 8)
+        qkv, ends = torch.zeros(2, 768, dtype=model.dtype, device=DEVICE), torch.full((2, 1, 1, 1), 5, dtype=torch.int32)
+        mask = ends.to(DEVICE)
+        cache.early_initialization(2, 2, 64, model.dtype, torch.device(DEVICE))
+
+        def slots() -> list[Any]:
+            found = [_small._written_at_once(layer, cache, qkv, mask) for layer in layers]
+            return [None if each is None else each[1].tolist() for each in found]
+
+        self.assertEqual(slots(), [None, [4, 20], [4, 20]])
+        mask += 1
+        self.assertEqual(slots(), [None, [5, 21], [5, 21]])
+
     def test_without_a_cache(self) -> None:
         ids = prompt(3, 9)
         for kind in COMPUTED:

@@ -100,6 +100,7 @@ TEST_CASE("transformers opens contiguous caches, windows with and without, norms
                  "layout=n_major",
                  "add_rmsnorm hidden=2880",
                  "qk_norm_rope q_heads=64 kv_heads=8 head_dim=64 rotary_dim=64 tables=bf16 norm=no",
+                 "qk_norm_rope q_heads=64 kv_heads=8 head_dim=64 rotary_dim=64 tables=bf16 norm=no kv=pages page=1",
                  "few_rows_linear in=2880 bias=yes", "few_rows_linear in=4096 out=2880 bias=yes",
                  "few_rows_linear in=2880 out=32 bias=yes",
                  "router experts=32 top_k=4 score=topk_softmax dtype=bf16 outputs=weights ids=i64",
