@@ -13,12 +13,13 @@ are an N-th; what the GPUs say to each other is not timed.
 """
 
 import argparse
+import contextlib
 import json
 import statistics
 import sys
 import warnings
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any, Callable, Iterator
 from unittest import mock
 
 import torch
@@ -94,6 +95,25 @@ def rewind(cache: Any, context: int) -> None:
             layer.cumulative_length_int = context
 
 
+@contextlib.contextmanager
+def constants_once() -> Iterator[Any]:
+    """torch.tensor of a list makes each tensor on the GPU once, as a compiled step does: a cache of a window makes one a
+    step, and a copy from the host cannot be captured."""
+    made: dict[Any, Any] = {}
+    fresh = torch.tensor
+
+    def tensor(data: Any, **options: Any) -> Any:
+        if not isinstance(data, list) or "device" not in options:
+            return fresh(data, **options)
+        key = (repr(data), *((name, str(value)) for name, value in sorted(options.items())))
+        if key not in made:
+            made[key] = fresh(data, **options)
+        return made[key]
+
+    with mock.patch.object(torch, "tensor", tensor):
+        yield made
+
+
 class Step:
     """One new token of every sequence: a captured graph, or a call where that is not possible."""
 
@@ -107,22 +127,23 @@ class Step:
         self.mark = ""
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            for _ in range(3):
-                call()
-                rewind(cache, context)
-        torch.cuda.current_stream().wait_stream(stream)
-        torch.cuda.synchronize()
-        self.logits = call()[:, -1].float()
-        rewind(cache, context)
-        try:
-            graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph, stream=stream):
-                call()
-            self.run = graph.replay
-        except RuntimeError as failure:
-            self.mark = f" (no graph: {str(failure).splitlines()[0][:60]})"
+        with constants_once() as self._constants:
+            with torch.cuda.stream(stream):
+                for _ in range(3):
+                    call()
+                    rewind(cache, context)
+            torch.cuda.current_stream().wait_stream(stream)
             torch.cuda.synchronize()
+            self.logits = call()[:, -1].float()
+            rewind(cache, context)
+            try:
+                graph = torch.cuda.CUDAGraph()
+                with torch.cuda.graph(graph, stream=stream):
+                    call()
+                self.run = graph.replay
+            except RuntimeError as failure:
+                self.mark = f" (no graph: {str(failure).splitlines()[0][:60]})"
+                torch.cuda.synchronize()
 
     def milliseconds(self, steps: int) -> float:
         rewind(self._cache, self._context)
