@@ -6,7 +6,7 @@
 #include "templates/common/widen.cuh"
 #include "templates/mla_decode/shape.cuh"
 
-// Where tokens lie, and which a sequence has. Strides are in elements.
+// The pool of tokens, and which a sequence has. Strides are in elements.
 struct TokenRows {
   const u8* kv;         // Element, or e4m3
   const float* scales;  // kGroups: 4 a token. Otherwise of kNarrow: one
@@ -14,7 +14,7 @@ struct TokenRows {
   const i32* table;     // of the sequence: its pages; or its tokens, each by page * kPage + place, negative: none
   i64 kv_page, kv_token, scales_page, scales_token, rope_page, rope_token;
 
-  // What keys and values are multiplied by besides the scales of groups.
+  // The one scale of keys and values; 1 without.
   __device__ __forceinline__ float scale() const { return kNarrow && !kGroups ? scales[0] : 1.0f; }
 
   // The place of a token in the pool, as a table of chosen tokens has it.
@@ -49,7 +49,7 @@ class TileCopies {
   // A tile under way takes so many in front of the ring, if kNarrow.
   static constexpr int kRawBytes = kTile * 64 * kUnits;
 
-  // Where the rows of a thread lie in the pool.
+  // A thread's rows, by their places in the pool.
   struct Places {
     int of[kPasses];
   };
@@ -73,18 +73,20 @@ class TileCopies {
     for (int pass = 0; pass < kPasses; ++pass) {
       const bool valid = places.of[pass] >= 0;
       const int page = valid ? places.of[pass] / kPage : 0, token = valid ? places.of[pass] % kPage : 0;
-      const u8* const kv = rows_.kv + (page * rows_.kv_page + token * rows_.kv_token) * (kNarrow ? 1 : 2) + part() * 16;
+      const u8* const kv =
+          rows_.kv + (page * rows_.kv_page + token * rows_.kv_token) * (kNarrow ? 1 : 2) + lane_of_row() * 16;
       const u8* rope = kv + kLatentUnits * 64;
       if constexpr (kGroups) {
-        rope =
-            reinterpret_cast<const u8*>(rows_.rope + page * rows_.rope_page + token * rows_.rope_token) + part() * 16;
+        rope = reinterpret_cast<const u8*>(rows_.rope + page * rows_.rope_page + token * rows_.rope_token) +
+               lane_of_row() * 16;
         cp_async_16(base_ + to + raw(pass, kUnits - 1),
                     rows_.scales + page * rows_.scales_page + token * rows_.scales_token, valid);
       }
 #pragma unroll
       for (int i = 0; i < kLatentUnits + kRopeUnits; ++i) {
         const u8* const from = i < kLatentUnits ? kv + i * 64 : rope + (i - kLatentUnits) * 64;
-        cp_async_16(base_ + to + (kNarrow ? raw(pass, i) : unit_offset(kTile, row(pass), i * 4 + part())), from, valid);
+        cp_async_16(base_ + to + (kNarrow ? raw(pass, i) : unit_offset(kTile, row(pass), i * 4 + lane_of_row())), from,
+                    valid);
       }
     }
   }
@@ -98,7 +100,7 @@ class TileCopies {
       const auto unit_at = [&](int unit) {
         return reinterpret_cast<uint4*>(shared_ + to + unit_offset(kTile, row(pass), unit));
       };
-      constexpr int kAtOnce = 5;  // loads: behind a store there is none before it
+      constexpr int kAtOnce = 5;  // loads, which the compiler does not move across stores
 #pragma unroll
       for (int begin = 0; begin < kLatentUnits + kRopeUnits; begin += kAtOnce) {
         uint4 words[kAtOnce];
@@ -110,21 +112,21 @@ class TileCopies {
         for (int i = begin; i < min_of(begin + kAtOnce, kLatentUnits + kRopeUnits); ++i) {
           const uint4& own = words[i - begin];
           if (kGroups && i >= kLatentUnits) {
-            *unit_at(kLatent / 8 + (i - kLatentUnits) * 4 + part()) = own;
+            *unit_at(kLatent / 8 + (i - kLatentUnits) * 4 + lane_of_row()) = own;
             continue;
           }
           const float scale = i < 2 ? scales.x : i < 4 ? scales.y : i < 6 ? scales.z : scales.w;
           const uint2 first = widened(own.x, scale), second = widened(own.y, scale), third = widened(own.z, scale),
                       fourth = widened(own.w, scale);
-          *unit_at(8 * i + 2 * part()) = make_uint4(first.x, first.y, second.x, second.y);
-          *unit_at(8 * i + 2 * part() + 1) = make_uint4(third.x, third.y, fourth.x, fourth.y);
+          *unit_at(8 * i + 2 * lane_of_row()) = make_uint4(first.x, first.y, second.x, second.y);
+          *unit_at(8 * i + 2 * lane_of_row() + 1) = make_uint4(third.x, third.y, fourth.x, fourth.y);
         }
       }
     }
   }
 
  private:
-  __device__ __forceinline__ int part() const { return thread_ % 4; }
+  __device__ __forceinline__ int lane_of_row() const { return thread_ % 4; }
   __device__ __forceinline__ int row(int pass) const { return thread_ / 4 + pass * (kThreads / 4); }
   __device__ __forceinline__ int raw(int pass, int unit) const {
     return ((pass * kUnits + unit) * kThreads + thread_) * 16;

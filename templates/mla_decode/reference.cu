@@ -30,6 +30,25 @@ __device__ float reduce_block(float* shared, float value, Reduce reduce) {
   return value;
 }
 
+// Tokens' rows, by their places in the pool: page * kPage + place in the page.
+struct Pool {
+  const u8* kv;
+  const float* scales;  // kGroups: of groups; otherwise one
+  const Element* rope;
+  i64 kv_page, kv_token, scales_page, scales_token, rope_page, rope_token;
+
+  __device__ float value(int place, int column) const {
+    const i64 page = place / kPage, token = place % kPage;
+    if (kGroups && column >= kLatent) {
+      return Element::to_float(rope[page * rope_page + token * rope_token + column - kLatent]);
+    }
+    const i64 at = page * kv_page + token * kv_token + column;
+    if (!kNarrow) return Element::to_float(reinterpret_cast<const Element*>(kv)[at]);
+    const float factor = kGroups ? scales[page * scales_page + token * scales_token + column / 128] : scales[0];
+    return rounded(Fp16::to_float({static_cast<u16>(widen_e4m3x2(kv[at]))}) * factor);
+  }
+};
+
 extern "C" __global__ void __launch_bounds__(kWarps* kWarpSize)
     mla_decode_reference(const Element* q, const u8* kv, const float* kv_scale, const float* group_scales,
                          const Element* rope, const i32* pages, const i32* indices, const i32* lengths, Output* o,
@@ -47,24 +66,16 @@ extern "C" __global__ void __launch_bounds__(kWarps* kWarpSize)
   const Element* const queries = q + sequence * q_sequence + query * q_token + head * q_head + lane;
   float mine[kLaneDims];
   for (int i = 0; i < kLaneDims; ++i) mine[i] = Element::to_float(queries[i * kWarpSize]);
-  // Where a token lies in the pool; negative: there is none.
+  const Pool pool = {
+      kv, kGroups ? group_scales : kv_scale, rope, kv_page, kv_token, scales_page, scales_token, rope_page, rope_token};
+  // Negative: there is no token.
   const auto place_of = [&](int token) {
     if (kChosen) return indices[(static_cast<i64>(sequence) * kQueries + query) * capacity + token];
     return pages[sequence * page_row + token / kPage] * kPage + token % kPage;
   };
-  const auto value = [&](int place, int i) {
-    const i64 page = place / kPage, token = place % kPage, column = lane + i * kWarpSize;
-    if (kGroups && column >= kLatent) {
-      return Element::to_float(rope[page * rope_page + token * rope_token + column - kLatent]);
-    }
-    const i64 at = page * kv_page + token * kv_token + column;
-    if (!kNarrow) return Element::to_float(reinterpret_cast<const Element*>(kv)[at]);
-    const float factor = kGroups ? group_scales[page * scales_page + token * scales_token + column / 128] : kv_scale[0];
-    return rounded(Fp16::to_float({static_cast<u16>(widen_e4m3x2(kv[at]))}) * factor);
-  };
   const auto logit = [&](int place) {
     float dot = 0;
-    for (int i = 0; i < kLaneDims; ++i) dot = fmaf(mine[i], value(place, i), dot);
+    for (int i = 0; i < kLaneDims; ++i) dot = fmaf(mine[i], pool.value(place, lane + i * kWarpSize), dot);
     return rounded(rounded(sum_across<kWarpSize>(dot)) * scale);
   };
   float highest = minus_infinity();
@@ -83,7 +94,7 @@ extern "C" __global__ void __launch_bounds__(kWarps* kWarpSize)
     const int place = place_of(token);
     if (place < 0) continue;
     const float p = rounded(expf(logit(place) - highest) / denominator);
-    for (int i = 0; i < kLaneLatent; ++i) total[i] = fmaf(p, value(place, i), total[i]);
+    for (int i = 0; i < kLaneLatent; ++i) total[i] = fmaf(p, pool.value(place, lane + i * kWarpSize), total[i]);
   }
   for (int i = 0; i < kLaneLatent; ++i) sums[warp][lane + i * kWarpSize] = total[i];
   __syncthreads();

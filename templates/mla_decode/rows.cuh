@@ -1,4 +1,4 @@
-// The entry of all that gathers rows of tokens: see gather.cuh.
+// The entry point of configurations that gather rows (GATHERS).
 #pragma once
 
 #include "templates/common/dependent_launch.cuh"

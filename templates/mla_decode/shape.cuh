@@ -48,7 +48,7 @@ constexpr bool kWantsLse = LSE;                  // the logarithm of the denomin
 constexpr int kChunkBytes = kTile * 128;
 constexpr int kTileBytes = kChunks * kChunkBytes;
 
-// Where 16 bytes of a row begin, with so many rows of 128 bytes to a chunk.
+// The offset of a unit of 16 bytes in the swizzle of 128 bytes, with `rows` rows to a chunk.
 __device__ __forceinline__ int unit_offset(int rows, int row, int unit) {
   return unit / 8 * rows * 128 + row * 128 + ((unit % 8 ^ row % 8) << 4);
 }

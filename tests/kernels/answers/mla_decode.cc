@@ -9,10 +9,34 @@
 
 namespace moetune {
 
+namespace {
+
+// Places in the pool of what a row sees: page * tokens of a page + place in it.
+std::vector<std::int64_t> places_seen(const Problem& problem, const HostTensors& inputs, std::int64_t row,
+                                      std::int64_t page_row) {
+  const std::int64_t heads = problem["heads"], queries = problem["queries"], page = problem["page"];
+  const std::int64_t context = problem["context"], sequence = row / (queries * heads);
+  std::vector<std::int64_t> places;
+  if (problem.is("tokens", "chosen")) {
+    for (std::int64_t i = 0; i < context; ++i)
+      if (const double place = inputs.at("indices")[static_cast<std::size_t>(row / heads * context + i)]; place >= 0)
+        places.push_back(static_cast<std::int64_t>(place));
+    return places;
+  }
+  const auto length = std::clamp<std::int64_t>(
+      static_cast<std::int64_t>(inputs.at("lengths")[static_cast<std::size_t>(sequence)]), 0, context);
+  const double* const table = inputs.at("page_table").data() + sequence * page_row;
+  for (std::int64_t token = 0; token < length - (queries - 1) + row / heads % queries; ++token)
+    places.push_back(static_cast<std::int64_t>(table[token / page]) * page + token % page);
+  return places;
+}
+
+}  // namespace
+
 HostTensors mla_decode_on_cpu(const Problem& problem, const Call& call, const HostTensors& inputs) {
   constexpr std::int64_t kLatent = 512, kWidth = 576;
   const std::int64_t heads = problem["heads"], queries = problem["queries"], page = problem["page"];
-  const bool chosen = problem.is("tokens", "chosen"), groups = problem.is("kv_scale", "group");
+  const bool groups = problem.is("kv_scale", "group");
   const double factor = problem.is("kv_dtype", "e4m3") && !groups ? inputs.at("kv_scale")[0] : 1;
   const auto& fields = find_kernel(problem.kernel).call_schema().integers;
   const auto field = [&](std::string_view name) {
@@ -28,21 +52,7 @@ HostTensors mla_decode_on_cpu(const Problem& problem, const Call& call, const Ho
   };
   std::vector<double> o(static_cast<std::size_t>(offset(rows - 1, "o") + kLatent), kUnwritten), lse;
   for (std::int64_t row = 0; row < rows; ++row) {
-    const std::int64_t sequence = row / (queries * heads);
-    // Places in the pool of what this row sees.
-    std::vector<std::int64_t> places;
-    if (chosen) {
-      for (std::int64_t i = 0; i < problem["context"]; ++i)
-        if (const double place = inputs.at("indices")[static_cast<std::size_t>(row / heads * problem["context"] + i)];
-            place >= 0)
-          places.push_back(static_cast<std::int64_t>(place));
-    } else {
-      const auto length = std::clamp<std::int64_t>(
-          static_cast<std::int64_t>(inputs.at("lengths")[static_cast<std::size_t>(sequence)]), 0, problem["context"]);
-      const double* const table = inputs.at("page_table").data() + sequence * field("page_row");
-      for (std::int64_t token = 0; token < length - (queries - 1) + row / heads % queries; ++token)
-        places.push_back(static_cast<std::int64_t>(table[token / page]) * page + token % page);
-    }
+    const std::vector<std::int64_t> places = places_seen(problem, inputs, row, field("page_row"));
     const double* const q = inputs.at("q").data() + offset(row, "q");
     double* const to = o.data() + offset(row, "o");
     const auto value = [&](std::int64_t place, std::int64_t column) {
