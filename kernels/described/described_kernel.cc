@@ -152,7 +152,8 @@ class DescribedFamily final : public FamilyInterface {
           refuse(description_->call.integers[tensor.strides[d]].name + " is " + std::to_string(stride) +
                  " elements; it must be a multiple of " + std::to_string(slots_[slot].alignment) +
                  " bytes, or contiguous");
-        if (size > 1 && !tensor.any.contains(d)) steps.push_back(Step{stride, size});
+        const bool interleaved = tensor.interleaved && tensor.any.contains(d);
+        if (size > 1 && !interleaved) steps.push_back(Step{stride, size});
       }
       dense = grown(slot, dense, size);
       if (d >= tensor.strides.size()) extent = dense;

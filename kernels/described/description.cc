@@ -159,9 +159,10 @@ class PartsReader {
       for (const JsonPlace& size : place.at("shape").elements(kMostRank)) {
         const auto any = size.value().is_object() ? size.find("any") : std::nullopt;
         if (any) {
-          size.allow_only({"any"});
+          size.allow_only({"any", "interleaved"});
           if (!tensor.shape.empty()) size.fail("is for the first dimension alone");
           tensor.any.insert(tensor.shape.size());
+          if (const auto interleaved = size.find("interleaved")) tensor.interleaved = interleaved->boolean();
         }
         tensor.shape.push_back(read_formula(any ? *any : size, description_));
       }

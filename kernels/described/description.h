@@ -42,6 +42,7 @@ struct DescribedTensor {
   TypeChoice type;
   std::vector<Formula> shape;
   std::set<std::size_t> any;         // dimensions in which a caller's tensor has any size
+  bool interleaved = false;          // parts of such a dimension may lie among each other: indices choose them
   std::optional<Formula> when;       // without it the tensor is always there
   std::vector<std::size_t> strides;  // fields of the call, in elements, of the first dimensions
   Role role = Role::input;

@@ -233,6 +233,23 @@ TEST_CASE("an output's strides may be in any order, and let no elements overlap"
     CHECK(of(row, head) == "vector_add: the strides of 'y' let elements overlap");
 }
 
+TEST_CASE("parts of an interleaved dimension may lie among each other, those of another one may not") {
+  for (const std::string interleaved : {"", R"(, "interleaved": true)"}) {
+    const std::string tensors = R"([
+      {"name": "x", "dtype": "f32", "shape": ["rows", "width"]},
+      {"name": "y", "dtype": "f32", "shape": [{"any": "rows")" +
+                                interleaved + R"(}, "width", 8], "strides": ["y_row", "y_head"], "role": "output"}])";
+    const auto kernel = kernel_of(kProblem, tensors.c_str());
+    const auto of = [&](std::int64_t row, std::int64_t head) {
+      return refusal(*kernel, {view(DType::f32, {9, 64}), view(DType::f32, {9, 64, 8}, {row, head, 1})});
+    };
+    CHECK(of(512, 8) == "serves rows=9,width=64");
+    const bool overlaps = of(8, 16).find("let elements overlap") != std::string::npos;
+    CHECK(overlaps == interleaved.empty());
+    CHECK(of(8, 4).find("let elements overlap") != std::string::npos);
+  }
+}
+
 TEST_CASE("a dimension that no tensor shows is asked for, unless it has a usual value") {
   const auto kernel = kernel_of(kProblem, R"([
     {"name": "x", "dtype": "f32", "shape": ["window"]},
