@@ -12,13 +12,15 @@ import moetune
 import moetune.torch as operators
 from moetune import _linear, _routing
 from moetune._families import Wanted, dtype_of, facts_of, is_changed
+from moetune._serving import is_capturing
 
 OWN_ATTENTION = "its attention is the model's own"
+CACHE_NAMES = ("cache", "past_key_values")  # of a forward's cache, in transformers 5.24 and in 5.17
 
 _MOST_ROWS = 1 << 20  # of add_rmsnorm
 _WEIGHT, _BIAS = "_moetune_qkv_weight", "_moetune_qkv_bias"  # buffers of a layer whose projections are one
-# On the mask of a forward, for layers whose sequences lie so many rows apart: the first of them, and where one new token
-# of each sequence goes.
+# On a static cache, for layers whose sequences lie so many rows apart: the first of them, whether it was captured, and the
+# rows that one new token of each sequence gets.
 _SLOTS = "_moetune_slots"
 
 # The attention layers whose forward is the same but for what their attention is called with.
@@ -157,24 +159,24 @@ def _normalize(layer: Any, hidden_states: torch.Tensor) -> torch.Tensor:
     return operators.add_rmsnorm(rows, layer.weight, _eps_of(layer)).view(hidden_states.shape)
 
 
-def _written_at_once(layer: Any, cache: Any, qkv: torch.Tensor, mask: Any) -> Optional[tuple[Any, torch.Tensor]]:
-    """What of a static cache qk_norm_rope can write one new token of each sequence to: the cache's layer, and the rows
-    of [batch * heads * room, dim] that the first heads get. None of a forward's first layer: it is left to the layer's
-    own update, which tells on the GPU whether there is room. Compilers make few kernels of updates by themselves."""
+def _layer_and_slots(layer: Any, cache: Any, qkv: torch.Tensor) -> Optional[tuple[Any, torch.Tensor]]:
+    """The layer of a static cache that qk_norm_rope can write one new token of each sequence to, and the rows of its
+    [batch * heads * room, dim] that the first heads get. None if the layer must update itself: as a forward's first layer
+    always does, because its index_copy_ checks on the GPU that there is room. Compilers fuse updates by themselves."""
     if torch.compiler.is_compiling() or type(cache) is not StaticCache or cache.offloading:
         return None
     own = cache.layers[layer.layer_idx]
-    if type(own) is not StaticLayer or not own.is_initialized or own.dtype != qkv.dtype or len(qkv) != own.batch_size:
+    if type(own) is not StaticLayer or not own.is_initialized:
         return None
-    if getattr(mask, "dtype", None) != torch.int32 or mask.ndim != 4 or not own.keys.is_contiguous():
+    batch, heads, room, _ = own.keys.shape
+    if batch != len(qkv) or any(each.dtype != qkv.dtype or not each.is_contiguous() for each in (own.keys, own.values)):
         return None
-    apart = own.num_heads * own.max_cache_len
-    known = vars(mask).setdefault(_SLOTS, {})
-    first, slots = known.get(apart, (layer.layer_idx, None))
+    known = vars(cache).setdefault(_SLOTS, {})
+    first, captured, slots = known.get(heads * room, (layer.layer_idx, None, None))
     if layer.layer_idx > first:
-        return own, slots
-    begins = torch.arange(-1, len(qkv) * apart - 1, apart, device=qkv.device)
-    known[apart] = layer.layer_idx, begins + mask[..., -1].view(-1)
+        return (own, slots) if captured == is_capturing() and len(slots) == batch else None
+    begins = torch.arange(0, batch * heads * room, heads * room, device=qkv.device)
+    known[heads * room] = layer.layer_idx, is_capturing(), begins + own.cumulative_length
     return None
 
 
@@ -186,12 +188,14 @@ def _by_row(cached: torch.Tensor) -> torch.Tensor:
 
 def _attend(layer: Any, multiply: Any, hidden_states: torch.Tensor,
             position_embeddings: tuple[torch.Tensor, torch.Tensor], attention_mask: Any = None,
-            past_key_values: Any = None, **options: Any) -> Any:
+            **options: Any) -> Any:
     """The forward of such a layer: one product for q, k and v, by `multiply`, and one kernel up to the cache. The
     layer's own, if its parts are no longer as use() found them."""
     if not _is_fused(layer):
         return type(layer).forward(layer, hidden_states, position_embeddings=position_embeddings,
-                                   attention_mask=attention_mask, past_key_values=past_key_values, **options)
+                                   attention_mask=attention_mask, **options)
+    caches = [options.pop(name, None) for name in CACHE_NAMES]
+    cache = next((each for each in caches if each is not None), None)
     shape, dim, (q_heads, kv_heads) = hidden_states.shape[:-1], layer.head_dim, _heads(layer)
     qkv = multiply(hidden_states.reshape(-1, hidden_states.shape[-1]), getattr(layer, _WEIGHT), getattr(layer, _BIAS))
     # The second half of transformers' tables, where there is one, is the first; else they lie transposed in memory.
@@ -199,7 +203,7 @@ def _attend(layer: Any, multiply: Any, hidden_states: torch.Tensor,
     cos, sin = (each if each.stride(1) == 1 else each.contiguous() for each in (cos, sin))
     norms = _head_norms(layer)
     weights = {"q_weight": norms[0].weight, "k_weight": norms[1].weight, "eps": _eps_of(norms[0])} if norms else {}
-    written = _written_at_once(layer, past_key_values, qkv, attention_mask) if shape[-1] == 1 else None
+    written = _layer_and_slots(layer, cache, qkv) if shape[-1] == 1 else None
     if written is not None:
         own, slots = written
         q = operators.qk_norm_rope_kv_write(qkv, cos, sin, slots, q_heads, kv_heads, k_cache=_by_row(own.keys),
@@ -210,8 +214,8 @@ def _attend(layer: Any, multiply: Any, hidden_states: torch.Tensor,
         q, k = operators.qk_norm_rope(qkv, cos, sin, q_heads, kv_heads, **weights)
         v = qkv[:, (q_heads + kv_heads) * dim:]
         q, k, v = (each.reshape(*shape, -1, dim).transpose(1, 2) for each in (q, k, v))
-        if past_key_values is not None:
-            k, v = past_key_values.update(k, v, layer.layer_idx)
+        if cache is not None:
+            k, v = cache.update(k, v, layer.layer_idx)
     attention = ALL_ATTENTION_FUNCTIONS.get_interface(
         layer.config._attn_implementation, sys.modules[type(layer).__module__].eager_attention_forward)
     out, chances = attention(layer, q, k, v, attention_mask, scaling=layer.scaling,

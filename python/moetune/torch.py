@@ -531,7 +531,8 @@ def mla_decode_chosen(q: torch.Tensor, kv: torch.Tensor, indices: torch.Tensor, 
                       lse: Optional[torch.Tensor] = None) -> torch.Tensor:
     """mla_decode over chosen tokens, as of DeepSeek-V3.2: each query has a list of those that it sees.
 
-    indices int32 [batch, queries, entries]: page * tokens of a page + place in it, in any order; negative: none.
+    indices int32 [batch, queries, entries]: page * tokens of a page + place in it, in any order; negative: none. Nothing
+    checks that they are the pool's.
     """
     made: torch.Tensor = _run("mla_decode_chosen", (q, kv, indices, scale), {"out": out}, "lse", lse=lse,
                               kv_scale=kv_scale, group_scales=group_scales, rope=rope)
@@ -539,10 +540,13 @@ def mla_decode_chosen(q: torch.Tensor, kv: torch.Tensor, indices: torch.Tensor, 
 
 
 def latent_parts(cache: torch.Tensor) -> dict[str, torch.Tensor]:
-    """The kv, group_scales and rope of mla_decode in rows of 656 bytes, which are views of them.
+    """The kv, group_scales and rope of mla_decode in rows of 656 bytes, which are views of them, for q in bf16.
 
     cache uint8 [pages, page, 656]: 512 e4m3, 4 fp32 scales, 64 bf16, as of FlashMLA and of vLLM's fp8_ds_mla.
     """
+    if cache.dtype != torch.uint8 or cache.ndim != 3 or cache.shape[2] != 656:
+        raise moetune.InvalidArgument(f"the cache is {cache.dtype} {list(cache.shape)}; it must be torch.uint8 "
+                                      "[pages, page, 656]")
     return {"kv": cache[..., :512].view(torch.float8_e4m3fn), "group_scales": cache[..., 512:528].view(torch.float32),
             "rope": cache[..., 528:].view(torch.bfloat16)}
 

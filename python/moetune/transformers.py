@@ -120,7 +120,8 @@ def _without_masks(prepare: Any) -> Any:
     @functools.wraps(prepare)
     def run(*given: Any, **options: Any) -> Any:
         inputs = prepare(*given, **options)
-        mask, cache = options.get("attention_mask"), inputs.get("past_key_values")
+        mask = options.get("attention_mask")
+        cache = next((each for name in _small.CACHE_NAMES if (each := inputs.get(name)) is not None), None)
         if cache is None or not isinstance(mask, torch.Tensor) or mask.ndim != 2 or not _is_used(prepare.__self__):
             return inputs
         tokens = inputs.get("input_ids") if inputs.get("inputs_embeds") is None else inputs["inputs_embeds"]

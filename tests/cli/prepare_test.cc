@@ -70,23 +70,19 @@ TEST_CASE("prepare opens what is stored as a server does, searches the rest, and
   const Ended empty = prepare({"--dry-run"});
   CAPTURE(empty.err);
   CHECK(empty.code == 4);
-  CHECK(contains(empty.out, "6 families: 0 tuned, 0 by defaults, 6 unserved"));
+  CHECK(contains(empty.out, "7 families: 0 tuned, 0 by defaults, 7 unserved"));
   CHECK_FALSE(fs::exists(cache));
 
-  store(cache,
-        {{.problem = "batch=1,q_heads=8,kv_heads=2,head_dim=64,context=512,page=0"},
-         {.problem = "batch=1,q_heads=8,kv_heads=2,head_dim=64,seqlen_q=512,seqlen_kv=512",
-          .config = "",
-          .time_us = 1000,
-          .kernel = "prefill_attention"},
-         {.problem = "tokens=64,q_heads=8,kv_heads=2,head_dim=64,rotary_dim=64,tables=bf16,norm=no",
-          .config = "",
-          .kernel = "qk_norm_rope"},
-         {.problem = "tokens=64,q_heads=8,kv_heads=2,head_dim=64,rotary_dim=64,tables=bf16,norm=no,kv=pages,page=1",
-          .config = "",
-          .kernel = "qk_norm_rope"},
-         {.problem = "tokens=1,in=16,out=768", .config = "", .kernel = "few_rows_linear"},
-         {.problem = "tokens=1,in=512,out=16", .config = "", .kernel = "few_rows_linear"}});
+  const std::string heads = "tokens=64,q_heads=8,kv_heads=2,head_dim=64,rotary_dim=64,tables=bf16,norm=no";
+  store(cache, {{.problem = "batch=1,q_heads=8,kv_heads=2,head_dim=64,context=512,page=0"},
+                {.problem = "batch=1,q_heads=8,kv_heads=2,head_dim=64,seqlen_q=512,seqlen_kv=512",
+                 .config = "",
+                 .time_us = 1000,
+                 .kernel = "prefill_attention"},
+                {.problem = heads, .config = "", .kernel = "qk_norm_rope"},
+                {.problem = heads + ",kv=pages,page=1", .config = "", .kernel = "qk_norm_rope"},
+                {.problem = "tokens=1,in=16,out=768", .config = "", .kernel = "few_rows_linear"},
+                {.problem = "tokens=1,in=512,out=16", .config = "", .kernel = "few_rows_linear"}});
   const Ended dry = prepare({"--dry-run", "--json"});
   CAPTURE(dry.err);
   CHECK(dry.code == 4);
@@ -109,7 +105,7 @@ TEST_CASE("prepare opens what is stored as a server does, searches the rest, and
 
   const Ended again = prepare({});
   CHECK(again.code == 0);
-  CHECK(contains(again.out, "6 families: "));
+  CHECK(contains(again.out, "7 families: "));
   CHECK(contains(again.out, "0 unserved"));
   CHECK_FALSE(contains(again.out, "add_rmsnorm tokens=1"));  // nothing was tuned
 }

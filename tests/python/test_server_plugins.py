@@ -86,7 +86,7 @@ class AttendTest(unittest.TestCase):
             with_sinks = self.heads._replace(window=30, sinks=True)
             self.assertEqual(_servers.page_for(with_sinks, (128, 16)), (PAGE, None))
             self.assertRegex(str(_servers.page_for(self.heads._replace(dtype=torch.float32))[1]), "float32: bf16")
-            self.assertRegex(str(_servers.page_for(self.heads, ())[1]), "pages of 16, 64 and 128 tokens")
+            self.assertRegex(str(_servers.page_for(self.heads, ())[1]), "pages of 16, 32, 64, 128 and 256 tokens")
 
     def test_what_is_not_stored_is_searched_at_the_preferred_page_alone(self) -> None:
         searched = []

@@ -71,21 +71,25 @@ class TransformersTest(unittest.TestCase):
                 model(ids[:, :9], past_key_values=cache)
                 model(ids[:, 9:10], past_key_values=cache)
 
-    def test_a_mask_may_come_again(self) -> None:
-        """Where new tokens go is known for one forward alone."""
+    def test_where_new_tokens_go(self) -> None:
+        """To the rows that the cache's own updates would take, which each forward's first layer finds."""
         model = used("Qwen3Moe", num_hidden_layers=3)
         layers, cache = _small.attention_layers(model), cache_of(model, True, 8)
-        qkv, ends = torch.zeros(2, 768, dtype=model.dtype, device=DEVICE), torch.full((2, 1, 1, 1), 5, dtype=torch.int32)
-        mask = ends.to(DEVICE)
         cache.early_initialization(2, 2, 64, model.dtype, torch.device(DEVICE))
 
-        def slots() -> list[Any]:
-            found = [_small._written_at_once(layer, cache, qkv, mask) for layer in layers]
+        def slots(batch: int = 2, dtype: Any = model.dtype) -> list[Any]:
+            qkv = torch.zeros(batch, 768, dtype=dtype, device=DEVICE)
+            found = [_small._layer_and_slots(layer, cache, qkv) for layer in layers]
             return [None if each is None else each[1].tolist() for each in found]
 
-        self.assertEqual(slots(), [None, [4, 20], [4, 20]])
-        mask += 1
-        self.assertEqual(slots(), [None, [5, 21], [5, 21]])
+        for length in (4, 5, 0):
+            cache.layers[0].cumulative_length.fill_(length)
+            self.assertEqual(slots(), [None, [length, 16 + length], [length, 16 + length]])
+        self.assertEqual(slots(batch=1), [None, None, None])
+        self.assertEqual(slots(dtype=torch.float16 if model.dtype == torch.bfloat16 else torch.bfloat16),
+                         [None, None, None])
+        with mock.patch.object(_small, "is_capturing", lambda: True):  # slots of a graph are the graph's
+            self.assertIsNone(_small._layer_and_slots(layers[1], cache, torch.zeros(2, 768, dtype=model.dtype)))
 
     def test_without_a_cache(self) -> None:
         ids = prompt(3, 9)
