@@ -98,7 +98,7 @@ def rewind(cache: Any, context: int) -> None:
 @contextlib.contextmanager
 def constants_once() -> Iterator[Any]:
     """torch.tensor of a list makes each tensor on the GPU once, as a compiled step does: a cache of a window makes one a
-    step, and a copy from the host cannot be captured."""
+    step, and a copy from the host cannot be captured. Equal lists get one tensor, which nobody may change."""
     made: dict[Any, Any] = {}
     fresh = torch.tensor
 
