@@ -188,16 +188,17 @@ std::optional<WinnerRecord> Winners::read(std::int64_t workload, WinnerParts par
   std::optional<ReadTransaction> snapshot;
   if (parts == WinnerParts::all) snapshot.emplace(file_->database);
   Query row = file_->database.query(
-      "SELECT config, time_us, interval_low_us, interval_high_us, default_time_us, roofline, plan, interface,"
-      " fallback_config, fallback_plan, fallback_interface, contended, provenance, stored_at,"
+      "SELECT config, time_us, interval_low_us, interval_high_us, default_time_us, roofline, plan,"
+      " iif(?2, interface, ''), fallback_config, iif(?2, fallback_plan, ''), iif(?2, fallback_interface, ''),"
+      " contended, provenance, stored_at,"
       " v.digest = " MOETUNE_WINNER_DIGEST_OF(
           MOETUNE_IDENTITY_OF("w", "h"), "c.digest",
           "f.digest") " AND h.digest = " MOETUNE_HARDWARE_DIGEST " AND w.digest = " MOETUNE_WORKLOAD_DIGEST
                       ", c.digest, f.digest, v.timings"
                       " FROM winners v JOIN workloads w ON w.id = v.workload JOIN hardware h ON h.id = w.hardware"
                       " LEFT JOIN cubins c ON c.id = v.cubin LEFT JOIN cubins f ON f.id = v.fallback_cubin"
-                      " WHERE v.workload = ?",
-      workload);
+                      " WHERE v.workload = ?1",
+      workload, int{parts != WinnerParts::figures});
   if (!row.step()) return std::nullopt;
   WinnerRecord winner;
   winner.config = row.text(0);

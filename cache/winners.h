@@ -35,8 +35,8 @@ struct WinnerRecord : StoredLaunch {
   bool contended = false;       // measured while somebody else used the GPU: not for serving
 };
 
-// The parts of a winner to read and to believe. `figures` are for lists: every text is there and matches the record's
-// digest, but neither plans nor documents are judged, so nothing may be launched by them.
+// The parts of a winner to read and to believe. `figures` are for lists: the record matches its digest, but neither its
+// plan nor its documents are judged, so nothing may be launched by them, and interfaces and the default's plan are "".
 enum class WinnerParts { all, without_cubins, figures };
 
 // A winner as a runtime looks for it: what chooses and what loads, without plans and cubins.

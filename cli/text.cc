@@ -21,13 +21,11 @@ bool may_part_after(char c) { return c == '_' || c == '=' || c == '-' || c == '/
 
 // The width of the longest piece of `text`; a piece ends with a character for which `ends` holds.
 std::size_t longest_part(const std::string& text, bool (*ends)(char)) {
-  std::size_t longest = 0;
-  for (std::size_t begin = 0; begin < text.size();) {
-    std::size_t end = begin;
-    while (end < text.size() && !ends(text[end])) ++end;
-    end = std::min(end + 1, text.size());
-    longest = std::max(longest, display_width(text.substr(begin, end - begin)));
-    begin = end;
+  std::size_t longest = 0, width = 0;
+  for (const char c : text) {
+    if ((c & 0xC0) != 0x80) ++width;
+    longest = std::max(longest, width);
+    if (ends(c)) width = 0;
   }
   return longest;
 }

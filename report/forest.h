@@ -18,7 +18,7 @@ struct ForestData {
 
 struct Leaf {
   double value = 0;
-  std::vector<std::vector<bool>> admits;  // by factor and level
+  std::vector<bool> admits;  // by factor and level: a factor's begin at its level_offsets()
 };
 
 struct Tree {
@@ -36,6 +36,9 @@ struct ForestOptions {
   double tried_factors = 5 / 6.0;  // of those that could split a node, as Hutter et al. have it
   std::uint64_t seed = 1;
 };
+
+// For each factor the number of levels of those before it, and that of all at the end.
+std::vector<std::size_t> level_offsets(const std::vector<Factor>& factors);
 
 Forest grow_forest(const ForestData& data, const ForestOptions& options = {});
 

@@ -21,16 +21,18 @@ double mean_of(const std::vector<double>& values) {
 class Marginals {
  public:
   Marginals(const Tree& tree, const std::vector<Factor>& factors) : tree_(tree), factors_(factors) {
+    parts_.reserve(tree.leaves.size() * factors.size());
     for (const Leaf& leaf : tree.leaves) {
-      std::vector<double>& parts = parts_.emplace_back();
       double weight = 1;
-      for (const std::vector<bool>& admits : leaf.admits) {
-        const std::size_t before = admitted_.size();
+      std::size_t offset = 0;
+      for (const Factor& factor : factors) {
+        const std::size_t before = admitted_.size(), count = factor.levels.size();
         begins_.push_back(before);
-        for (std::size_t l = 0; l < admits.size(); ++l)
-          if (admits[l]) admitted_.push_back(static_cast<Level>(l));
-        parts.push_back(static_cast<double>(admitted_.size() - before) / static_cast<double>(admits.size()));
-        weight *= parts.back();
+        for (std::size_t l = 0; l < count; ++l)
+          if (leaf.admits[offset + l]) admitted_.push_back(static_cast<Level>(l));
+        offset += count;
+        parts_.push_back(static_cast<double>(admitted_.size() - before) / static_cast<double>(count));
+        weight *= parts_.back();
       }
       weights_.push_back(weight);
       mean_ += weight * leaf.value;
@@ -46,7 +48,7 @@ class Marginals {
     std::vector<double> by_level(factors_[f].levels.size(), 0);
     for (std::size_t i = 0; i < weights_.size(); ++i) {
       const Leaf& leaf = tree_.leaves[i];
-      const double share = leaf.value * weights_[i] / parts_[i][f];
+      const double share = leaf.value * weights_[i] / part(i, f);
       for (const Level l : admitted(i, f)) by_level[l] += share;
     }
     return by_level;
@@ -59,7 +61,7 @@ class Marginals {
     std::vector<double> cells(height * width, 0), first(height, 0), second(width, 0);
     double mean = 0;
     for (std::size_t i = 0; i < weights_.size(); ++i) {
-      const double part_f = parts_[i][f], part_g = parts_[i][g];
+      const double part_f = part(i, f), part_g = part(i, g);
       if (part_f == 1 || part_g == 1) continue;
       const double value = tree_.leaves[i].value * weights_[i];
       mean += value;
@@ -80,6 +82,7 @@ class Marginals {
   }
 
  private:
+  double part(std::size_t leaf, std::size_t f) const { return parts_[leaf * factors_.size() + f]; }
   std::span<const Level> admitted(std::size_t leaf, std::size_t f) const {
     const std::size_t at = leaf * factors_.size() + f;
     return std::span(admitted_).subspan(begins_[at], begins_[at + 1] - begins_[at]);
@@ -87,9 +90,9 @@ class Marginals {
 
   const Tree& tree_;
   const std::vector<Factor>& factors_;
-  std::vector<Level> admitted_;             // of all leaves and factors
-  std::vector<std::size_t> begins_;         // there, by leaf and factor
-  std::vector<std::vector<double>> parts_;  // by leaf and factor
+  std::vector<Level> admitted_;      // of all leaves and factors
+  std::vector<std::size_t> begins_;  // there, by leaf and factor
+  std::vector<double> parts_;        // by leaf and factor
   std::vector<double> weights_;
   double mean_ = 0, square_ = 0;
 };

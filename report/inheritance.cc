@@ -35,10 +35,14 @@ const HardwareKey* donor_of(const Gpus& owners, const HardwareKey& gpu) {
 void find_inherited(std::vector<WorkloadReport>& workloads, const std::vector<RangeReport>& ranges,
                     const std::vector<Workload>& all) {
   Gpus gpus;
+  const HardwareKey* last = nullptr;
   for (const Workload& workload : all) {
     const HardwareKey& hardware = workload.key.hardware;
-    if (hardware.origin == "gpu") gpus.emplace(hardware.text(), hardware);
+    if (hardware.origin != "gpu" || (last != nullptr && last->is_same(hardware))) continue;
+    gpus.emplace(hardware.text(), hardware);
+    last = &hardware;
   }
+  if (gpus.size() < 2) return;
   std::map<ServedFamily, Gpus> owners;
   for (const WorkloadReport& one : workloads)
     if (serves(one)) owners[{one.key().kernel, one.family}].emplace(one.key().hardware.text(), one.key().hardware);

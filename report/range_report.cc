@@ -24,7 +24,8 @@ struct KnownGpu {
   std::set<std::pair<std::string, std::string>> families;
 };
 
-std::map<std::string, KnownGpu> known_gpus(const Cache& cache, const std::vector<RangeReport>& tables) {
+std::map<std::string, KnownGpu> known_gpus(const Cache& cache, const std::vector<Workload>& workloads,
+                                           const std::vector<RangeReport>& tables) {
   std::map<std::string, KnownGpu> known;
   const auto at = [&](const HardwareKey& hardware) -> KnownGpu& {
     return known.try_emplace(hardware.text(), KnownGpu{hardware, {}}).first->second;
@@ -35,7 +36,7 @@ std::map<std::string, KnownGpu> known_gpus(const Cache& cache, const std::vector
     at(one.key.hardware).families.emplace(one.key.kernel, one.key.family);
   }
   KnownGpu* last = nullptr;
-  for (const Workload& workload : cache.workloads.all()) {  // one winner of a family is enough to know
+  for (const Workload& workload : workloads) {  // one winner of a family is enough to know
     if (last == nullptr || !last->hardware.is_same(workload.key.hardware)) last = &at(workload.key.hardware);
     KnownGpu& gpu = *last;
     const std::pair family(workload.key.kernel, workload.family);
@@ -157,10 +158,10 @@ Document cell_document(const RangeReport& report, std::size_t i, const std::vect
 
 }  // namespace
 
-std::vector<RangeReport> read_ranges(const Cache& cache, const std::vector<FamilyRange>& tables,
-                                     const Selection& selection, bool with_cells,
-                                     const std::vector<WorkloadReport>& workloads, StoredSpaces& spaces,
-                                     std::vector<std::string>& damaged) {
+std::vector<RangeReport> read_ranges(const Cache& cache, const std::vector<Workload>& stored,
+                                     const std::vector<FamilyRange>& tables, const Selection& selection,
+                                     bool with_cells, const std::vector<WorkloadReport>& workloads,
+                                     StoredSpaces& spaces, std::vector<std::string>& damaged) {
   std::map<CellKey, std::size_t> searches;
   if (with_cells) searches = by_cell(workloads);
   std::map<std::int64_t, std::size_t> folded;
@@ -194,7 +195,7 @@ std::vector<RangeReport> read_ranges(const Cache& cache, const std::vector<Famil
   std::set<std::pair<std::string, std::string>> families;
   for (const RangeReport& one : all) families.emplace(one.key.kernel, one.key.family);
   std::vector<RangeReport> inherited;
-  for (const auto& [text, gpu] : known_gpus(cache, all)) {
+  for (const auto& [text, gpu] : known_gpus(cache, stored, all)) {
     for (const auto& family : families) {
       if (gpu.hardware.origin != "gpu" || gpu.families.contains(family)) continue;
       if (const RangeReport* const from = donor(all, family, gpu.hardware)) {

@@ -41,11 +41,11 @@ struct RangeReport {
 
 // Those of Ranges::read() that are selected, tables first, inherited ones behind their own. Damaged tables, and those
 // that cannot be true, are left out, with a sentence in `damaged`: without cells by a table's own figures alone.
-// `workloads` are the report's.
-std::vector<RangeReport> read_ranges(const Cache& cache, const std::vector<FamilyRange>& tables,
-                                     const Selection& selection, bool with_cells,
-                                     const std::vector<WorkloadReport>& workloads, StoredSpaces& spaces,
-                                     std::vector<std::string>& damaged);
+// `workloads` are the report's, `stored` all of the cache.
+std::vector<RangeReport> read_ranges(const Cache& cache, const std::vector<Workload>& stored,
+                                     const std::vector<FamilyRange>& tables, const Selection& selection,
+                                     bool with_cells, const std::vector<WorkloadReport>& workloads,
+                                     StoredSpaces& spaces, std::vector<std::string>& damaged);
 
 // Fills in WorkloadReport::folded_into: what has trials and no winner, of a problem between the cells of a table that
 // was made with the same sources and compiler on the same hardware.

@@ -88,8 +88,8 @@ Report read_report(const Cache* cache, const ReportRequest& request) {
   read_trials(*cache, request, report.workloads);
   read_sections(*cache, request, report);
   if (!request.brief) report.grids = family_grids(report.workloads, spaces);
-  report.ranges =
-      read_ranges(*cache, tables, request.selection, !request.brief, report.workloads, spaces, report.damaged_tables);
+  report.ranges = read_ranges(*cache, all, tables, request.selection, !request.brief, report.workloads, spaces,
+                              report.damaged_tables);
   find_inherited(report.workloads, report.ranges, all);
   report.advice = advise(report);
   return report;

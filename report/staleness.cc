@@ -10,12 +10,33 @@
 namespace moetune {
 namespace {
 
-// The identity of a winner, whatever it was made with.
-using TunedSubject = std::tuple<std::string, std::string, std::string, Timing>;
+// What winners are of, whatever they were made with, as numbers.
+struct Subjects {
+  std::vector<std::size_t> of;  // by workload
+  std::vector<std::size_t> hardware_of;
+  std::vector<std::string> hardware;  // the keys' texts
+  std::size_t count = 0;
 
-TunedSubject subject_of(const WorkloadReport& report) {
-  const WorkloadKey& key = report.key();
-  return {key.kernel, key.problem, key.hardware.text(), key.timing};
+  explicit Subjects(const std::vector<WorkloadReport>& workloads);
+};
+
+Subjects::Subjects(const std::vector<WorkloadReport>& workloads) {
+  std::map<std::string, std::size_t> devices;
+  std::map<std::tuple<std::string_view, std::size_t, Timing, std::string_view>, std::size_t> numbers;
+  const HardwareKey* last = nullptr;
+  for (const WorkloadReport& report : workloads) {
+    const WorkloadKey& key = report.key();
+    std::size_t device = hardware_of.empty() ? 0 : hardware_of.back();
+    if (last == nullptr || !last->is_same(key.hardware)) {
+      const auto [at, is_new] = devices.try_emplace(key.hardware.text(), hardware.size());
+      if (is_new) hardware.push_back(at->first);
+      device = at->second;
+      last = &key.hardware;
+    }
+    hardware_of.push_back(device);
+    of.push_back(numbers.try_emplace({key.kernel, device, key.timing, key.problem}, numbers.size()).first->second);
+  }
+  count = numbers.size();
 }
 
 // "nvrtc 13.0.88" in parts, so that 13.10 comes after 13.9.
@@ -33,6 +54,10 @@ std::vector<long long> version_numbers(const std::string& toolchain) {
   return numbers;
 }
 
+bool is_older(const std::string& toolchain, const std::string& other) {
+  return toolchain != other && version_numbers(toolchain) < version_numbers(other);
+}
+
 bool is_outside_space(const WorkloadReport& report, StoredSpaces& spaces) {
   const Space* const space = spaces.space(report.key());
   if (space == nullptr || report.stored.best_config.empty()) return false;
@@ -48,10 +73,12 @@ bool is_outside_space(const WorkloadReport& report, StoredSpaces& spaces) {
 // Today's sources, toolchains and drivers, as far as winners and nights show them.
 class Today {
  public:
-  Today(const std::vector<WorkloadReport>& workloads, const Ledger& nights) {
-    for (const WorkloadReport& report : workloads) {
-      see_toolchain(report.key().kernel, report.key().toolchain);
-      see_driver(report.key().hardware.text(), report.key().hardware.driver, seconds_of_date(report.stored_at));
+  Today(const std::vector<WorkloadReport>& workloads, const Subjects& subjects, const Ledger& nights) {
+    for (std::size_t i = 0; i < workloads.size(); ++i) {
+      const WorkloadKey& key = workloads[i].key();
+      see_toolchain(key.kernel, key.toolchain);
+      see_driver(subjects.hardware[subjects.hardware_of[i]], key.hardware.driver,
+                 seconds_of_date(workloads[i].stored_at));
     }
     nights.each([&](const std::string& kernel, const std::string& hardware, const LedgerEntry& entry) {
       see_toolchain(kernel, entry.made_with.toolchain);
@@ -65,7 +92,7 @@ class Today {
  private:
   void see_toolchain(const std::string& kernel, const std::string& toolchain) {
     std::string& best = newest_[kernel];
-    if (best.empty() || version_numbers(best) < version_numbers(toolchain)) best = toolchain;
+    if (best.empty() || is_older(best, toolchain)) best = toolchain;
   }
   void see_driver(const std::string& hardware, const std::string& driver, std::int64_t at) {
     auto& [last, name] = drivers_[hardware];
@@ -93,21 +120,17 @@ std::optional<LedgerEntry> night_since(const WorkloadReport& report, const Ledge
 
 // Without the judges', which take long.
 std::vector<std::string> reasons(const WorkloadReport& report, const MadeWith& then, bool is_of_night, Today& today,
-                                 StoredSpaces& spaces, TodaysMakings& makings) {
+                                 const std::string& hardware, StoredSpaces& spaces, TodaysMakings& makings) {
   const WorkloadKey& key = report.key();
-  const MadeWith now = makings.of(key);
   std::vector<std::string> stale;
-  WorkloadKey examined = key;
-  examined.source_digest = then.sources;
-  if (!spaces.is_current(examined)) stale.emplace_back("the templates changed since");
-  if (is_of_night && !then.space.empty() && then.space != now.space)
+  if (!spaces.known_kernel(key.kernel, then.sources).is_current) stale.emplace_back("the templates changed since");
+  if (is_of_night && !then.space.empty() && then.space != makings.of(key).space)
     stale.emplace_back("the space changed since");
   else if (!is_of_night && is_outside_space(report, spaces))
     stale.emplace_back("today's space does not have its configuration");
   const std::string& newest = today.toolchain(key.kernel);
-  if (version_numbers(then.toolchain) < version_numbers(newest))
-    stale.push_back("compiled with " + then.toolchain + ", others with " + newest);
-  const std::string& driver = today.driver(key.hardware.text());
+  if (is_older(then.toolchain, newest)) stale.push_back("compiled with " + then.toolchain + ", others with " + newest);
+  const std::string& driver = today.driver(hardware);
   if (!then.driver.empty() && !driver.empty() && then.driver != driver)
     stale.push_back("tuned with driver " + then.driver + ", the last seen is " + driver);
   return stale;
@@ -134,50 +157,52 @@ void find_judged_otherwise(const std::vector<Judged>& members, std::size_t most,
 
 void find_stale(std::vector<WorkloadReport>& workloads, StoredSpaces& spaces, const Ledger& nights,
                 std::size_t most_judged) {
-  Today today(workloads, nights);
+  const Subjects subjects(workloads);
+  Today today(workloads, subjects, nights);
   TodaysMakings makings;
-  std::map<std::string, std::vector<Judged>> judged;  // by kernel
-  std::map<TunedSubject, std::int64_t> current;       // the workload of today's templates with a winner
-  std::map<TunedSubject, const WorkloadReport*> served;
-  std::vector<TunedSubject> subjects;
-  for (const WorkloadReport& report : workloads) {
-    const TunedSubject& subject = subjects.emplace_back(subject_of(report));
+  std::map<std::string, std::vector<Judged>> judged;     // by kernel
+  std::vector<std::int64_t> current(subjects.count, 0);  // the workload of today's templates with a winner; 0: none
+  std::vector<const WorkloadReport*> served(subjects.count, nullptr);
+  for (std::size_t i = 0; i < workloads.size(); ++i) {
+    const WorkloadReport& report = workloads[i];
     if (!report.stored.winner) continue;
-    if (spaces.is_current(report.key())) current[subject] = report.stored.workload.id;
-    const WorkloadReport*& latest = served[subject];
+    if (spaces.is_current(report.key())) current[subjects.of[i]] = report.stored.workload.id;
+    const WorkloadReport*& latest = served[subjects.of[i]];
     if (latest == nullptr || latest->stored_at < report.stored_at) latest = &report;
   }
   for (std::size_t i = 0; i < workloads.size(); ++i) {
     WorkloadReport& report = workloads[i];
     const WorkloadKey& key = report.key();
     if (spaces.space(key) == nullptr || report.stored.best_config.empty()) continue;  // another's kernel
-    const auto other = current.find(subjects[i]);
-    if (!spaces.is_current(key) && other != current.end()) {
-      report.stale.push_back("workload " + std::to_string(other->second) + " has today's templates");
+    const std::int64_t other = current[subjects.of[i]];
+    if (other != 0 && !spaces.is_current(key)) {
+      report.stale.push_back("workload " + std::to_string(other) + " has today's templates");
       continue;
     }
-    const auto serves = served.find(subjects[i]);
-    if (!report.stored.winner && report.stored.damage.empty() && serves != served.end()) {
-      const std::optional<LedgerEntry> night = night_since(*serves->second, nights);
+    const WorkloadReport* const serves = served[subjects.of[i]];
+    if (!report.stored.winner && report.stored.damage.empty() && serves != nullptr) {
+      const std::optional<LedgerEntry> night = night_since(*serves, nights);
       if (night && night->made_with.sources == key.source_digest && night->made_with.toolchain == key.toolchain) {
-        report.kept = serves->second->stored.workload.id;
+        report.kept = serves->stored.workload.id;
         continue;
       }
     }
     const std::optional<LedgerEntry> night = night_since(report, nights);
     const MadeWith then = made_with(report, night);
-    report.stale = reasons(report, then, night.has_value(), today, spaces, makings);
+    report.stale =
+        reasons(report, then, night.has_value(), today, subjects.hardware[subjects.hardware_of[i]], spaces, makings);
     if (!then.judged.empty()) judged[key.kernel].push_back({&report, then.judged});
   }
   for (const auto& [kernel, members] : judged) find_judged_otherwise(members, most_judged, makings);
 }
 
 void find_earlier_winners(std::vector<WorkloadReport>& workloads) {
-  std::map<TunedSubject, std::vector<std::size_t>> same;
+  const Subjects subjects(workloads);
+  std::vector<std::vector<std::size_t>> same(subjects.count);
   for (std::size_t i = 0; i < workloads.size(); ++i) {
-    if (workloads[i].stored.winner) same[subject_of(workloads[i])].push_back(i);
+    if (workloads[i].stored.winner) same[subjects.of[i]].push_back(i);
   }
-  for (auto& [subject, members] : same) {
+  for (std::vector<std::size_t>& members : same) {
     std::sort(members.begin(), members.end(),
               [&](std::size_t a, std::size_t b) { return workloads[a].stored_at < workloads[b].stored_at; });
     for (std::size_t m = 1; m < members.size(); ++m) {

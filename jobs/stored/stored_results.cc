@@ -1,6 +1,7 @@
 #include "jobs/stored/stored_results.h"
 
 #include <algorithm>
+#include <cstring>
 #include <tuple>
 
 #include "base/error.h"
@@ -29,8 +30,8 @@ Cost cost_of(const KnownWorkload& known) {
 Launches launches_of(const std::optional<WinnerRecord>& winner) {
   constexpr std::string_view kField = R"("programmatic_dependent":)";
   const std::string_view plan = winner ? winner->plan : std::string_view();
-  const std::size_t at = plan.find(kField);
-  const bool waits = at != std::string_view::npos && plan.substr(at + kField.size()).starts_with("false");
+  const auto* const at = static_cast<const char*>(::memmem(plan.data(), plan.size(), kField.data(), kField.size()));
+  const bool waits = at != nullptr && plan.substr(at - plan.data() + kField.size()).starts_with("false");
   return waits ? Launches::separate : Launches::overlapping;
 }
 
@@ -168,8 +169,7 @@ StoredResult read_result(const Cache& cache, const Workload& workload, StoredSpa
   const std::optional<Floor> floor =
       floor_of(result.cost, spaces.ceilings(cache, workload.key), launches_of(result.winner));
   result.work = work_of(result.cost, floor);
-  if (parts == WinnerParts::figures && result.winner)  // thousands are kept, and nothing reads these
-    result.winner->plan = result.winner->default_launch.plan = {};
+  if (parts == WinnerParts::figures && result.winner) result.winner->plan = {};  // thousands are kept
   if (floor && result.best_us > 0) {
     result.roofline = floor->roofline_fraction(result.best_us);
     result.bound = floor->bound;

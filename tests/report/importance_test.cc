@@ -112,7 +112,7 @@ TEST_CASE("the leaves of a tree admit every combination once") {
     for (const std::vector<Level>& row : all.rows) {
       int admitting = 0;
       for (const Leaf& leaf : tree.leaves)
-        admitting += leaf.admits[0][row[0]] && leaf.admits[1][row[1]] && leaf.admits[2][row[2]];
+        admitting += leaf.admits[row[0]] && leaf.admits[5 + row[1]] && leaf.admits[12 + row[2]];
       REQUIRE(admitting == 1);
     }
   }
