@@ -275,3 +275,18 @@ TEST_CASE("a range sees every cell that it crosses") {
     CHECK(std::ranges::any_of(cells, [&](const CrossedCell& one) { return one.cell.entry == entry; }));
   CHECK(table.cells_between(1024, {8, 1024}, point_of).size() == 1);
 }
+
+TEST_CASE("a hull holds what lies between its points, sides included, of a kind of work that it has") {
+  PointHull hull;
+  for (const TablePoint& point : {at(2, 64), at(8, 16)}) hull.add(point);
+  for (const TablePoint& point : {at(2, 16), at(8, 64), at(4, 32)}) {
+    CHECK(hull.holds(point));
+    TablePoint ragged = point;
+    ragged.ragged = true;
+    CHECK_FALSE(hull.holds(ragged));
+  }
+  for (const TablePoint& point : {at(1, 32), at(9, 32), at(4, 15), at(4, 65)}) CHECK_FALSE(hull.holds(point));
+  hull.add(at(4, 32, true));
+  CHECK(hull.holds(at(4, 32, true)));
+  CHECK_FALSE(hull.holds(at(4, 33, true)));
+}

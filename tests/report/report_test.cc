@@ -207,14 +207,17 @@ TEST_CASE("no command is advised that could not run, and the last of two is anot
   WorkloadKey key = decode_key();
   key.kernel = "saxpy";  // of another moetune
   made.trial(made.add(key), decode_config("4"), 10);
+  key = decode_key();
+  key.hardware.origin = "replay:abc";  // a recording does not change
+  made.trial(made.add(key), decode_config("4"), 10);
   const Report unknown = report_of(made);
-  CHECK(unknown.workloads.size() == 1);
+  CHECK(unknown.workloads.size() == 2);
   CHECK(std::none_of(unknown.advice.begin(), unknown.advice.end(),
                      [](const Advice& one) { return one.command.starts_with("moetune search"); }));
   for (const char* elements : {"2048", "4096"}) made.trial(made.add(decode_key(elements)), decode_config("4"), 10);
   const Report report = report_of(made);
   CHECK(std::any_of(report.advice.begin(), report.advice.end(),
-                    [](const Advice& one) { return one.reason == "workload 2 is unfinished, as is another one"; }));
+                    [](const Advice& one) { return one.reason == "workload 3 is unfinished, as is another one"; }));
 }
 
 TEST_CASE("what a night has kept under today's templates is no longer stale, and the search that lost is no loss") {

@@ -44,6 +44,12 @@ TEST_CASE("a space that no walk would end of is refused") {
                        "drop values",
                        BadInput);
   CHECK(kMaxNodes <= 200'000'000);  // a few seconds of walking
+
+  const SpaceFile small = read_space_file(space_of(2, 20).dump(), "k.json");
+  const BoundSpace whole(small, Assignment(), Rules::all);
+  constexpr std::uint64_t kNodes = 20 + 20 * 20;
+  CHECK(count_rows(whole, kNodes) == 400);
+  CHECK_THROWS_AS(count_rows(whole, kNodes - 1), BadInput);
 }
 
 TEST_CASE("a walk that is short in combinations but long in what it evaluates is refused") {

@@ -73,6 +73,7 @@ TEST_CASE("a text becomes a point of the domains, legal or not, and the nearest 
   CHECK_FALSE(space.point_of("tile=3,loader=plain"));
   CHECK_FALSE(space.point_of("tile=2"));
   CHECK_FALSE(space.point_of("loader=plain,tile=2"));
+  CHECK_FALSE(space.point_of("size=2,loader=plain"));  // a value of the domain in that place, by another name
   Random random(1);
   CHECK(space.nearest(space.point(3), random) == 3);
   const std::vector<Position> illegal = {2, 0};

@@ -84,6 +84,9 @@ TEST_CASE("an illegal configuration says which rule it breaks") {
   CHECK(space.why_illegal({{"tile", Value::integer(48)}, {"stages", Value::integer(1)}}, environment(90)) ==
         "tile=48 is not in the parameter's domain");
   CHECK(space.why_illegal({{"tile", Value::integer(16)}}, environment(90)) == "parameter 'stages' has no value");
+  Config more = space.parse_config("tile=64,stages=3,loader=tma");
+  more.set("unroll", Value::integer(1));
+  CHECK(space.why_illegal(more, environment(90)) == "it has parameters that the space does not know");
 }
 
 TEST_CASE("configuration text is checked against the space and completed from a base") {

@@ -1,6 +1,9 @@
 // Packs from a service: whole and right, or not at all.
 #include <doctest/doctest.h>
+#include <sys/inotify.h>
 #include <unistd.h>
+
+#include <array>
 
 #include "base/error.h"
 #include "cache/pack_signature.h"
@@ -25,6 +28,30 @@ bool warns(const SyncRound& round, const std::string& words) {
 std::string signature_by(const fs::path& key, const std::string& bytes) {
   return signatures_text({sign_pack(read_secret_key(key), bytes)});
 }
+
+// The names under which files are put in place in a folder, in their order.
+class RenamesWatch {
+ public:
+  explicit RenamesWatch(const fs::path& folder) : watch_(::inotify_init1(IN_NONBLOCK)) {
+    ::inotify_add_watch(watch_, folder.c_str(), IN_MOVED_TO);
+  }
+  ~RenamesWatch() { ::close(watch_); }
+
+  Names seen() const {
+    Names names;
+    alignas(inotify_event) std::array<char, 4096> bytes;
+    const ssize_t size = ::read(watch_, bytes.data(), bytes.size());
+    for (ssize_t at = 0; at < size;) {
+      const auto* const event = reinterpret_cast<const inotify_event*>(bytes.data() + at);
+      names.emplace_back(event->name);
+      at += static_cast<ssize_t>(sizeof(inotify_event) + event->len);
+    }
+    return names;
+  }
+
+ private:
+  const int watch_;
+};
 
 // What one entry of the list, altered, leads to.
 SyncRound with_entry(const nlohmann::json& changes, const SyncFolder& folder) {
@@ -116,8 +143,13 @@ TEST_CASE("with a trusted key only what it signed is installed, with its signatu
   service.packs["a.pack"] = other_pack();
   service.signatures["a.pack"] = signature_by(keys / "key", other_pack());
   service.etag = "\"2\"";
+  const RenamesWatch watch(folder.path());
   CHECK(sync_once(server, folder, trusted).installed == Names{"a.pack"});
   CHECK(TrustedKeys(trusted).read(folder / "a.pack") == other_pack());
+  // A reader that verifies finds a pair at every moment.
+  Names renamed = watch.seen();
+  std::erase(renamed, ".moetune-sync.json");
+  CHECK(renamed == Names{"a.pack.sig", "a.pack", "a.pack.sig"});
   CHECK(folder.read("a.pack.sig") == service.signatures["a.pack"]);
   fs::remove(folder / "a.pack.sig");
   sync_once(server, folder, trusted);
@@ -170,6 +202,11 @@ TEST_CASE("a list that is none, is huge or lists a pack twice") {
   nlohmann::json many = {{"packs", nlohmann::json::array()}};
   for (int i = 0; i < 1001; ++i) many["packs"].push_back(1);
   CHECK(failure(http_answer(200, many.dump())).find("at most 1000") != std::string::npos);
+  nlohmann::json large = {{"packs", nlohmann::json::array()}};
+  for (int i = 0; i < 17; ++i)
+    large["packs"].push_back(
+        {{"name", std::to_string(i) + ".pack"}, {"sha256", std::string(64, '0')}, {"bytes", std::uint64_t{1} << 30}});
+  CHECK(failure(http_answer(200, large.dump())).find("more than 16 GiB in all") != std::string::npos);
   service.packs["a.pack"] = real_pack();
   nlohmann::json twice = service.list();
   twice["packs"].push_back(twice["packs"][0]);
@@ -209,6 +246,23 @@ TEST_CASE("a file that sync did not install is left alone") {
   service.packs["b.pack"] = other_pack();
   service.etag = "\"3\"";
   CHECK(sync_once(server, folder).failure == "");
+}
+
+TEST_CASE("a file that took a pack's place is another one, though it is as large") {
+  const SyncFolder folder;
+  FakeService service;
+  service.packs = {{"a.pack", real_pack()}};
+  const ScriptedServer server([&](const auto& request) { return service.answer(request); });
+  const ServiceClient client({.url = server.url()}, {});
+  PackFolder packs(folder.path(), TrustedKeys());
+  CHECK(packs.update(client).names == Names{"a.pack"});
+  CHECK(packs.update(client).names.empty());
+  folder.write("new", std::string(real_pack().size(), 'x'));
+  fs::rename(folder / "new", folder / "a.pack");
+  const InstalledPacks after = packs.update(client);
+  CHECK(after.names.empty());
+  REQUIRE(after.warnings.size() == 1);
+  CHECK(after.warnings[0].find("was not installed by sync") != std::string::npos);
 }
 
 TEST_CASE("what a killed process left is taken away after an hour, and nothing else") {
