@@ -10,7 +10,7 @@
 namespace moetune {
 namespace {
 
-// What winners are of, whatever they were made with, as numbers.
+// Subjects of winners as numbers: one for all that differ in what they were made with alone.
 struct Subjects {
   std::vector<std::size_t> of;  // by workload
   std::vector<std::size_t> hardware_of;
