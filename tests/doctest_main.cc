@@ -2,6 +2,7 @@
 // defines other_role; the rest have none. Filters that match no test case fail, as a test that cannot fail is none.
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
+#include <unistd.h>
 
 #include <cstdio>
 
@@ -30,6 +31,11 @@ struct Counting : doctest::IReporter {
 REGISTER_LISTENER("counting", 1, Counting);
 
 }  // namespace
+
+// Stand in for the C library's, for SQLite as well: a test's files need not outlast a power cut, and waiting for the
+// disk was two thirds of the time of those that store.
+extern "C" [[gnu::visibility("default")]] int fsync(int) { return 0; }
+extern "C" [[gnu::visibility("default")]] int fdatasync(int) { return 0; }
 
 int main(int argc, char** argv) {
   int status = 0;
