@@ -223,6 +223,8 @@ TEST_CASE("arguments of every kind, memsets, tensor maps and values that are out
   CHECK(alone.launches[0].arguments[8].value == Value(Pointer{}));
   // A grid beyond 32 bits cannot be said, so that the plan is one that nothing launches.
   CHECK(plan_of(1, "n=1000000000000").launches[0].grid == Dim3{0, 0, 0});
+  CHECK(plan_of(256, "n=64").launches[0].grid == Dim3{64, 2, 1});
+  CHECK(plan_of(257, "n=64").launches[0].grid == Dim3{0, 0, 0});  // no tensor map's box is larger than 256
 }
 
 TEST_CASE("a family reads its extents from the shapes of tensors, and the call from options") {
