@@ -222,6 +222,28 @@ TEST_CASE("a turn is one thread's at a time, and turns of other addresses are fr
   for (std::uint64_t i = 1; i <= kAddresses; ++i) held.push_back(std::make_unique<WorkspaceTurn>(256 * i));
 }
 
+TEST_CASE("a turn that ends is that of the thread which waits for its address, whoever else waits") {
+  constexpr std::uint64_t kAddresses = 80;  // more than there are lines to wait in
+  std::vector<std::unique_ptr<WorkspaceTurn>> held;
+  for (std::uint64_t i = 1; i <= kAddresses; ++i) held.push_back(std::make_unique<WorkspaceTurn>(256 * i));
+  std::vector<std::atomic<bool>> has_ended(kAddresses);
+  std::atomic<std::size_t> served = 0, early = 0;
+  std::vector<std::jthread> waiting;
+  for (std::size_t i = 0; i < kAddresses; ++i) {
+    waiting.emplace_back([&, i] {
+      const WorkspaceTurn turn(256 * (i + 1));
+      if (!has_ended[i]) ++early;
+      ++served;
+    });
+  }
+  for (std::size_t i = 0; i < kAddresses; ++i) {
+    has_ended[i] = true;
+    held[i].reset();
+    REQUIRE(within_a_while([&] { return served > i; }));
+  }
+  CHECK(early == 0);
+}
+
 TEST_CASE("a launch that waits in a full queue holds up those that use its workspace, and no others") {
   Server server;
   Bytes memory(std::size_t{1} << 20);
