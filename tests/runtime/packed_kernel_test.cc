@@ -66,10 +66,10 @@ TEST_CASE("a pack's kernel is launched without its folder") {
   CHECK(moetune_show_call("packed_double", nullptr, 0, nullptr, &shown) == MOETUNE_UNKNOWN_NAME);
   const Opened opened({pack});
   CHECK(opened.warnings().find("not used") == std::string::npos);
-  alignas(16) float x[64], y[64] = {};
-  for (int i = 0; i < 64; ++i) x[i] = static_cast<float>(i);
+  alignas(16) float x[68] = {}, y[64] = {};  // x begins behind its address
+  for (int i = 0; i < 64; ++i) x[4 + i] = static_cast<float>(i);
   const std::int64_t size = 64;
-  Tensor of_x{.data = x, .shape = &size}, of_y{.data = y, .shape = &size};
+  Tensor of_x{.data = x, .shape = &size, .byte_offset = 16}, of_y{.data = y, .shape = &size};
   const DLTensor* tensors[] = {reinterpret_cast<const DLTensor*>(&of_x), nullptr};
   REQUIRE_OK(moetune_show_call("packed_double", tensors, 2, "kind=plain", &shown));
   CHECK(std::string(shown.specialization) == "");
