@@ -73,14 +73,14 @@ TEST_CASE("prepare opens what is stored as a server does, searches the rest, and
   CHECK(contains(empty.out, "7 families: 0 tuned, 0 by defaults, 7 unserved"));
   CHECK_FALSE(fs::exists(cache));
 
-  const std::string heads = "tokens=64,q_heads=8,kv_heads=2,head_dim=64,rotary_dim=64,tables=bf16,norm=no";
+  const std::string heads = ",q_heads=8,kv_heads=2,head_dim=64,rotary_dim=64,tables=bf16,norm=no";
   store(cache, {{.problem = "batch=1,q_heads=8,kv_heads=2,head_dim=64,context=512,page=0"},
                 {.problem = "batch=1,q_heads=8,kv_heads=2,head_dim=64,seqlen_q=512,seqlen_kv=512",
                  .config = "",
                  .time_us = 1000,
                  .kernel = "prefill_attention"},
-                {.problem = heads, .config = "", .kernel = "qk_norm_rope"},
-                {.problem = heads + ",kv=pages,page=1", .config = "", .kernel = "qk_norm_rope"},
+                {.problem = "tokens=64" + heads, .config = "", .kernel = "qk_norm_rope"},
+                {.problem = "tokens=4" + heads + ",kv=pages,page=1", .config = "", .kernel = "qk_norm_rope"},
                 {.problem = "tokens=1,in=16,out=768", .config = "", .kernel = "few_rows_linear"},
                 {.problem = "tokens=1,in=512,out=16", .config = "", .kernel = "few_rows_linear"}});
   const Ended dry = prepare({"--dry-run", "--json"});
