@@ -120,12 +120,13 @@ enum {
 /* add_rmsnorm's slots (docs/small_operations.md). Values of a row lie side by side; rows may lie apart. RESIDUAL_OUT
  * may be RESIDUAL or X, and OUT may be X. */
 enum {
-  MOETUNE_ADD_RMSNORM_X = 0,           /* bf16 or fp16 [tokens, hidden] */
-  MOETUNE_ADD_RMSNORM_RESIDUAL = 1,    /* as X; if the family has residual=yes */
-  MOETUNE_ADD_RMSNORM_WEIGHT = 2,      /* [hidden] of X's type */
-  MOETUNE_ADD_RMSNORM_OUT = 3,         /* as X, or e4m3 if the family has out=e4m3 */
-  MOETUNE_ADD_RMSNORM_SCALES = 4,      /* f32 [tokens, hidden / 128], or [tokens, 1] with scale=token; of out=e4m3 */
-  MOETUNE_ADD_RMSNORM_RESIDUAL_OUT = 5 /* as X; if the family has residual=yes */
+  MOETUNE_ADD_RMSNORM_X = 0,            /* bf16 or fp16 [tokens, hidden] */
+  MOETUNE_ADD_RMSNORM_RESIDUAL = 1,     /* as X; if the family has residual=yes */
+  MOETUNE_ADD_RMSNORM_WEIGHT = 2,       /* [hidden] of X's type */
+  MOETUNE_ADD_RMSNORM_OUT = 3,          /* as X, or e4m3 if the family has out=e4m3 */
+  MOETUNE_ADD_RMSNORM_SCALES = 4,       /* f32 [tokens, hidden / 128], or [tokens, 1] with scale=token; of out=e4m3 */
+  MOETUNE_ADD_RMSNORM_RESIDUAL_OUT = 5, /* as X; if the family has residual=yes */
+  MOETUNE_ADD_RMSNORM_STATIC_SCALE = 6  /* f32 [1], in place of SCALES; with scale=static */
 };
 
 /* add_rmsnorm's call: elements from a token's row to the next token's, and of its reals the first. */

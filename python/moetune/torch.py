@@ -35,9 +35,9 @@ from moetune._mxfp4 import pack_mxfp4
 from moetune._serving import prepare, runtime, use
 
 __all__ = ["EndPlan", "EndRouting", "Gated", "MaskedPlan", "MaskedRouting", "Plan", "RankRouting", "Routing",
-           "RowPlan", "RowRouting", "act_mul", "act_mul_e4m3", "add_rmsnorm", "add_rmsnorm_e4m3", "decode_attention",
-           "few_rows_linear", "gate_route", "kv_transfer", "latent_parts", "launch", "mapped", "mla_decode",
-           "mla_decode_chosen", "moe_combine", "moe_dispatch", "moe_dispatch_e4m3", "moe_experts",
+           "RowPlan", "RowRouting", "act_mul", "act_mul_e4m3", "add_rmsnorm", "add_rmsnorm_e4m3", "add_rmsnorm_static",
+           "decode_attention", "few_rows_linear", "gate_route", "kv_transfer", "latent_parts", "launch", "mapped",
+           "mla_decode", "mla_decode_chosen", "moe_combine", "moe_dispatch", "moe_dispatch_e4m3", "moe_experts",
            "moe_experts_by_ids", "moe_experts_down", "moe_experts_up", "pack_mxfp4", "prefill_attention", "prepare",
            "qk_norm_rope", "qk_norm_rope_kv_write", "route", "route_ends", "route_masked", "route_plan",
            "route_plan_ends", "route_plan_masked", "route_plan_rows", "route_ranks", "route_rows", "route_weights",
@@ -427,6 +427,16 @@ def add_rmsnorm_e4m3(x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6, *
         "add_rmsnorm_e4m3", (x, weight, eps), _pair("out", "scales", out), "residual", residual=residual,
         plus_one=plus_one, scale=scale)
     return out or made
+
+
+def add_rmsnorm_static(x: torch.Tensor, weight: torch.Tensor, scale: torch.Tensor, eps: float = 1e-6, *,
+                       residual: Optional[torch.Tensor] = None, plus_one: bool = False,
+                       out: Optional[torch.Tensor] = None) -> torch.Tensor:
+    """add_rmsnorm in e4m3 with the caller's scale, fp32 [1], of a calibrated model: value = e4m3 * scale. What is beyond
+    448 becomes 448."""
+    made: torch.Tensor = _run("add_rmsnorm_static", (x, weight, scale, eps), {"out": out}, "residual",
+                              residual=residual, plus_one=plus_one)
+    return made
 
 
 def act_mul(x: torch.Tensor, *, activation: str = "silu", interleaved: bool = False,

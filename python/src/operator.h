@@ -214,7 +214,7 @@ struct Overload {
   std::string schema;       // "(Tensor logits, int top_k, ...) -> ()"
 };
 
-constexpr size_t kOverloads = 62;
+constexpr size_t kOverloads = 65;
 const std::vector<Overload>& overloads();  // as many
 
 // The plan of a call, whose tensors are by slot from then on. Throws WrongDevice unless they are in the memory of one

@@ -195,7 +195,10 @@ std::vector<Schemas> norm_schemas() {
   return {{described_operator("add_rmsnorm", "add_rmsnorm"), inputs, out, residual(kOptionalTensor), plus_one,
            residual(kTensor)},
           {described_operator("add_rmsnorm_e4m3", "add_rmsnorm", "out=e4m3"), inputs, out + scales,
-           residual(kOptionalTensor), plus_one + scaling, residual(kTensor)}};
+           residual(kOptionalTensor), plus_one + scaling, residual(kTensor)},
+          {described_operator("add_rmsnorm_static", "add_rmsnorm", "out=e4m3,scale=static"),
+           Parameters{inputs[0], inputs[1], {"scale", kTensor, MOETUNE_ADD_RMSNORM_STATIC_SCALE}, inputs[2]}, out,
+           residual(kOptionalTensor), plus_one, residual(kTensor)}};
 }
 
 std::vector<Schemas> act_schemas() {

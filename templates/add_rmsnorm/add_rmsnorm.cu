@@ -1,14 +1,14 @@
 // RMSNorm of rows: out = h / sqrt(mean(h * h) + eps) * weight. With a residual h = x + residual, rounded to the type
-// and written to residual_out, else h = x. The output is of the inputs' type, or e4m3 with a scale for 128 values or
-// for a row: value = e4m3 * scale. docs/small_operations.md has the tensors.
+// and written to residual_out, else h = x. The output is of the inputs' type, or e4m3 with a scale for 128 values, for
+// a row or the caller's one: value = e4m3 * scale. docs/small_operations.md has the tensors.
 //
 // A team of THREADS / ROWS threads takes a row. Each element is read and written by one thread, and no output is
 // written before its input has been read: residual_out may be residual or x, and out may be x.
 //
-// Macros: HIDDEN, RESIDUAL, PLUS_ONE (the weight + 1), NARROW (e4m3), TOKEN_SCALE (a scale for a row), Element; the
-// parameters THREADS, ROWS, VECTOR (bytes), FLIGHT (vectors that a thread reads before it adds up the first), KEEP
-// (1: a row stays in registers), HOLD (1: so do weights, from row to row), PREFETCH (1: weights are prefetched to L2
-// before the kernel in front has ended).
+// Macros: HIDDEN, RESIDUAL, PLUS_ONE (the weight + 1), NARROW (e4m3), TOKEN_SCALE (a scale for a row), STATIC_SCALE,
+// Element; the parameters THREADS, ROWS, VECTOR (bytes), FLIGHT (vectors that a thread reads before it adds up the
+// first), KEEP (1: a row stays in registers), HOLD (1: so do weights, from row to row), PREFETCH (1: weights are
+// prefetched to L2 before the kernel in front has ended).
 #include "templates/common/dependent_launch.cuh"
 #include "templates/common/l2_policy.cuh"
 #include "templates/common/quantize.cuh"
@@ -16,7 +16,8 @@
 #include "templates/common/vectors.cuh"
 
 constexpr int kHidden = HIDDEN, kThreads = THREADS, kRows = ROWS, kFlight = FLIGHT;
-constexpr bool kResidual = RESIDUAL, kNarrow = NARROW, kTokenScale = NARROW && TOKEN_SCALE;
+constexpr bool kResidual = RESIDUAL, kNarrow = NARROW, kTokenScale = NARROW && TOKEN_SCALE, kStaticScale = STATIC_SCALE;
+constexpr bool kGroupScales = !kTokenScale && !kStaticScale;
 constexpr bool kKeep = KEEP, kHold = HOLD;
 constexpr int kTeamThreads = kThreads / kRows, kTeamWarps = kTeamThreads / kWarpSize, kWarps = kThreads / kWarpSize;
 constexpr int kElements = VECTOR / 2, kWords = VECTOR / 4;  // of a vector
@@ -31,6 +32,7 @@ struct NormArguments {
   void* out;
   float* scales;
   Element* residual_out;
+  const float* static_scale;
   i64 x_row, residual_row, out_row, residual_out_row;  // elements
 };
 
@@ -118,7 +120,7 @@ __device__ __forceinline__ Totals across_team(Totals own, int turn) {
 
 // All lanes of a warp take part, those past the end with zeros.
 __device__ __forceinline__ void write_at(const NormArguments& a, i64 row, int column, const float (&values)[kElements],
-                                         float token_scale) {
+                                         float row_scale) {
   const bool writes = row >= 0 && column < kHidden;
   if constexpr (!kNarrow) {
     RowVector out;
@@ -126,7 +128,7 @@ __device__ __forceinline__ void write_at(const NormArguments& a, i64 row, int co
     for (int w = 0; w < kWords; ++w) out.words[w] = Element::pack(values[2 * w], values[2 * w + 1]);
     if (writes) store_vector<false>(static_cast<Element*>(a.out) + row * a.out_row + column, out);
   } else {
-    const float scale = kTokenScale ? token_scale : scale_of(max_across<kGroupLanes>(largest_of(values)));
+    const float scale = kGroupScales ? scale_of(max_across<kGroupLanes>(largest_of(values))) : row_scale;
     const float inverse = inverse_of(scale);
     VectorOf<kElements> out;
 #pragma unroll
@@ -135,7 +137,7 @@ __device__ __forceinline__ void write_at(const NormArguments& a, i64 row, int co
                      quantize_pair(values[4 * w + 2], values[4 * w + 3], inverse) << 16;
     if (!writes) return;
     store_vector<false>(static_cast<u8*>(a.out) + row * a.out_row + column, out);
-    if (!kTokenScale && column % kGroup == 0) a.scales[row * kGroups + column / kGroup] = scale;
+    if (kGroupScales && column % kGroup == 0) a.scales[row * kGroups + column / kGroup] = scale;
   }
 }
 
@@ -166,8 +168,8 @@ __device__ __forceinline__ void normalize_row(const NormArguments& a, i64 row, c
   }
   const Totals all = across_team(own, turn);
   const float factor = rsqrtf(all.squares * (1.0f / kHidden) + eps);
-  const float token_scale = scale_of(all.largest * factor);
-  if (kTokenScale && row >= 0 && threadIdx.x % kTeamThreads == 0) a.scales[row] = token_scale;
+  const float row_scale = kStaticScale ? a.static_scale[0] : scale_of(all.largest * factor);
+  if (kTokenScale && row >= 0 && threadIdx.x % kTeamThreads == 0) a.scales[row] = row_scale;
 #pragma unroll(kKeep || kHold ? kSteps : 1)
   for (int step = 0; step < kSteps; ++step) {
     const int column = column_of(step);
@@ -178,14 +180,14 @@ __device__ __forceinline__ void normalize_row(const NormArguments& a, i64 row, c
     multiply(h, weights_at(step), values);
 #pragma unroll
     for (int e = 0; e < kElements; ++e) values[e] *= factor;
-    write_at(a, row, column, values, token_scale);
+    write_at(a, row, column, values, row_scale);
   }
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads)
     add_rmsnorm(const Element* x, const Element* residual, const Element* weight, void* out, float* scales,
-                Element* residual_out, i64 x_row, i64 residual_row, i64 out_row, i64 residual_out_row, i32 tokens,
-                float eps) {
+                Element* residual_out, const float* static_scale, i64 x_row, i64 residual_row, i64 out_row,
+                i64 residual_out_row, i32 tokens, float eps) {
   allow_dependent_launch();
   if (PREFETCH) {
     constexpr int kLine = 64;  // elements
@@ -193,7 +195,8 @@ extern "C" __global__ void __launch_bounds__(kThreads)
       prefetch_to_l2(weight + column);
   }
   wait_for_predecessor();
-  const NormArguments a{x, residual, weight, out, scales, residual_out, x_row, residual_row, out_row, residual_out_row};
+  const NormArguments a{x,       residual,        weight, out, scales, residual_out, static_scale, x_row, residual_row,
+                        out_row, residual_out_row};
   RowVector held[kHold ? kSteps : 1];
   if (kHold) {
 #pragma unroll

@@ -1,8 +1,8 @@
 // The plain version of add_rmsnorm: a block takes a row.
 //
-// Macros: HIDDEN, RESIDUAL, PLUS_ONE, NARROW, TOKEN_SCALE, Element; EXACT (1: sums in double, values in f32 that are
-// not rounded to e4m3; 0: sums in float, and what becomes e4m3 is rounded to the inputs' type first, as where the norm
-// and the quantization are two kernels).
+// Macros: HIDDEN, RESIDUAL, PLUS_ONE, NARROW, TOKEN_SCALE, STATIC_SCALE, Element; EXACT (1: sums in double, values in
+// f32 that are not rounded to e4m3; 0: sums in float, and what becomes e4m3 is rounded to the inputs' type first, as
+// where the norm and the quantization are two kernels).
 #include "templates/common/quantize.cuh"
 #include "templates/common/types.cuh"
 
@@ -42,7 +42,8 @@ __device__ float largest_in(const Row& row, int begin, int end) {
 
 __device__ void write(Out* out, i64 index, float value, float scale) {
 #if EXACT
-  out[index] = NARROW ? value / scale : value;
+  const float narrow = value / scale;
+  out[index] = !NARROW ? value : narrow > 448 ? 448 : narrow < -448 ? -448 : narrow;
 #else
   if (NARROW) {
     static_cast<u8*>(out)[index] = u8(quantize_pair(value, 0.0f, inverse_of(scale)));
@@ -61,8 +62,9 @@ __device__ void write_sum(SumOut* out, i64 index, Element value) {
 }
 
 extern "C" __global__ void add_rmsnorm_reference(const Element* x, const Element* residual, const Element* weight,
-                                                 Out* out, float* scales, SumOut* residual_out, i64 x_row,
-                                                 i64 residual_row, i64 out_row, i64 residual_out_row, float eps) {
+                                                 Out* out, float* scales, SumOut* residual_out,
+                                                 const float* static_scale, i64 x_row, i64 residual_row, i64 out_row,
+                                                 i64 residual_out_row, float eps) {
   __shared__ Sum sums[kThreads];
   __shared__ float maxima[kThreads];
   const i64 token = blockIdx.x;
@@ -80,7 +82,7 @@ extern "C" __global__ void add_rmsnorm_reference(const Element* x, const Element
   for (int i = 0; i < kThreads; ++i) squares += sums[i];
   row.factor = float(1.0f / sqrtf(float(squares / HIDDEN) + eps));
 
-  float scale = 1;
+  float scale = STATIC_SCALE ? static_scale[0] : 1;
   if (NARROW && TOKEN_SCALE) {
     float largest = 0;
     for (int g = threadIdx.x; g < kGroups; g += kThreads)
@@ -93,7 +95,7 @@ extern "C" __global__ void add_rmsnorm_reference(const Element* x, const Element
   }
   for (int g = threadIdx.x; g < kGroups; g += kThreads) {
     const int begin = g * kGroup, end = min_of(begin + kGroup, HIDDEN);
-    if (NARROW && !TOKEN_SCALE) {
+    if (NARROW && !TOKEN_SCALE && !STATIC_SCALE) {
       scale = scale_of(largest_in(row, begin, end));
       scales[token * kGroups + g] = scale;
     }

@@ -27,7 +27,7 @@ const std::map<std::string, std::vector<std::string>> kNames = {
     {"moe_dispatch", {"x", "sorted", "inverse", "rows", "scales", "x_row", "tokens", "places"}},
     {"moe_combine", {"rows", "inverse", "weights", "out", "out_row", "tokens"}},
     {"add_rmsnorm",
-     {"x", "residual", "weight", "out", "scales", "residual_out", "x_row", "residual_row", "out_row",
+     {"x", "residual", "weight", "out", "scales", "residual_out", "static_scale", "x_row", "residual_row", "out_row",
       "residual_out_row", "tokens", "eps"}},
     {"act_mul", {"x", "out", "scales", "x_row", "out_row", "tokens"}},
     {"few_rows_linear", {"x", "weight", "bias", "out", "x_row", "weight_row", "out_row", "tokens"}},

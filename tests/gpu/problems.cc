@@ -25,6 +25,7 @@ const std::map<std::string, std::vector<const char*>> kProblems = {
          "tokens=45,hidden=7168,residual=yes,out=e4m3",
          "tokens=129,hidden=1032,out=e4m3,scale=token",
          "tokens=31,hidden=4104,residual=yes,dtype=f16,out=e4m3,scale=token",
+         "tokens=77,hidden=2880,residual=yes,out=e4m3,scale=static",
      }},
     {"decode_attention",
      {

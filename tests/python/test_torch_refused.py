@@ -484,6 +484,7 @@ class GradientTest(unittest.TestCase):
             "moe_experts": (Experts().arguments(), {}),
             **{name: ((rows.x, rows.x[0].clone()), {}) for name in ("add_rmsnorm", "add_rmsnorm_e4m3")},
             **{name: ((rows.x,), {}) for name in ("act_mul", "act_mul_e4m3")},
+            "add_rmsnorm_static": ((rows.x, rows.x[0].clone(), torch.ones(1, device=DEVICE)), {}),
             "few_rows_linear": ((rows.x[:2], rows.x[:7].clone()), {}),
             "gate_route": ((rows.x[:2], rows.x[:8].clone(), 2), {}),
             "kv_transfer": ((pages["k_cache"][:, None], torch.arange(3, device=DEVICE, dtype=torch.int32)), {}),

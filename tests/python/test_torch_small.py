@@ -80,6 +80,19 @@ class NormTest(SmallTest):
         self.assert_near(out[1], right.abs().amax(-1, keepdim=True) / 448, 1e-4)
         self.assertLessEqual(float((widened(*out).double() - right).abs().max() / right.abs().max()), 2 ** -4)
 
+    @if_tuned
+    def test_a_scale_of_the_callers(self) -> None:
+        x, residual, weight = drawn(64, 200), drawn(64, 200, seed=3), drawn(200, seed=2)
+        scale = torch.full((1,), 1 / 64, device=DEVICE)  # up to 7
+        right = normalized(x + residual, weight, 1e-6).clamp(-7, 7)
+        made = operators.add_rmsnorm_static(x, weight, scale, residual=residual)
+        self.assertEqual(made.dtype, torch.float8_e4m3fn)
+        self.assertLessEqual(float((made.double().cpu() * scale.cpu() - right.cpu()).abs().max()), 7 * 2 ** -4)
+        out = torch.empty_like(made)
+        again = operators.add_rmsnorm_static(x, weight, scale, residual=drawn(64, 200, seed=3), out=out)
+        self.assertIs(again, out)
+        self.assertTrue(torch.equal(out.view(torch.uint8), made.view(torch.uint8)))
+
     def test_no_tokens(self) -> None:
         self.assertEqual(operators.add_rmsnorm(drawn(0, 256), drawn(256)).shape, (0, 256))
 

@@ -57,6 +57,7 @@ const std::vector<std::string> kNormProblems = {
     "tokens=5,hidden=2056,residual=yes,out=e4m3,weight=plus_one",
     "tokens=11,hidden=520,residual=yes,out=e4m3,scale=token",
     "tokens=3,hidden=4104,out=e4m3,scale=token,dtype=f16",
+    "tokens=4,hidden=1032,residual=yes,out=e4m3,scale=static",
 };
 
 const std::vector<std::string> kActProblems = {

@@ -74,7 +74,8 @@ HostTensors act_mul_on_cpu(const Problem& problem, const Call& call, const HostT
 
 HostTensors add_rmsnorm_on_cpu(const Problem& problem, const Call& call, const HostTensors& inputs) {
   const std::int64_t tokens = problem["tokens"], hidden = problem["hidden"];
-  const bool adds = problem.is("residual", "yes"), narrow = problem.is("out", "e4m3");
+  const bool adds = problem.is("residual", "yes"), narrow = problem.is("out", "e4m3"),
+             is_static = problem.is("scale", "static");
   const std::int64_t x_row = field(problem, call, "x_row"), residual_row = field(problem, call, "residual_row");
   Rows out(tokens, hidden, field(problem, call, "out_row")),
       sums(tokens, hidden, field(problem, call, "residual_out_row"));
@@ -96,12 +97,14 @@ HostTensors add_rmsnorm_on_cpu(const Problem& problem, const Call& call, const H
     for (std::int64_t c = 0; c < hidden; ++c)
       values[static_cast<std::size_t>(c)] *=
           factor * (inputs.at("weight")[static_cast<std::size_t>(c)] + (problem.is("weight", "plus_one") ? 1 : 0));
-    if (narrow)
+    if (is_static)
+      for (double& value : values) value = std::clamp(value / inputs.at("static_scale")[0], -448.0, 448.0);
+    else if (narrow)
       std::ranges::copy(scale_row(values, problem.is("scale", "token") ? hidden : 128), std::back_inserter(scales));
     for (std::int64_t c = 0; c < hidden; ++c) out.at(token, c) = values[static_cast<std::size_t>(c)];
   }
   HostTensors outputs = {{"out", std::move(out.values)}};
-  if (narrow) outputs["scales"] = std::move(scales);
+  if (narrow && !is_static) outputs["scales"] = std::move(scales);
   if (adds) outputs["residual_out"] = std::move(sums.values);
   return outputs;
 }
