@@ -1,6 +1,9 @@
 // Winners that others replaced: kept, listed, gone back to, bounded, and never handed out.
 #include <doctest/doctest.h>
 
+#include <limits>
+#include <tuple>
+
 #include "cache/check.h"
 #include "cache/gc.h"
 #include "cache/merge.h"
@@ -122,6 +125,25 @@ TEST_CASE("a damaged winner or generation is neither kept nor gone back to") {
           " WHERE generation = 1)");
   CHECK(says(broken([&] { cache.winners.roll_back(id, 1); }), "the cubins of generation 1"));
   CHECK(cache.winners.find(id)->config == "tile=4");
+}
+
+TEST_CASE("a generation whose times cannot be is a problem, however sound its digest is") {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  for (const auto& [time_us, low_us, high_us] :
+       {std::tuple{10.0, 12.0, 11.0}, {-1.0, 9.0, 11.0}, {kInfinity, 9.0, 11.0}, {10.0, 9.0, kInfinity}}) {
+    CAPTURE(time_us);
+    const TempDir dir;
+    std::int64_t id = 0;
+    Cache cache = open_new(dir, id);
+    moetune::WinnerRecord odd = generation_winner(1, time_us);
+    odd.interval_low_us = low_us;
+    odd.interval_high_us = high_us;
+    cache.winners.put(id, odd);
+    cache.winners.put(id, generation_winner(2, 9));
+    REQUIRE(check_cache(cache).size() == 1);
+    CHECK(check_cache(cache)[0].where == "generation 1 of workload 1 (decode_attention batch=64)");
+    CHECK(says(check_cache(cache)[0].what, "its time is"));
+  }
 }
 
 TEST_CASE("the history is bounded by gc, and its cubins go with it") {

@@ -172,6 +172,7 @@ TEST_CASE("numbers that no GPU has and no clock measures are refused with the fi
               .starts_with("r.json: a sample of row 0 is "));
     const std::size_t begin = text.find("\"time_us\":[") + 11, end = text.find(',', begin);
     CHECK(error(text.substr(0, begin) + time + text.substr(end)).starts_with("r.json: the time of row 0 is "));
+    CHECK(error(text.substr(0, begin) + "null" + text.substr(end)) == "r.json: row 0 is ok but has no time");
   }
 }
 

@@ -63,8 +63,11 @@ TEST_CASE("a GPU has one lock for all caches, in a folder that is the user's alo
   CHECK_NOTHROW(DeviceLock(folder.file("b.db-retune-GPU-1"), "GPU-1"));
   const std::filesystem::path locks = gpu_lock_folder();
   CHECK(std::filesystem::status(locks).permissions() == std::filesystem::perms::owner_all);
-  std::filesystem::permissions(locks, std::filesystem::perms::all);
-  CHECK_THROWS_AS(gpu_lock_folder(), BrokenEnvironment);
+  using std::filesystem::perms;
+  for (const perms others : {perms::group_write, perms::others_write, perms::all}) {
+    std::filesystem::permissions(locks, perms::owner_all | others);
+    CHECK_THROWS_AS(gpu_lock_folder(), BrokenEnvironment);
+  }
   std::filesystem::remove_all(locks);
   std::filesystem::create_directories(folder.file("elsewhere"));
   std::filesystem::create_directory_symlink(folder.file("elsewhere"), locks);

@@ -106,6 +106,22 @@ TEST_CASE("of equal value the longest workloads come first, and value comes befo
   CHECK(order == std::vector<std::uint64_t>{5, 30, 20, 10});
 }
 
+TEST_CASE("what was never tuned is expected to take a search: as long as those of before, else by its trials") {
+  const testing::ScriptedDriver driver("memory=4194304");
+  const TemporaryFolder folder;
+  KeyFinder keys("cuda:0", false, "retune");
+  Ledger ledger(folder.file("ledger.json"));
+  const auto expected_s = [&](std::size_t budget) {
+    const NightPlan plan =
+        make_plan({{"decode_kernel", "elements=1024", 1}}, keys, nullptr, ledger, {.budget = budget}, 1'800'000'000);
+    CHECK(plan.items.size() == 1);
+    return plan.expected_s();
+  };
+  CHECK(expected_s(1000) > 5 * expected_s(100));
+  ledger.put(keys.find("decode_kernel", "elements=2048"), {.verdict = "improved", .at = 1, .seconds = 30});
+  CHECK(expected_s(1000) == 30);
+}
+
 TEST_CASE("a member of a night searches with the worker of its canary, and keeps none if it may not begin") {
   const testing::ScriptedDriver driver("memory=4194304,devices=2,same");
   const TemporaryFolder folder;

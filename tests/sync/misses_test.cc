@@ -75,6 +75,22 @@ TEST_CASE("what the service does not take is kept, and posted when it does") {
   CHECK(last["misses"][0]["count"] == 3);
 }
 
+TEST_CASE("misses that the service leaves out are said, with its reason if it gives one") {
+  const SyncFolder folder;
+  FakeService service;
+  const ScriptedServer server([&](const auto& request) { return service.answer(request); });
+  int files = 0;
+  const auto said = [&](const std::string& reply) {
+    service.answers["/v1/misses"] = http_answer(202, reply);
+    folder.write_misses(std::to_string(++files) + ".misses.json", {{"batch=1", 1}, {"batch=2", 1}});
+    return sync_once(server, folder).warnings;
+  };
+  CHECK(said(R"({"accepted":2})").empty());
+  CHECK(said(R"({"accepted":1})") == Names{"the service takes 1 of 2 misses; the others are past its limits"});
+  CHECK(said(R"({"accepted":0,"why":["unknown kernel"]})") ==
+        Names{"the service takes 0 of 2 misses; of the others it says: unknown kernel"});
+}
+
 TEST_CASE("a file that the service refuses, or that is none, is put aside") {
   const SyncFolder folder;
   FakeService service;

@@ -1,4 +1,4 @@
-// Lists of workloads that are tuned on recordings that are made up.
+// Lists of workloads that are tuned, on recordings that are made up or on a scripted GPU.
 #include "workloads/tune_list.h"
 
 #include <doctest/doctest.h>
@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "tests/jobs/made_up_range.h"
+#include "tests/serve/scripted_driver.h"
 #include "tests/temporary_folder.h"
 
 using namespace moetune;
@@ -52,4 +53,38 @@ TEST_CASE("a range whose time is over before anything is measured was not tuned 
   CHECK(state_with(0.9, slow) == "not_reached");
   CHECK(state_with(0, {}) == "tuned");
   CHECK(state_with(0.9, slow) == "already_tuned");
+}
+
+TEST_CASE("a winner counts as tuned unless it was measured beside other work or is provisional") {
+  const ScriptedDriver driver("memory=4194304");
+  const TemporaryFolder folder;
+  TuneListRequest request;
+  request.list.entries = {{.kernel = "decode_kernel", .shapes = {{"elements=1024"}}}};
+  request.search.target.device = "cuda:0";
+  request.search.settings.budget = 2;
+  request.search.threads = 1;
+  const auto state_with = [&](const std::string& cache) {
+    request.search.target.cache = {.path = folder.file(cache), .none = false};
+    const TuneListResult result = tune_list(request, {}, {});
+    REQUIRE(result.points.size() == 1);
+    return tuned_state_name(result.points[0].state);
+  };
+  CHECK(state_with("first.db") == "tuned");
+  CHECK(state_with("first.db") == "already_tuned");
+  const Cache first = Cache::open(folder.file("first.db"), Cache::Mode::read_only);
+  const Workload workload = first.workloads.all().front();
+  const WinnerRecord sound = first.winners.find(workload.id).value();
+  WinnerRecord contended = sound, provisional = sound;
+  contended.contended = true;
+  provisional.provenance = R"({"provisional":true})";
+  const auto state_beside = [&](const WinnerRecord& winner, const std::string& file) {
+    {
+      Cache cache = Cache::open(folder.file(file), Cache::Mode::create);
+      cache.winners.put(cache.workloads.id(workload.key, workload.family), winner);
+    }
+    return state_with(file);
+  };
+  CHECK(state_beside(sound, "sound.db") == "already_tuned");
+  CHECK(state_beside(contended, "contended.db") == "tuned");
+  CHECK(state_beside(provisional, "provisional.db") == "tuned");
 }
