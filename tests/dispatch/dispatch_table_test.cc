@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <numeric>
 #include <random>
 #include <set>
 #include <thread>
@@ -146,6 +147,25 @@ TEST_CASE("extents that lie at a measured point but have another default are ser
   CHECK(table.find(at(8, 1024), {16, 1024}) == Cell{2, ChoiceKind::nearest});
   CHECK(table.find(at(8, 1000), {4, 1000}) == Cell{1, ChoiceKind::nearest});
   CHECK(table.find(at(8, 1000), {16, 1000}) == Cell{2, ChoiceKind::nearest});
+}
+
+TEST_CASE("of equally near winners the first in the table serves, in whatever order they come") {
+  for (const bool has_default : {false, true}) {  // in any reach, and in that of a winner that beat the default
+    std::vector<TablePoint> points =
+        has_default ? std::vector{at(1200, 1000), at(1000, 1200), at(1300, 1300)}
+                    : std::vector{at(500, 1000), at(2000, 1000), at(1000, 500), at(1000, 2000), at(4000, 4000)};
+    std::vector<std::uint32_t> order(points.size());
+    std::iota(order.begin(), order.end(), 0U);
+    do {
+      std::vector<Measured> measured;
+      for (const std::uint32_t i : order) measured.push_back(winner(points[i], i, 0));
+      const std::uint32_t farther = static_cast<std::uint32_t>(points.size()) - 1;
+      const std::uint32_t first = order[0] != farther ? order[0] : order[1];
+      const DispatchTable table(measured, has_default ? std::vector{7U} : std::vector<std::uint32_t>(),
+                                has_default ? kOneDefault : kNoDefault);
+      CHECK(find(table, at(1000, 1000)) == Cell{first, ChoiceKind::nearest});
+    } while (std::ranges::next_permutation(order).found);
+  }
 }
 
 TEST_CASE("a winner of this hardware goes before an inherited one, as far as it reaches") {

@@ -12,6 +12,7 @@
 #include <fstream>
 #include <map>
 #include <mutex>
+#include <set>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -198,7 +199,15 @@ CUresult device_can_access_peer(int* can, CUdevice, CUdevice) {
   return CUDA_SUCCESS;
 }
 
-CUresult ctx_enable_peer_access(CUcontext, unsigned) { return sticky(); }
+// As the driver does, once only for two contexts.
+CUresult ctx_enable_peer_access(CUcontext peer, unsigned) {
+  static std::mutex mutex;
+  static std::map<CUcontext, std::set<CUcontext>> open;
+  CUcontext own = nullptr;
+  ctx_get_current(&own);
+  const std::lock_guard lock(mutex);
+  return open[own].insert(peer).second ? sticky() : CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
+}
 
 CUresult mem_host_alloc(void** memory, std::size_t bytes, unsigned) {
   ++slow_calls;

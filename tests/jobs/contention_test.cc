@@ -131,6 +131,26 @@ TEST_CASE("a load in the middle of a search leaves no trace in what is stored") 
   CHECK_FALSE(bench.stored().contended);
 }
 
+TEST_CASE("beside a load nothing is recorded") {
+  Bench bench;
+  RecordRequest request{.target = bench.target(), .output = bench.folder.file("r.json"), .threads = 1};
+  request.quiet_wait_s = 0;
+  request.sample = 2;
+  use_gpu_busy(1, kForEver);
+  const RecordResult loaded = record(request, bench.context());
+  CHECK(loaded.tune.contention.contended > 0);
+  CHECK(loaded.file.empty());
+  CHECK_FALSE(std::filesystem::exists(request.output));
+  {
+    Cache cache = Cache::open(bench.folder.file("cache.db"), Cache::Mode::create);
+    cache.trials.put_calibration(loaded.subject.device.key, "read_tb_s", 1);
+  }
+  use_quiet_gpu();
+  request.fresh = true;
+  CHECK(record(request, {}).file == request.output);
+  CHECK(std::filesystem::exists(request.output));
+}
+
 TEST_CASE("beside a load nothing is calibrated") {
   Bench bench;
   use_gpu_busy(1, kForEver);

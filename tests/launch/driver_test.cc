@@ -78,6 +78,14 @@ TEST_CASE("each GPU is described by its own attributes, and none by another's") 
         std::tuple("cuda:2", "0000:02:00.0", "GPU-02ababab-abab-abab-abab-abababababab", "sm_89", 384));
 }
 
+TEST_CASE("access to a peer may be open already") {
+  scripted_context();
+  const cuda::Context peer(1);
+  scripted_context().make_current();
+  CHECK_NOTHROW(cuda::open_access_to(peer));
+  CHECK_NOTHROW(cuda::open_access_to(peer));
+}
+
 TEST_CASE("a launch asks for as much as its function was permitted, and for no more") {
   constexpr std::uint32_t kUsual = 48 << 10, kMost = 232448;
   CHECK_FALSE(refusal("double", shared(kUsual), {}));

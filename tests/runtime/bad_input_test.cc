@@ -7,6 +7,8 @@
 
 #include "cache/file/database.h"
 #include "cache/pack.h"
+#include "runtime/dlpack.h"
+#include "runtime/runtime_error.h"
 #include "tests/cache/support.h"
 #include "tests/runtime/decode_tensors.h"
 #include "tests/runtime/fake_cache.h"
@@ -123,6 +125,34 @@ TEST_CASE("a choice that no pick returned") {
     CHECK(moetune_launch(s.family, &bad, &s.arguments, nullptr, 0, nullptr) != MOETUNE_OK);
     std::size_t bytes = 0;
     CHECK(moetune_choice_workspace(s.family, &bad, &bytes) != MOETUNE_OK);
+  }
+}
+
+TEST_CASE("a dimension is from 0 to 2^40, wherever it is, with strides or without") {
+  float data = 0;
+  const std::int64_t strides[] = {1, 1, 1};
+  for (const std::int64_t* given : {static_cast<const std::int64_t*>(nullptr), strides}) {
+    for (std::size_t place = 0; place < 3; ++place) {
+      for (const std::int64_t size : {INT64_MIN, std::int64_t{-1}, std::int64_t{0}, std::int64_t{1} << 40,
+                                      (std::int64_t{1} << 40) + 1, INT64_MAX}) {
+        CAPTURE(size);
+        std::int64_t shape[] = {1, 1, 1};
+        shape[place] = size;
+        DLTensor tensor{};
+        tensor.data = &data;
+        tensor.device_type = 2;
+        tensor.ndim = 3;
+        tensor.code = 2;
+        tensor.bits = 32;
+        tensor.lanes = 1;
+        tensor.shape = shape;
+        tensor.strides = given;
+        if (size >= 0 && size <= std::int64_t{1} << 40)
+          CHECK(view_tensor(tensor, "x").view.shape[place] == size);
+        else
+          CHECK_THROWS_WITH_AS(view_tensor(tensor, "x"), doctest::Contains("it can be from 0 to 2^40"), RuntimeError);
+      }
+    }
   }
 }
 

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "search/value_range.h"
 #include "tests/refusal.h"
 #include "tests/search/computed.h"
 
@@ -98,6 +99,31 @@ TEST_CASE("what has no value is undefined, unless it is skipped") {
   CHECK(value("a + b", std::numeric_limits<std::int64_t>::max(), 1) == kUndefined);
   CHECK(value("-a - b", std::numeric_limits<std::int64_t>::max(), 1) == kUndefined);
   CHECK(value("a / b", -std::numeric_limits<std::int64_t>::max(), -1) == std::numeric_limits<std::int64_t>::max());
+}
+
+TEST_CASE("what an expression can be within ranges holds all that it is there, no value included") {
+  for (const char* text : {"a > b ? a / (b - 2) : a", "a > b ? a : a % (b - 2)", "a > 2 ? b : a", "a && b / a > 1",
+                           "a || 6 / b", "min(a, b) * 3 - a", "ceil_div(a, b + 1)", "!(a / b)", "a == b ? 7 : a - b"}) {
+    CAPTURE(text);
+    Vocabulary names = vocabulary();
+    const std::vector<Binding> bindings(names.size());
+    const Program program = Expression::parse(text, "test", names).compile(names, bindings);
+    for (std::int64_t low = 0; low < 5; ++low) {
+      for (std::int64_t high = low; high < 5; ++high) {
+        const ValueRange slots[] = {{low, high}, {0, 4}, {0, 1}};
+        const ValueRange range = run_within(program, slots);
+        for (std::int64_t a = low; a <= high; ++a) {
+          for (std::int64_t b = 0; b < 5; ++b) {
+            const std::int64_t values[] = {a, b, 0};
+            const std::int64_t value_here = program.run(values);
+            const bool is_held =
+                value_here == kUndefined ? range.undefined : range.low <= value_here && value_here <= range.high;
+            CHECK(is_held);
+          }
+        }
+      }
+    }
+  }
 }
 
 TEST_CASE("names compare with names") {

@@ -56,6 +56,10 @@ TEST_CASE(
   CHECK(orphaned(key(untuned, std::string(kRecordingMark) + "older")));
   CHECK_FALSE(orphaned(key(untuned, std::string(kRecordingMark) + today)));
   CHECK_FALSE(orphaned(recorded));
+  for (WorkloadKey replayed : {key("elements=many", "older"), key(untuned, std::string(kRecordingMark) + "older")}) {
+    replayed.hardware.origin = "replay:0123";
+    CHECK_FALSE(orphaned(replayed));
+  }
   CHECK_FALSE(orphaned(elsewhere));
   CHECK_FALSE(orphaned(foreign));
 }
