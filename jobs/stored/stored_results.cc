@@ -29,7 +29,7 @@ Cost cost_of(const KnownWorkload& known) {
 // which gives the lower floor.
 Launches launches_of(const std::optional<WinnerRecord>& winner) {
   constexpr std::string_view kField = R"("programmatic_dependent":)";
-  const std::string_view plan = winner ? winner->plan : std::string_view();
+  const std::string_view plan = winner ? std::string_view(winner->plan) : "";  // memmem wants an address
   const auto* const at = static_cast<const char*>(::memmem(plan.data(), plan.size(), kField.data(), kField.size()));
   const bool waits = at != nullptr && plan.substr(at - plan.data() + kField.size()).starts_with("false");
   return waits ? Launches::separate : Launches::overlapping;
