@@ -78,6 +78,9 @@ if [ "$1" = search ]; then echo "$@" >>{log}; echo '{json.dumps(answer)}'; else 
           and ended.stdout.endswith(f"\n{len(listed)} families\n") and not (pathlib.Path(name) / "two.pack").exists())
     check("models' families come first, the heaviest at the head", listed[0][:2] == [
         "moe_experts", "hidden=4096,experts=8,top_k=2,intermediate=14336"])
+    over = {" ".join(one[:-1]): one[-1] for one in listed}
+    check("what a server and a preset both open is tuned over the ranges of both",
+          over["decode_attention page=64"] == "batch=1..256,context=128..128k")
     texts = [" ".join(line) for line in listed]
     for wanted in ("few_rows_linear in=4096,out=2048 tokens=1..16", "qk_norm_rope mixtral-8x7b tokens=1..16k",
                    "route_plan experts=128,align=1 tokens=1..16384",
