@@ -110,8 +110,9 @@ typedef struct moetune_open_options {
 /* Opens results; the slow path, milliseconds. MOETUNE_RUNTIME=default in the environment makes every pick the
  * space's default, and MOETUNE_PIN=decode_attention:CONFIG a stored configuration, for A/B tests.
  * MOETUNE_INVALID_ARGUMENT for a wrong size, variable or key, MOETUNE_UNSUPPORTED for fields of a later version that
- * are not zero, MOETUNE_UNKNOWN_NAME for a MOETUNE_PIN of no kernel,
- * MOETUNE_BAD_FILE if no path opens, MOETUNE_NO_DRIVER, MOETUNE_CUDA_ERROR, MOETUNE_WRONG_DEVICE for no ordinal. */
+ * are not zero, MOETUNE_UNKNOWN_NAME for a MOETUNE_PIN of no kernel, MOETUNE_BAD_FILE if no path opens,
+ * MOETUNE_NOT_TUNED if there is no cache and no pack, MOETUNE_NO_DRIVER, MOETUNE_CUDA_ERROR, MOETUNE_WRONG_DEVICE for
+ * no ordinal. */
 MOETUNE_API moetune_status moetune_open(const moetune_open_options* options, moetune_runtime** runtime);
 
 /* Unloads all. What was launched must have ended; no other call may run or follow with this runtime, its families or

@@ -188,6 +188,9 @@ class BadInputTest(unittest.TestCase):
 
     def test_files_and_names(self) -> None:
         self.refused(moetune.BadFile, "/nowhere", lambda: moetune.open(["/nowhere"]))
+        with tempfile.TemporaryDirectory() as empty:
+            self.refused(moetune.NotTuned, "there is no cache and no pack; run moetune search",
+                         lambda: moetune.open([empty]))
         self.refused(moetune.BadFile, "", lambda: moetune.open(["/dev/null"]))
         self.refused(TypeError, "list of paths", lambda: moetune.open(CACHE))
         self.refused(TypeError, "", lambda: moetune.open([None]))  # type: ignore[list-item]

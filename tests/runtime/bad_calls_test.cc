@@ -216,7 +216,7 @@ TEST_CASE("files that are not what they seem: a sentence each, and the others se
   }
   for (const auto& [file, words] : cases) refuse_without_locks(folder, file, words);
   moetune_runtime* runtime = nullptr;
-  CHECK(open_status({folder / "empty"}, runtime) == MOETUNE_BAD_FILE);
+  CHECK(open_status({folder / "empty"}, runtime) == MOETUNE_NOT_TUNED);
   CHECK(says("no cache and no pack"));
 }
 
