@@ -239,8 +239,10 @@ class VllmTest(unittest.TestCase):
         self.assertFalse(self.layer().forward(None, q, None, None, q[:0], None, torch.ones_like(q)).any())
 
     def test_refused_at_the_start(self) -> None:
-        for options in ({"alibi_slopes": [1.0]}, {"logits_soft_cap": 30.0}, {"attn_type": "encoder"}):
-            with self.assertRaisesRegex(moetune.Unsupported, "leave out --attention-backend MOETUNE"):
+        for options, sentence in (({"alibi_slopes": [1.0]}, "leave out --attention-backend MOETUNE"),
+                                  ({"attn_type": "encoder"}, "leave out --attention-backend MOETUNE"),
+                                  ({"logits_soft_cap": 30.5}, "a softcap of 30.5 is not served")):
+            with self.assertRaisesRegex(moetune.Unsupported, sentence):
                 attention.Implementation(HEADS, DIM, 0.125, KV_HEADS, **options)
         with self.assertRaisesRegex(moetune.Unsupported, "with pages of 64: nothing is tuned for decode_attention"):
             self.builder(self.layer(), 64)
