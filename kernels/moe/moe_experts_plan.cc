@@ -7,8 +7,8 @@
 namespace moetune {
 namespace {
 
-constexpr std::int64_t kExpertsReferenceThreads = 256;
-constexpr std::int64_t kExpertsCombineThreads = 256, kCombineValues = 8;  // templates/moe_experts/combine.cuh
+constexpr std::int64_t kExpertsReferenceThreads = 256, kExpertsReferenceTile = 16;  // places of a thread
+constexpr std::int64_t kExpertsCombineThreads = 256, kCombineValues = 8;            // templates/moe_experts/combine.cuh
 constexpr std::int64_t kExpertsSwizzleBytes = 128;
 constexpr std::int64_t kSwizzledRows = 8;
 constexpr std::int64_t kExpertsBarriers = 128;  // bytes: templates/moe_experts/product.cuh
@@ -417,7 +417,10 @@ Plan moe_experts_reference_plan(Reference which, const MoeExpertsShape& shape, c
   plan.unit = {"templates/moe_experts/reference.cu", experts_defines(shape)};
   plan.unit.defines.emplace_back("EXACT", which == Reference::exact ? "1" : "0");
   const bool is_whole = shape.part == MoeExpertsShape::Part::whole;
+  const bool combines = shape.has_down() && !shape.out_places;
+  const std::int64_t tiles = ceil_div(places, kExpertsReferenceTile);
   if (is_whole) plan.scratch.push_back({"between", 4 * places * shape.intermediate});
+  if (combines) plan.scratch.push_back({"products", 4 * places * shape.hidden});
   const auto begin = [&](const char* entry, std::int64_t threads) -> Launch& {
     Launch& launch = plan.launches.emplace_back();
     launch.entry = entry;
@@ -426,7 +429,7 @@ Plan moe_experts_reference_plan(Reference which, const MoeExpertsShape& shape, c
     return launch;
   };
   if (shape.has_up())
-    begin("moe_experts_reference_up", places * shape.intermediate).arguments = {
+    begin("moe_experts_reference_up", tiles * shape.intermediate).arguments = {
         {"x", Pointer{"x"}},
         {"x_row", call.integers[kMoeRow]},
         {"x_scale", x_scale},
@@ -448,21 +451,26 @@ Plan moe_experts_reference_plan(Reference which, const MoeExpertsShape& shape, c
         {"tokens", to_int(shape.tokens)},
         {"places", to_int(places)}};
   if (shape.has_down())
-    begin("moe_experts_reference_down", shape.out_rows(places) * shape.hidden).arguments = {
+    begin("moe_experts_reference_down", tiles * shape.hidden).arguments = {
         {"rows", Pointer{is_whole ? "between" : "x"}},
         {"row_scale", is_whole ? Pointer{} : x_scale},
         {"offsets", Pointer{"offsets"}},
-        {"inverse", given(!shape.out_places, "inverse")},
-        {"shares", given(!shape.out_places, "weights")},
         {"weights", Pointer{"w_down"}},
         {"weight_row", call.integers[kExpertsDownRow]},
         {"weight_expert", call.integers[kExpertsDownExpert]},
         {"down_scale", given(is_scaled, "down_scale")},
         {"down_bias", given(shape.biased, "down_bias")},
+        {"products", Pointer{combines ? "products" : "out"}},
+        {"product_row", combines ? shape.hidden : call.integers[kExpertsOutRow]},
+        {"places", to_int(places)}};
+  if (combines)
+    begin("moe_experts_reference_combine", shape.tokens * shape.hidden).arguments = {
+        {"products", Pointer{"products"}},
+        {"inverse", Pointer{"inverse"}},
+        {"shares", Pointer{"weights"}},
         {"out", Pointer{"out"}},
         {"out_row", call.integers[kExpertsOutRow]},
-        {"tokens", to_int(shape.tokens)},
-        {"places", to_int(places)}};
+        {"tokens", to_int(shape.tokens)}};
   return plan;
 }
 

@@ -1,4 +1,5 @@
-// The plain version of moe_experts: a thread an element, sums in fp32. The baseline rounds what a plain implementation
+// The plain version of moe_experts: a thread a column of some places, which share the weights that it reads; sums in
+// fp32, in order of K. The baseline rounds what a plain implementation
 // in the elements' type writes between its steps; with e4m3, also `between`, in groups as those of x.
 //
 // Macros: those of shape.cuh; EXACT (1: nothing is rounded, the output is f32).
@@ -21,6 +22,11 @@ using UpOut = Out;
 using DownIn = float;
 #else
 using DownIn = Operand;
+#endif
+#if OUT_PLACES
+using DownOut = Out;
+#else
+using DownOut = float;  // scratch
 #endif
 
 namespace {
@@ -133,6 +139,37 @@ struct BetweenRows {
 __device__ BetweenRows down_rows(const float* between, const float*) { return {between}; }
 __device__ Rows down_rows(const Operand* x, const float* scales) { return {x, kIntermediate, scales, kIntermediate}; }
 
+constexpr int kTile = 16;  // of a thread
+
+// Calls body(expert, place, count) of each stretch of one expert's places among those of a tile.
+template <typename Body>
+__device__ void for_each_stretch(const int* offsets, i64 tile, int places, const Body& body) {
+  const int end = min_of(min_of(int(tile + 1) * kTile, places), offsets[kExperts]);
+  for (int place = int(tile) * kTile; place < end;) {
+    const int expert = expert_of(offsets, place), count = min_of(end, offsets[expert + 1]) - place;
+    body(expert, place, count);
+    place += count;
+  }
+}
+
+// Products of one expert's column, of each matrix, and the rows with these numbers; a negative one has none.
+template <int kMatrices, int kWidth, int kDepth, typename From>
+__device__ void multiply(const Weights<kMatrices, kWidth, kDepth>& of, int expert, int column, const From& rows,
+                         const int (&numbers)[kTile], float (&sums)[kMatrices][kTile]) {
+  for (int k = 0; k < kDepth; k += 8) {
+    float weights[kMatrices][8];
+    for (int m = 0; m < kMatrices; ++m) of.load(expert, m, column, k, weights[m]);
+#pragma unroll
+    for (int r = 0; r < kTile; ++r) {
+      float values[8];
+      if (numbers[r] < 0) continue;
+      rows.load(numbers[r], k, values);
+      for (int m = 0; m < kMatrices; ++m)
+        for (int i = 0; i < 8; ++i) sums[m][r] = __fmaf_rn(values[i], weights[m][i], sums[m][r]);
+    }
+  }
+}
+
 }  // namespace
 
 #if HAS_UP
@@ -143,25 +180,23 @@ extern "C" __global__ void moe_experts_reference_up(const Operand* x, i64 x_row,
                                                     i64 weight_row, i64 weight_expert, const void* scales,
                                                     const Element* biases, UpOut* between, int tokens, int places) {
   const i64 index = i64(blockIdx.x) * blockDim.x + threadIdx.x;
-  const int place = int(index / kIntermediate), column = int(index % kIntermediate);
-  if (place >= places || !has_row(sorted, offsets, place, tokens)) return;
-  const int row = kOfPlaces ? place : token_of(sorted[place], tokens);
-  const int expert = expert_of(offsets, place);
+  const int column = int(index % kIntermediate);
   const Rows rows{x, x_row, x_scale, kHidden};
   const Weights<2, kIntermediate, kHidden> of{weights, weight_row, weight_expert, scales, biases};
-  float gate = 0, up = 0;
-  for (int k = 0; k < kHidden; k += 8) {
-    float values[8] = {}, of_gate[8], of_up[8];
-    if (row >= 0) rows.load(row, k, values);
-    of.load(expert, 0, column, k, of_gate);
-    of.load(expert, 1, column, k, of_up);
-    for (int i = 0; i < 8; ++i) {
-      gate = __fmaf_rn(values[i], of_gate[i], gate);
-      up = __fmaf_rn(values[i], of_up[i], up);
+  for_each_stretch(offsets, index / kIntermediate, places, [&](int expert, int place, int count) {
+    int numbers[kTile];
+    for (int r = 0; r < kTile; ++r)
+      numbers[r] = r >= count ? -1 : kOfPlaces ? place + r : token_of(sorted[place + r], tokens);
+    float sums[2][kTile] = {};
+    multiply(of, expert, column, rows, numbers, sums);
+#pragma unroll
+    for (int r = 0; r < kTile; ++r) {
+      if (r >= count || !has_row(sorted, offsets, place + r, tokens)) continue;
+      const float gate = rounded(sums[0][r] + of.bias(expert, 0, column));
+      const float up = rounded(sums[1][r] + of.bias(expert, 1, column));
+      write(between + i64(place + r) * kIntermediate + column, rounded(gated(gate, up)));
     }
-  }
-  write(between + index,
-        rounded(gated(rounded(gate + of.bias(expert, 0, column)), rounded(up + of.bias(expert, 1, column)))));
+  });
 }
 
 // Of the baseline in e4m3: a thread a group.
@@ -183,37 +218,38 @@ extern "C" __global__ void moe_experts_reference_quantize(float* between, const 
 
 #if HAS_DOWN
 
+// Rows of places: the output, or f32 as scratch.
 extern "C" __global__ void moe_experts_reference_down(const DownIn* rows, const float* row_scale, const int* offsets,
-                                                      const int* inverse, const float* shares, const void* weights,
-                                                      i64 weight_row, i64 weight_expert, const void* scales,
-                                                      const Element* biases, Out* out, i64 out_row, int tokens,
-                                                      int places) {
+                                                      const void* weights, i64 weight_row, i64 weight_expert,
+                                                      const void* scales, const Element* biases, DownOut* products,
+                                                      i64 product_row, int places) {
   const i64 index = i64(blockIdx.x) * blockDim.x + threadIdx.x;
-  const i64 row = index / kHidden;
   const int column = int(index % kHidden);
-  const auto own = down_rows(rows, row_scale);
   const Weights<1, kHidden, kIntermediate> of{weights, weight_row, weight_expert, scales, biases};
-  const auto product_of = [&](int place) {
-    const int expert = expert_of(offsets, place);
-    float product = 0;
-    for (int k = 0; k < kIntermediate; k += 8) {
-      float values[8], of_column[8];
-      own.load(place, k, values);
-      of.load(expert, 0, column, k, of_column);
-      for (int i = 0; i < 8; ++i) product = __fmaf_rn(values[i], of_column[i], product);
+  for_each_stretch(offsets, index / kHidden, places, [&](int expert, int place, int count) {
+    int numbers[kTile];
+    for (int r = 0; r < kTile; ++r) numbers[r] = r < count ? place + r : -1;
+    float sums[1][kTile] = {};
+    multiply(of, expert, column, down_rows(rows, row_scale), numbers, sums);
+#pragma unroll
+    for (int r = 0; r < kTile; ++r) {
+      if (r < count)
+        write(products + (place + r) * product_row + column, rounded(sums[0][r] + of.bias(expert, 0, column)));
     }
-    return rounded(product + of.bias(expert, 0, column));
-  };
-  if (row >= (kToPlaces ? min_of(places, offsets[kExperts]) : tokens)) return;
+  });
+}
+
+extern "C" __global__ void moe_experts_reference_combine(const float* products, const int* inverse, const float* shares,
+                                                         Out* out, i64 out_row, int tokens) {
+  const i64 index = i64(blockIdx.x) * blockDim.x + threadIdx.x;
+  const i64 token = index / kHidden;
+  const int column = int(index % kHidden);
+  if (token >= tokens) return;
   float sum = 0;
-  if (kToPlaces) {
-    sum = product_of(int(row));
-  } else {
-    for (i64 slot = row * kTopK; slot < (row + 1) * kTopK; ++slot) {
-      if (inverse[slot] >= 0) sum = rounded(add_row(shares[slot], product_of(inverse[slot]), sum));
-    }
+  for (i64 slot = token * kTopK; slot < (token + 1) * kTopK; ++slot) {
+    if (inverse[slot] >= 0) sum = rounded(add_row(shares[slot], products[i64(inverse[slot]) * kHidden + column], sum));
   }
-  write(out + row * out_row + column, sum);
+  write(out + token * out_row + column, sum);
 }
 
 #endif
