@@ -397,6 +397,43 @@ class ExpertsLaunches {
   std::int64_t places_, row_tiles_;
 };
 
+Pointer given(bool is_there, const char* name) { return is_there ? Pointer{name} : Pointer{}; }
+
+Launch& begin_reference(Plan& plan, const char* entry, std::int64_t threads) {
+  Launch& launch = plan.launches.emplace_back();
+  launch.entry = entry;
+  launch.grid[0] = to_unsigned(ceil_div(threads, kExpertsReferenceThreads));
+  launch.block[0] = to_unsigned(kExpertsReferenceThreads);
+  return launch;
+}
+
+// The second product, of `between` or x, and the tokens' sums if the output has them.
+void add_down_reference(Plan& plan, const MoeExpertsShape& shape, const Call& call) {
+  const std::int64_t places = call.integers[kMoePlaces];
+  const bool combines = !shape.out_places;
+  if (combines) plan.scratch.push_back({"products", 4 * places * shape.hidden});
+  begin_reference(plan, "moe_experts_reference_down", ceil_div(places, kExpertsReferenceTile) * shape.hidden)
+      .arguments = {{"rows", Pointer{shape.has_up() ? "between" : "x"}},
+                    {"row_scale", given(!shape.has_up() && shape.narrow(), "x_scale")},
+                    {"offsets", Pointer{"offsets"}},
+                    {"weights", Pointer{"w_down"}},
+                    {"weight_row", call.integers[kExpertsDownRow]},
+                    {"weight_expert", call.integers[kExpertsDownExpert]},
+                    {"down_scale", given(shape.narrow() || shape.packed, "down_scale")},
+                    {"down_bias", given(shape.biased, "down_bias")},
+                    {"products", Pointer{combines ? "products" : "out"}},
+                    {"product_row", combines ? shape.hidden : call.integers[kExpertsOutRow]},
+                    {"places", to_int(places)}};
+  if (!combines) return;
+  begin_reference(plan, "moe_experts_reference_combine", shape.tokens * shape.hidden).arguments = {
+      {"products", Pointer{"products"}},
+      {"inverse", Pointer{"inverse"}},
+      {"shares", Pointer{"weights"}},
+      {"out", Pointer{"out"}},
+      {"out_row", call.integers[kExpertsOutRow]},
+      {"tokens", to_int(shape.tokens)}};
+}
+
 }  // namespace
 
 std::unique_ptr<const Launcher> moe_experts_launcher(const Config& config, const MoeExpertsShape& of,
@@ -410,67 +447,35 @@ std::unique_ptr<const Launcher> moe_experts_launcher(const Config& config, const
 
 Plan moe_experts_reference_plan(Reference which, const MoeExpertsShape& shape, const Call& call) {
   const std::int64_t places = call.integers[kMoePlaces];
-  const auto given = [](bool is_there, const char* name) { return is_there ? Pointer{name} : Pointer{}; };
-  const bool is_scaled = shape.narrow() || shape.packed;
-  const Pointer sorted = given(!shape.x_places, "sorted"), x_scale = given(shape.narrow(), "x_scale");
+  const Pointer sorted = given(!shape.x_places, "sorted");
   Plan plan;
   plan.unit = {"templates/moe_experts/reference.cu", experts_defines(shape)};
   plan.unit.defines.emplace_back("EXACT", which == Reference::exact ? "1" : "0");
   const bool is_whole = shape.part == MoeExpertsShape::Part::whole;
-  const bool combines = shape.has_down() && !shape.out_places;
-  const std::int64_t tiles = ceil_div(places, kExpertsReferenceTile);
   if (is_whole) plan.scratch.push_back({"between", 4 * places * shape.intermediate});
-  if (combines) plan.scratch.push_back({"products", 4 * places * shape.hidden});
-  const auto begin = [&](const char* entry, std::int64_t threads) -> Launch& {
-    Launch& launch = plan.launches.emplace_back();
-    launch.entry = entry;
-    launch.grid[0] = to_unsigned(ceil_div(threads, kExpertsReferenceThreads));
-    launch.block[0] = to_unsigned(kExpertsReferenceThreads);
-    return launch;
-  };
   if (shape.has_up())
-    begin("moe_experts_reference_up", tiles * shape.intermediate).arguments = {
-        {"x", Pointer{"x"}},
-        {"x_row", call.integers[kMoeRow]},
-        {"x_scale", x_scale},
-        {"sorted", sorted},
-        {"offsets", Pointer{"offsets"}},
-        {"weights", Pointer{"w_gate_up"}},
-        {"weight_row", call.integers[kExpertsUpRow]},
-        {"weight_expert", call.integers[kExpertsUpExpert]},
-        {"gate_up_scale", given(is_scaled, "gate_up_scale")},
-        {"gate_up_bias", given(shape.biased, "gate_up_bias")},
-        {"between", Pointer{is_whole ? "between" : "out"}},
-        {"tokens", to_int(shape.tokens)},
-        {"places", to_int(places)}};
+    begin_reference(plan, "moe_experts_reference_up", ceil_div(places, kExpertsReferenceTile) * shape.intermediate)
+        .arguments = {{"x", Pointer{"x"}},
+                      {"x_row", call.integers[kMoeRow]},
+                      {"x_scale", given(shape.narrow(), "x_scale")},
+                      {"sorted", sorted},
+                      {"offsets", Pointer{"offsets"}},
+                      {"weights", Pointer{"w_gate_up"}},
+                      {"weight_row", call.integers[kExpertsUpRow]},
+                      {"weight_expert", call.integers[kExpertsUpExpert]},
+                      {"gate_up_scale", given(shape.narrow() || shape.packed, "gate_up_scale")},
+                      {"gate_up_bias", given(shape.biased, "gate_up_bias")},
+                      {"between", Pointer{is_whole ? "between" : "out"}},
+                      {"tokens", to_int(shape.tokens)},
+                      {"places", to_int(places)}};
   if (is_whole && shape.narrow() && which == Reference::baseline)
-    begin("moe_experts_reference_quantize", places * (shape.intermediate / kExpertsScaleGroup)).arguments = {
-        {"between", Pointer{"between"}},
-        {"sorted", sorted},
-        {"offsets", Pointer{"offsets"}},
-        {"tokens", to_int(shape.tokens)},
-        {"places", to_int(places)}};
-  if (shape.has_down())
-    begin("moe_experts_reference_down", tiles * shape.hidden).arguments = {
-        {"rows", Pointer{is_whole ? "between" : "x"}},
-        {"row_scale", is_whole ? Pointer{} : x_scale},
-        {"offsets", Pointer{"offsets"}},
-        {"weights", Pointer{"w_down"}},
-        {"weight_row", call.integers[kExpertsDownRow]},
-        {"weight_expert", call.integers[kExpertsDownExpert]},
-        {"down_scale", given(is_scaled, "down_scale")},
-        {"down_bias", given(shape.biased, "down_bias")},
-        {"products", Pointer{combines ? "products" : "out"}},
-        {"product_row", combines ? shape.hidden : call.integers[kExpertsOutRow]},
-        {"places", to_int(places)}};
-  if (combines)
-    begin("moe_experts_reference_combine", shape.tokens * shape.hidden).arguments = {
-        {"products", Pointer{"products"}},
-        {"inverse", Pointer{"inverse"}},
-        {"shares", Pointer{"weights"}},
-        {"out", Pointer{"out"}},
-        {"out_row", call.integers[kExpertsOutRow]},
-        {"tokens", to_int(shape.tokens)}};
+    begin_reference(plan, "moe_experts_reference_quantize", places * (shape.intermediate / kExpertsScaleGroup))
+        .arguments = {{"between", Pointer{"between"}},
+                      {"sorted", sorted},
+                      {"offsets", Pointer{"offsets"}},
+                      {"tokens", to_int(shape.tokens)},
+                      {"places", to_int(places)}};
+  if (shape.has_down()) add_down_reference(plan, shape, call);
   return plan;
 }
 
