@@ -17,26 +17,20 @@ class RecordCommand : public Command {
   std::string_view details() const override {
     return "The file serves as --device replay:FILE if there is no GPU. Failures are recorded too. Trials are kept\n"
            "in the cache as they land, so an interrupted recording continues where it stopped; trials of searches are\n"
-           "never taken over, for a search drops slow ones sooner. With --over a whole range of a family is recorded,\n"
-           "a file a shape, into a folder that `search --over` replays; --sample keeps that short.\n";
+           "never taken over, for a search drops slow ones sooner. A folder of recordings of one family is what\n"
+           "`search --over` replays; --sample keeps them short.\n";
   }
   void declare(OptionTable& table) override;
   int run(Output& output, std::stop_token stop) override;
 
  private:
-  int record_over(Output& output, std::stop_token stop) const;
-
   RecordRequest request_;
-  std::string over_;
-  std::uint64_t shapes_ = RecordRangeRequest{}.shapes;
   bool verbose_ = false;
 };
 
 void RecordCommand::declare(OptionTable& table) {
   declare_workload(table, request_.target.workload, true);
-  table.text("output", "FILE", request_.output, "the recording to write; with --over a folder for them");
-  table.text("over", "RANGES", over_, "record a grid over batch=1..256,context=512..128k as search --over has it");
-  table.whole("shapes", shapes_, 0, 1000, "with --over: shapes beside the grid, to check a table on");
+  table.text("output", "FILE", request_.output, "the recording to write");
   table.whole("sample", request_.sample, 0, 1'000'000'000,
               "about so many configurations, of the same cubins at every shape (0: all)");
   declare_gpu(table, request_.target.device);
@@ -49,36 +43,8 @@ void RecordCommand::declare(OptionTable& table) {
   table.flag("verbose", verbose_, "a line a trial instead of the progress line");
 }
 
-int RecordCommand::record_over(Output& output, std::stop_token stop) const {
-  Progress progress(output, {.verbose = verbose_});
-  const auto ended = [&](const RecordResult& one) {
-    progress.finished();
-    if (!one.file.empty())
-      output.result() << one.subject.problem << ": " << count_text(static_cast<double>(one.tune.trials.size()))
-                      << " configurations, " << one.tune.counts[Outcome::ok] << " ok, in " << one.file << std::endl;
-  };
-  const RecordRangeRequest request{.one = request_, .over = over_, .shapes = shapes_};
-  const RecordRangeResult result =
-      record_range(request, {.events = {.listener = progress.listener()}, .stop = stop}, ended);
-  progress.finished();
-  if (!result.known.empty())
-    output.note("There already: " + counted_text(static_cast<std::int64_t>(result.known.size()), "recording") + ".");
-  for (const std::string& problem : result.left_out) output.warn(problem + " is left out.");
-  if (result.interrupted) output.note("Interrupted; the same command continues from there.");
-  if (!result.contended.empty())
-    output.warn(result.contended +
-                " was measured while somebody else used the GPU and is not written, nor what "
-                "follows; the same command continues from there.");
-  output.document(record_range_document(result));
-  return result.interrupted || (result.contended.empty() && !result.recordings.empty()) ||
-                 (result.contended.empty() && !result.known.empty())
-             ? kDone
-             : kNothingFound;
-}
-
 int RecordCommand::run(Output& output, std::stop_token stop) {
   if (request_.output.empty()) throw BadInput("--output FILE is missing: the recording to write");
-  if (!over_.empty()) return record_over(output, stop);
   Progress progress(output, {.verbose = verbose_});
   const RecordResult result = record(request_, {.events = {.listener = progress.listener()}, .stop = stop});
   progress.finished();

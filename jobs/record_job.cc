@@ -9,7 +9,6 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "jobs/calibrate_job.h"
-#include "jobs/range/plan.h"
 #include "jobs/session/session.h"
 #include "replay/recording.h"
 #include "tuner/trial_record.h"
@@ -132,56 +131,6 @@ Recording make_recording(const Session& session, const LegalSpace& space, const 
           .trials = std::move(results)};
 }
 
-// The session's problem into a file, unless it is interrupted or contended.
-RecordResult record_problem(Session& session, const RecordRequest& request, const Ceilings& ceilings,
-                            const std::string& file, const JobContext& context) {
-  const LegalSpace space = sampled(session.space(), session.default_config(), request.sample);
-  RecordResult result{.legal = space.size(), .ceilings = ceilings};
-  result.subject = session.subject();
-  TuneRequest tuning = session.request(settings_of(request, result.legal));
-  tuning.space = &space;
-  result.tune = session.tune(tuning, context.stop);
-  if (!result.tune.interrupted && result.tune.contention.contended == 0) {
-    context.events.emit(PhaseChanged{Phase::storing});
-    write_recording(make_recording(session, space, result.tune.trials, result.ceilings), file);
-    result.file = file;
-  }
-  return result;
-}
-
-// Nothing else has that name. The folder is made when there is something to measure.
-void check_folder(const std::string& folder) {
-  if (folder.empty()) throw BadField("output", "it must name a folder for the recordings");
-  std::error_code failure;
-  if (std::filesystem::exists(folder, failure) && !std::filesystem::is_directory(folder, failure))
-    throw BadField("output", folder + " is no folder; a range has a recording a problem");
-}
-
-void make_folder(const std::string& folder) {
-  std::error_code failure;
-  std::filesystem::create_directories(folder, failure);
-  if (failure) throw BadField("output", "cannot make the folder " + folder + ": " + failure.message());
-}
-
-// "router_64_1a2b3c4d.json.zst": the free dimensions for people, a digest for the rest.
-std::string file_of(const Kernel& kernel, const Problem& problem) {
-  std::string name = kernel.name();
-  for (const std::int64_t extent : kernel.extents_of(problem)) name += "_" + std::to_string(extent);
-  return name + "_" + digest(problem.text()).substr(0, 8) + ".json.zst";
-}
-
-// Whether a file is a recording of that problem on that GPU. Throws BadField for one that is something else.
-bool is_recorded(const std::filesystem::path& file, const Session& session, const Problem& problem) {
-  std::error_code absent;
-  if (!std::filesystem::exists(file, absent)) return false;
-  try {
-    const Recording known = read_recording(file);
-    if (known.problem == problem.text() && known.hardware.text() == session.info().key.text()) return true;
-  } catch (const BadInput&) {
-  }
-  throw BadField("output", file.string() + " is there and no recording of " + problem.text() + "; name another folder");
-}
-
 }  // namespace
 
 RecordResult record(const RecordRequest& request, const JobContext& context) {
@@ -190,45 +139,17 @@ RecordResult record(const RecordRequest& request, const JobContext& context) {
   Session session(choose_device(target.device, target.workload, {.gpu_job = "record"}),
                   {.cache = target.cache, .threads = request.threads, .purpose = Purpose::recording}, context.events);
   const Ceilings ceilings = known_ceilings(session, request, context);
-  RecordResult result = record_problem(session, request, ceilings, request.output, context);
-  context.events.emit(Finished{result.tune.interrupted});
-  return result;
-}
-
-RecordRangeResult record_range(const RecordRangeRequest& request, const JobContext& context,
-                               const std::function<void(const RecordResult&)>& ended) {
-  const RecordRequest& one = request.one;
-  check_folder(one.output);
-  Session session(choose_device(one.target.device, one.target.workload, {.gpu_job = "record"}),
-                  {.cache = one.target.cache, .threads = one.threads, .purpose = Purpose::recording}, context.events);
-  const RangePlan plan(session, problem_of(*session.kernel(), one.target.workload), request.over);
-  std::vector<Problem> problems;
-  for (const PlannedProblem& cell : plan.cells()) problems.push_back(cell.problem);
-  for (const Problem& problem : plan.unseen(request.shapes, one.seed)) problems.push_back(problem);
-  make_folder(one.output);  // found out now, not after an hour of measuring
-  const Ceilings ceilings = known_ceilings(session, one, context);
-  RecordRangeResult result{.left_out = plan.left_out(), .planned = problems.size()};
-  for (const Problem& problem : problems) {
-    if (context.stop.stop_requested()) result.interrupted = true;
-    if (result.interrupted || !result.contended.empty()) break;
-    const std::filesystem::path file = std::filesystem::path(one.output) / file_of(*session.kernel(), problem);
-    if (is_recorded(file, session, problem)) {
-      result.known.push_back(file.string());
-      continue;
-    }
-    try {
-      session.move_to(problem);
-    } catch (const BadInput& error) {  // no configuration is legal there
-      result.left_out.push_back(problem.text() + ": " + error.what());
-      continue;
-    }
-    result.recordings.push_back(record_problem(session, one, ceilings, file.string(), context));
-    const RecordResult& recorded = result.recordings.back();
-    result.interrupted = recorded.tune.interrupted;
-    if (!result.interrupted && recorded.file.empty()) result.contended = recorded.subject.problem;
-    if (ended) ended(recorded);
+  const LegalSpace space = sampled(session.space(), session.default_config(), request.sample);
+  RecordResult result{.subject = session.subject(), .legal = space.size(), .ceilings = ceilings};
+  TuneRequest tuning = session.request(settings_of(request, result.legal));
+  tuning.space = &space;
+  result.tune = session.tune(tuning, context.stop);
+  if (!result.tune.interrupted && result.tune.contention.contended == 0) {
+    context.events.emit(PhaseChanged{Phase::storing});
+    write_recording(make_recording(session, space, result.tune.trials, ceilings), request.output);
+    result.file = request.output;
   }
-  context.events.emit(Finished{result.interrupted});
+  context.events.emit(Finished{result.tune.interrupted});
   return result;
 }
 
@@ -244,17 +165,6 @@ Document record_document(const RecordResult& result) {
           {"contention", contention_document(result.tune.contention)},
           {"interrupted", result.tune.interrupted},
           {"wall_s", result.tune.time.wall}};
-}
-
-Document record_range_document(const RecordRangeResult& result) {
-  Document recordings = Document::array();
-  for (const RecordResult& one : result.recordings) recordings.push_back(record_document(one));
-  return {{"planned", result.planned},
-          {"recordings", std::move(recordings)},
-          {"known", result.known},
-          {"left_out", result.left_out},
-          {"contended", result.contended.empty() ? Document(nullptr) : Document(result.contended)},
-          {"interrupted", result.interrupted}};
 }
 
 }  // namespace moetune

@@ -3,9 +3,7 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <string>
-#include <vector>
 
 #include "jobs/session/documents.h"
 #include "jobs/session/job.h"
@@ -28,14 +26,6 @@ struct RecordRequest {
   std::size_t sample = 0;
 };
 
-// Recordings of a whole range of a family, one file a problem in the folder `one.output`: what a range search replays
-// (jobs/range/job.h).
-struct RecordRangeRequest {
-  RecordRequest one;
-  std::string over;        // "batch=1..256,context=512..131072"
-  std::size_t shapes = 4;  // more problems that are not of the grid, for the certificate
-};
-
 struct RecordResult {
   Subject subject;
   std::size_t legal = 0;  // configurations
@@ -49,21 +39,5 @@ struct RecordResult {
 RecordResult record(const RecordRequest& request, const JobContext& context);
 
 Document record_document(const RecordResult& result);
-
-struct RecordRangeResult {
-  std::vector<RecordResult> recordings;  // those of this run
-  std::vector<std::string> known;        // files that were there already
-  std::vector<std::string> left_out;     // problems that the device cannot hold
-  std::size_t planned = 0;
-  bool interrupted = false;
-  std::string contended;  // the problem at which somebody else's work ended it; "" for none
-};
-
-// One problem after the other; `ended` hears of each. A file that a recording of its problem is in is left as it is, so
-// that the same request goes on. Errors as of record(); BadField (over) for ranges that the kernel does not have.
-RecordRangeResult record_range(const RecordRangeRequest& request, const JobContext& context,
-                               const std::function<void(const RecordResult&)>& ended);
-
-Document record_range_document(const RecordRangeResult& result);
 
 }  // namespace moetune
