@@ -228,4 +228,11 @@ RangeGeneration Ranges::roll_back(std::int64_t range, std::optional<std::int64_t
   return chosen;
 }
 
+void Ranges::forget(std::int64_t range) {
+  WriteTransaction transaction(file_->database);
+  file_->database.run("DELETE FROM ranges WHERE id = ?", range);  // its rows elsewhere go with it
+  file_->database.run(kDropUnusedCubins);
+  transaction.commit();
+}
+
 }  // namespace moetune

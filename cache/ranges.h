@@ -97,6 +97,7 @@ class Ranges {
   // As of Winners, by FamilyRange::id.
   std::vector<RangeGeneration> history(std::int64_t range) const;
   RangeGeneration roll_back(std::int64_t range, std::optional<std::int64_t> number = std::nullopt);
+  void forget(std::int64_t range);  // with what a search of it continues from, and its history
 
  private:
   CacheFile* file_;

@@ -1,4 +1,4 @@
-// `moetune cache extract` and `rm`: one workload, out of the cache.
+// `moetune cache extract` and `rm`: one workload, out of the cache; `rm` of a range table, too.
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -56,6 +56,17 @@ int extract_from_cache(const CacheArguments& arguments, Cache& cache, Output& ou
 }
 
 int remove_from_cache(const CacheArguments& arguments, Cache& cache, Output& output) {
+  if (const std::optional<FamilyRange> range = find_range_table(cache, arguments.operand)) {
+    cache.ranges.forget(range->id);
+    output.result() << "Removed the range table of " << range->key.kernel << " " << range->key.family << " on "
+                    << range->key.hardware.name << "; the winners of its cells stay.\n";
+    output.document({{"removed",
+                      {{"key", arguments.operand},
+                       {"kernel", range->key.kernel},
+                       {"family", range->key.family},
+                       {"hardware", range->key.hardware.name}}}});
+    return kDone;
+  }
   StoredSpaces spaces;
   const StoredResult result = read_result(cache, find_workload(cache, arguments.operand), spaces);
   cache.workloads.forget(result.workload.id);

@@ -202,7 +202,7 @@ Workload find_workload(const Cache& cache, const std::string& written) {
   if (number)
     if (const std::optional<Workload> found = cache.workloads.find(id)) return *found;
   if (written.starts_with("table:"))
-    throw BadInput("'" + written + "' is a range table; of those only history and rollback take the key");
+    throw BadInput("'" + written + "' is a range table; of those only history, rollback and rm take the key");
   throw BadInput("no workload has the key '" + written + "'; `moetune cache ls` prints them");
 }
 

@@ -133,6 +133,28 @@ TEST_CASE("a merge keeps the sound table that loses less, and a pack carries it 
   CHECK(pack.ranges.record(pack.ranges.all().at(0)).variants.at(0).cubin == random_bytes(500, 2));
 }
 
+TEST_CASE("a table goes with its history and its cubins, and no other table does") {
+  const TempDir dir;
+  RangeKey other = range_key();
+  other.family = "head_dim=64";
+  {
+    Cache cache = Cache::open(dir / "a.db", Cache::Mode::create);
+    cache.ranges.put(range_key(), range_record(1));
+    cache.ranges.put(other, range_record(2));
+  }
+  Cache cache = Cache::open(dir / "a.db", Cache::Mode::read_write);
+  cache.ranges.put(range_key(), range_record(3));
+  const std::int64_t id = cache.ranges.of_family(range_key().kernel, range_key().family).at(0).id;
+  REQUIRE(cache.ranges.history(id).size() == 1);
+
+  cache.ranges.forget(id);
+  REQUIRE(cache.ranges.all().size() == 1);
+  CHECK(cache.ranges.all().at(0).key == other);
+  CHECK(cache.ranges.record(cache.ranges.all().at(0)).variants.size() == range_record(2).variants.size());
+  CHECK(cache.ranges.history(id).empty());
+  CHECK(check_cache(cache).empty());
+}
+
 TEST_CASE("a replaced table goes into the history with its cubins, once a search, and comes back") {
   const TempDir dir;
   const auto search = [&](const std::vector<std::uint64_t>& tables) {

@@ -168,6 +168,11 @@ TEST_CASE("a range table has a key, a history and a way back") {
   CHECK(moetune::Cache::open(path, moetune::Cache::Mode::read_only).ranges.all().at(0).table == table("n=1"));
   CHECK(cache({"rollback", "table:1", "9"}).code == 2);
   CHECK(contains(cache({"history", "table:7"}).err, "no range table has the key"));
+  CHECK(cache({"rm", "table:7"}).code == 2);
+  const Json removed = document(cache({"rm", "table:1", "--json"}));
+  CHECK(removed["removed"]["key"] == "table:1");
+  CHECK(!contains(cache({"ls"}).out, "table:1"));
+  CHECK(cache({"check"}).code == 0);
 }
 
 TEST_CASE("the trials of a recording in progress are marked, and count as nothing tuned") {
