@@ -8,7 +8,7 @@
 namespace moetune {
 namespace {
 
-constexpr int kCanaries = 15, kWarmUp = 5;  // 5 ms each: clocks rise within the first ones
+constexpr std::size_t kCanaries = 15;  // 5 ms each
 constexpr std::size_t kFewestSamples = 5;
 
 }  // namespace
@@ -20,18 +20,21 @@ std::optional<double> gpu_speed(const std::string& device, const CacheChoice& ca
                          .cache = cache};
   Session gpu = gpu_session(target, std::nullopt, "retune", context);
   gpu.device().open(*gpu.kernel(), gpu.problem(), 0);
-  std::vector<double> samples;
-  for (int i = 0; i < kWarmUp + kCanaries; ++i) {
+  std::vector<CanaryReading> readings;
+  while (readings.size() < kSpeedWarmUp + kCanaries) {
     const std::optional<CanaryReading> reading = gpu.device().canary();
     if (!reading) throw BrokenEnvironment(device + " does not run its canary");
-    if (i >= kWarmUp && !reading->is_disturbed() && reading->windows_per_us > 0)
-      samples.push_back(reading->windows_per_us);
+    readings.push_back(*reading);
   }
   if (opened != nullptr) *opened = gpu.release_device();
-  return typical_speed(std::move(samples));
+  return typical_speed(readings);
 }
 
-std::optional<double> typical_speed(std::vector<double> samples) {
+std::optional<double> typical_speed(const std::vector<CanaryReading>& readings) {
+  std::vector<double> samples;
+  for (std::size_t i = kSpeedWarmUp; i < readings.size(); ++i) {
+    if (!readings[i].is_disturbed() && readings[i].windows_per_us > 0) samples.push_back(readings[i].windows_per_us);
+  }
   if (samples.size() < kFewestSamples) return std::nullopt;
   const auto middle = samples.begin() + static_cast<std::ptrdiff_t>(samples.size() / 2);
   std::nth_element(samples.begin(), middle, samples.end());

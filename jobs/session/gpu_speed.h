@@ -16,7 +16,9 @@ namespace moetune {
 std::optional<double> gpu_speed(const std::string& device, const CacheChoice& cache, const JobContext& context,
                                 std::optional<DeviceChoice>* opened = nullptr);
 
-// The median of samples; nullopt of fewer than five.
-std::optional<double> typical_speed(std::vector<double> samples);
+inline constexpr std::size_t kSpeedWarmUp = 5;  // readings within which clocks rise
+
+// The median of what comes after these; nullopt if fewer than five of those are undisturbed.
+std::optional<double> typical_speed(const std::vector<CanaryReading>& readings);
 
 }  // namespace moetune

@@ -23,9 +23,8 @@ std::vector<std::size_t> leaders_and_strides(const std::vector<std::size_t>& ran
 
 }  // namespace
 
-// Fastest first, failures last.
 std::vector<Observation> thin(const std::vector<Observation>& trials, std::size_t count) {
-  std::vector<std::size_t> ranked(trials.size());
+  std::vector<std::size_t> ranked(trials.size());  // the fastest first, failures last
   std::iota(ranked.begin(), ranked.end(), std::size_t{0});
   const auto time = [&](std::size_t i) {
     return has_usable_time(trials[i]) ? trials[i].time_us : std::numeric_limits<double>::infinity();

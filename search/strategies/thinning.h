@@ -10,7 +10,7 @@ namespace moetune {
 
 inline constexpr std::size_t kMostFitted = 128;  // trials that hyper-parameters are fitted to
 
-// Fastest first, failures last; all of them where they are no more than `count`.
+// In the order that they came; all of them where they are no more than `count`.
 std::vector<Observation> thin(const std::vector<Observation>& trials, std::size_t count);
 
 }  // namespace moetune

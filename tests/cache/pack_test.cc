@@ -196,6 +196,23 @@ TEST_CASE("a pack whose winners are not those of its manifest hands out none of 
   }
 }
 
+TEST_CASE("of a family that a pack's manifest does not name nothing is handed out, sound as it is") {
+  const TempDir dir;
+  fill(dir / "cache.db");
+  make_pack(dir / "cache.db", dir / "before.pack");
+  {
+    Cache cache = Cache::open(dir / "cache.db", Cache::Mode::create);
+    add(cache, workload_key("batch=3"), servable(1), "head_dim=32");
+  }
+  make_pack(dir / "cache.db", dir / "out.pack");
+  raw_sql(dir / "out.pack", "ATTACH '" + (dir / "before.pack").string() +
+                                "' AS older; UPDATE pack SET (manifest, digest) = (SELECT manifest, digest FROM"
+                                " older.pack)");
+  const Cache pack = Cache::open(dir / "out.pack", Cache::Mode::read_only);
+  CHECK_FALSE(pack.winners.of_family("decode_attention", "head_dim=128").sound.empty());
+  CHECK(says(broken([&] { pack.winners.of_family("decode_attention", "head_dim=32"); }), "was altered"));
+}
+
 TEST_CASE("a manifest that was changed, or is of a newer moetune, is refused when the pack is opened") {
   const TempDir dir;
   fill(dir / "cache.db");

@@ -45,6 +45,28 @@ void check_equal(const WinnerRecord& a, const WinnerRecord& b) {
 
 }  // namespace
 
+TEST_CASE("hardware that differs in anything but its driver is other hardware") {
+  const HardwareKey key = h200();
+  std::vector<HardwareKey> others(8, key);
+  others[0].name += ",origin=gpu";
+  others[1].compute_capability++;
+  others[2].sm_count--;
+  others[3].l2_bytes++;
+  others[4].memory_bytes++;
+  others[5].sm_clock_khz++;
+  others[6].memory_clock_khz++;
+  others[7].origin = "recorded";
+  for (std::size_t i = 0; i < others.size(); ++i) {
+    CAPTURE(i);
+    CHECK_FALSE(others[i].is_same(key));
+    CHECK(others[i].text() != key.text());
+  }
+  HardwareKey updated = key;
+  updated.driver = "another";
+  CHECK(updated.is_same(key));
+  CHECK(updated.text() == key.text());
+}
+
 TEST_CASE("a workload has one id, through every opening of the file") {
   const TempDir dir;
   const fs::path file = dir / "deep/er/cache.db";

@@ -231,6 +231,7 @@ CUresult memcpy_d_to_h(void* to, CUdeviceptr from, std::size_t bytes) {
 }
 
 CUresult stream_begin_capture(CUstream, CUstreamCaptureMode mode) {
+  if (capturing != nullptr) return CUDA_ERROR_ILLEGAL_STATE;
   capture_begins(mode);
   capturing = new FakeGraph;
   return sticky();

@@ -127,6 +127,20 @@ TEST_CASE("a search on auto takes the GPU that nobody else uses") {
   unsetenv("MOETUNE_FAKE_NVML");
 }
 
+TEST_CASE("what a bench compares is timed by itself too if times follow the clock") {
+  use_two_gpus();
+  const TemporaryFolder folder;
+  const auto canaries_of = [&](const char* clocks) {
+    setenv("MOETUNE_FAKE_CUDA", (std::string("memory=8388608") + clocks).c_str(), 1);
+    const BenchResult result =
+        bench({.target = target("cuda:0", folder.file("c.db")), .config = "stages=2", .rounds = 3}, {});
+    CHECK(result.rows.size() == 4);  // the last three, of one timing, meet in a duel
+    return result.contention.canaries;
+  };
+  const std::size_t together = canaries_of("");
+  CHECK(canaries_of(",clocks=1740:80000/1550") == together + 2 * 3);  // one in front and one behind
+}
+
 TEST_CASE("a calibration that is stopped has no ceilings, and says that it was interrupted") {
   use_two_gpus();
   const TemporaryFolder folder;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <new>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -68,8 +69,9 @@ TEST_CASE("no kernel's launcher allocates while it fills a plan") {
 }
 
 // A server allocates a workspace before it has seen a call (moetune_family_workspace).
-TEST_CASE("no kernel's launch needs more scratch than the same launch of an empty call") {
+TEST_CASE("no kernel's launch needs more scratch than the same launch of an empty call, and counters begin at 0") {
   const DeviceLimits limits = limits_of_architecture("sm_90a");
+  std::set<std::string> cleared, left;
   for (const Kernel* kernel : all_kernels()) {
     std::vector<std::string> texts = {""};
     for (const Preset& preset : kernel->presets()) texts.push_back(preset.name);
@@ -86,11 +88,24 @@ TEST_CASE("no kernel's launch needs more scratch than the same launch of an empt
         launcher->plan(extents, kernel->default_call(problem), known);
         launcher->plan(extents, Call{}, unknown);
         REQUIRE(known.scratch.size() == unknown.scratch.size());
-        for (std::size_t i = 0; i < known.scratch.size(); ++i)
+        for (std::size_t i = 0; i < known.scratch.size(); ++i) {
           CHECK(known.scratch[i].bytes <= unknown.scratch[i].bytes);
+          (known.scratch[i].zeroed ? cleared : left).insert(kernel->name() + " " + known.scratch[i].name.text());
+        }
       }
     }
   }
+  const auto listed = [](const std::set<std::string>& names) {
+    std::string text;
+    for (const std::string& name : names) text += name + "\n";
+    return text;
+  };
+  CHECK(listed(cleared) ==
+        "decode_attention counters\ngate_route states\nmoe_experts counters\nprefill_attention counter\n"
+        "route_plan route_plan_state\nrouter block_counts\nrouter router_state\n");
+  CHECK(listed(left) ==  // block_counts of blocks that wait for each other are counters
+        "decode_attention partial_lse\ndecode_attention partial_o\nmla_decode partial_lse\nmla_decode partial_o\n"
+        "moe_experts between\nmoe_experts products\nroute_plan block_counts\nrouter block_counts\n");
 }
 
 #endif

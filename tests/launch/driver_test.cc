@@ -5,6 +5,7 @@
 
 #include <cstring>
 
+#include "base/error.h"
 #include "tests/fake_cuda/launch_record.h"
 #include "tests/fake_cuda/tensor_map.h"
 #include "tests/launch/scripted.h"
@@ -204,6 +205,13 @@ TEST_CASE("a scope's context and capture mode give way to what was there before"
   REQUIRE(call_driver("cuThreadExchangeStreamCaptureMode", &mode) == 0);
   CHECK(mode == 1);
   scripted_context().make_current();
+}
+
+TEST_CASE("a stream captures again after a capture that failed") {
+  scripted_context();
+  const cuda::Stream stream = cuda::make_stream();
+  CHECK_THROWS_AS(cuda::capture(stream, [] { throw BadInput("no launch"); }), BadInput);
+  CHECK_NOTHROW(cuda::capture(stream, [] {}));
 }
 
 }  // namespace moetune::driver_test

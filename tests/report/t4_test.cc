@@ -35,6 +35,7 @@ TEST_CASE("a T4 file has every trial with its configuration, times and validity"
   CHECK(first["configuration"] == Document({{"tile", 64}, {"loader", "tma"}}));
   CHECK(first["times"]["compilation_time"] == 500);
   CHECK(first["times"]["validation"] == 250);
+  CHECK(first["times"]["framework"] == 125);
   CHECK(first["times"]["runtimes"].size() == 2);
   CHECK(first["times"]["runtimes"][1].get<double>() == doctest::Approx(2.55));
   CHECK(first["measurements"][0]["name"] == "time");

@@ -61,6 +61,7 @@ TEST_CASE("each cause of staleness is found alone, and nothing else is one") {
   CHECK(causes_of({"s2", "p2", "nvrtc 13.0", "580", "by this"}).empty());
   CHECK(causes_of({"s2", "", "nvrtc 13.0", ""}).empty());  // what is not known has not changed
   CHECK(causes_of(kToday, 30 * kDay, 0).empty());
+  CHECK(causes_of(kToday, kNow, 30.0 * kDay).empty());  // examined at a time that is not known
   CHECK(causes_of(kToday, 30 * kDay, 31.0 * kDay).empty());
   CHECK(causes_of(kToday, 30 * kDay, 30.0 * kDay) == std::vector{C::age});
   CHECK(causes_of({"s1", "p1", "nvrtc 12.9", "575"}, 9 * kDay, 7.0 * kDay) ==
@@ -89,6 +90,9 @@ TEST_CASE("triage: drift of all is kept, the winner's own loss is patched, anoth
   CHECK(remedy(100, {90, 105, 108, 111, 114}) == Remedy::patch);
   CHECK(remedy(100, {120, 90, 150, 80, 114}) == Remedy::full);
   CHECK(remedy(100, {102, 105}) == Remedy::full);
+  ProbeReading unsure = reading_of(100, {90, 105, 108, 111, 114});
+  unsure.others[0].now = timed_result(90, 0.12);  // an interval that reaches the winner's
+  CHECK(triage(unsure).remedy == Remedy::keep);
   ProbeReading gone = reading_of(100, same);
   gone.winner.now.outcome = Outcome::launch_failed;
   CHECK(triage(gone).remedy == Remedy::full);

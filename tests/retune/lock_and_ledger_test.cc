@@ -11,6 +11,7 @@
 #include <memory>
 
 #include "base/error.h"
+#include "retune/device_night.h"
 #include "retune/night_lock.h"
 #include "retune/plan.h"
 #include "staleness/ledger.h"
@@ -130,6 +131,19 @@ TEST_CASE("the ledger keeps what each workload was found to be") {
   CHECK_FALSE(ledger.find(some_key("tokens=3")));
   CHECK(ledger.mean_seconds("router", true) == 13);
   CHECK(ledger.mean_seconds("router", false) == 0);
+}
+
+TEST_CASE("of the ledgers beside a cache the latest entry counts, whichever file has it") {
+  const TemporaryFolder folder;
+  const std::filesystem::path cache = folder.file("cache.db");
+  const DeviceInfo gpu{.id = "cuda:0", .uuid = "GPU-1"};
+  for (const auto& [file, latest] : {std::pair{night_files(cache, &gpu, 0), 1}, {night_files(cache, &gpu, 1), 2}}) {
+    Ledger ledger(file.string() + ".json");
+    for (const int number : {1, 2})
+      ledger.put(some_key("tokens=" + std::to_string(number)), {{}, "kept", number == latest ? 200 : 100, 3, 9});
+  }
+  Ledger(folder.file("other.db-retune-GPU-1.json")).put(some_key("tokens=1"), {{}, "kept", 300, 3, 9});
+  for (const char* problem : {"tokens=1", "tokens=2"}) CHECK(ledgers_beside(cache).find(some_key(problem))->at == 200);
 }
 
 TEST_CASE("what a night found of one configuration says nothing of another that a merge put in its place") {

@@ -1,9 +1,14 @@
 // Which of equal GPUs are slow, and what a night's list of devices means, without a GPU.
 #include <doctest/doctest.h>
+#include <unistd.h>
+
+#include <cstdlib>
 
 #include "base/error.h"
 #include "jobs/session/gpu_speed.h"
+#include "retune/device_night.h"
 #include "retune/host_devices.h"
+#include "retune/member_process.h"
 
 using namespace moetune;
 
@@ -32,11 +37,44 @@ TEST_CASE("a GPU at least 3% slower than its siblings is slow, and one alone nev
   CHECK(slow_siblings(Rates{std::nullopt, 0.5, 1.0}) == Positions{1});
 }
 
-TEST_CASE("a speed is of the middle of enough samples") {
-  CHECK_FALSE(typical_speed({}));
-  CHECK_FALSE(typical_speed({1, 1, 1, 1}));
-  CHECK(typical_speed({5, 1, 1, 1, 1}) == 1.0);
-  CHECK(typical_speed({0.1, 1, 2, 3, 9}) == 2.0);
+TEST_CASE("a speed is of the middle of enough readings that are not the first and were not disturbed") {
+  const auto speed_of = [](std::vector<double> speeds, std::size_t disturbed = 99) {
+    speeds.insert(speeds.begin(), kSpeedWarmUp, 7);
+    std::vector<CanaryReading> readings;
+    for (const double speed : speeds) readings.push_back({.windows_per_us = speed});
+    if (disturbed < speeds.size()) readings[disturbed].lost_us = 1e6;
+    return typical_speed(readings);
+  };
+  CHECK_FALSE(speed_of({}));
+  CHECK_FALSE(speed_of({1, 1, 1, 1}));
+  CHECK_FALSE(speed_of({1, 1, 1, 1, 0}));
+  CHECK(speed_of({5, 1, 1, 1, 1}) == 1.0);
+  CHECK(speed_of({0.1, 1, 2, 3, 9}) == 2.0);
+  CHECK_FALSE(speed_of({0.1, 1, 2, 3, 9}, kSpeedWarmUp + 2));
+}
+
+TEST_CASE("each GPU, and each of equal recordings, has files and a name of its own") {
+  const DeviceInfo gpu{.id = "cuda:1", .uuid = "GPU-12"}, nameless{.id = "cuda:1"};
+  CHECK(night_files("c.db", &gpu, 0) == "c.db-retune-GPU-12");
+  CHECK(night_files("c.db", &nameless, 0) == "c.db-retune-cuda-1");
+  CHECK(night_files("c.db", nullptr, 0) == "c.db-retune-recordings");
+  CHECK(night_files("c.db", nullptr, 1) == "c.db-retune-recordings-2");
+  CHECK(night_device_name("replay:r", nullptr, 1) == "replay:r (2)");
+  CHECK(night_device_name("all", &gpu, 0) == "cuda:1");
+}
+
+TEST_CASE("a process is a night's member if its parent has made it one") {
+  constexpr const char* kMember = "MOETUNE_NIGHT_MEMBER";
+  const std::string parent = std::to_string(getppid());
+  unsetenv(kMember);
+  CHECK_FALSE(NightParent::twin_of_this_process());
+  setenv(kMember, (parent + ":1").c_str(), 1);
+  CHECK(NightParent::twin_of_this_process() == 1);
+  for (const std::string& another : {"1" + parent + ":1", parent + "1:1", std::string()}) {
+    setenv(kMember, another.c_str(), 1);
+    CHECK_FALSE(NightParent::twin_of_this_process());
+  }
+  unsetenv(kMember);
 }
 
 TEST_CASE("recordings may be named several times, and are there") {

@@ -206,6 +206,15 @@ TEST_CASE("the promises of other extents hold after an offer") {
   CHECK(server.config() == split_config(4));
 }
 
+TEST_CASE("what no workspace has counters for is not wanted either") {
+  const Promised server;
+  const std::int64_t many[] = {65535, 8, 512};
+  CHECK(server.asked(moetune_family_workspace, many) == MOETUNE_WORKSPACE_COUNTERS);
+  server.refresh();
+  CHECK(server.config() == plain_config());
+  CHECK(server.asked(moetune_wanted_workspace, many) < std::size_t{1} << 50);
+}
+
 TEST_CASE("offers are refused for what is no family and no extents") {
   const Promised server;
   std::size_t bytes = 77;

@@ -9,7 +9,7 @@
 namespace moetune {
 namespace {
 
-// A random space with defaults: single configurations, and some that choose a value of p0.
+// A random space with defaults: single configurations, and some that choose a value of p0, or have no bound for it.
 std::string with_defaults(const RandomSpace& space, Random& draw) {
   std::string text = space.json();
   text.pop_back();
@@ -25,7 +25,7 @@ std::string with_defaults(const RandomSpace& space, Random& draw) {
     for (std::size_t p = 0; p < space.domains.size(); ++p) {
       text += (p > 0 ? ", \"p" : "\"p") + std::to_string(p) + "\": ";
       if (p == 0 && draw.below(2) == 0)
-        text += "{\"at_most\": \"problem.x / (1 + device.y / 4)\"}";
+        text += "{\"at_most\": \"problem.x / (device.y / 4)\"}";
       else
         text += std::to_string(space.domains[p][draw.below(space.domains[p].size())]);
     }

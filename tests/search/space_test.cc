@@ -152,7 +152,8 @@ TEST_CASE("each wrong key or value of a space file is named") {
         "toy.json: parameters[1].values[1]: the domain of 'stages' mixes integers and names");
   CHECK(error_after("[1, 2, 3]", "[1.5]").starts_with("toy.json: parameters[1].values[0]: 1.5 is neither"));
   CHECK(error_after("[1, 2, 3]", "[\"a,b\"]").starts_with("toy.json: parameters[1].values[0]: \"a,b\" is neither"));
-  CHECK(error_after("[1, 2, 3]", "[9223372036854775807]").ends_with("is beyond 2^62"));
+  for (const char* number : {"9223372036854775807", "-9223372036854775807", "18446744073709551615"})
+    CHECK(error_after("[1, 2, 3]", std::string("[") + number + "]").ends_with("is beyond 2^62"));
   CHECK(error_after("[1, 2, 3]", "3") == "toy.json: parameters[1].values: must be an array, not number");
   CHECK(error_after("{\"tma\": \"device", "{\"tna\": \"device") ==
         "toy.json: parameters[2].gates.tna: unknown value of loader 'tna'; did you mean 'tma'?");

@@ -9,6 +9,7 @@
 #include "search/strategies/candidate_pool.h"
 #include "search/strategies/evidence.h"
 #include "search/strategies/posterior.h"
+#include "search/strategies/thinning.h"
 #include "tests/search/mixed_space.h"
 #include "tests/search/simulation.h"
 
@@ -117,6 +118,16 @@ TEST_CASE("an open observation narrows the variance around it and moves no mean"
   posterior.add_open(rows_at(space, {150}));
   CHECK(posterior.deviation(150) < 0.3 * before);
   for (std::size_t i = 0; i < space.size(); ++i) CHECK(posterior.mean(i) == means[i]);
+}
+
+TEST_CASE("of many trials the fastest half stays, and of the others some of all, the failures too") {
+  std::vector<Observation> trials;
+  for (ConfigId id = 0; id < 100; ++id)
+    trials.push_back({id, id < 70 ? Outcome::ok : Outcome::crashed, id < 70 ? 100.0 - static_cast<double>(id) : 0});
+  std::vector<ConfigId> kept;
+  for (const Observation& one : thin(trials, 10)) kept.push_back(one.id);
+  CHECK(kept == std::vector<ConfigId>{7, 26, 45, 64, 65, 66, 67, 68, 69, 81});
+  CHECK(thin(trials, 100).size() == 100);
 }
 
 TEST_CASE("fitting finds which axis matters") {

@@ -43,6 +43,13 @@ inline std::vector<ForgedWinner> forged_winners() {
       {"its launch plan is not what decode_attention plans",
        [](W& w, R& r) { r.plan = decode_launch(stored_problem(decode(), w.key), 32).plan; }},
       {"its launch plan cannot be read", [](W&, R& r) { r.default_launch.plan = "["; }},
+      {"takes more scratch memory than the GPU has",  // both together
+       [](W& w, R& r) {
+         Plan plan = nlohmann::json::parse(r.plan).get<Plan>();
+         const std::int64_t most_of_it = w.key.hardware.memory_bytes / 3 * 2;
+         plan.scratch = {{"one", most_of_it}, {"two", most_of_it}};
+         r.plan = nlohmann::json(plan).dump();
+       }},
       {"its cubin takes other parameters", [](W&, R& r) { r.interface = "of another kernel"; }},
       {"its cubin is empty", [](W&, R& r) { r.cubin.clear(); }},
       {"its cubin has no kernel decode_attention",

@@ -7,6 +7,7 @@ using namespace moetune::testing;
 
 namespace {
 
+// Models of 12 layers; steps do not divide that, so that it matters whether they begin or end with their layer.
 const std::vector<FieldRule> kAttentionRules = {
     {R"("model_type": "qwen2_moe", "layer_types": ["full_attention", "attention", "linear_attention", "mamba",
  "sliding_attention", "local", "full", "global", "conv", "conv", "conv", "conv"], "sliding_window": 512)",
@@ -18,18 +19,18 @@ const std::vector<FieldRule> kAttentionRules = {
     {R"("model_type": "nemotron_h", "hybrid_override_pattern": "MEMEM*EM-*EM")",
      {"2 decode_attention", "4 router"},
      {"5 layers of mamba have no kernel"}},
-    {R"("model_type": "exaone_moe", "sliding_window_pattern": "LLLG", "sliding_window": 4096)",
-     {"3 decode_attention", "9 decode_attention", "12 router"},
+    {R"("model_type": "exaone_moe", "sliding_window_pattern": "LLLLG", "sliding_window": 4096)",
+     {"2 decode_attention", "10 decode_attention", "12 router"},
      {}},
-    {R"("model_type": "afmoe", "global_attn_every_n_layers": 4, "sliding_window": 2048)",
-     {"3 decode_attention", "9 decode_attention", "12 router"},
+    {R"("model_type": "afmoe", "global_attn_every_n_layers": 5, "sliding_window": 2048)",
+     {"2 decode_attention", "10 decode_attention", "12 router"},
      {}},
-    {R"("model_type": "qwen3_next", "full_attention_interval": 6)",
+    {R"("model_type": "qwen3_next", "full_attention_interval": 5)",
      {"2 decode_attention", "12 router"},
      {"10 layers of linear_attention"}},
-    {R"("model_type": "bailing_moe_linear", "layer_group_size": 3)",
-     {"4 decode_attention", "12 router"},
-     {"8 layers of linear_attention"}},
+    {R"("model_type": "bailing_moe_linear", "layer_group_size": 7)",
+     {"1 decode_attention", "12 router"},
+     {"11 layers of linear_attention"}},
     {R"("model_type": "jamba", "attn_layer_period": 5, "attn_layer_offset": 4)",
      {"2 decode_attention", "12 router"},
      {"10 layers of linear_attention"}},
