@@ -62,9 +62,6 @@ struct PhaseChanged {
   Phase phase;
 };
 
-// Shows the phases of a job to a profiler (base/profiler_range.h).
-void show_to_profiler(const PhaseChanged& change);
-
 // A search has its space, and its device is ready. A job may run several, one after the other.
 struct SearchStarted {
   std::size_t legal;
@@ -132,10 +129,6 @@ struct Finished {
   bool interrupted;
 };
 
-void show_to_profiler(const Finished&);
-template <typename Other>
-void show_to_profiler(const Other&) {}
-
 struct Event {
   JobId job;
   std::variant<DeviceChosen, PhaseChanged, SearchStarted, TrialBegun, TrialEnded, GpuDisturbed, GpuQuiet, GpuContended,
@@ -150,11 +143,10 @@ struct Events {
   JobId job = 0;
   EventListener listener;  // empty: nobody listens
 
+  // Takes any of the kinds above, and shows phases to a profiler too (base/profiler_range.h). Compiled once for each:
+  // to make a variant of all of them takes long.
   template <typename What>
-  void emit(const What& what) const {
-    show_to_profiler(what);
-    if (listener) listener(Event{job, what});
-  }
+  void emit(const What& what) const;
 };
 
 // A visitor out of lambdas, for std::visit over Event::what.
