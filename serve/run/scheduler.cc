@@ -66,17 +66,19 @@ std::vector<JobQueue::Submitted> Scheduler::submit(const std::vector<JobRecord>&
   wake();
   for (const JobQueue::Submitted& one : all) {
     if (!one.full.empty()) continue;
-    note_quiet(one.job);
     announce(one.job);
   }
   return all;
 }
 
-// Notes that a job may run, as its requests have changed.
-void Scheduler::note_quiet(const JobRecord& job) {
-  const std::lock_guard lock(mutex_);
-  const auto running = running_.find(job.id);
-  if (running != running_.end()) running->second.quiet = job.quiet;
+// Whether nobody waits for a job: as its requests are now.
+bool Scheduler::is_quiet(std::int64_t id) const {
+  try {
+    const std::optional<JobRecord> job = queue_.find(id);
+    return job && job->quiet;
+  } catch (const BrokenEnvironment&) {  // the queue cannot be read: the job goes on
+    return false;
+  }
 }
 
 std::optional<JobRecord> Scheduler::cancel(std::int64_t id) {
@@ -89,7 +91,6 @@ JobQueue::Ending Scheduler::withdraw(std::int64_t id, const std::string& ticket)
   const JobQueue::Ending ending = queue_.withdraw(id, ticket, cancelled_outcome());
   follow_up(ending, EndReason::cancelled);
   if (ending.withdrawn && ending.job->requests > 0) {  // it goes on for others
-    note_quiet(*ending.job);
     announce(*ending.job);
   }
   return ending;
@@ -142,13 +143,12 @@ void Scheduler::work(std::stop_token stop, const std::string& device) {
 // While it lives, the job counts as running on the device, however its run ends.
 class Scheduler::Turn {
  public:
-  Turn(Scheduler& scheduler, const JobRecord& job, const std::string& device)
-      : scheduler_(scheduler), id_(job.id), device_(device) {
+  Turn(Scheduler& scheduler, std::int64_t id, const std::string& device)
+      : scheduler_(scheduler), id_(id), device_(device) {
     scheduler_.metrics_.begin_job(device_);
     const std::lock_guard lock(scheduler_.mutex_);
     Running& running = scheduler_.running_[id_];
     running.device = device;
-    running.quiet = job.quiet;
     stop_ = running.stop.get_token();
     if (!scheduler_.closing_) return;
     running.why = EndReason::shutdown;
@@ -174,7 +174,7 @@ class Scheduler::Turn {
 };
 
 void Scheduler::run(const JobRecord& job, const std::string& device, const std::stop_token& closing) {
-  const Turn turn(*this, job, device);
+  const Turn turn(*this, job.id, device);
   announce(job);
   stop_if_ended(job.id);
   settle(job, outcome_of(job, device, turn.stop()), closing);
@@ -262,12 +262,13 @@ void Scheduler::on_event(const std::string& device, const Event& event) {
   Document document = event_document(event);
   if (document.is_null()) return;
   document["job"] = event.job;
+  const auto id = static_cast<std::int64_t>(event.job);
+  const bool gives_way = std::holds_alternative<GpuContended>(event.what) && is_quiet(id);
   {
     const std::lock_guard lock(mutex_);
-    const auto found = running_.find(static_cast<std::int64_t>(event.job));
+    const auto found = running_.find(id);
     if (found != running_.end()) advance(found->second, event);
-    if (found != running_.end() && found->second.quiet && std::holds_alternative<GpuContended>(event.what) &&
-        found->second.why == EndReason::none) {
+    if (found != running_.end() && gives_way && found->second.why == EndReason::none) {
       found->second.why = EndReason::disturbed;  // its trials are stored: it goes on from there
       found->second.stop.request_stop();
     }

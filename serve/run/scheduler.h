@@ -62,7 +62,6 @@ class Scheduler {
     std::stop_source stop;
     EndReason why = EndReason::none;
     Clock::time_point started = Clock::now();
-    bool quiet = false;
     std::string device;
     Document progress = Document::object();
     double best_us = 0;
@@ -80,7 +79,7 @@ class Scheduler {
   void on_event(const std::string& device, const Event& event);
   void announce(const JobRecord& job);
   void follow_up(const JobQueue::Ending& ending, EndReason why);
-  void note_quiet(const JobRecord& job);
+  bool is_quiet(std::int64_t id) const;
   void end_as(std::int64_t id, EndReason why);
   void stop_if_ended(std::int64_t id);
   void wake();
