@@ -55,6 +55,9 @@ TEST_CASE("devices --topology shows what lies between GPUs, and '?' for what nob
         Json{{"from", "cuda:0"}, {"to", "cuda:1"}, {"path", "NV18"}, {"nvlinks", 18}, {"peer_access", true}});
   CHECK(found["pairs"][1]["path"] == "SYS");
   CHECK(found["pairs"][2]["path"] == "PXB");
+  tool.set_environment("MOETUNE_FAKE_CUDA", "devices=3,oneway");
+  CHECK(document(tool.run({"devices", "--topology", "--json"}))["pairs"][0]["peer_access"] == false);
+  tool.set_environment("MOETUNE_FAKE_CUDA", "devices=3");
 
   const Ended table = tool.run({"devices", "--topology"});
   CHECK(contains(table.out, "cuda:0  0000:00:00.0  ?          18       -       NV18    SYS\n"));

@@ -102,6 +102,35 @@ FAKE nvmlDeviceGetComputeInstanceId(void* device, unsigned* id) {
   return is_slice(device) ? kSuccess : kNotSupported;
 }
 
+// "sm0=1500,mem0=2600,celsius0=61,slowed0=4": clocks in MHz, a temperature, reasons for lower clocks; else unsupported.
+int read_script(const char* name, void* device, unsigned long long& value) {
+  constexpr unsigned long long kUnset = ~0ull;
+  value = scripted(name, ordinal_of(device), kUnset);
+  return value == kUnset ? kNotSupported : kSuccess;
+}
+
+FAKE nvmlDeviceGetClockInfo(void* device, unsigned which, unsigned* mhz) {
+  unsigned long long value = 0;
+  const int result =
+      which == 1 || which == 2 ? read_script(which == 1 ? "sm" : "mem", device, value) : kInvalidArgument;
+  if (result == kSuccess) *mhz = static_cast<unsigned>(value);
+  return result;
+}
+
+FAKE nvmlDeviceGetTemperature(void* device, unsigned sensor, unsigned* celsius) {
+  unsigned long long value = 0;
+  const int result = sensor == 0 ? read_script("celsius", device, value) : kInvalidArgument;
+  if (result == kSuccess) *celsius = static_cast<unsigned>(value);
+  return result;
+}
+
+FAKE nvmlDeviceGetCurrentClocksEventReasons(void* device, unsigned long long* reasons) {
+  unsigned long long value = 0;
+  const int result = read_script("slowed", device, value);
+  if (result == kSuccess) *reasons = value;
+  return result;
+}
+
 // "power0=700000,mig0=1,ecc0=0": milliwatts and switches; a card without ECC ("ecc0=9") says that it has none.
 FAKE nvmlDeviceGetEnforcedPowerLimit(void* device, unsigned* milliwatts) {
   *milliwatts = static_cast<unsigned>(scripted("power", ordinal_of(device), 500'000));

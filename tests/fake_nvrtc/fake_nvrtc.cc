@@ -118,12 +118,13 @@ nvrtcResult nvrtcVersion(int* major, int* minor) {
 }
 nvrtcResult nvrtcGetNumSupportedArchs(int* count) {
   if (std::getenv("MOETUNE_FAKE_NVRTC_HANGS") != nullptr) misbehave("hang!");
-  *count = 2;
+  *count = 3;
   return NVRTC_SUCCESS;
 }
 nvrtcResult nvrtcGetSupportedArchs(int* architectures) {
   architectures[0] = 80;
   architectures[1] = 90;
+  architectures[2] = 100;
   return NVRTC_SUCCESS;
 }
 nvrtcResult nvrtcCreateProgram(nvrtcProgram* program, const char* source, const char*, int, const char* const*,

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "http/http_client.h"
 #include "serve/client/job_client.h"
 #include "tests/sync/scripted_server.h"
 
@@ -50,4 +51,23 @@ TEST_CASE("what is no service of this version is said to be none, at once") {
         "the result of job 1 is no object");
   CHECK(failure_with({kSubmitted, "trial\ndata: {\"type\": \"trial\"}", kJob}).find("an event cannot be read") == 0);
   CHECK(failure_with({kSubmitted, "job\ndata: {", kJob}).find("an event") == 0);
+}
+
+TEST_CASE("a stream may be of any length, what is said instead of one and all other answers only so long") {
+  const ScriptedServer server([](const ScriptedServer::Request& request) {
+    return http_answer(request.path == "/stream" ? 200 : 503, std::string(100'000, 'x'));
+  });
+  HttpRequest request{.url = server.url() + "/stream", .max_bytes = 1000};
+  std::size_t bytes = 0;
+  const auto take = [&](std::string_view piece) {
+    bytes += piece.size();
+    return true;
+  };
+  http_stream(request, take);
+  CHECK(bytes == 100'000);
+  const char* const kRefused = "sends more than the 1000 bytes that are taken";
+  CHECK_THROWS_WITH_AS(http_request(request), doctest::Contains(kRefused), BrokenEnvironment);
+  request.url = server.url() + "/busy";
+  CHECK_THROWS_WITH_AS(http_stream(request, take), doctest::Contains(kRefused), BrokenEnvironment);
+  CHECK(bytes == 100'000);
 }

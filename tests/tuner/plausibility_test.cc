@@ -68,6 +68,9 @@ TEST_CASE("without calibration the least time is that of cold reads, writes beyo
   CHECK(least({.flops = {.bf16 = 1.07e15}}) == doctest::Approx(1e6).epsilon(0.01));
   CHECK(least({.flops = {.bf16 = 1.07e15, .fp16 = 1.07e15, .e4m3 = 2.14e15}}) == doctest::Approx(3e6).epsilon(0.01));
   CHECK(least({.read_bytes = 1e9}, Timing::overlapped, {}, 6144, {}) == 0);  // a key that says nothing
+  // A GPU without a rate for e4m3 takes at least as long as at twice that of bf16.
+  const HardwareKey a100{.compute_capability = 80, .sm_count = 108, .sm_clock_khz = 1'410'000};
+  CHECK(least({.flops = {.e4m3 = 6.24e14}}, Timing::overlapped, {}, 5120, a100) == doctest::Approx(1e6).epsilon(0.001));
   // Measured ceilings go before it, of the same bytes.
   CHECK(least({.read_bytes = 1e9}, Timing::overlapped, {.read_tb_s = 4.0}, 6144, h200(), 100) < 1e-3);
   CHECK(least({.read_bytes = 1e9}, Timing::chained, {.read_tb_s = 4.0}) == 0);
