@@ -63,6 +63,11 @@ class BadInputTest(unittest.TestCase):
             self.refused(moetune.InvalidArgument, "no device",
                          lambda: moetune.from_address(4096, (4,), "uint8", device=device))
 
+    def test_shapes_of_no_memory(self) -> None:
+        self.refused(moetune.InvalidArgument, "no negative sizes", lambda: moetune.from_address(4096, (4, -1), "uint8"))
+        self.refused(moetune.InvalidArgument, "differ in length",
+                     lambda: moetune.from_address(4096, (4, 2), "uint8", strides=(2,)))
+
     def test_options(self) -> None:
         tensors = self.call.tensors()
         for options in ({"scale": -1}, {"scale": "nan"}, {"layout": "other"}, {"unknown": 1}, {"a=b,c": ",=,"}):

@@ -9,11 +9,12 @@ import tempfile
 import threading
 import time
 import unittest
+import weakref
 from pathlib import Path
 from typing import Callable
 
 import moetune
-from support import CACHE, FAMILY, Call, FullQueue, needs_scripted_driver, settled_launches
+from support import CACHE, FAMILY, Call, FullQueue, needs_scripted_driver, on_device, settled_launches
 
 
 def longest_pause_during(work: Callable[[], object], beside: Callable[[], object]) -> float:
@@ -98,6 +99,19 @@ class RuntimeTest(unittest.TestCase):
         self.assertEqual(self.family.pick_range(4, 1, 1, last=512, total=2048).extents, (4, 1, 512))
         with self.assertRaises(moetune.InvalidArgument):
             self.family.pick_range(4, 1, 1, last=512, total=-1)
+
+    def test_arguments_keep_their_tensors_and_no_longer(self) -> None:
+        call = Call()
+        bound = call.bind(self.family)
+        for make in (lambda tensors: self.family.bind(*tensors, layout=call.layout),
+                     lambda tensors: moetune.Arguments.from_fields(tensors, bound.integers, bound.reals)):
+            owner = call.q.view()
+            arguments = make([on_device(owner, "bfloat16"), *call.tensors()[1:]])
+            kept = weakref.ref(owner)
+            del owner
+            self.assertIsNotNone(kept())
+            del arguments
+            self.assertIsNone(kept())
 
     def test_arguments_by_hand_are_those_of_bind(self) -> None:
         call = Call()
