@@ -49,7 +49,7 @@ std::int64_t parse_generation(const std::string& written) {
   std::int64_t number = 0;
   const char* const last = written.data() + written.size();
   const auto [end, error] = std::from_chars(written.data(), last, number);
-  if (error == std::errc() && end == last && number > 0) return number;
+  if (error == std::errc() && end == last) return number;
   throw BadInput("'" + written + "' is no generation; `moetune cache history KEY` lists them");
 }
 

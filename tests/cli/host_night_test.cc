@@ -300,6 +300,15 @@ TEST_CASE("a night yields while memory is short: it waits, says so, and leaves t
   CHECK(events(tool, "waits_for_memory").size() == 1);
   tool.set_environment("MOETUNE_FAKE_NVML", "free0=4000000");
   CHECK(document(tool.run(night(tool)))["reworked"][0]["verdict"] == "tuned");
+
+  // Another GPU with memory takes what this one postpones, which is reported as it ended there.
+  ScriptedGpu pair(",devices=2,same");
+  pair.tool.set_environment("MOETUNE_LIBNVML", paths::fake_libnvml());
+  pair.tool.set_environment("MOETUNE_FAKE_NVML", "free0=1000");
+  write_list(pair.tool, 2);
+  const Json shared = document(pair.tool.run(night(pair.tool, {"--quiet-wait", "1"})));
+  CHECK(shared["reworked"].size() == 2);
+  CHECK(tuned_by(shared) == std::map<std::string, int>{{"cuda:1", 2}});
 }
 
 TEST_CASE("recordings stand for GPUs: two share the shapes of a folder, and work at the same time") {

@@ -52,3 +52,21 @@ TEST_CASE("a miss that cannot be searched is left out, and the others are search
   CHECK(told["left_out"][1]["kernel"] == "no_kernel");
   CHECK(contains(found.err, "is left out"));
 }
+
+TEST_CASE("sync says that a token is sent in the clear, unless the service is this machine") {
+  Tool tool;
+  tool.write("token", "a-token-of-some-thirty-characters\n");
+  std::filesystem::permissions(tool.path("token"), std::filesystem::perms(0600));
+  std::filesystem::create_directories(tool.path("packs"));
+  for (const auto& [url, is_clear] : {std::pair("http://127.0.0.2:9", true),
+                                      {"http://127.0.0.1:9", false},
+                                      {"http://[::1]:9", false},
+                                      {"http://localhost:9", false},
+                                      {"https://127.0.0.2:9", false}}) {
+    CAPTURE(url);
+    const Ended ended =
+        tool.run({"sync", url, tool.path("packs").string(), "--once", "--token-file", tool.path("token").string()});
+    CHECK(ended.code == 3);
+    CHECK(contains(ended.err, "without TLS, and can be read on the way") == is_clear);
+  }
+}

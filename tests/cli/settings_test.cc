@@ -50,11 +50,13 @@ TEST_CASE("a byte order mark before the first setting is no part of its name") {
   CHECK(contains(tool.run({"cache", "ls"}).out, tool.path("marked.db").string()));
 }
 
-TEST_CASE("without XDG_CONFIG_HOME the configuration lies below home") {
-  Tool tool(std::map<std::string, std::string>{{"XDG_CONFIG_HOME", ""}});
-  std::filesystem::create_directories(tool.path(".config/moetune"));
-  tool.write(".config/moetune/config", "cache = ~/below.db\n");
-  CHECK(contains(tool.run({"cache", "ls"}).out, tool.path("below.db").string()));
+TEST_CASE("without XDG_CONFIG_HOME, or with a relative one, the configuration lies below home") {
+  for (const char* folder : {"", "config"}) {
+    Tool tool(std::map<std::string, std::string>{{"XDG_CONFIG_HOME", folder}});
+    std::filesystem::create_directories(tool.path(".config/moetune"));
+    tool.write(".config/moetune/config", "cache = ~/below.db\n");
+    CHECK(contains(tool.run({"cache", "ls"}).out, tool.path("below.db").string()));
+  }
 }
 
 TEST_CASE("a device and threads that are configured hold where a command has them") {

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <functional>
 
+#include "report/kernel_report.h"
 #include "search/random.h"
 
 using namespace moetune;
@@ -135,4 +136,20 @@ TEST_CASE("factors are what most configurations name; others, and absurd ones, a
   const Factors bounded = factors_of(many);
   CHECK(bounded.factors[0].levels.size() == kMostLevels);
   CHECK_FALSE(bounded.rows.back().has_value());
+}
+
+TEST_CASE("what was measured beside others' work, and what has no time, says nothing of parameters") {
+  WorkloadReport workload;
+  const auto add = [&](int tile, double time_us, bool contended) {
+    const std::string config = "tile=" + std::to_string(tile) + ",warps=" + std::to_string(time_us > 30 ? 8 : 4);
+    workload.trials.shown.push_back({.config = config, .time_us = time_us, .contended = contended});
+  };
+  for (int i = 0; i < 24; ++i) add(i % 4, 20 + i, false);
+  const ParameterReport report = parameters_of({&workload});
+  CHECK(report.trials == 24);
+  add(1, 1000, true);
+  add(2, 0, false);
+  const ParameterReport same = parameters_of({&workload});
+  CHECK(same.trials == 24);
+  CHECK(same.importance.explained == report.importance.explained);
 }

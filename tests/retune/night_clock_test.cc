@@ -80,6 +80,54 @@ TEST_CASE("by a made-up clock a winner gets old, is examined, and is young again
   CHECK(nights.at(today + 62 * kOneDay, true).plan.items.size() == 1);
 }
 
+TEST_CASE("of the winners of before those are tried again that nobody rolled back, and that were measured alone") {
+  Nights nights;
+  REQUIRE(search(nights.search(), {}).tune.best);
+  const auto earlier = [&] { return SessionSubject(nights.search(), false, [](Remedy) {}, {}).earlier(); };
+  CHECK(earlier().empty());
+  std::string first;
+  {
+    Cache cache = Cache::open(nights.search().target.cache.path, Cache::Mode::create);
+    const Workload workload = cache.workloads.all().front();
+    WinnerRecord winner = cache.winners.find(workload.id).value();
+    first = winner.config;
+    const auto put = [&](const std::string& config, bool contended) {
+      winner.config = config;
+      winner.contended = contended;
+      cache.winners.put(workload.id, winner, kReplacedSearch);
+    };
+    put("of another space", false);
+    put("beside others", true);
+    put("unwanted", false);
+    cache.winners.roll_back(workload.id, 1);
+    CHECK(cache.winners.find(workload.id)->config == first);
+  }
+  CHECK(earlier() == std::vector<std::string>{"of another space", first});
+}
+
+TEST_CASE("a search has found the incumbent again if sources and compiler are those that it was made with") {
+  Nights nights;
+  REQUIRE(search(nights.search(), {}).tune.best);
+  Cache cache = Cache::open(nights.search().target.cache.path, Cache::Mode::create);
+  const Workload made = cache.workloads.all().front();
+  const WinnerRecord winner = cache.winners.find(made.id).value();
+  const auto is_found_again = [&](const std::string& sources, const std::string& toolchain) {
+    for (const Workload& before : cache.workloads.all()) cache.workloads.forget(before.id);
+    WorkloadKey key = made.key;
+    key.source_digest += sources;
+    key.toolchain += toolchain;
+    cache.winners.put(cache.workloads.id(key, made.family), winner);
+    SessionSubject subject(nights.search(), false, [](Remedy) {}, {});
+    CHECK(subject.served() == winner.config);
+    TuneResult result;
+    result.best = Trial{.config = subject.space().config(subject.space().find_text(winner.config).value())};
+    return subject.is_incumbent(result);
+  };
+  CHECK(is_found_again("", ""));
+  CHECK_FALSE(is_found_again("", " of before"));
+  CHECK_FALSE(is_found_again("0", ""));
+}
+
 TEST_CASE("a workload is retuned under the timing of the winner that a server would take") {
   Nights nights;
   const auto today = static_cast<std::int64_t>(std::time(nullptr));

@@ -1,14 +1,10 @@
 // Which of equal GPUs are slow, and what a night's list of devices means, without a GPU.
 #include <doctest/doctest.h>
-#include <unistd.h>
-
-#include <cstdlib>
 
 #include "base/error.h"
 #include "jobs/session/gpu_speed.h"
 #include "retune/device_night.h"
 #include "retune/host_devices.h"
-#include "retune/member_process.h"
 
 using namespace moetune;
 
@@ -61,20 +57,6 @@ TEST_CASE("each GPU, and each of equal recordings, has files and a name of its o
   CHECK(night_files("c.db", nullptr, 1) == "c.db-retune-recordings-2");
   CHECK(night_device_name("replay:r", nullptr, 1) == "replay:r (2)");
   CHECK(night_device_name("all", &gpu, 0) == "cuda:1");
-}
-
-TEST_CASE("a process is a night's member if its parent has made it one") {
-  constexpr const char* kMember = "MOETUNE_NIGHT_MEMBER";
-  const std::string parent = std::to_string(getppid());
-  unsetenv(kMember);
-  CHECK_FALSE(NightParent::twin_of_this_process());
-  setenv(kMember, (parent + ":1").c_str(), 1);
-  CHECK(NightParent::twin_of_this_process() == 1);
-  for (const std::string& another : {"1" + parent + ":1", parent + "1:1", std::string()}) {
-    setenv(kMember, another.c_str(), 1);
-    CHECK_FALSE(NightParent::twin_of_this_process());
-  }
-  unsetenv(kMember);
 }
 
 TEST_CASE("recordings may be named several times, and are there") {

@@ -47,6 +47,19 @@ TEST_CASE("an honest winner and an honest table are sound, of today's sources an
   CHECK(why_unsound(of, without, WinnerParts::without_cubins, known_workload(of.key, known())) == "");
 }
 
+TEST_CASE("the GPU of a stored result has the sizes of its key, and else the limits of its architecture") {
+  HardwareKey key = h200_key();
+  key.sm_count = 78;
+  key.l2_bytes = 1234;
+  key.memory_bytes = 5678;
+  const DeviceLimits limits = stored_limits(key), usual = limits_of_architecture("sm_90a");
+  CHECK(limits.sm_count == 78);
+  CHECK(limits.l2_bytes == 1234);
+  CHECK(limits.memory_bytes == 5678);
+  CHECK(limits.compute_capability == 90);
+  CHECK(limits.shared_per_block == usual.shared_per_block);
+}
+
 TEST_CASE("what no honest search stores is named, though its digests are right") {
   for (const ForgedWinner& forged : forged_winners()) {
     CAPTURE(forged.what);
