@@ -1,4 +1,4 @@
-// What a search found, as a document. Apart from the search, because documents take most of its time to compile.
+// The document of a search, apart from the search, because documents take most of its time to compile.
 #include "jobs/search_job.h"
 
 namespace moetune {
