@@ -4,6 +4,7 @@
 
 #include "base/as_field.h"
 #include "base/error.h"
+#include "http/http_client.h"
 #include "serve/api/token_file.h"
 
 namespace moetune {
@@ -14,6 +15,13 @@ std::string token_of(const std::string& file) {
 }
 
 }  // namespace
+
+void warn_of_token(const std::string& server, const std::string& token_file, const Output& output) {
+  if (server.empty() || token_file.empty()) return;
+  const Url to = parse_url(server);
+  if (!to.tls && to.host != "127.0.0.1" && to.host != "::1" && to.host != "localhost")
+    output.warn("The token is sent to " + to.origin() + " without TLS, and can be read on the way.");
+}
 
 void declare_remote(OptionTable& table, RemoteOptions& options) {
   table.text("server", "URL", options.server, "let a service search: http://127.0.0.1:7878 (moetune serve)");

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "cli/option_table.h"
+#include "cli/output.h"
 #include "jobs/session/stores.h"
 #include "serve/client/job_client.h"
 
@@ -14,6 +15,9 @@ struct RemoteOptions {
   std::string token_file;  // serve/api/token_file.h; "" for none
   std::string ca_file;
 };
+
+// If there is a token, and the way to the server is neither this machine nor TLS.
+void warn_of_token(const std::string& server, const std::string& token_file, const Output& output);
 
 void declare_remote(OptionTable& table, RemoteOptions& options);
 

@@ -167,6 +167,7 @@ int RetuneCommand::exit_code(const NightResult& result) const {
 int RetuneCommand::run_remotely(Output& output, std::stop_token stop) {
   if (!log_.empty() || request_.dry_run || tell_improved_)
     throw BadInput("--server takes no --log, --dry-run and --exit-code: the service keeps the events");
+  warn_of_token(remote_.server, remote_.token_file, output);
   Progress progress(output, {});
   const SearchRequest& search = request_.search;
   const FinishedJob job = remote_job(remote_, "retune", night_fields(request_), search.target.cache, search.threads,

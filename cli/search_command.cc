@@ -179,6 +179,7 @@ int SearchCommand::search_missed(Output& output, std::stop_token stop) {
 }
 
 int SearchCommand::run(Output& output, std::stop_token stop) {
+  warn_of_token(remote_.server, remote_.token_file, output);
   if (history_ && !output.json())
     throw BadInput("--history lists the trials in the document of --json; add it, or take --verbose for the screen");
   if (!remote_.server.empty() && !request_.target.replay.objective.empty())

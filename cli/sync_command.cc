@@ -1,7 +1,7 @@
 #include "base/error.h"
 #include "cli/command.h"
+#include "cli/remote_search.h"
 #include "cli/text.h"
-#include "http/http_client.h"
 #include "jobs/session/documents.h"
 #include "serve/api/token_file.h"
 #include "sync/sync.h"
@@ -48,9 +48,7 @@ void SyncCommand::read_options(const Output& output) {
   if (!trust_.empty()) request_.trusted_keys = {trust_};
   if (token_file_.empty()) return;
   request_.service.token = read_client_token(token_file_);
-  const Url url = parse_url(request_.service.url);
-  if (!url.tls && url.host != "127.0.0.1" && url.host != "::1" && url.host != "localhost")
-    output.warn("The token is sent to " + url.origin() + " without TLS, and can be read on the way.");
+  warn_of_token(request_.service.url, token_file_, output);
 }
 
 void SyncCommand::report(const SyncRound& round, const Output& output) {

@@ -53,7 +53,7 @@ TEST_CASE("a miss that cannot be searched is left out, and the others are search
   CHECK(contains(found.err, "is left out"));
 }
 
-TEST_CASE("sync says that a token is sent in the clear, unless the service is this machine") {
+TEST_CASE("sync and search say that a token is sent in the clear, unless the service is this machine") {
   Tool tool;
   tool.write("token", "a-token-of-some-thirty-characters\n");
   std::filesystem::permissions(tool.path("token"), std::filesystem::perms(0600));
@@ -68,5 +68,8 @@ TEST_CASE("sync says that a token is sent in the clear, unless the service is th
         tool.run({"sync", url, tool.path("packs").string(), "--once", "--token-file", tool.path("token").string()});
     CHECK(ended.code == 3);
     CHECK(contains(ended.err, "without TLS, and can be read on the way") == is_clear);
+    const Ended search = tool.run({"search", "act_mul", "--server", url, "--token-file", tool.path("token").string()});
+    CHECK(search.code == 3);
+    CHECK(contains(search.err, "without TLS, and can be read on the way") == is_clear);
   }
 }
