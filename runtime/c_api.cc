@@ -12,6 +12,7 @@
 #include "runtime/c_options.h"
 #include "runtime/dlpack.h"
 #include "runtime/explanation.h"
+#include "runtime/layers.h"
 #include "runtime/runtime.h"
 
 // The handle that the caller holds. The mark tells a handle from other memory as far as possible; the number tells a
@@ -83,6 +84,8 @@ moetune_status guarded(const Body& body) noexcept {
     return fail(MOETUNE_NO_DRIVER, error.what());
   } catch (const BadInput& error) {
     return fail(MOETUNE_INVALID_ARGUMENT, error.what());
+  } catch (const NothingStored& error) {
+    return fail(MOETUNE_NOT_TUNED, error.what());
   } catch (const BrokenEnvironment& error) {
     return fail(MOETUNE_BAD_FILE, error.what());
   } catch (const std::bad_alloc&) {

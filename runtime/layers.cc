@@ -8,7 +8,6 @@
 
 #include "base/error.h"
 #include "kernels/registry.h"
-#include "runtime/runtime_error.h"
 
 namespace moetune {
 namespace {
@@ -59,8 +58,7 @@ Layers::Layers(const std::vector<fs::path>& paths, const TrustedKeys& trusted, s
     }
   }
   if (caches_.empty() && !warnings_.empty()) throw BrokenEnvironment(warnings_.front());
-  if (caches_.empty())
-    throw RuntimeError(MOETUNE_NOT_TUNED, "there is no cache and no pack; run moetune search, or name one");
+  if (caches_.empty()) throw NothingStored("there is no cache and no pack; run moetune search, or name one");
 }
 
 void Layers::open(const fs::path& file) {

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "cache/cache.h"
 #include "cache/pack_signature.h"
 #include "cache/ranges.h"
@@ -38,10 +39,16 @@ struct StoredFamily {
   std::vector<StoredRange> ranges;
 };
 
+// No file is there to be opened.
+class NothingStored : public BrokenEnvironment {
+ public:
+  using BrokenEnvironment::BrokenEnvironment;
+};
+
 class Layers {
  public:
   // Files, and folders for every *.db and *.pack inside in order of name. A *.pack must have its manifest. Throws
-  // BrokenEnvironment, with the first reason, if none can be opened, and RuntimeError (not_tuned) if there is none.
+  // BrokenEnvironment, with the first reason, if none can be opened: NothingStored if there is none.
   // With trusted keys a pack is loaded only if one of them has signed it, from the bytes that were verified; and a
   // folder gives its packs alone, because nobody signs a cache. `trusted` must outlive the object.
   // A file is read without locks if it was not changed for `settled_age`.
