@@ -79,8 +79,7 @@ void Progress::keep_moving(std::stop_token stop) {
 
 void Progress::handle(const Event& event) {
   const std::lock_guard lock(mutex_);
-  const bool is_one_of_many = settings_.is_range && std::holds_alternative<SearchStarted>(event.what);
-  if (!is_one_of_many && !note_of(event).empty()) {
+  if (!note_of(event).empty()) {
     erase();
     say(event, output_);
   }
@@ -133,15 +132,12 @@ void Progress::search_ended() {
 // Beside the searches' own lines: how far the range is that they belong to.
 void Progress::range_advanced(const RangeAdvanced& range) {
   const auto now = Clock::now();
-  if (range.stage == stage_ && range.done < range.planned && now - last_range_ < settings_.log_every) return;
+  if (range.done < range.planned && now - last_range_ < settings_.log_every) return;
   last_range_ = now;
-  stage_ = range.stage;
   erase();
-  output_.note(
-      std::string(range.stage) + format(" %zu/%zu, ", range.done, range.planned) +
-      counted_text(static_cast<std::int64_t>(range.cubins), "cubin") +
-      format(", worst regret %.1f%%", 100 * range.worst_regret) +
-      (range.done < range.planned && range.seconds_left > 0 ? ", " + duration_text(range.seconds_left) + " left" : ""));
+  output_.note(std::string(range.stage) + format(" %zu/%zu, ", range.done, range.planned) +
+               counted_text(static_cast<std::int64_t>(range.cubins), "cubin") +
+               format(", worst regret %.1f%%", 100 * range.worst_regret));
 }
 
 void Progress::show(Clock::time_point now) {

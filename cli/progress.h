@@ -25,8 +25,7 @@ bool stderr_redraws();
 class Progress {
  public:
   struct Settings {
-    bool verbose = false;   // a line a trial instead
-    bool is_range = false;  // its searches are not announced one by one
+    bool verbose = false;  // a line a trial instead
     bool redraws = stderr_redraws();
     std::chrono::milliseconds log_every{10'000};
   };
@@ -70,7 +69,6 @@ class Progress {
   std::string best_;    // in words
   Clock::time_point begin_ = Clock::now(), last_ = begin_;
   Clock::time_point last_range_{};
-  std::string stage_;  // of the range
 
   std::condition_variable_any ended_;
   std::jthread mover_;  // last: it uses all of the above

@@ -1,11 +1,13 @@
 #include "cli/range_search.h"
 
+#include <chrono>
 #include <cmath>
 #include <map>
 
 #include "base/error.h"
 #include "base/json_fields.h"
 #include "cli/command.h"
+#include "cli/event_text.h"
 #include "cli/progress.h"
 #include "cli/text.h"
 #include "jobs/range/job.h"
@@ -13,6 +15,8 @@
 
 namespace moetune {
 namespace {
+
+using LineClock = std::chrono::steady_clock;
 
 constexpr int kMostDigits = 6;  // of a percentage, after the point
 
@@ -26,6 +30,50 @@ int digits_of_bound(double bound) {
   for (double tenths = bound * 1000; digits < kMostDigits && !is_whole(tenths); tenths *= 10) ++digits;
   return digits;
 }
+
+// One line a report on a terminal that can redraw it, else one every ten seconds and at each new stage.
+class RangeLine {
+ public:
+  explicit RangeLine(const Output& output) : output_(output), redraws_(stderr_redraws()) {}
+  ~RangeLine() { erase(); }
+
+  void handle(const Event& event) {
+    if (const auto* advanced = std::get_if<RangeAdvanced>(&event.what)) return show(*advanced);
+    if (std::holds_alternative<SearchStarted>(event.what)) return;  // one of many
+    if (!note_of(event).empty()) {
+      erase();
+      say(event, output_);
+    }
+  }
+
+ private:
+  void show(const RangeAdvanced& advanced) {
+    const auto now = LineClock::now();
+    const bool is_due = redraws_ || advanced.stage != stage_ || now - last_ >= std::chrono::seconds(10);
+    if (!is_due) return;
+    stage_ = advanced.stage;
+    last_ = now;
+    const double elapsed = std::chrono::duration<double>(now - begin_).count();
+    std::string text = std::string(advanced.stage) + format(" %zu/%zu", advanced.done, advanced.planned) + "  " +
+                       counted_text(static_cast<std::int64_t>(advanced.cubins), "cubin") + "  worst regret " +
+                       regret_text(advanced.worst_regret) + "  " + duration_text(elapsed) + " so far";
+    if (advanced.seconds_left > 0) text += ", " + duration_text(advanced.seconds_left) + " left";
+    if (!redraws_) return output_.note(text);
+    output_.terminal() << "\r\033[K" << fit(text, 97) << std::flush;
+    drawn_ = true;
+  }
+
+  void erase() {
+    if (drawn_) output_.terminal() << "\r\033[K" << std::flush;
+    drawn_ = false;
+  }
+
+  const Output& output_;
+  const bool redraws_;
+  bool drawn_ = false;
+  std::string stage_;
+  LineClock::time_point begin_ = LineClock::now(), last_ = begin_;
+};
 
 std::string certificate_line(const Document& seen) {
   const auto regret = [&](const char* name) { return regret_text(figure_field(seen, name)); };
@@ -123,8 +171,8 @@ int search_over(const RangeOptions& options, const SearchRequest& search, const 
   request.threads = search.threads;
   Document found;
   {
-    Progress progress(output, {.is_range = true});
-    const JobContext context{.events = {.listener = progress.listener()}, .stop = stop};
+    RangeLine line(output);
+    const JobContext context{.events = {.listener = [&](const Event& event) { line.handle(event); }}, .stop = stop};
     found =
         remote.server.empty()
             ? range_document(request, search_range(request, context))
