@@ -119,6 +119,22 @@ TEST_CASE("every kernel has a default on every architecture that it serves, and 
   }
 }
 
+TEST_CASE("few_rows_linear's default reads x for 16 or 32 rows of weights at once where no registers hold it") {
+  const Kernel& kernel = find_kernel("few_rows_linear");
+  const auto rows_of_tile = [&](const std::string& text, const char* architecture) {
+    const Space space = Space::parse(moetune::read_resource(space_file(kernel)), space_file(kernel));
+    const auto config = space.default_config(
+        expression_environment(kernel.parse(text, nullptr), moetune::limits_of_architecture(architecture)));
+    const auto value = [&](const char* name) { return config->at(name).number; };
+    return 32 / value("LANES") * value("ROWS") * (value("WARPS") / value("SPLIT"));
+  };
+  for (const char* wide : {"tokens=16,in=5120,out=8192", "tokens=9,in=8192,out=128256", "tokens=16,in=28672,out=4096"})
+    CHECK(rows_of_tile(wide, "sm_90a") == 32);
+  CHECK(rows_of_tile("tokens=8,in=14336,out=4096", "sm_90a") == 16);
+  for (const char* held : {"tokens=16,in=4096,out=6144", "tokens=8,in=8192,out=8192", "tokens=16,in=7168,out=256"})
+    CHECK(rows_of_tile(held, "sm_90a") == 8);
+}
+
 TEST_CASE("a brief problem is what differs from the default or from a preset") {
   const Kernel& kernel = find_kernel("decode_attention");
   const auto brief = [&](const Preset* preset, const std::string& text) {
