@@ -1,8 +1,8 @@
-// The plain version of moe_experts: a thread a column of some places, which share the weights that it reads; sums in
-// fp32, in order of K. The baseline rounds what a plain implementation
-// in the elements' type writes between its steps; with e4m3, also `between`, in groups as those of x.
+// The plain version of moe_experts: each thread computes one column for a tile of places, which share the weights that
+// it reads; sums in fp32, in order of K. The baseline rounds what a plain implementation in the elements' type writes
+// between its steps; with e4m3, also `between`, in groups as those of x.
 //
-// Macros: those of shape.cuh; EXACT (1: nothing is rounded, the output is f32).
+// Macros: those of shape.cuh; EXACT (1: nothing is rounded, the output is f32); TILE (places of a thread).
 #include "templates/common/mxfp4.cuh"
 #include "templates/common/quantize.cuh"
 #include "templates/common/vectors.cuh"
@@ -139,13 +139,11 @@ struct BetweenRows {
 __device__ BetweenRows down_rows(const float* between, const float*) { return {between}; }
 __device__ Rows down_rows(const Operand* x, const float* scales) { return {x, kIntermediate, scales, kIntermediate}; }
 
-constexpr int kTile = 16;  // of a thread
-
-// Calls body(expert, place, count) of each stretch of one expert's places among those of a tile.
+// Calls body(expert, place, count) for each expert with places in a tile: its `count` places there from `place` on.
 template <typename Body>
-__device__ void for_each_stretch(const int* offsets, i64 tile, int places, const Body& body) {
-  const int end = min_of(min_of(int(tile + 1) * kTile, places), offsets[kExperts]);
-  for (int place = int(tile) * kTile; place < end;) {
+__device__ void for_each_expert(const int* offsets, i64 tile, int places, const Body& body) {
+  const int end = min_of(min_of(int(tile + 1) * TILE, places), offsets[kExperts]);
+  for (int place = int(tile) * TILE; place < end;) {
     const int expert = expert_of(offsets, place), count = min_of(end, offsets[expert + 1]) - place;
     body(expert, place, count);
     place += count;
@@ -155,12 +153,12 @@ __device__ void for_each_stretch(const int* offsets, i64 tile, int places, const
 // Products of one expert's column, of each matrix, and the rows with these numbers; a negative one has none.
 template <int kMatrices, int kWidth, int kDepth, typename From>
 __device__ void multiply(const Weights<kMatrices, kWidth, kDepth>& of, int expert, int column, const From& rows,
-                         const int (&numbers)[kTile], float (&sums)[kMatrices][kTile]) {
+                         const int (&numbers)[TILE], float (&sums)[kMatrices][TILE]) {
   for (int k = 0; k < kDepth; k += 8) {
     float weights[kMatrices][8];
     for (int m = 0; m < kMatrices; ++m) of.load(expert, m, column, k, weights[m]);
 #pragma unroll
-    for (int r = 0; r < kTile; ++r) {
+    for (int r = 0; r < TILE; ++r) {
       float values[8];
       if (numbers[r] < 0) continue;
       rows.load(numbers[r], k, values);
@@ -183,14 +181,14 @@ extern "C" __global__ void moe_experts_reference_up(const Operand* x, i64 x_row,
   const int column = int(index % kIntermediate);
   const Rows rows{x, x_row, x_scale, kHidden};
   const Weights<2, kIntermediate, kHidden> of{weights, weight_row, weight_expert, scales, biases};
-  for_each_stretch(offsets, index / kIntermediate, places, [&](int expert, int place, int count) {
-    int numbers[kTile];
-    for (int r = 0; r < kTile; ++r)
+  for_each_expert(offsets, index / kIntermediate, places, [&](int expert, int place, int count) {
+    int numbers[TILE];
+    for (int r = 0; r < TILE; ++r)
       numbers[r] = r >= count ? -1 : kOfPlaces ? place + r : token_of(sorted[place + r], tokens);
-    float sums[2][kTile] = {};
+    float sums[2][TILE] = {};
     multiply(of, expert, column, rows, numbers, sums);
 #pragma unroll
-    for (int r = 0; r < kTile; ++r) {
+    for (int r = 0; r < TILE; ++r) {
       if (r >= count || !has_row(sorted, offsets, place + r, tokens)) continue;
       const float gate = rounded(sums[0][r] + of.bias(expert, 0, column));
       const float up = rounded(sums[1][r] + of.bias(expert, 1, column));
@@ -222,18 +220,19 @@ extern "C" __global__ void moe_experts_reference_quantize(float* between, const 
 extern "C" __global__ void moe_experts_reference_down(const DownIn* rows, const float* row_scale, const int* offsets,
                                                       const void* weights, i64 weight_row, i64 weight_expert,
                                                       const void* scales, const Element* biases, DownOut* products,
-                                                      i64 product_row, int places) {
+                                                      i64 product_row, const int* sorted, int tokens, int places) {
   const i64 index = i64(blockIdx.x) * blockDim.x + threadIdx.x;
   const int column = int(index % kHidden);
   const Weights<1, kHidden, kIntermediate> of{weights, weight_row, weight_expert, scales, biases};
-  for_each_stretch(offsets, index / kHidden, places, [&](int expert, int place, int count) {
-    int numbers[kTile];
-    for (int r = 0; r < kTile; ++r) numbers[r] = r < count ? place + r : -1;
-    float sums[1][kTile] = {};
+  for_each_expert(offsets, index / kHidden, places, [&](int expert, int place, int count) {
+    int numbers[TILE];
+    for (int r = 0; r < TILE; ++r)
+      numbers[r] = r < count && has_row(sorted, offsets, place + r, tokens) ? place + r : -1;
+    float sums[1][TILE] = {};
     multiply(of, expert, column, down_rows(rows, row_scale), numbers, sums);
 #pragma unroll
-    for (int r = 0; r < kTile; ++r) {
-      if (r < count)
+    for (int r = 0; r < TILE; ++r) {
+      if (numbers[r] >= 0)
         write(products + (place + r) * product_row + column, rounded(sums[0][r] + of.bias(expert, 0, column)));
     }
   });
