@@ -228,11 +228,14 @@ RangeGeneration Ranges::roll_back(std::int64_t range, std::optional<std::int64_t
   return chosen;
 }
 
-void Ranges::forget(std::int64_t range) {
+bool Ranges::forget(std::int64_t range) {
   WriteTransaction transaction(file_->database);
+  Query found = file_->database.query("SELECT 1 FROM ranges WHERE id = ?", range);
+  if (!found.step()) return false;
   file_->database.run("DELETE FROM ranges WHERE id = ?", range);  // its rows elsewhere go with it
   file_->database.run(kDropUnusedCubins);
   transaction.commit();
+  return true;
 }
 
 }  // namespace moetune

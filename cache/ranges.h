@@ -97,7 +97,9 @@ class Ranges {
   // As of Winners, by FamilyRange::id.
   std::vector<RangeGeneration> history(std::int64_t range) const;
   RangeGeneration roll_back(std::int64_t range, std::optional<std::int64_t> number = std::nullopt);
-  void forget(std::int64_t range);  // with what a search of it continues from, and its history
+  // Removes it, sound or not, with its progress and history; false if there is none. A search of it that is under way
+  // stores it again.
+  bool forget(std::int64_t range);
 
  private:
   CacheFile* file_;

@@ -49,7 +49,11 @@ int make_key(const CacheArguments& arguments, Output& output);
 // For a cache that is not there.
 int print_nothing_tuned(const CacheChoice& cache, Output& output);
 
-// Whether a key names a range table: "table:3".
+// 3 of "table:3"; nullopt for another key.
+std::optional<std::int64_t> range_table_id(const std::string& key);
+[[noreturn]] void throw_no_range_table(const std::string& key);
+
+// The sound table that a key names; nullopt for a key of another kind. Throws BadInput if there is none.
 std::optional<FamilyRange> find_range_table(const Cache& cache, const std::string& key);
 
 // The workload that a key, as `cache ls` prints it, names. Throws BadInput.

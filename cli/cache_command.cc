@@ -35,7 +35,7 @@ constexpr CacheAction kActions[] = {
     {"extract", "KEY", "FOLDER", 1, 1, Cache::Mode::read_only, extract_from_cache, nullptr, "KEY FOLDER",
      "writes one winner's cubin, launch plan and key into a new folder"},
     {"rm", "KEY", "", 0, 0, Cache::Mode::read_write, remove_from_cache, nullptr, "KEY",
-     "removes one workload with its trials and its winner (of table:N the table with its history)"},
+     "removes a workload with its trials and its winner, or (table:N) a range table with its history"},
     {"export", "PACK", "", 0, 0, Cache::Mode::read_only, export_cache, nullptr, "PACK",
      "writes the winners with their cubins, and no trials, into a file for servers"},
     {"gc", "", "", 0, 0, Cache::Mode::read_write, shrink_cache, nullptr, "",

@@ -56,15 +56,10 @@ int extract_from_cache(const CacheArguments& arguments, Cache& cache, Output& ou
 }
 
 int remove_from_cache(const CacheArguments& arguments, Cache& cache, Output& output) {
-  if (const std::optional<FamilyRange> range = find_range_table(cache, arguments.operand)) {
-    cache.ranges.forget(range->id);
-    output.result() << "Removed the range table of " << range->key.kernel << " " << range->key.family << " on "
-                    << range->key.hardware.name << "; the winners of its cells stay.\n";
-    output.document({{"removed",
-                      {{"key", arguments.operand},
-                       {"kernel", range->key.kernel},
-                       {"family", range->key.family},
-                       {"hardware", range->key.hardware.name}}}});
+  if (const std::optional<std::int64_t> range = range_table_id(arguments.operand)) {
+    if (!cache.ranges.forget(*range)) throw_no_range_table(arguments.operand);
+    output.result() << "Removed the range table " << arguments.operand << "; the winners of its cells stay.\n";
+    output.document({{"removed", {{"key", arguments.operand}}}});
     return kDone;
   }
   StoredSpaces spaces;

@@ -93,13 +93,27 @@ int show_range_history(const FamilyRange& range, Cache& cache, Output& output) {
 
 }  // namespace
 
-std::optional<FamilyRange> find_range_table(const Cache& cache, const std::string& key) {
+std::optional<std::int64_t> range_table_id(const std::string& key) {
   constexpr std::string_view kPrefix = "table:";
   if (!key.starts_with(kPrefix)) return std::nullopt;
-  for (FamilyRange& range : cache.ranges.all()) {
-    if (key == std::string(kPrefix) + std::to_string(range.id)) return std::move(range);
-  }
+  std::int64_t id = 0;
+  const char* const end = key.data() + key.size();
+  const auto [read, error] = std::from_chars(key.data() + kPrefix.size(), end, id);
+  if (error != std::errc() || read != end) throw_no_range_table(key);
+  return id;
+}
+
+void throw_no_range_table(const std::string& key) {
   throw BadInput("no range table has the key '" + key + "'; `moetune cache ls` prints them");
+}
+
+std::optional<FamilyRange> find_range_table(const Cache& cache, const std::string& key) {
+  const std::optional<std::int64_t> id = range_table_id(key);
+  if (!id) return std::nullopt;
+  for (FamilyRange& range : cache.ranges.all()) {
+    if (range.id == *id) return std::move(range);
+  }
+  throw_no_range_table(key);
 }
 
 int show_history(const CacheArguments& arguments, Cache& cache, Output& output) {

@@ -147,11 +147,17 @@ TEST_CASE("a table goes with its history and its cubins, and no other table does
   const std::int64_t id = cache.ranges.of_family(range_key().kernel, range_key().family).at(0).id;
   REQUIRE(cache.ranges.history(id).size() == 1);
 
-  cache.ranges.forget(id);
+  CHECK(cache.ranges.forget(id));
+  CHECK_FALSE(cache.ranges.forget(id));
   REQUIRE(cache.ranges.all().size() == 1);
   CHECK(cache.ranges.all().at(0).key == other);
   CHECK(cache.ranges.record(cache.ranges.all().at(0)).variants.size() == range_record(2).variants.size());
   CHECK(cache.ranges.history(id).empty());
+  CHECK(check_cache(cache).empty());
+
+  raw_sql(dir / "a.db", "UPDATE ranges SET plan = 'x'");  // a damaged one goes, too
+  REQUIRE(check_cache(cache).size() == 1);
+  CHECK(cache.ranges.forget(id + (id == 1 ? 1 : -1)));
   CHECK(check_cache(cache).empty());
 }
 

@@ -45,6 +45,7 @@ TEST_CASE("shapes are recorded on a GPU, a file each, and a range search replays
     CAPTURE(recorded.err);
     REQUIRE(recorded.code == 0);
     CHECK(document(recorded)["legal"].get<int>() <= 4);
+    CHECK(document(recorded)["legal"].get<int>() > 0);
   }
 
   const Ended replayed =
