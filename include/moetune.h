@@ -111,8 +111,8 @@ typedef struct moetune_open_options {
  * space's default, and MOETUNE_PIN=decode_attention:CONFIG a stored configuration, for A/B tests.
  * MOETUNE_INVALID_ARGUMENT for a wrong size, variable or key, MOETUNE_UNSUPPORTED for fields of a later version that
  * are not zero, MOETUNE_UNKNOWN_NAME for a MOETUNE_PIN of no kernel, MOETUNE_BAD_FILE if no path opens,
- * MOETUNE_NOT_TUNED if there is no cache and no pack, MOETUNE_NO_DRIVER, MOETUNE_CUDA_ERROR, MOETUNE_WRONG_DEVICE for
- * no ordinal. */
+ * MOETUNE_NOT_TUNED if the paths hold no cache and no pack, MOETUNE_NO_DRIVER, MOETUNE_CUDA_ERROR,
+ * MOETUNE_WRONG_DEVICE for no ordinal. */
 MOETUNE_API moetune_status moetune_open(const moetune_open_options* options, moetune_runtime** runtime);
 
 /* Unloads all. What was launched must have ended; no other call may run or follow with this runtime, its families or
@@ -126,8 +126,9 @@ MOETUNE_API void moetune_close(moetune_runtime* runtime);
  * name of a state that this runtime has held or prepared since its last family was opened (moetune_generation,
  * moetune_prepare): that opens no file and loads nothing.
  * Whatever fails, the present state stays, of all families: MOETUNE_BAD_FILE if no file can be read,
- * MOETUNE_UNKNOWN_NAME for a state that it has not held since then, MOETUNE_OUT_OF_MEMORY for one that
- * needs more workspace than moetune_family_workspace has promised since, or on the device, MOETUNE_CUDA_ERROR. */
+ * MOETUNE_NOT_TUNED if the paths hold none any more, MOETUNE_UNKNOWN_NAME for a state that it has not held since then,
+ * MOETUNE_OUT_OF_MEMORY for one that needs more workspace than moetune_family_workspace has promised since, or on the
+ * device, MOETUNE_CUDA_ERROR. */
 MOETUNE_API moetune_status moetune_refresh(moetune_runtime* runtime, const char* generation);
 
 /* Since 1.3. Reads the paths as moetune_refresh does and loads what is new, but serves on from the present state.

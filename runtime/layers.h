@@ -48,7 +48,7 @@ class NothingStored : public BrokenEnvironment {
 class Layers {
  public:
   // Files, and folders for every *.db and *.pack inside in order of name. A *.pack must have its manifest. Throws
-  // BrokenEnvironment, with the first reason, if none can be opened: NothingStored if there is none.
+  // BrokenEnvironment, with the first reason, if none can be opened, and NothingStored if the paths hold none.
   // With trusted keys a pack is loaded only if one of them has signed it, from the bytes that were verified; and a
   // folder gives its packs alone, because nobody signs a cache. `trusted` must outlive the object.
   // A file is read without locks if it was not changed for `settled_age`.

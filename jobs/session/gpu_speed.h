@@ -18,7 +18,7 @@ std::optional<double> gpu_speed(const std::string& device, const CacheChoice& ca
 
 inline constexpr std::size_t kSpeedWarmUp = 5;  // readings within which clocks rise
 
-// The median of what comes after these; nullopt if fewer than five of those are undisturbed.
+// The median of the readings after the warm-up; nullopt with fewer than five undisturbed ones.
 std::optional<double> typical_speed(const std::vector<CanaryReading>& readings);
 
 }  // namespace moetune

@@ -112,16 +112,16 @@ def prepare(max_batch: int = 256, max_context: int = 131072, max_tokens: int = 3
 
 
 def _open_family(device: int, operator: str, kernel: str, specialization: str, problem: str) -> _Opened:
-    serving = runtime(device)
     key = (device, kernel, specialization)
-    if key not in _families:
-        try:
+    try:
+        serving = runtime(device)
+        if key not in _families:
             _families[key] = _Opened(kernel, serving.family(kernel, specialization))
-        except moetune.NotTuned as miss:
-            raise moetune.NotTuned(f"{operator}: nothing is tuned for {kernel} {specialization}; run: moetune search "
-                                   f"{kernel} --problem {problem}") from miss
-        except moetune.InvalidArgument as error:
-            raise moetune.InvalidArgument(f"{operator}: {str(error).removeprefix(kernel + ': ')}") from error
+    except moetune.NotTuned as miss:
+        raise moetune.NotTuned(f"{operator}: nothing is tuned for {kernel} {specialization}; run: moetune search "
+                               f"{kernel} --problem {problem}") from miss
+    except moetune.InvalidArgument as error:
+        raise moetune.InvalidArgument(f"{operator}: {str(error).removeprefix(kernel + ': ')}") from error
     return _families[key]
 
 

@@ -10,7 +10,7 @@ namespace moetune {
 
 inline constexpr std::size_t kMostFitted = 128;  // trials that hyper-parameters are fitted to
 
-// In the order that they came; all of them where they are no more than `count`.
+// `count` trials in their order: the fastest half, and even strides of the rest; all if there are no more.
 std::vector<Observation> thin(const std::vector<Observation>& trials, std::size_t count);
 
 }  // namespace moetune

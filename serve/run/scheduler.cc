@@ -76,7 +76,7 @@ bool Scheduler::is_quiet(std::int64_t id) const {
   try {
     const std::optional<JobRecord> job = queue_.find(id);
     return job && job->quiet;
-  } catch (const BrokenEnvironment&) {  // the queue cannot be read: the job goes on
+  } catch (const std::exception&) {  // the queue cannot be read: the job goes on
     return false;
   }
 }

@@ -11,7 +11,7 @@ import time
 import unittest
 import weakref
 from pathlib import Path
-from typing import Callable
+from typing import Any, Callable
 
 import moetune
 from support import CACHE, FAMILY, Call, FullQueue, needs_scripted_driver, on_device, settled_launches
@@ -103,8 +103,10 @@ class RuntimeTest(unittest.TestCase):
     def test_arguments_keep_their_tensors_and_no_longer(self) -> None:
         call = Call()
         bound = call.bind(self.family)
-        for make in (lambda tensors: self.family.bind(*tensors, layout=call.layout),
-                     lambda tensors: moetune.Arguments.from_fields(tensors, bound.integers, bound.reals)):
+        makers: tuple[Callable[[Any], Any], ...] = (
+            lambda tensors: self.family.bind(*tensors, layout=call.layout),
+            lambda tensors: moetune.Arguments.from_fields(tensors, bound.integers, bound.reals))
+        for make in makers:
             owner = call.q.view()
             arguments = make([on_device(owner, "bfloat16"), *call.tensors()[1:]])
             kept = weakref.ref(owner)
