@@ -102,6 +102,15 @@ class AttendTest(unittest.TestCase):
         self.assertRegex(str(reason), r"nothing is tuned for decode_attention group=1.*; run: moetune search "
                          r"decode_attention --problem q_heads=8,kv_heads=8,head_dim=64,page=64,dtype=bf16 --over")
 
+    def test_where_nothing_at_all_is_stored_is_searched_too(self) -> None:
+        _servers.page_for.cache_clear()
+        with mock.patch.object(_serving, "runtime", side_effect=moetune.NotTuned("there is no cache")), \
+                mock.patch.object(_families, "_search") as searched:
+            _servers.page_for(self.heads)
+            with self.assertRaisesRegex(moetune.NotTuned, "run: moetune search decode_attention --problem tokens=1$"):
+                _serving._open_family(0, "here", "decode_attention", "group=77", "tokens=1")
+        self.assertTrue(searched.called)
+
     def test_experts(self) -> None:
         self.assertIsNone(_servers.experts_why_not(256, 16, 2, 128, torch.bfloat16))
         self.assertRegex(str(_servers.experts_why_not(256, 16, 2, 128, torch.float8_e4m3fn)),
