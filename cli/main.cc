@@ -3,10 +3,9 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <csignal>
-
 #include "base/version.h"
 #include "cli/command_line.h"
+#include "cli/resource_limits.h"
 #include "jobs/stored/served_families.h"
 #include "tuner/child_roles.h"
 
@@ -25,7 +24,7 @@ void fill_standard_streams() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::signal(SIGXFSZ, SIG_IGN);  // writing past `ulimit -f` then fails with an error
+  moetune::prepare_for_resource_limits();
   fill_standard_streams();
   int status = 0;
   if (moetune::is_child_call(argc, argv, status) || moetune::is_serving_call(argc, argv, status)) return status;

@@ -215,12 +215,14 @@ TEST_CASE("the shell's limits on files and memory end in a sentence") {
   const Ended files = limited("-f 40");
   CHECK(files.code == 3);
   CHECK(contains(files.err, "cannot grow past the limit of this shell on the size of files"));
-  for (int megabytes = 40; megabytes < 60; megabytes += 5) {  // with less it may not even be loaded
+  for (int megabytes = 20; megabytes < 60; megabytes += 5) {
     const Ended memory = limited("-v " + std::to_string(megabytes * 1024));
     CAPTURE(megabytes);
     CAPTURE(memory.err);
-    CHECK((memory.code == 0 || memory.code == 3));
-    CHECK((memory.code == 0 || contains(memory.err, "memory") || contains(memory.err, "ulimit")));
+    // So little that nothing can be said: it is not even loaded, or has no room for an exception.
+    const bool is_mute = memory.code == 127 || contains(memory.err, "terminate called without an active exception");
+    CHECK((memory.code == 0 || memory.code == 3 || (is_mute && megabytes < 40)));
+    CHECK((memory.code != 3 || contains(memory.err, "memory") || contains(memory.err, "ulimit")));
   }
 }
 
