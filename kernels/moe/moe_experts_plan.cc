@@ -7,7 +7,7 @@
 namespace moetune {
 namespace {
 
-constexpr std::int64_t kExpertsReferenceThreads = 256;
+constexpr std::int64_t kExpertsReferenceThreads = 256, kExpertsReferenceTile = 16;
 constexpr std::int64_t kExpertsCombineThreads = 256, kCombineValues = 8;  // templates/moe_experts/combine.cuh
 constexpr std::int64_t kExpertsSwizzleBytes = 128;
 constexpr std::int64_t kSwizzledRows = 8;
@@ -399,11 +399,6 @@ class ExpertsLaunches {
 
 Pointer given(bool is_there, const char* name) { return is_there ? Pointer{name} : Pointer{}; }
 
-// Places of a reference's thread: as few experts as can be in a tile, since it walks through them in turn.
-std::int64_t reference_tile(const MoeExpertsShape& shape, std::int64_t places) {
-  return places >= 4 * shape.experts() ? 16 : 1;
-}
-
 Launch& begin_reference(Plan& plan, const char* entry, std::int64_t threads) {
   Launch& launch = plan.launches.emplace_back();
   launch.entry = entry;
@@ -417,7 +412,7 @@ void add_down_reference(Plan& plan, const MoeExpertsShape& shape, const Call& ca
   const std::int64_t places = call.integers[kMoePlaces];
   const bool combines = !shape.out_places;
   if (combines) plan.scratch.push_back({"products", 4 * places * shape.hidden});
-  begin_reference(plan, "moe_experts_reference_down", ceil_div(places, reference_tile(shape, places)) * shape.hidden)
+  begin_reference(plan, "moe_experts_reference_down", ceil_div(places, kExpertsReferenceTile) * shape.hidden)
       .arguments = {{"rows", Pointer{shape.has_up() ? "between" : "x"}},
                     {"row_scale", given(!shape.has_up() && shape.narrow(), "x_scale")},
                     {"offsets", Pointer{"offsets"}},
@@ -458,12 +453,11 @@ Plan moe_experts_reference_plan(Reference which, const MoeExpertsShape& shape, c
   Plan plan;
   plan.unit = {"templates/moe_experts/reference.cu", experts_defines(shape)};
   plan.unit.defines.emplace_back("EXACT", which == Reference::exact ? "1" : "0");
-  plan.unit.defines.emplace_back("TILE", std::to_string(reference_tile(shape, places)));
+  plan.unit.defines.emplace_back("TILE", std::to_string(kExpertsReferenceTile));
   const bool is_whole = shape.part == MoeExpertsShape::Part::whole;
   if (is_whole) plan.scratch.push_back({"between", 4 * places * shape.intermediate});
   if (shape.has_up())
-    begin_reference(plan, "moe_experts_reference_up",
-                    ceil_div(places, reference_tile(shape, places)) * shape.intermediate)
+    begin_reference(plan, "moe_experts_reference_up", ceil_div(places, kExpertsReferenceTile) * shape.intermediate)
         .arguments = {{"x", Pointer{"x"}},
                       {"x_row", call.integers[kMoeRow]},
                       {"x_scale", given(shape.narrow(), "x_scale")},
