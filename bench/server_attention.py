@@ -63,9 +63,8 @@ class Layers:
 class Server:
     """A backend of vLLM for one kind of layer."""
 
-    def __init__(self, name: str, backend: Any, heads: tuple[int, int, int], page: int, config: Any) -> None:
+    def __init__(self, backend: Any, heads: tuple[int, int, int], page: int, config: Any) -> None:
         q_heads, kv_heads, dim = heads
-        self.name = name
         self.layer = backend.get_impl_cls()(q_heads, dim, dim ** -0.5, kv_heads, None, None, "auto")
         self.layer.process_weights_after_loading(torch.bfloat16)
         config.compilation_config.static_forward_context["layer"] = SimpleNamespace(impl=self.layer)
@@ -145,8 +144,8 @@ def main() -> int:
     cases = [((1,) * batch, (length,) * batch) for batch, length in STEPS] + list(OTHERS)
     rows, agree = [], True
     with configured(heads, options.max_model_len) as config:
-        servers = [Server(name, backend, heads, options.page, config)
-                   for name, backend in (("TRITON_ATTN", TritonAttentionBackend), ("MOETUNE", attention.Backend))]
+        servers = [Server(backend, heads, options.page, config)
+                   for backend in (TritonAttentionBackend, attention.Backend)]
         print(f"{'new tokens':>14} {'length':>7} | {'vLLM us':>8} {'moetune us':>10} {'times':>6} | largest difference")
         for new, lengths in cases:
             layers = Layers(heads, new, lengths, options.page, -(-options.max_model_len // options.page))
