@@ -79,12 +79,12 @@ std::vector<HeldOut> cells_of(const Cache& file, const FamilyRange& range, const
   return cells;
 }
 
-const RangeCell* nearest(const std::vector<HeldOut>& cells, const HeldOut& to, double reach, double margin) {
+// The nearest cell that met the same default decides: nullptr if it did not beat that by the margin.
+const RangeCell* serving(const std::vector<HeldOut>& cells, const HeldOut& to, double reach, double margin) {
   const RangeCell* best = nullptr;
   double least = 0;
   for (const HeldOut& one : cells) {
     if (&one == &to || one.met != to.met || one.point.ragged != to.point.ragged) continue;
-    if (one.cell->time_us * (1 + margin) > one.cell->default_us) continue;
     double sum = 0, most = 0;
     for (std::size_t axis = 0; axis < to.point.position.size(); ++axis) {
       const double apart = std::abs(
@@ -96,7 +96,7 @@ const RangeCell* nearest(const std::vector<HeldOut>& cells, const HeldOut& to, d
     best = one.cell;
     least = sum;
   }
-  return best;
+  return best != nullptr && best->time_us * (1 + margin) <= best->default_us ? best : nullptr;
 }
 
 double quantile(const std::vector<double>& sorted, double share) {
@@ -110,7 +110,7 @@ void print_row(const std::vector<std::vector<HeldOut>>& tables, double reach, do
   for (const std::vector<HeldOut>& cells : tables) {
     for (const HeldOut& one : cells) {
       ++all;
-      const RangeCell* const by = nearest(cells, one, reach, margin);
+      const RangeCell* const by = serving(cells, one, reach, margin);
       if (by == nullptr) continue;
       ++served;
       logs += std::log(by->default_us / by->time_us);

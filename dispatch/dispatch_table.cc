@@ -67,22 +67,22 @@ DispatchTable::DispatchTable(std::vector<Measured> measured, std::vector<std::ui
                              const SpaceDefaults& defaults)
     : defaults_(defaults), measured_(std::move(measured)), default_entries_(std::move(default_entries)) {
   for (Plane& plane : planes_) {
-    for (auto& winners : plane.winners) winners.resize(default_entries_.size());
+    for (auto& points : plane.met) points.resize(default_entries_.size());
   }
   for (std::uint32_t i = 0; i < measured_.size(); ++i) {
     const Measured& one = measured_[i];
     const auto [known, is_new] = at_points_.try_emplace(one.point, i);
     if (!is_new && measured_[known->second].inherited && !one.inherited) known->second = i;
-    if (one.entry == Cell::kNone) continue;
-    has_winner_[one.point.ragged] = true;
     Plane& plane = planes_[one.point.ragged];
     const Place place = place_of(one.point);
+    if (one.met && *one.met < default_entries_.size()) plane.met[one.inherited][*one.met].add(place, i);
+    if (one.entry == Cell::kNone) continue;
+    has_winner_[one.point.ragged] = true;
     plane.any[one.inherited].add(place, i);
-    if (one.beat && *one.beat < default_entries_.size()) plane.winners[one.inherited][*one.beat].add(place, i);
   }
   for (Plane& plane : planes_) {
-    for (auto& winners : plane.winners) {
-      for (NearestPoints& points : winners) points.build();
+    for (auto& by_default : plane.met) {
+      for (NearestPoints& points : by_default) points.build();
     }
     for (NearestPoints& points : plane.any) points.build();
   }
@@ -108,14 +108,22 @@ Cell DispatchTable::choose(const TablePoint& point, const Extents& extents) cons
     if (measured->entry != Cell::kNone) return {measured->entry, ChoiceKind::exact};
     if (by_default.entry != Cell::kNone) return by_default;
   }
-  const Plane& plane = planes_[point.ragged];
   const Place place = place_of(point);
-  for (const auto& winners : plane.winners) {
-    if (!here) break;
-    if (const auto found = winners[*here].nearest(place, kReach)) return {measured_[*found].entry, ChoiceKind::nearest};
+  if (const std::optional<std::uint32_t> by = deciding(point.ragged, place, here)) {
+    const Measured& one = measured_[*by];
+    if (one.is_clear && one.entry != Cell::kNone) return {one.entry, ChoiceKind::nearest};
   }
   if (by_default.entry != Cell::kNone) return by_default;
   return nearest_of_any(planes_[kind_of_any(point.ragged)], place);
+}
+
+std::optional<std::uint32_t> DispatchTable::deciding(bool ragged, const Place& place,
+                                                     std::optional<std::uint32_t> number) const {
+  if (!number) return std::nullopt;
+  for (const auto& by_default : planes_[ragged].met) {
+    if (const std::optional<std::uint32_t> found = by_default[*number].nearest(place, kReach)) return found;
+  }
+  return std::nullopt;
 }
 
 Cell DispatchTable::nearest_of_any(const Plane& plane, const Place& place) const {
@@ -140,7 +148,8 @@ void DispatchTable::visit_possible(const Region& region, const std::function<voi
   for (const Measured& one : measured_) {
     if (one.entry == Cell::kNone || one.point.ragged != ragged) continue;
     const Distances apart = distances(place_of(one.point), low, high);
-    const bool may_serve = one.beat && std::ranges::find(possible.numbers, *one.beat) != possible.numbers.end();
+    const bool may_serve =
+        one.is_clear && one.met && std::ranges::find(possible.numbers, *one.met) != possible.numbers.end();
     if (apart.most <= (may_serve ? kReach : 0)) visit(one.entry);
   }
   bool is_missing = possible.none;
@@ -179,8 +188,9 @@ bool DispatchTable::operator==(const DispatchTable& other) const {
   return constant_ == other.constant_ && measured_ == other.measured_ && default_entries_ == other.default_entries_;
 }
 
-// Within half an octave, with one default, a choice that is the same at both ends is the same between them: the points
-// that a winner is nearest to, of those in reach, lie together. What was measured on the line is looked at apart.
+// Within half an octave, with one default, a point that decides at both ends decides between them, as the places that
+// it is the nearest to lie together; if none is in reach of either end, none is between. What was measured on the line
+// is looked at apart.
 std::vector<CrossedCell> DispatchTable::cells_between(std::int64_t first, const Extents& to,
                                                       const std::function<TablePoint(const Extents&)>& point_of) const {
   const auto with_last = [&](std::int64_t last) {
@@ -189,13 +199,21 @@ std::vector<CrossedCell> DispatchTable::cells_between(std::int64_t first, const 
     return extents;
   };
   const auto find_at = [&](std::int64_t last) { return find(point_of(with_last(last)), with_last(last)); };
+  const bool ragged = point_of(to).ragged;
+  const auto is_one_choice = [&](std::int64_t low, std::int64_t high) {
+    if (constant_) return true;
+    if (!(find_at(low) == find_at(high)) || !defaults_.within(with_last(low), with_last(high), ragged).is_one())
+      return false;
+    const std::optional<std::uint32_t> number = defaults_.at(with_last(low), ragged);
+    const auto deciding_at = [&](std::int64_t last) {
+      return deciding(ragged, place_of(point_of(with_last(last))), number);
+    };
+    return deciding_at(low) == deciding_at(high);
+  };
   std::vector<CrossedCell> found;
   const std::function<void(std::int64_t, std::int64_t)> add = [&](std::int64_t low, std::int64_t high) {
-    const Cell cell = find_at(low);
     const bool is_short = static_cast<double>(high) <= static_cast<double>(low) * std::sqrt(2);
-    if (low == high || (is_short && cell == find_at(high) &&
-                        (constant_ || defaults_.within(with_last(low), with_last(high), point_of(to).ragged).is_one())))
-      return found.push_back({cell, high});
+    if (low == high || (is_short && is_one_choice(low, high))) return found.push_back({find_at(low), high});
     const std::int64_t middle =
         is_short
             ? low + (high - low) / 2

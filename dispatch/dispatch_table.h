@@ -3,9 +3,9 @@
 //
 // By one rule, so that equal results give equal choices everywhere:
 //   - at a measured point its winner serves (of several the first in order), or the default if nothing beat it;
-//   - elsewhere the nearest measured point within kReach octaves on each axis serves, if its winner beat, by kMargin,
-//     the very default that the space has for the asked problem. What this hardware measured goes before what is
-//     inherited;
+//   - elsewhere the nearest measured point decides that met the very default that the space has for the asked problem,
+//     within kReach octaves on each axis: its winner serves if it beat that default by kMargin. What this hardware
+//     measured goes before what is inherited;
 //   - else that default serves, if its cubin is there;
 //   - else the nearest measured point, of the same kind of work if there is one.
 // So a winner serves no problem whose default it has not beaten. A choice is a pure function of the problem, computed
@@ -77,10 +77,10 @@ class DispatchTable {
   struct Measured {
     TablePoint point;
     std::uint32_t entry = Cell::kNone;  // without one the default serves at the point
-    // The number of the default that it beat by kMargin; nullopt: it serves its own point alone.
-    std::optional<std::uint32_t> beat;
-    bool inherited = false;  // of other hardware
-    Extents extents;         // at which it was measured
+    std::optional<std::uint32_t> met;   // number of the default there; nullopt: it decides its own point alone
+    bool is_clear = false;              // the winner beat that default by kMargin, so it serves around the point
+    bool inherited = false;             // of other hardware
+    Extents extents;                    // at which it was measured
     bool operator==(const Measured&) const = default;
   };
 
@@ -119,13 +119,15 @@ class DispatchTable {
   struct PointHash {
     std::size_t operator()(const TablePoint& point) const;
   };
-  // The winners of one kind of work.
+  // The measured points of one kind of work: of this hardware, and inherited.
   struct Plane {
-    std::vector<NearestPoints> winners[2];  // of this hardware, and inherited: by the default that they beat
-    NearestPoints any[2];
+    std::vector<NearestPoints> met[2];  // by the default that they met
+    NearestPoints any[2];               // that have a winner
   };
 
   Cell choose(const TablePoint& point, const Extents& extents) const;
+  // The nearest point that met default `number`, into measured_.
+  std::optional<std::uint32_t> deciding(bool ragged, const Place& place, std::optional<std::uint32_t> number) const;
   // The kind of work whose winners serve where there is no default: its own, if it has any.
   bool kind_of_any(bool ragged) const { return has_winner_[ragged] ? ragged : !ragged; }
   Cell nearest_of_any(const Plane& plane, const Place& place) const;

@@ -123,7 +123,7 @@ std::string Family::table_text(const DispatchTable& table) const {
     for (const std::int64_t position : one.point.position) line += " " + std::to_string(position);
     for (const std::int64_t extent : one.extents) line += "," + std::to_string(extent);
     line += " " + choice(one.entry) + (one.inherited ? " inherited" : "");
-    if (one.beat) line += " beat " + defaults_.texts()[*one.beat];
+    if (one.met) line += (one.is_clear ? " beat " : " met ") + defaults_.texts()[*one.met];
     const bool has_loss = one.entry != Cell::kNone && entries_[one.entry].source.loss;
     if (has_loss) line += ' ' + std::to_string(std::bit_cast<std::uint64_t>(entries_[one.entry].source.loss->cell));
     lines.push_back(std::move(line));

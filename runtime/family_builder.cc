@@ -179,7 +179,12 @@ void FamilyBuilder::take_winner(const StoredWinner& winner, std::size_t origin, 
   const TablePoint point = family_.interface().table_point_of(problem);
   if (lost || taken_.contains(point) || is_superseded(winner, origin, point)) {
     keep(std::move(stored));
-    if (lost) measured_.push_back({.point = point, .extents = family_.kernel().extents_of(problem)});
+    if (lost) {
+      measured_.push_back({.point = point,
+                           .met = met_default(record.default_time_us, record.default_config, problem),
+                           .inherited = origins_[origin].inherited,
+                           .extents = family_.kernel().extents_of(problem)});
+    }
     return;
   }
   const Variant* const variant = load(stored, *own.launcher, problem);
@@ -191,7 +196,8 @@ void FamilyBuilder::take_winner(const StoredWinner& winner, std::size_t origin, 
   DispatchTable::Measured measured{
       .point = point,
       .entry = family_.entries_.add({variant, own.launcher, record.config, std::move(source)}),
-      .beat = beaten_default(record.time_us, record.default_time_us, record.default_config, problem),
+      .met = met_default(record.default_time_us, record.default_config, problem),
+      .is_clear = DispatchTable::is_clear_win(record.time_us, record.default_time_us),
       .inherited = origins_[origin].inherited,
       .extents = family_.kernel().extents_of(problem)};
   const auto cell = cells_.find(point);
@@ -202,9 +208,9 @@ void FamilyBuilder::take_winner(const StoredWinner& winner, std::size_t origin, 
   }
 }
 
-std::optional<std::uint32_t> FamilyBuilder::beaten_default(double time_us, double default_us, const std::string& config,
-                                                           const Problem& problem) {
-  if (!DispatchTable::is_clear_win(time_us, default_us)) return std::nullopt;
+std::optional<std::uint32_t> FamilyBuilder::met_default(double default_us, const std::string& config,
+                                                        const Problem& problem) {
+  if (default_us <= 0) return std::nullopt;
   return family_.defaults_.number_met(config, problem);
 }
 

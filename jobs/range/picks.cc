@@ -26,9 +26,9 @@ RangePicks::RangePicks(const Kernel& kernel, const DeviceLimits& limits, const R
     const RangeCell& cell = table.cells[i];
     DispatchTable::Measured one{.point = interface_->table_point_of(problems[i]),
                                 .entry = static_cast<std::uint32_t>(i),
+                                .is_clear = DispatchTable::is_clear_win(cell.time_us, cell.default_us),
                                 .extents = kernel.extents_of(problems[i])};
-    if (DispatchTable::is_clear_win(cell.time_us, cell.default_us))
-      one.beat = space_defaults_->number_met(cell.default_config, problems[i]);
+    if (cell.default_us > 0) one.met = space_defaults_->number_met(cell.default_config, problems[i]);
     hull_.add(one.point);
     auto& [low, high] = corners[one.point.ragged] ? *corners[one.point.ragged]
                                                   : corners[one.point.ragged].emplace(one.extents, one.extents);

@@ -58,7 +58,18 @@ const Defaults kOneDefault([](const TablePoint&) { return std::optional<std::uin
 
 Measured winner(const TablePoint& point, std::uint32_t entry, std::optional<std::uint32_t> beat = std::nullopt,
                 bool inherited = false) {
-  return {.point = point, .entry = entry, .beat = beat, .inherited = inherited, .extents = extents_of(point)};
+  return {.point = point,
+          .entry = entry,
+          .met = beat,
+          .is_clear = true,
+          .inherited = inherited,
+          .extents = extents_of(point)};
+}
+
+// Its winner, if any, is hardly faster than the default.
+Measured close_call(const TablePoint& point, std::uint32_t met, std::uint32_t entry = Cell::kNone,
+                    bool inherited = false) {
+  return {.point = point, .entry = entry, .met = met, .inherited = inherited, .extents = extents_of(point)};
 }
 
 Cell find(const DispatchTable& table, const TablePoint& point) { return table.find(point, extents_of(point)); }
@@ -78,14 +89,15 @@ Cell by_the_rule(const std::vector<Measured>& measured, const std::vector<std::u
     const Measured* best = nullptr;
     double least = 0;
     for (const Measured& one : measured) {
-      if (one.point.ragged != point.ragged || one.inherited != inherited || !here || one.beat != here) continue;
+      if (one.point.ragged != point.ragged || one.inherited != inherited || !here || one.met != here) continue;
       const double x = octaves(one.point.position[0], point.position[0]);
       const double y = octaves(one.point.position[1], point.position[1]);
       if (std::max(x, y) > 0.5 || (best != nullptr && x * x + y * y >= least)) continue;
       best = &one;
       least = x * x + y * y;
     }
-    if (best != nullptr) return {best->entry, ChoiceKind::nearest};
+    if (best != nullptr && best->is_clear) return {best->entry, ChoiceKind::nearest};
+    if (best != nullptr) break;
   }
   return {entries[*here], ChoiceKind::by_default};
 }
@@ -118,6 +130,25 @@ TEST_CASE("beyond the reach of all winners the default serves, if its cubin is t
   CHECK(find(DispatchTable(measured, {}, kNoDefault), at(8, 32768)) == Cell{1, ChoiceKind::nearest});
   CHECK(find(DispatchTable(measured, {Cell::kNone}, kOneDefault), at(1 << 20, 1 << 21)) ==
         Cell{1, ChoiceKind::nearest});
+}
+
+TEST_CASE("of the points that met the default the nearest decides, also against a winner farther on") {
+  const std::vector<Measured> measured = {winner(at(8, 1024), 1, 0), close_call(at(8, 1200), 0, 2),
+                                          close_call(at(64, 1024), 0), winner(at(70, 1024), 3, 0)};
+  const DispatchTable table(measured, {7}, kOneDefault);
+  CHECK(find(table, at(8, 1100)) == Cell{1, ChoiceKind::nearest});
+  CHECK(find(table, at(8, 1120)) == Cell{7, ChoiceKind::by_default});
+  CHECK(find(table, at(8, 1200)) == Cell{2, ChoiceKind::exact});
+  CHECK(find(table, at(8, 1300)) == Cell{7, ChoiceKind::by_default});
+  CHECK(find(table, at(65, 1024)) == Cell{7, ChoiceKind::by_default});
+  CHECK(find(table, at(68, 1024)) == Cell{3, ChoiceKind::nearest});
+  // Without that default's cubin there is nothing better than the nearest winner.
+  CHECK(find(DispatchTable(measured, {Cell::kNone}, kOneDefault), at(65, 1024)) == Cell{3, ChoiceKind::nearest});
+  // What this hardware measured goes before what is inherited, though that is nearer.
+  const DispatchTable both({close_call(at(8, 1024), 0), winner(at(8, 1100), 1, 0, true)}, {7}, kOneDefault);
+  CHECK(find(both, at(8, 1101)) == Cell{7, ChoiceKind::by_default});
+  CHECK(find(both, at(11, 1101)) == Cell{7, ChoiceKind::by_default});
+  CHECK(find(both, at(8, 1500)) == Cell{1, ChoiceKind::nearest});
 }
 
 TEST_CASE("what did not beat the default clearly, or beat another one, serves its own point alone") {
@@ -215,7 +246,8 @@ TEST_CASE("every choice is by the rule, also when it is asked for again, by seve
       Measured one = winner(at(1 + static_cast<std::int64_t>(random() % 300),
                                100 + static_cast<std::int64_t>(random() % 30'000), random() % 2 == 0),
                             i, std::nullopt, random() % 3 == 0);
-      if (random() % 4 != 0) one.beat = static_cast<std::uint32_t>(random() % 12);
+      if (random() % 4 != 0) one.met = static_cast<std::uint32_t>(random() % 12);
+      one.is_clear = random() % 2 == 0;
       if (places.emplace(one.point.position[0], one.point.position[1], one.point.ragged).second)
         measured.push_back(one);
     }
@@ -253,6 +285,7 @@ TEST_CASE("what may be chosen in a region is all that is, and no winner out of r
       measured.push_back(winner(at(1 + static_cast<std::int64_t>(random() % 40),
                                    1 + static_cast<std::int64_t>(random() % 1500), random() % 4 == 0),
                                 i, static_cast<std::uint32_t>(random() % 3), random() % 3 == 0));
+    for (Measured& one : measured) one.is_clear = random() % 3 != 0;
     const DispatchTable table(measured, {100, round % 2 == 0 ? 101 : Cell::kNone}, defaults);
     const std::int64_t x = 1 + static_cast<std::int64_t>(random() % 30),
                        y = 700 + static_cast<std::int64_t>(random() % 300);
@@ -274,10 +307,11 @@ TEST_CASE("a range sees every cell that it crosses") {
   const Defaults defaults([](const TablePoint& point) {
     return std::optional<std::uint32_t>(point.position[1] > 5000 && point.position[1] < 5010 ? 1 : 0);
   });
-  std::vector<Measured> measured = {winner(at(8, 1024), 1, 0),       winner(at(8, 8192), 2, 0),
-                                    winner(at(8, 3000), 3),          winner(at(7, 6000), 4, 0),
-                                    winner(at(9, 6100), 5, 0, true), winner(at(10, 1300), 6, 0),
-                                    winner(at(8, 5005), 7, 0, true)};
+  std::vector<Measured> measured = {winner(at(8, 1024), 1, 0), winner(at(8, 8192), 2, 0), winner(at(8, 3000), 3),
+                                    winner(at(7, 6000), 4, 0), winner(at(9, 6100), 5, 0, true),
+                                    winner(at(10, 1300), 6, 0), winner(at(8, 5005), 7, 0, true),
+                                    // The default on both sides of a winner, within half an octave.
+                                    close_call(at(8, 3900), 0), winner(at(8, 4000), 8, 0), close_call(at(8, 4100), 0)};
   const DispatchTable table(measured, {20, 21}, defaults);
   const auto point_of = [](const Extents& extents) { return at(extents[0], extents[1]); };
   const auto cells = table.cells_between(1024, {8, 8192}, point_of);
@@ -285,13 +319,13 @@ TEST_CASE("a range sees every cell that it crosses") {
   CHECK(cells.front().last == 1024);
   CHECK(cells.back().cell == Cell{2, ChoiceKind::exact});
   CHECK(cells.back().last == 8192);
-  CHECK(cells.size() < 80);
+  CHECK(cells.size() < 100);
   std::int64_t first = 1024;
   for (const CrossedCell& one : cells) {
     for (std::int64_t context = first; context <= one.last; ++context) REQUIRE(find(table, at(8, context)) == one.cell);
     first = one.last + 1;
   }
-  for (const std::uint32_t entry : {3, 21, 4, 20})
+  for (const std::uint32_t entry : {3, 21, 4, 20, 8})
     CHECK(std::ranges::any_of(cells, [&](const CrossedCell& one) { return one.cell.entry == entry; }));
   CHECK(table.cells_between(1024, {8, 1024}, point_of).size() == 1);
 }
