@@ -32,7 +32,7 @@ class PrepareCommand : public Command {
   std::string model_, kv_ = "same";
   std::optional<std::string> packs_;
   ServingOptions serving_;
-  std::uint64_t page_ = 0, tokens_ = ServerShape{}.most_tokens;
+  std::uint64_t page_ = 0, drafts_ = 0, tokens_ = ServerShape{}.most_tokens;
   PrepareRequest request_;
 };
 
@@ -45,6 +45,7 @@ void PrepareCommand::declare(OptionTable& table) {
   declare_serving(table, serving_);
   table.word("kv", "TYPE", kv_, {"same", "fp8"}, "the type of keys and values in the cache: the model's, or e4m3");
   table.whole("page", page_, 0, 1024, "tokens a KV page; 0: as the server has it");
+  table.whole("drafts", drafts_, 0, 7, "tokens that are drafted for a sequence, and verified in one step");
   table.whole("tokens", tokens_, 1, std::uint64_t{1} << 20, "new tokens of a step at most, of all sequences");
   table.span("time", request_.tune.time_s, "end after that time; the same command goes on");
   table.flag("dry-run", request_.dry_run, "list what serves, and tune nothing");
@@ -63,6 +64,7 @@ void PrepareCommand::read_options() {
   if (page_ > 0) request_.shape.page = static_cast<std::int64_t>(page_);
   request_.shape.most_tokens = static_cast<std::int64_t>(tokens_);
   request_.shape.narrow_kv = kv_ == "fp8";
+  request_.shape.drafts = static_cast<std::int64_t>(drafts_);
   request_.tune.range_timing = Timing::chained;
   std::error_code error;
   if (packs_ && !std::filesystem::exists(*packs_, error))

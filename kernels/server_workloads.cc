@@ -17,6 +17,7 @@ struct Server {
   std::int64_t page = 0;             // tokens a KV page; 0: contiguous KV, and no other
   bool splits = true;                // a model may lie on several GPUs
   bool narrow_kv = false;            // keys and values may be in e4m3
+  bool verifies = false;             // drafts are verified by decode_attention
   bool spreads_over_all = false;     // experts are spread over all of its GPUs or over none
   bool attends_whole = true;         // attention is served in all layers or in none
   bool has_clamped_experts = false;  // gpt-oss' experts are served, too
@@ -25,7 +26,7 @@ struct Server {
 };
 
 constexpr auto kServers = std::to_array<Server>({
-    {.name = "vllm", .page = 64, .narrow_kv = true, .spreads_over_all = true, .attends_whole = false},
+    {.name = "vllm", .page = 64, .narrow_kv = true, .verifies = true, .spreads_over_all = true, .attends_whole = false},
     {.name = "sglang", .page = 64},
     {.name = "transformers", .splits = false, .has_clamped_experts = true, .is_fused = true, .keeps_type = true},
 });
@@ -33,7 +34,8 @@ constexpr auto kServers = std::to_array<Server>({
 // The layers that a row is of.
 enum class Of {
   attention,
-  sliding,  // attention with a window
+  sliding,   // attention with a window
+  verified,  // attention of what was drafted
   experts,
   norms,
   head_norms,  // of query and key heads, if `heads` is not served
@@ -60,6 +62,9 @@ constexpr std::string_view
     kPagesOfHeads =
         "q_heads={q_heads},kv_heads={kv_heads},head_dim={head_dim},page={page},layout=hnd,dtype={dtype},"
         "kv_dtype={kv},window={window},sinks={sinks},softcap={softcap}",
+    kVerified =
+        "q_heads={q_heads},kv_heads={kv_heads},head_dim={head_dim},page={page},layout=hnd,dtype={dtype},"
+        "kv_dtype={kv},window={window},sinks={sinks},softcap={softcap},q_len={verified}",
     kPagesOfTokens =
         "q_heads={q_heads},kv_heads={kv_heads},head_dim={head_dim},page={page},layout=nhd,dtype={dtype},"
         "window={window},sinks={sinks},softcap={softcap}",
@@ -84,6 +89,7 @@ constexpr std::string_view
 // docs/workloads.md says in which version of a server each was read.
 constexpr auto kRows = std::to_array<ServerRow>({
     {"vllm", Of::attention, "decode_attention", kPagesOfHeads, kSteps},
+    {"vllm", Of::verified, "decode_attention", kVerified, kSteps},
     {"vllm", Of::attention, "prefill_attention", kPagesOfHeads, kPrompts, 0.25},
     {"sglang", Of::attention, "decode_attention", kPagesOfTokens, kSteps},
     {"sglang", Of::attention, "prefill_attention", kPagesOfTokens, kPrompts, 0.25},
@@ -232,6 +238,7 @@ Texts ServerPlanner::attention_facts(const AttentionLayers& layers) const {
           {"window", number(layers.window)},
           {"sinks", layers.sinks ? "learned" : ""},
           {"softcap", number(layers.softcap)},
+          {"verified", number(1 + shape_.drafts)},
           {"page", std::to_string(shape_.page.value_or(server_.page))},
           {"dtype", model_.dtype},
           {"kv", shape_.narrow_kv ? "e4m3" : ""},
@@ -271,6 +278,7 @@ bool ServerPlanner::add_attention() {
     const Texts facts = attention_facts(layers);
     all = add_rows(Of::attention, facts, layers.layers) && all;
     if (layers.window > 0) all = add_rows(Of::sliding, facts, layers.layers) && all;
+    if (shape_.drafts > 0) all = add_rows(Of::verified, facts, layers.layers) && all;
   }
   if (all || !server_.attends_whole) return !model_.attention.empty();
   plan_.workloads.resize(before);
@@ -371,6 +379,7 @@ ModelPlan plan_server(const ModelFacts& model, const ServerShape& shape) {
   require_taken(!shape.page || (server.page > 0) == (*shape.page > 0), "page", server,
                 server.page > 0 ? "has pages of at least 1 token" : "has no pages");
   require_taken(server.narrow_kv || !shape.narrow_kv, "kv", server, "keeps keys and values in the model's type");
+  require_taken(server.verifies || shape.drafts == 0, "drafts", server, "verifies drafts by attention of its own");
   const std::int64_t gpus = shape.serving.tensor_parallel, ranks = shape.serving.expert_parallel;
   require_taken(ranks >= 1 && gpus % ranks == 0, "ep", server,
                 "spreads experts over its --tp GPUs: --ep must divide --tp");

@@ -18,6 +18,7 @@ struct ServerShape {
   std::optional<std::int64_t> page;               // tokens a KV page; nullopt: as the server has it
   std::int64_t most_tokens = kMostPrefillTokens;  // new tokens of all sequences in a step
   bool narrow_kv = false;                         // keys and values in e4m3
+  std::int64_t drafts = 0;                        // tokens that are drafted for a sequence, and verified in one step
 };
 
 std::vector<std::string> server_names();

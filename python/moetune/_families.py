@@ -64,13 +64,14 @@ def softcap_of(value: Optional[float]) -> int:
 
 
 def attention(q_heads: int, kv_heads: int, head_dim: int, page: int, dtype: str, window: int = 0,
-              sinks: bool = False, kv_dtype: Optional[str] = None, softcap: int = 0) -> list[Wanted]:
-    """The families of attention layers: of steps, and of all else."""
+              sinks: bool = False, kv_dtype: Optional[str] = None, softcap: int = 0, verified: int = 1) -> list[Wanted]:
+    """The families of attention layers: of steps of one new token, of `verified` ones if that is more, of all else."""
     others = f"q_heads={q_heads},kv_heads={kv_heads}"
     facts = facts_of(group=q_heads // kv_heads, head_dim=head_dim, page=page, dtype=dtype, window=window or None,
                      sinks="learned" if sinks else None, kv_dtype=kv_dtype, softcap=softcap or None)
-    return [Wanted("decode_attention", facts, ("batch=1,context=4096", "batch=32,context=4096"),
-                   "batch=1..128,context=512..32k", others),
+    steps = [facts] if verified == 1 else [facts, f"{facts},q_len={verified}"]
+    return [*(Wanted("decode_attention", each, ("batch=1,context=4096", "batch=32,context=4096"),
+                     "batch=1..128,context=512..32k", others) for each in steps),
             Wanted("prefill_attention", facts,
                    ("batch=1,seqlen_q=2048,seqlen_kv=2048", "batch=8,seqlen_q=1,seqlen_kv=2048"),
                    "batch=1..64,seqlen_q=1..8k,seqlen_kv=512..8k", others)]

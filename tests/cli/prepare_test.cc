@@ -135,6 +135,8 @@ TEST_CASE("prepare lists families without a GPU, and refuses what a server does 
   CHECK(contains(refused({"--server", "transformers", "--tp", "2"}), "--tp: transformers runs a model on one GPU"));
   CHECK(contains(refused({"--server", "transformers", "--page", "16"}), "--page: transformers has no pages"));
   CHECK(contains(refused({"--server", "sglang", "--kv", "fp8"}), "--kv: sglang keeps keys and values in"));
+  CHECK(contains(refused({"--server", "sglang", "--drafts", "3"}), "--drafts: sglang verifies drafts by attention of"));
+  CHECK(contains(refused({"--server", "vllm", "--drafts", "8"}), "--drafts"));
   CHECK(contains(refused({"--server", "vllm", "--tp", "3"}), "--tp: tensor parallel 3 does not divide"));
   CHECK(contains(refused({"--server", "vllm", "--ep", "7"}), "--ep: vllm spreads experts over its --tp GPUs"));
   CHECK(contains(refused({"--server", "vllm", "--packs", "/nowhere"}), "--packs: there is no pack and no folder"));

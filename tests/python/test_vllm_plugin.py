@@ -1,6 +1,7 @@
 """moetune in vLLM: its registry, its bases' contracts, and its own metadata over caches as it lays them out. vLLM's
 package without its compiled parts is enough."""
 
+import contextlib
 import os
 import pickle
 import subprocess
@@ -30,7 +31,7 @@ if not WHY_NOT:
     from moetune.vllm import attention
 
 NO_EXPERTS = WHY_NOT or why_not("moetune.vllm.experts")
-WINDOW = 30
+WINDOW, DRAFTS = 30, 3
 
 
 def model_config(**changed: Any) -> Any:
@@ -38,7 +39,8 @@ def model_config(**changed: Any) -> Any:
     text = namespace(attn_logit_softcapping=changed.pop("softcap", None))
     model = namespace(get_num_attention_heads=lambda _: HEADS, get_num_kv_heads=lambda _: changed.get("kv", KV_HEADS),
                       get_sliding_window=lambda: WINDOW, hf_text_config=text, max_model_len=4096)
-    return namespace(model_config=model, parallel_config=None,
+    drafts = namespace(num_speculative_tokens=changed["drafts"]) if "drafts" in changed else None
+    return namespace(model_config=model, parallel_config=None, speculative_config=drafts,
                      scheduler_config=namespace(max_num_seqs=16, max_num_batched_tokens=256),
                      compilation_config=namespace(static_forward_context={}))
 
@@ -82,7 +84,7 @@ class VllmTest(unittest.TestCase):
     def setUp(self) -> None:
         moetune.vllm.register()
         moetune.vllm.register()
-        attention.Backend.pages = _servers.PAGES
+        attention.Backend.pages, attention.Backend.verifies = _servers.PAGES, True
         _servers.page_for.cache_clear()
         self.config = model_config()
         for patch in (mock.patch.object(attention, "get_current_vllm_config_or_none", lambda: self.config),
@@ -228,11 +230,58 @@ class VllmTest(unittest.TestCase):
         self.assertLess(largest_error(out[:3].cpu(), paged.right()), 0.02)
         self.assertTrue(bool((out[3:] == 0).all()))
 
+    def test_verified_drafts_are_steps(self) -> None:
+        """Of as many tokens each: what comes first and is alike; all else is a prompt's."""
+        self.config = model_config(drafts=DRAFTS)
+        self.assertEqual(self.reasons(), [])
+        self.assertEqual(attention.Builder.get_cudagraph_support(self.config, None), AttentionCGSupport.UNIFORM_BATCH)
+        impl = self.layer()
+        builder, each = self.builder(impl), 1 + DRAFTS
+        self.assertEqual(builder.reorder_batch_threshold, each)
+        for new, lengths, steps, step_tokens in (((each,) * 3, (77, 16, each), 3, each), ((1, 1), (20, 3), 2, 1),
+                                                 ((each, each, 1, 2, 40), (33, 5, 9, 20, 60), 2, each),
+                                                 ((1, each, 2), (20, 30, 40), 1, 1), ((2, 2), (20, 30), 0, 1),
+                                                 ((3, each, 20), (20, 30, 40), 0, 1), ((9, each), (20, 30), 0, 1)):
+            with self.subTest(new=new):
+                batch = builder.build(0, common(Paged(new, lengths)))
+                self.assertEqual((batch.steps, batch.step_tokens), (steps, step_tokens))
+                self.assertEqual(batch.q_offsets is None, steps == len(new))
+                self.compare(impl, builder, Paged(new, lengths), KVCacheLayout.LBNHC)
+
+    def test_a_graph_of_verified_drafts_is_padded(self) -> None:
+        self.config = model_config(drafts=DRAFTS)
+        paged, impl, each = Paged((1 + DRAFTS,) * 2, (20, 7)), self.layer(), 1 + DRAFTS
+        builder, pad = self.builder(impl), torch.nn.functional.pad
+        batch = common(paged)
+        batch = batch.replace(num_reqs=4, num_actual_tokens=4 * each,
+                              query_start_loc=pad(batch.query_start_loc, (0, 2), value=2 * each),
+                              query_start_loc_cpu=pad(batch.query_start_loc_cpu, (0, 2), value=2 * each),
+                              seq_lens=pad(batch.seq_lens, (0, 2)),
+                              block_table_tensor=pad(batch.block_table_tensor, (0, 0, 0, 2)))
+        metadata = builder.build_for_cudagraph_capture(batch)
+        self.assertEqual((metadata.steps, metadata.step_tokens, metadata.q_offsets), (4, each, None))
+        self.assertEqual(builder.build(0, batch.replace(num_actual_tokens=2 * each)).steps, 2)
+
+    def test_drafts_that_decode_attention_does_not_verify(self) -> None:
+        for drafts, config in ((_servers.MOST_VERIFIED, model_config(drafts=_servers.MOST_VERIFIED)),
+                               (DRAFTS - 1, model_config(drafts=DRAFTS - 1))):
+            self.config, attention.Backend.verifies = config, True
+            stored = drafts == DRAFTS - 1  # decode_attention has such a family, but nothing is stored of it
+            with (self.assertLogs("moetune", "WARNING") if stored else contextlib.nullcontext()) as said:
+                self.assertEqual(self.reasons(), [])
+            self.assertEqual(attention.Builder.get_cudagraph_support(config, None),
+                             AttentionCGSupport.UNIFORM_SINGLE_TOKEN_DECODE)
+            self.assertEqual(self.builder(self.layer()).reorder_batch_threshold, 1)
+            if stored:
+                self.assertRegex(said.output[0], f"prefill_attention serves .*q_len={drafts + 1}")
+
     def test_what_a_graph_needs_is_loaded_before(self) -> None:
         impl = self.layer()
-        with mock.patch.object(_servers, "warm") as warmed:
-            self.builder(impl)
-        warmed.assert_called_once_with(impl.heads, PAGE, "HND")
+        for verified in (1, 1 + DRAFTS):
+            self.config = model_config(drafts=verified - 1)
+            with mock.patch.object(_servers, "warm") as warmed:
+                self.builder(impl)
+            warmed.assert_called_once_with(impl.heads, PAGE, "HND", verified)
 
     def test_without_metadata(self) -> None:
         q = torch.ones(4, HEADS, DIM, dtype=torch.bfloat16, device=DEVICE)

@@ -75,6 +75,10 @@ TEST_CASE("vLLM opens paged attention, and experts by ids") {
   REQUIRE(prompts != spread.plan.workloads.end());
   CHECK(prompts->ranges ==
         std::vector<DimensionRange>{{"batch", 1, 64}, {"seqlen_q", 1, 8192}, {"seqlen_kv", 512, 8192}});
+  const ServerList drafted = of_file("qwen3-30b-a3b.json", {.server = "vllm", .drafts = 3});
+  CHECK(drafted.families.size() == 5);
+  CHECK(drafted.families.contains("decode_attention page=64"));
+  CHECK(drafted.families.contains("decode_attention page=64 q_len=4"));
   const ServerList cut = of_file("qwen3-30b-a3b.json", {.server = "vllm", .serving = {.tensor_parallel = 2}});
   CHECK(cut.families.contains("moe_experts hidden=2048 experts=128 intermediate=384"));
 }
@@ -178,6 +182,7 @@ TEST_CASE("a server's options are refused by name") {
   CHECK(refused({.server = "vllm", .serving = {.tensor_parallel = 4, .expert_parallel = 2}}) == "ep");
   CHECK(refused({.server = "vllm", .serving = {.expert_parallel = 2}}) == "ep");
   CHECK(refused({.server = "sglang", .serving = {.tensor_parallel = 2, .expert_parallel = 4}}) == "ep");
+  CHECK(refused({.server = "sglang", .drafts = 1}) == "drafts");
   CHECK(refused({.server = "vllm", .serving = {.batch_high = std::int64_t{1} << 40}}) == "batch");
 }
 

@@ -22,6 +22,7 @@ class Backend(AttentionBackend):  # type: ignore[misc]
     supported_kv_cache_dtypes: ClassVar[list[Any]] = ["auto", "float16", "bfloat16", *_NARROW]
     forward_includes_kv_cache_update: bool = False
     pages: ClassVar[tuple[int, ...]] = _servers.PAGES  # the one of the first layers, once that is decided
+    verifies: ClassVar[bool] = True  # whether decode_attention serves a draft's verification in all layers so far
 
     @staticmethod
     def get_name() -> str:
@@ -77,9 +78,22 @@ class Backend(AttentionBackend):  # type: ignore[misc]
                                int(model.get_sliding_window() or 0) if asked.get("has_sliding_window") else 0,
                                asked["has_sink"], kv_dtype in _NARROW, softcap)
         pages = tuple(page for page in Backend.pages if block is None or block % page == 0)
-        page, reason = _servers.page_for(heads, pages if block is None else (max(pages),))
+        pages = pages if block is None else (max(pages),)
+        page, reason = _servers.page_for(heads, pages, _verified(config))
+        if reason and _verified(config) > 1:
+            _servers.LOG.warning("moetune: prefill_attention serves what drafts are verified by, outside of full "
+                                 "graphs: %s", reason)
+            Backend.verifies = False
+            page, reason = _servers.page_for(heads, pages)
         Backend.pages = Backend.pages if reason else (page,)
         return [reason] if reason else []
+
+
+def _verified(config: Any) -> int:
+    """New tokens of a sequence that decode_attention serves: one, and what is drafted."""
+    drafts = getattr(config, "speculative_config", None)
+    verified = 1 + int(getattr(drafts, "num_speculative_tokens", None) or 0)
+    return verified if Backend.verifies and verified <= _servers.MOST_VERIFIED else 1
 
 
 class Choice(Backend):
@@ -106,32 +120,43 @@ class Choice(Backend):
 
 
 class Builder(AttentionMetadataBuilder[_servers.Batch]):  # type: ignore[misc]
-    """Full graphs hold steps of one new token each. The launches of all else depend on lengths that only the host
-    knows, so vLLM runs them between its piecewise graphs."""
+    """Full graphs hold steps of one new token each, or of as many as a draft's verification has. The launches of all
+    else depend on lengths that only the host knows, so vLLM runs them between its piecewise graphs."""
 
-    _cudagraph_support: ClassVar[Any] = AttentionCGSupport.UNIFORM_SINGLE_TOKEN_DECODE
     reorder_batch_threshold: Optional[int] = 1
+
+    @classmethod
+    def get_cudagraph_support(cls, vllm_config: Any, kv_cache_spec: Any) -> Any:
+        return (AttentionCGSupport.UNIFORM_BATCH if _verified(vllm_config) > 1 else
+                AttentionCGSupport.UNIFORM_SINGLE_TOKEN_DECODE)
 
     def __init__(self, kv_cache_spec: Any, layer_names: list[str], vllm_config: Any, device: torch.device) -> None:
         super().__init__(kv_cache_spec, layer_names, vllm_config, device)
-        scheduler = vllm_config.scheduler_config
+        scheduler, verified = vllm_config.scheduler_config, _verified(vllm_config)
+        self.reorder_batch_threshold = verified
         operators.prepare(max_batch=scheduler.max_num_seqs, max_context=vllm_config.model_config.max_model_len,
                           max_tokens=scheduler.max_num_batched_tokens)
         layers = vllm_config.compilation_config.static_forward_context
         for heads in {layers[name].impl.heads for name in layer_names}:
-            reason = _servers.page_for(heads, (kv_cache_spec.block_size,))[1]
+            reason = _servers.page_for(heads, (kv_cache_spec.block_size,), verified)[1]
             if reason is not None:
                 raise Unsupported(f"a layer of {layer_names[0]}'s kind, with pages of {kv_cache_spec.block_size}: "
                                   f"{reason}. Leave out --attention-backend {NAME}")
-            _servers.warm(heads, kv_cache_spec.block_size, "HND")
+            _servers.warm(heads, kv_cache_spec.block_size, "HND", verified)
 
     def build(self, common_prefix_len: int, common_attn_metadata: Any, fast_build: bool = False) -> _servers.Batch:
         common, sequences = common_attn_metadata, common_attn_metadata.num_reqs
-        steps, others, step_tokens, _ = split_decodes_and_prefills(common, decode_threshold=1)
+        verified, each = self.reorder_batch_threshold, 1
+        steps, others, step_tokens, _ = split_decodes_and_prefills(common, decode_threshold=verified,
+                                                                   require_uniform=True)
+        if verified > 1 and steps:
+            each = int(common.query_start_loc_cpu[1])  # of the first sequence, which the other steps are like
+            if each not in (1, verified):  # some of a draft: a chunk of a prompt like others
+                steps, others, step_tokens, each = 0, sequences, 0, 1
         offsets = common.query_start_loc[steps:sequences + 1] - step_tokens if others else None
-        return _servers.Batch(min(steps, step_tokens), common.num_actual_tokens, offsets,
+        return _servers.Batch(min(steps, step_tokens // each), common.num_actual_tokens, offsets,
                               common.block_table_tensor[:sequences], common.seq_lens[:sequences],
-                              common.max_query_len, common.max_seq_len)
+                              common.max_query_len, common.max_seq_len, each)
 
 
 class Implementation(AttentionImpl[_servers.Batch]):  # type: ignore[misc]
