@@ -42,7 +42,7 @@ constexpr std::uint64_t kKvSettled = 2;
 
 struct Attention {
   const Parameters& p;
-  std::int64_t head_dim, group, page;
+  std::int64_t head_dim, group, page, q_len;
 
   const void* at(int place) const { return reinterpret_cast<const void*>(p[static_cast<std::size_t>(place)]); }
   std::int64_t integer(int place) const { return static_cast<std::int64_t>(p[static_cast<std::size_t>(place)]); }
@@ -66,13 +66,16 @@ struct Attention {
     return moetune::load_element(DType::bf16, at(tensor), element);
   }
 
-  void row(std::int64_t sequence, std::int64_t head) const {
+  void row(std::int64_t sequence, std::int64_t query, std::int64_t head) const {
     const std::int64_t length = std::min<std::int64_t>(moetune::load_integer(DType::i32, at(kLengths), sequence),
                                                        static_cast<std::int32_t>(p[kCapacity]));
-    const std::int64_t q = sequence * integer(kQStrides) + head * integer(kQStrides + 2);
+    const auto offset = [&](int strides) {
+      return sequence * integer(strides) + query * integer(strides + 1) + head * integer(strides + 2);
+    };
+    const std::int64_t q = offset(kQStrides), visible = length - q_len + query + 1;
     std::vector<double> sum(static_cast<std::size_t>(head_dim));
     double denominator = 0, largest = -std::numeric_limits<double>::infinity();
-    for (std::int64_t token = 0; token < length; ++token) {
+    for (std::int64_t token = 0; token < visible; ++token) {
       const std::int64_t k = token_offset(kKStrides, sequence, head / group, token);
       const std::int64_t v = token_offset(kVStrides, sequence, head / group, token);
       double score = 0;
@@ -87,7 +90,7 @@ struct Attention {
         element = element * before + weight * load(kV, v + d);
       }
     }
-    const std::int64_t o = sequence * integer(kOStrides) + head * integer(kOStrides + 2);
+    const std::int64_t o = offset(kOStrides);
     for (std::int64_t d = 0; d < head_dim; ++d) {
       const double value = denominator > 0 ? sum[static_cast<std::size_t>(d)] / denominator : 0;
       moetune::store_element(DType::bf16, reinterpret_cast<void*>(p[kO]), o + d, moetune::round_to(DType::bf16, value));
@@ -103,10 +106,13 @@ void attend(const Kernel& kernel, const Parameters& parameters, const Grid& grid
     return found == kernel.facts.end() ? 0 : found->second;
   };
   if (parameters.size() > kFlags && (parameters[kFlags] & kKvSettled) != 0) ++machine.settled_launches;
-  const Attention attention{parameters, fact("head_dim"), fact("group"), fact("page")};
+  const Attention attention{parameters, fact("head_dim"), fact("group"), fact("page"),
+                            std::max(fact("q_len"), std::int64_t{1})};
   if (attention.group == 0) return;  // an image that does not say what it was compiled for
   for (std::int64_t sequence = 0; sequence < grid[2]; ++sequence) {
-    for (std::int64_t head = 0; head < grid[0] * attention.group; ++head) attention.row(sequence, head);
+    for (std::int64_t query = 0; query < attention.q_len; ++query) {
+      for (std::int64_t head = 0; head < grid[0] * attention.group; ++head) attention.row(sequence, query, head);
+    }
   }
 }
 

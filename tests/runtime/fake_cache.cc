@@ -20,7 +20,8 @@ Blob image_of(const Problem& problem) {
   }
   const std::string text = "moetune fake cubin head_dim=" + std::to_string(problem["head_dim"]) +
                            " group=" + std::to_string(problem["q_heads"] / problem["kv_heads"]) +
-                           " page=" + std::to_string(problem["page"]) + "\n";
+                           " page=" + std::to_string(problem["page"]) + " q_len=" + std::to_string(problem["q_len"]) +
+                           "\n";
   return Blob(text.begin(), text.end());
 }
 

@@ -146,7 +146,7 @@ class Builder(AttentionMetadataBuilder[_servers.Batch]):  # type: ignore[misc]
 
     def build(self, common_prefix_len: int, common_attn_metadata: Any, fast_build: bool = False) -> _servers.Batch:
         common, sequences = common_attn_metadata, common_attn_metadata.num_reqs
-        verified, each = self.reorder_batch_threshold, 1
+        verified, each = self.reorder_batch_threshold or 1, 1
         steps, others, step_tokens, _ = split_decodes_and_prefills(common, decode_threshold=verified,
                                                                    require_uniform=True)
         if verified > 1 and steps:
