@@ -189,6 +189,31 @@ TEST_CASE("the default of paged KV has heads packed where ragged sequences or a 
     has(text, "packed=0");
 }
 
+TEST_CASE("by default few new tokens share rows among heads, however many sequences, and a window is not split") {
+  const DeviceLimits limits = limits_of_architecture("sm_90a");
+  for (const char* const heads : {"q_heads=32,kv_heads=4", "q_heads=32,kv_heads=8", "q_heads=64,kv_heads=8,head_dim=64",
+                                  "q_heads=16,kv_heads=4,head_dim=256"}) {
+    for (const char* const more : {"page=0", "page=16", "page=64,lengths=ragged", "page=64,kv_dtype=e4m3",
+                                   "page=64,window=128", "page=0,window=128,lengths=ragged"}) {
+      for (const int batch : {1, 4, 16, 64, 256}) {
+        for (const int tokens : {1, 4, 13, 48}) {
+          const Problem of =
+              problem(std::string(heads) + "," + more + ",seqlen_kv=2123,batch=" + std::to_string(batch) +
+                      ",seqlen_q=" + std::to_string(tokens));
+          CAPTURE(of.text());
+          const Config config = space().default_config(expression_environment(of, limits)).value();
+          CAPTURE(config.text());
+          CHECK(config.number("packed") == 1);
+          if (of["window"] > 0) CHECK(config.number("splits") == 1);
+          if (of["window"] == 0 && batch == 1) CHECK(config.number("splits") > 1);
+          const std::int64_t rows = tokens * of["q_heads"] / of["kv_heads"];
+          CHECK(64 * (config.number("warpgroups") - 1) < rows);
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("the grid has a block for every tile of rows, and a persistent one at most one an SM") {
   const DeviceLimits limits = limits_of_architecture("sm_90a");
   const Problem of = problem("batch=3,q_heads=12,kv_heads=3,seqlen_q=300,seqlen_kv=900");
