@@ -135,6 +135,35 @@ TEST_CASE("few_rows_linear's default reads x for 16 or 32 rows of weights at onc
     CHECK(rows_of_tile(held, "sm_90a") == 8);
 }
 
+TEST_CASE("defaults follow the number of rows where searches on an H200 found others") {
+  const moetune::DeviceLimits limits = moetune::limits_of_architecture("sm_90a");
+  const auto has = [&](const std::string& kernel_name, const std::string& text, const std::string& values) {
+    const Kernel& kernel = find_kernel(kernel_name);
+    const Space& space = moetune::shared_space(kernel_name);
+    const auto config = space.default_config(expression_environment(kernel.parse(text, nullptr), limits)).value();
+    CAPTURE(text);
+    CAPTURE(config.text());
+    CHECK(space.parse_config(values, &config).text() == config.text());
+  };
+  has("add_rmsnorm", "hidden=2048,tokens=256", "THREADS=256,PREFETCH=1");
+  has("add_rmsnorm", "hidden=2048,tokens=257", "THREADS=128,PREFETCH=0");
+  has("add_rmsnorm", "hidden=2880,tokens=4096", "THREADS=32,PREFETCH=0");
+  has("add_rmsnorm", "hidden=4096,tokens=161", "THREADS=256,FLIGHT=1,PREFETCH=0");
+  has("add_rmsnorm", "hidden=8192,tokens=193", "THREADS=256,FLIGHT=4,PREFETCH=0");
+  has("route_plan", "experts=128,top_k=8,tokens=63", "schedule=apart,blocks=1");
+  has("route_plan", "experts=128,top_k=8,tokens=64", "schedule=apart,blocks=4,warps=8");
+  has("route_plan", "experts=128,top_k=8,tokens=128", "schedule=apart,blocks=8,warps=8");
+  has("route_plan", "experts=128,top_k=8,tokens=4096", "schedule=split,blocks=64");
+  const std::string narrow = "page=64,kv_dtype=e4m3,";
+  has("decode_attention", narrow + "q_heads=32,kv_heads=8,batch=9,context=32768", "math=swap,splits=4,combine=kernel");
+  has("decode_attention", narrow + "q_heads=32,kv_heads=8,batch=9,context=32768,lengths=ragged",
+      "math=swap,schedule=grid,splits=6");
+  has("decode_attention", narrow + "q_heads=32,kv_heads=8,batch=256,context=32768,lengths=ragged",
+      "math=swap,schedule=grid,splits=1");
+  has("decode_attention", narrow + "q_heads=64,kv_heads=8,head_dim=64,batch=10,context=32768,lengths=ragged",
+      "body=mma,math=swap,schedule=grid,splits=12");
+}
+
 TEST_CASE("a brief problem is what differs from the default or from a preset") {
   const Kernel& kernel = find_kernel("decode_attention");
   const auto brief = [&](const Preset* preset, const std::string& text) {
