@@ -35,9 +35,8 @@ __device__ __forceinline__ i32 find_page(const i32* pages, const Work& work, int
 }
 
 __device__ __forceinline__ void produce(const Relay& relay, const Place& own, const TensorMap& kv, const i32* pages,
-                                        const Work& work, u64 policy) {
+                                        const Work& work, u64 policy, RingPlace<kStages>& place) {
   const int lane = threadIdx.x % kWarpSize;
-  RingPlace<kStages> place;
   i32 page = find_page(pages, work, 0);
   for (int tile = 0; tile < work.tiles; ++tile) {
     const i32 next = tile + 1 < work.tiles ? find_page(pages, work, tile + 1) : 0;
@@ -120,13 +119,12 @@ __device__ __forceinline__ void stage_query(const Relay& relay, const Element* q
 
 class Scores {
  public:
-  __device__ __forceinline__ Scores(const Element* q, const RowStrides& strides, const Work& work, float scale)
-      : scale_log2_(logit_factor(scale)), negates_(scale < 0) {
+  __device__ __forceinline__ explicit Scores(float scale) : scale_log2_(logit_factor(scale)), negates_(scale < 0) {}
+
+  // What carries the position stays in registers.
+  __device__ __forceinline__ void read_query(const Element* q, const RowStrides& strides, const Work& work) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      maximum_[half] = lowest();
-      sum_[half] = 0;
-      end_[half] = work.end(row_of(half));
       const bool own = row_of(half) < work.rows;
       const Element* const row = q + (own ? work.offset(strides, row_of(half)) : 0) + kLatent;
 #pragma unroll
@@ -137,6 +135,15 @@ class Scores {
           rope_[step][half + 2 * side] = own ? to_operand(*reinterpret_cast<const u32*>(row + column)) : 0;
         }
       }
+    }
+  }
+
+  __device__ __forceinline__ void begin(const Work& work) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      maximum_[half] = lowest();
+      sum_[half] = 0;
+      end_[half] = work.end(row_of(half));
     }
   }
 
@@ -206,13 +213,13 @@ class Scores {
   }
 
   // What the rows are divided by, and their logarithms.
-  __device__ __forceinline__ void finish(const Relay& relay, const Place& own, float value_scale) {
+  __device__ __forceinline__ void finish(float* inverse, float* logarithms, float value_scale) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const float sum = sum_across<4>(sum_[half]);
       if (threadIdx.x % 4 != 0) continue;
-      relay.inverse()[row_of(half)] = inverse_of(sum) * value_scale;
-      relay.logarithms(own.part)[row_of(half)] = maximum_[half] + log2_fast(sum);
+      inverse[row_of(half)] = inverse_of(sum) * value_scale;
+      logarithms[row_of(half)] = maximum_[half] + log2_fast(sum);
     }
   }
 
@@ -269,10 +276,10 @@ __device__ __forceinline__ void score_tiles(const Relay& relay, const TokenRows&
 
 constexpr int kBlockThreads = 512;
 // Registers of a thread of warpgroup 0, of 1 and 2, and of 3: 512 in all at most.
-constexpr int kScoreRegisters = kNarrow ? 96 : 112, kOutputRegisters = kGathers ? 176 : 184,
-              kCopyRegisters = kNarrow    ? 64
-                               : kGathers ? 48
-                                          : 24;
+constexpr int kScoreRegisters = kNarrow ? 96 : 112, kOutputRegisters = kGathers || kSpans ? 176 : 184,
+              kCopyRegisters = kNarrow              ? 64
+                               : kGathers || kSpans ? 48
+                                                    : 24;
 
 // Before anything is read.
 __device__ __forceinline__ void begin(u8* shared) {
@@ -307,9 +314,11 @@ __device__ __forceinline__ void attend(const Relay& relay, const Element* q, con
   if (warpgroup == 0) {
     give_registers<kScoreRegisters>();
     const float kv_scale = rows.scale();
-    Scores scores(q, q_strides, work, scale * kv_scale);
+    Scores scores(scale * kv_scale);
+    scores.begin(work);
+    scores.read_query(q, q_strides, work);
     score_tiles(relay, rows, work, scores);
-    scores.finish(relay, own, kv_scale);
+    scores.finish(relay.inverse(), relay.logarithms(own.part), kv_scale);
     named_barrier_sync(2, kMathThreads);
     __syncwarp();
     if constexpr (kCluster > 1) cluster_arrive(), cluster_wait();
@@ -326,7 +335,9 @@ __device__ __forceinline__ void attend(const Relay& relay, const Element* q, con
   }
 }
 
-#if GATHERS
+#if SPANS
+// body_spans.cuh has the entry point.
+#elif GATHERS
 __device__ __forceinline__ void attend_rows(u8* shared, const Element* q, const RowStrides& q_strides,
                                             const TokenRows& rows, const Work& work, const Outputs& outputs,
                                             float scale) {
@@ -348,7 +359,8 @@ extern "C" __global__ void __launch_bounds__(kBlockThreads, 1)
   attend(relay, q, {q_sequence, q_token, q_head}, {}, work,
          {o, lse, partial_o, partial_lse, {o_sequence, o_token, o_head}}, scale, [&](const Place& own) {
            if (threadIdx.x / kWarpSize != 12) return;
-           produce(relay, own, kv, pages + work.sequence * page_row, work, l2_policy(kPackedRows <= kRows));
+           RingPlace<kStages> place;
+           produce(relay, own, kv, pages + work.sequence * page_row, work, l2_policy(kPackedRows <= kRows), place);
          });
 }
 #endif

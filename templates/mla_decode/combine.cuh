@@ -1,4 +1,4 @@
-// The parts of a row's tokens put together: their outputs weighted by their log-sum-exps. One block a packed row.
+// The parts of a row's tokens put together: their outputs weighted by their log-sum-exps.
 #pragma once
 
 #include "templates/common/dependent_launch.cuh"
@@ -6,46 +6,51 @@
 #include "templates/common/reduce.cuh"
 #include "templates/mla_decode/shape.cuh"
 
-extern "C" __global__ void __launch_bounds__(128)
-    mla_decode_combine(const float* partial_o, const float* partial_lse, const i32* lengths, Element* o, float* lse,
-                       i64 o_sequence, i64 o_token, i64 o_head, int capacity, int span, int splits) {
-  wait_for_predecessor();
-  allow_dependent_launch();
-  const Work work(blockIdx.x, 0, blockIdx.y, lengths, capacity, span);
-  if (work.splits == 1) return;  // the only block wrote the result itself
-  const i64 first = work.global_row(0) * splits;
-  const float* const from = partial_o + first * kLatent + threadIdx.x * 4;
-  float maximum = lowest(), sum = 0, total[4] = {};
-  constexpr int kBatch = 8;  // loads under way
-  for (int begin = 0; begin < work.splits; begin += kBatch) {
-    float parts[kBatch];
-    float2 values[kBatch][2];
+// kColumns columns of a row. Parts are added in their order, so that the result is the same in every run.
+template <int kColumns>
+struct Combined {
+  float maximum = lowest(), sum = 0, total[kColumns] = {};
+
+  // `row_of` says where a part lies among the partial results. `columns` is partial_o at the first column.
+  template <typename RowOf>
+  __device__ __forceinline__ void add(const float* columns, const float* partial_lse, int count, const RowOf& row_of) {
+    constexpr int kBatch = 32 / kColumns;  // parts whose loads are under way
+    for (int begin = 0; begin < count; begin += kBatch) {
+      float parts[kBatch];
+      float2 values[kBatch][kColumns / 2];
 #pragma unroll
-    for (int i = 0; i < kBatch; ++i) {
-      const int split = min_of(begin + i, work.splits - 1);
-      parts[i] = load_past_l1(partial_lse + first + split);
+      for (int i = 0; i < kBatch; ++i) {
+        const auto row = row_of(min_of(begin + i, count - 1));
+        parts[i] = load_past_l1(partial_lse + row);
 #pragma unroll
-      for (int pair = 0; pair < 2; ++pair) {
-        values[i][pair] = load_past_l1(reinterpret_cast<const float2*>(from + split * kLatent) + pair);
+        for (int pair = 0; pair < kColumns / 2; ++pair) {
+          values[i][pair] = load_past_l1(reinterpret_cast<const float2*>(columns + row * kLatent) + pair);
+        }
+      }
+#pragma unroll
+      for (int i = 0; i < kBatch; ++i) {
+        if (begin + i >= count) break;
+        const float highest = fmaxf(maximum, parts[i]);
+        const float keep = exp2_fast(maximum - highest), take = exp2_fast(parts[i] - highest);
+        maximum = highest;
+        sum = keep * sum + take;
+#pragma unroll
+        for (int pair = 0; pair < kColumns / 2; ++pair) {
+          total[2 * pair] = keep * total[2 * pair] + take * values[i][pair].x;
+          total[2 * pair + 1] = keep * total[2 * pair + 1] + take * values[i][pair].y;
+        }
       }
     }
+  }
+
+  __device__ __forceinline__ void store(Element* o) const {
+    const float inverse = inverse_of(sum);
+    u32* const to = reinterpret_cast<u32*>(o);
 #pragma unroll
-    for (int i = 0; i < kBatch; ++i) {
-      if (begin + i >= work.splits) break;
-      const float highest = fmaxf(maximum, parts[i]);
-      const float keep = exp2_fast(maximum - highest), take = exp2_fast(parts[i] - highest);
-      maximum = highest;
-      sum = keep * sum + take;
-      total[0] = keep * total[0] + take * values[i][0].x;
-      total[1] = keep * total[1] + take * values[i][0].y;
-      total[2] = keep * total[2] + take * values[i][1].x;
-      total[3] = keep * total[3] + take * values[i][1].y;
+    for (int pair = 0; pair < kColumns / 2; ++pair) {
+      to[pair] = Element::pack(total[2 * pair] * inverse, total[2 * pair + 1] * inverse);
     }
   }
-  const float inverse = inverse_of(sum);
-  const RowStrides strides = {o_sequence, o_token, o_head};
-  u32* const to = reinterpret_cast<u32*>(o + work.offset(strides, 0) + threadIdx.x * 4);
-  to[0] = Element::pack(total[0] * inverse, total[1] * inverse);
-  to[1] = Element::pack(total[2] * inverse, total[3] * inverse);
-  if (kWantsLse && threadIdx.x == 0) lse[work.global_row(0)] = (maximum + log2_fast(sum)) * kLn2;
-}
+
+  __device__ __forceinline__ float logarithm() const { return (maximum + log2_fast(sum)) * kLn2; }
+};

@@ -10,4 +10,9 @@
 #include "templates/mla_decode/rows.cuh"
 #endif
 
-#include "templates/mla_decode/combine.cuh"
+#if SPANS
+#include "templates/mla_decode/body_spans.cuh"
+#include "templates/mla_decode/combine_spans.cuh"
+#else
+#include "templates/mla_decode/combine_grid.cuh"
+#endif

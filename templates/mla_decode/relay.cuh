@@ -36,10 +36,12 @@ constexpr int kScoresOffset =
 constexpr int kScoresBytes = kRows * kTile * 2;
 constexpr int kFactorsOffset = kScoresOffset + kStages * kScoresBytes;
 constexpr int kInverseOffset = kFactorsOffset + kStages * kRows * 4;
-constexpr int kLogarithmsOffset = kInverseOffset + kRows * 4;
-constexpr int kBarrierOffset = kLogarithmsOffset + kParts * kRows * 4;
-static_assert(kBarrierOffset + (kStages * kBarriers + 1) * 8 <= SHARED_BYTES,
-              "kernel.json lays out shared memory as above");
+constexpr int kResults = kSpans ? kStages : 1;  // rows are divided by, and their logarithms: of a stage each
+constexpr int kLogarithmsOffset = kInverseOffset + kResults * kRows * 4;
+constexpr int kBarrierOffset = kLogarithmsOffset + kResults * kParts * kRows * 4;
+constexpr int kSegmentsOffset = kBarrierOffset + (kStages * kBarriers + 1) * 8;  // see segments.cuh
+constexpr int kSegments = 4, kSegmentsBytes = kSpans ? 16 + kSegments * (16 + sizeof(Work)) : 0;
+static_assert(kSegmentsOffset + kSegmentsBytes <= SHARED_BYTES, "kernel.json lays out shared memory as above");
 
 struct Relay {
   u8* shared;
@@ -60,9 +62,12 @@ struct Relay {
   __device__ __forceinline__ float* factors(int stage) const {
     return reinterpret_cast<float*>(shared + kFactorsOffset) + stage * kRows;
   }
-  __device__ __forceinline__ float* inverse() const { return reinterpret_cast<float*>(shared + kInverseOffset); }
-  __device__ __forceinline__ float* logarithms(int part) const {
-    return reinterpret_cast<float*>(shared + kLogarithmsOffset) + part * kRows;
+  // Of kSpans those of a segment's last tile.
+  __device__ __forceinline__ float* inverse(int stage = 0) const {
+    return reinterpret_cast<float*>(shared + kInverseOffset) + stage * kRows;
+  }
+  __device__ __forceinline__ float* logarithms(int part_or_stage) const {
+    return reinterpret_cast<float*>(shared + kLogarithmsOffset) + part_or_stage * kRows;
   }
   // Counts the bytes that other parts send.
   __device__ __forceinline__ u32 inbox() const { return full(kStages, 0); }

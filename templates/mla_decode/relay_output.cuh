@@ -11,50 +11,37 @@
 // O of 64 rows and kColumns columns from `column` on.
 class Output {
  public:
-  __device__ __forceinline__ Output() {
-#pragma unroll
-    for (int j = 0; j < kColumns / 8; ++j) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) sum_[j][i] = 0;
-    }
-  }
+  __device__ __forceinline__ Output() { clear(); }
 
   __device__ __forceinline__ void add_tiles(const Relay& relay, const Place& own, const Work& work, int column) {
     RingPlace<kStages> place;
     for (int tile = 0; tile < work.tiles; ++tile) {
-#pragma unroll
-      for (int third = 0; third < kThirds; ++third) mbarrier_wait(relay.full(place.index, third), place.parity);
-      mbarrier_wait(relay.scored(place.index), place.parity);
-      const float factors[2] = {relay.factors(place.index)[row_of(0)], relay.factors(place.index)[row_of(1)]};
-      u32 p[kSteps][4];
-#pragma unroll
-      for (int step = 0; step < kSteps; ++step) {
-        const uint4 words = *relay.scores(place.index, step);
-        p[step][0] = words.x, p[step][1] = words.y, p[step][2] = words.z, p[step][3] = words.w;
-      }
-      if (__any_sync(kWholeWarp, factors[0] != 1 || factors[1] != 1)) scale(factors);
-      const u64 v = WgmmaMatrix::columns(relay.tile(place.index) + column / 64 * kChunkBytes, kChunkBytes);
-      wgmma_hold<kColumns / 8>(sum_);
-      wgmma_begin();
-#pragma unroll
-      for (int step = 0; step < kSteps; ++step) {
-#pragma unroll
-        for (int part = 0; part < kColumns / 128; ++part) {
-          wgmma_columns<Operand, 128>(sum_ + 16 * part, p[step],
-                                      WgmmaMatrix::moved(v, step * 2048 + part * 2 * kChunkBytes));
-        }
-      }
-      wgmma_commit();
-      wgmma_wait<0>();
-      wgmma_hold<kColumns / 8>(sum_);
-      mbarrier_arrive(relay.empty(place.index));
-      if constexpr (kPair > 1) {
-        __syncwarp();
-        const u32 lane = threadIdx.x % kWarpSize;
-        if (lane < kPair && lane != own.row) mbarrier_arrive_block(relay.empty(place.index), own.rank(lane, own.part));
-      }
+      add_tile(relay, place, column);
+      release(relay, own, place.index);
       place.advance();
     }
+  }
+
+  // The segment's tiles, from `place` on, and what they come to.
+  __device__ __forceinline__ void add_segment(const Relay& relay, const Place& own, const Work& work,
+                                              const Outputs& outputs, int column, RingPlace<kStages>& place) {
+    clear();
+    float inverse[2] = {}, logarithms[2] = {minus_infinity(), minus_infinity()};
+    for (int tile = 0; tile < work.tiles; ++tile) {
+      add_tile(relay, place, column);
+      if (tile + 1 == work.tiles) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          inverse[half] = relay.inverse(place.index)[row_of(half)];
+          logarithms[half] = relay.logarithms(place.index)[row_of(half)];
+        }
+      }
+      release(relay, own, place.index);
+      place.advance();
+    }
+    scale(inverse);
+    store<0>(work, outputs, column);
+    if (column == 0 && threadIdx.x % 4 == 0) store_logarithms(work, outputs, logarithms);
   }
 
   // Divides the rows, and puts this block's share of the columns together with what the others of the cluster have.
@@ -70,19 +57,71 @@ class Output {
     weigh(relay, own, weights, logarithms);
     keep_share(relay, own, work, outputs, weights, column);
     if (column > 0 || own.part > 0 || threadIdx.x % 4 != 0) return;
+    store_logarithms(work, outputs, logarithms);
+  }
+
+ private:
+  __device__ __forceinline__ void clear() {
+#pragma unroll
+    for (int j = 0; j < kColumns / 8; ++j) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) sum_[j][i] = 0;
+    }
+  }
+
+  __device__ __forceinline__ void add_tile(const Relay& relay, const RingPlace<kStages>& place, int column) {
+#pragma unroll
+    for (int third = 0; third < kThirds; ++third) mbarrier_wait(relay.full(place.index, third), place.parity);
+    mbarrier_wait(relay.scored(place.index), place.parity);
+    const float factors[2] = {relay.factors(place.index)[row_of(0)], relay.factors(place.index)[row_of(1)]};
+    u32 p[kSteps][4];
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) {
+      const uint4 words = *relay.scores(place.index, step);
+      p[step][0] = words.x, p[step][1] = words.y, p[step][2] = words.z, p[step][3] = words.w;
+    }
+    if (__any_sync(kWholeWarp, factors[0] != 1 || factors[1] != 1)) scale(factors);
+    const u64 v = WgmmaMatrix::columns(relay.tile(place.index) + column / 64 * kChunkBytes, kChunkBytes);
+    wgmma_hold<kColumns / 8>(sum_);
+    wgmma_begin();
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) {
+#pragma unroll
+      for (int part = 0; part < kColumns / 128; ++part) {
+        wgmma_columns<Operand, 128>(sum_ + 16 * part, p[step],
+                                    WgmmaMatrix::moved(v, step * 2048 + part * 2 * kChunkBytes));
+      }
+    }
+    wgmma_commit();
+    wgmma_wait<0>();
+    wgmma_hold<kColumns / 8>(sum_);
+  }
+
+  // The stage's tile and P are read.
+  static __device__ __forceinline__ void release(const Relay& relay, const Place& own, int stage) {
+    mbarrier_arrive(relay.empty(stage));
+    if constexpr (kPair > 1) {
+      __syncwarp();
+      const u32 lane = threadIdx.x % kWarpSize;
+      if (lane < kPair && lane != own.row) mbarrier_arrive_block(relay.empty(stage), own.rank(lane, own.part));
+    }
+  }
+
+  // By a lane of each row.
+  static __device__ __forceinline__ void store_logarithms(const Work& work, const Outputs& outputs,
+                                                          const float (&logarithms)[2]) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int row = row_of(half);
       if (row >= work.rows) continue;
       if (work.groups() > 1) {
-        outputs.partial_lse[work.global_row(row) * (gridDim.y / kParts) + work.split / kParts] = logarithms[half];
+        outputs.partial_lse[work.partial_row(row)] = logarithms[half];
       } else if (kWantsLse) {
         outputs.lse[work.global_row(row)] = logarithms[half] * kLn2;
       }
     }
   }
 
- private:
   // Where the other parts' pieces of columns lie, in the order of the parts.
   static __device__ __forceinline__ u32 inbox_piece(const Relay& relay, u32 from, u32 to, int piece) {
     const u32 slot = from < to ? from : from - 1;
@@ -168,8 +207,7 @@ class Output {
       const int row = row_of(half);
       const bool own = row < work.rows;
       if (work.groups() > 1) {
-        const i64 at = work.global_row(row) * (gridDim.y / kParts) + work.split / kParts;
-        float* const to = outputs.partial_o + at * kLatent + first + 2 * quad;
+        float* const to = outputs.partial_o + work.partial_row(row) * kLatent + first + 2 * quad;
         if (!own) continue;
 #pragma unroll
         for (int piece = 0; piece < kShare; ++piece) {

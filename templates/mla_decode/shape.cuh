@@ -13,6 +13,7 @@ constexpr int kLatent = 512, kRope = 64, kWidth = kLatent + kRope;
 constexpr int kChunks = kWidth / 64, kLatentChunks = kLatent / 64;  // of 128 bytes
 constexpr bool kNarrow = NARROW;                                    // the latent is in e4m3
 constexpr bool kGroups = GROUPS;  // a scale for each 128 of its values; what carries the position is in Element, apart
+constexpr bool kSpans = SPANS;    // as many clusters as fit the GPU, each with a span of all tiles: span_walk.cuh
 constexpr bool kChosen = CHOSEN;  // each query has a list of the tokens that it sees, and stands for a sequence
 
 // The type of products. What has one scale is widened exactly to fp16, and queries are rounded to it.
@@ -45,6 +46,7 @@ constexpr int kTile = TILE;                      // tokens a stage
 constexpr int kStages = RING;                    // tiles in shared memory
 constexpr int kRows = ROWS;                      // packed rows of a block, padding included
 constexpr bool kWantsLse = LSE;                  // the logarithm of the denominator is an output
+constexpr int kGroupRows = kRows * PAIR;         // packed rows of a cluster
 constexpr int kChunkBytes = kTile * 128;
 constexpr int kTileBytes = kChunks * kChunkBytes;
 
@@ -69,22 +71,24 @@ struct RowStrides {
 struct Outputs {
   Element* o;
   float* lse;
-  float* partial_o;    // [packed row of all sequences][split][kLatent], normalized
-  float* partial_lse;  // [packed row of all sequences][split], of base 2
+  float* partial_o;    // [packed row of all sequences][split][kLatent], normalized; kSpans: [slot][row][kLatent]
+  float* partial_lse;  // the same without kLatent, of base 2
   RowStrides strides;
 };
 
 // The rows of a sequence that fall to a block, and its part of the tokens: `span` tiles, of which the last part has
-// fewer. The grid is (blocks of rows, splits, sequences).
+// fewer. The grid is (blocks of rows, splits, sequences). Of kSpans it is a segment, which SpanWalk fills in.
 struct Work {
   int sequence;
   int first_row;
   int rows;
-  int split;
+  int split;   // kSpans: the slot of a partial result
   int splits;  // that have tokens; one of them if there are none
   int length;
   int first_tile;
   int tiles;
+
+  Work() = default;
 
   __device__ __forceinline__ Work(int block_row, int split_index, int batch, const i32* lengths, int capacity, int span)
       : sequence(batch), first_row(block_row), split(split_index) {
@@ -116,6 +120,12 @@ struct Work {
   // Among the packed rows of all sequences.
   __device__ __forceinline__ i64 global_row(int row) const {
     return static_cast<i64>(sequence) * kPackedRows + first_row + row;
+  }
+
+  // Among the partial results.
+  __device__ __forceinline__ i64 partial_row(int row) const {
+    if constexpr (kSpans) return static_cast<i64>(split) * kGroupRows + first_row % kGroupRows + row;
+    return global_row(row) * (gridDim.y / PARTS) + split / PARTS;
   }
 };
 

@@ -325,7 +325,7 @@ CUresult launch_kernel_ex(const CUlaunchConfig* config, CUfunction function, voi
   if (const CUresult refusal = check_shape(*config, *kernel); refusal != CUDA_SUCCESS) return refusal;
   std::vector<std::uint64_t> values(kernel->parameters);
   for (std::size_t i = 0; i < values.size(); ++i) std::memcpy(&values[i], parameters[i], sizeof(std::uint64_t));
-  if (kernel->base == "mla_decode") {
+  if (kernel->base == "mla_decode" || kernel->base == "mla_decode_spans") {
     FakeTensorMap kv;
     std::memcpy(&kv, parameters[1], sizeof kv);
     values.push_back(kv.strides[0] / 2);  // of 16 bits each

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <iterator>
 #include <map>
+#include <span>
 
 #include "kernels/registry.h"
 #include "tests/fake_cuda/fake_cuda.h"
@@ -48,6 +49,12 @@ constexpr int kCopied[] = {
     kPartialLse, kQStrides, kQStrides + 1, kQStrides + 2, kOStrides, kOStrides + 1, kOStrides + 2,
     kPageRow,    kContext,  kSpan,         kScale,        kKvToken,  kKvPage};
 constexpr std::size_t kOfMap = 2;
+// The same of mla_decode_spans, which has three that mla_decode does not: a scratch, sequences and overhead.
+constexpr int kLedItems = kRowsEnd, kSequences = kLedItems + 1, kOverhead = kSequences + 1, kEnd = kOverhead + 1;
+constexpr int kSpans[] = {
+    kQ,        kKv,        kPageTable,    kLengths,      kO,        kLse,          kPartialO,     kPartialLse,
+    kLedItems, kQStrides,  kQStrides + 1, kQStrides + 2, kOStrides, kOStrides + 1, kOStrides + 2, kPageRow,
+    kContext,  kSequences, kOverhead,     kScale,        kKvToken,  kKvPage};
 
 struct LatentLaunch {
   Parameters p;
@@ -108,21 +115,25 @@ struct LatentLaunch {
 }  // namespace
 
 std::size_t latent_parameters(const std::string& entry) {
+  if (entry == "mla_decode_spans") return std::size(kSpans) - kOfMap;
   return entry == "mla_decode" ? std::size(kCopied) - kOfMap : entry == "mla_decode_rows" ? std::size_t{kRowsEnd} : 0;
 }
 
 void attend_latent(const Kernel& kernel, const Parameters& parameters, const Grid& grid) {
   if (kernel.specialization.empty()) return;  // an image that does not say what it was compiled for
   LatentLaunch launch{parameters};
-  if (kernel.base == "mla_decode") {
-    launch.p.assign(kRowsEnd, 0);
-    for (std::size_t i = 0; i < std::size(kCopied); ++i) launch.p[static_cast<std::size_t>(kCopied[i])] = parameters[i];
+  const bool spans = kernel.base == "mla_decode_spans";
+  if (spans || kernel.base == "mla_decode") {
+    const std::span<const int> places = spans ? std::span<const int>(kSpans) : kCopied;
+    launch.p.assign(kEnd, 0);
+    for (std::size_t i = 0; i < places.size(); ++i) launch.p[static_cast<std::size_t>(places[i])] = parameters[i];
   }
   const moetune::Kernel& known = find_kernel("mla_decode");
   const Problem one = known.parse(kernel.specialization + ",batch=1,context=1");
   const bool chosen = one.is("tokens", "chosen"), narrow = one.is("kv_dtype", "e4m3");
   const Problem problem =
-      known.parse(kernel.specialization + ",batch=" + std::to_string(grid[2] / (chosen ? one["queries"] : 1)) +
+      known.parse(kernel.specialization + ",batch=" +
+                  std::to_string(spans ? launch.wide(kSequences) : grid[2] / (chosen ? one["queries"] : 1)) +
                   ",context=" + std::to_string(static_cast<std::int32_t>(launch.wide(kContext))));
   const DType type = problem.is("dtype", "f16") ? DType::f16 : DType::bf16;
   const std::int64_t columns = (problem["context"] + problem["page"] - 1) / problem["page"];

@@ -104,7 +104,8 @@ TEST_CASE("no kernel's launch needs more scratch than the same launch of an empt
         "decode_attention counters\ngate_route states\nmoe_experts counters\nprefill_attention counter\n"
         "route_plan route_plan_state\nrouter block_counts\nrouter router_state\n");
   CHECK(listed(left) ==  // block_counts of blocks that wait for each other are counters
-        "decode_attention partial_lse\ndecode_attention partial_o\nmla_decode partial_lse\nmla_decode partial_o\n"
+        "decode_attention partial_lse\ndecode_attention partial_o\nmla_decode led_items\nmla_decode partial_lse\n"
+        "mla_decode partial_o\n"
         "moe_experts between\nmoe_experts products\nroute_plan block_counts\nrouter block_counts\n");
 }
 

@@ -1,10 +1,12 @@
 // mla_decode's templates on the CPU against the answers in float64.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/kernels/answers/answers.h"
@@ -15,7 +17,8 @@ using namespace moetune::testing;
 
 namespace {
 
-const std::string kRelayBase = "BODY=relay,ROW_TILES=4,TILE=64,STAGES=2,PAIR=1,PARTS=1,splits=1";
+const std::string kRelayBase =
+    "BODY=relay,ROW_TILES=4,TILE=64,STAGES=2,PAIR=1,PARTS=1,SCHEDULE=grid,overhead=0,splits=1";
 
 struct LatentCase {
   std::string problem;
@@ -96,6 +99,7 @@ TEST_CASE("simt: mla_decode reads nothing behind a sequence's end, and a poisone
   // Rows of NaN lie in unused pages and behind the last token; table entries past the end are garbage.
   for (const std::string& changes :
        {std::string("TILE=64"), std::string("TILE=32,splits=3"), std::string("TILE=32,PARTS=2,splits=4"),
+        std::string("SCHEDULE=spans,overhead=1,TILE=32"),
         std::string("BODY=mma,ROW_TILES=1,TILE=32,STAGES=2,splits=2")}) {
     CAPTURE(changes);
     SimtProblem latent("mla_decode", "batch=3,heads=16,context=120,page=16,lse=yes", 3);
@@ -183,7 +187,7 @@ TEST_CASE("simt: mla_decode with queries, pages and outputs that lie apart") {
   // q: sequence, token, head; kv: page, token; the table's rows; o: sequence, token, head.
   latent.call.integers = {2 * 16 * 640, 16 * 640, 640, 40 * 584, 584, 3, 2 * 16 * 520, 16 * 520, 520};
   const HostTensors right = latent.on_cpu();
-  for (const std::string& changes : {std::string(""), std::string("PARTS=2,splits=2"),
+  for (const std::string& changes : {std::string(""), std::string("PARTS=2,splits=2"), std::string("SCHEDULE=spans"),
                                      std::string("BODY=mma,ROW_TILES=2,TILE=32,STAGES=1,splits=2")}) {
     CAPTURE(changes);
     check_outputs(latent.run(latent.config(kRelayBase, changes), 7), right, rounded_latent(latent.problem));
@@ -196,9 +200,87 @@ TEST_CASE("simt: mla_decode with a scale of 0, and one below") {
     CAPTURE(scale);
     latent.call.reals[0] = scale;
     const HostTensors right = latent.on_cpu();
-    for (const std::string& changes : {std::string(""), std::string("BODY=mma,ROW_TILES=1,TILE=32,STAGES=1")}) {
+    for (const std::string& changes :
+         {std::string(""), std::string("SCHEDULE=spans"), std::string("BODY=mma,ROW_TILES=1,TILE=32,STAGES=1")}) {
       CAPTURE(changes);
       check_outputs(latent.run(latent.config(kRelayBase, changes), 8), right, rounded_latent(latent.problem));
     }
+  }
+}
+
+namespace {
+
+// A problem whose sequences have the given lengths; what they do not have of pages and table is NaN and garbage.
+struct RaggedLatent {
+  RaggedLatent(const std::string& text, std::vector<std::int32_t> tokens, int sm_count)
+      : latent("mla_decode", text, sm_count), lengths(std::move(tokens)) {
+    const std::int64_t page = latent.problem["page"], context = latent.problem["context"];
+    const auto columns = static_cast<std::size_t>((context + page - 1) / page);
+    HostTensors inputs = latent.tensors().inputs();
+    inputs.at("lengths").assign(lengths.begin(), lengths.end());
+    for (double& length : inputs.at("lengths")) length = std::clamp(length, 0.0, static_cast<double>(context));
+    right = answer_on_cpu(latent.problem, latent.call, inputs);
+    latent.edit = [this, page, context, columns, table = inputs.at("page_table")](SimtTensors& tensors) {
+      std::memcpy(tensors.bytes("lengths").data(), lengths.data(), lengths.size() * 4);
+      auto* const entries = reinterpret_cast<std::int32_t*>(tensors.bytes("page_table").data());
+      for (std::size_t sequence = 0; sequence < lengths.size(); ++sequence) {
+        const std::int64_t length = std::clamp<std::int64_t>(lengths[sequence], 0, context);
+        for (std::size_t column = 0; column < columns; ++column) {
+          const std::int64_t held =
+              std::clamp<std::int64_t>(length - static_cast<std::int64_t>(column) * page, 0, page);
+          const auto of = static_cast<std::size_t>(table[sequence * columns + column]);
+          std::uint8_t* const rows = tensors.bytes("kv").data() + of * static_cast<std::size_t>(page) * 1152;
+          std::memset(rows + held * 1152, 0xFF, static_cast<std::size_t>((page - held) * 1152));
+          if (held == 0) entries[sequence * columns + column] = column % 2 == 0 ? -7 : 1 << 30;
+        }
+      }
+    };
+  }
+
+  HostTensors run(const std::string& changes, std::uint64_t schedule, int times = 1) const {
+    return latent.run(latent.config(kRelayBase, "SCHEDULE=spans," + changes), schedule, times);
+  }
+
+  SimtProblem latent;
+  std::vector<std::int32_t> lengths;
+  HostTensors right;
+};
+
+}  // namespace
+
+TEST_CASE("simt: mla_decode's spans over sequences of any lengths, under several schedules") {
+  std::uint64_t schedule = 0;
+  const auto check = [&](const RaggedLatent& latent, const std::vector<std::string>& configs) {
+    CAPTURE(latent.latent.problem.text());
+    for (const std::string& changes : configs) {
+      CAPTURE(changes);
+      check_outputs(latent.run(changes, schedule++), latent.right, rounded_latent(latent.latent.problem));
+    }
+  };
+  // Many without tokens in a row, between two that fill the ring; more than context, and less than none.
+  check({"batch=14,heads=16,context=100,page=16,lse=yes", {70, 0, 0, 0, 0, 0, -3, 0, 0, 0, 5, 0, 0, 1000}, 2},
+        {"", "overhead=1,TILE=32,STAGES=3", "overhead=8"});
+  // Each shorter than a tile.
+  check({"batch=40,heads=3,context=31,page=32,lse=yes,dtype=f16,kv_dtype=f16", std::vector<std::int32_t>(40, 7), 3},
+        {"TILE=32,STAGES=4", "overhead=2"});
+  // More blocks than tiles; nothing at all.
+  check({"batch=2,heads=16,context=150,page=16,lse=yes", {150, 20}, 19}, {"", "overhead=1", "overhead=4,TILE=32"});
+  check({"batch=3,heads=8,context=64,lse=yes", {0, 0, 0}, 2}, {"", "overhead=2"});
+  // One long sequence.
+  check({"batch=1,heads=16,context=1000,page=64,lse=yes", {990}, 5}, {"", "overhead=1,TILE=32,STAGES=2"});
+  // Several queries, of which the first see nothing; two blocks of rows, apart and as pairs.
+  check({"batch=5,heads=20,context=260,queries=4,page=32,lse=yes", {260, 2, 129, 0, 65}, 4},
+        {"", "PAIR=2", "PAIR=2,TILE=32,STAGES=3,overhead=1", "overhead=2,TILE=32,STAGES=2"});
+  check({"batch=6,heads=128,context=200,page=128,lse=yes", {200, 1, 0, 64, 130, 192}, 7},
+        {"PAIR=2", "PAIR=2,overhead=1", "PAIR=1,TILE=32,STAGES=3"});
+}
+
+TEST_CASE("simt: mla_decode's spans give the same bits in every run, over scratch that is in use") {
+  const RaggedLatent latent("batch=4,heads=128,context=230,page=16,lse=yes", {230, 61, 0, 118}, 10);
+  for (const std::string& changes : {std::string("PAIR=2"), std::string("TILE=32,STAGES=3")}) {
+    CAPTURE(changes);
+    const HostTensors once = latent.run(changes, 1);
+    check_outputs(once, latent.right, rounded_latent(latent.latent.problem));
+    check_outputs(latent.run(changes, 2, 2), once);
   }
 }

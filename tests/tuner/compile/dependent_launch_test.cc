@@ -264,6 +264,7 @@ const std::vector<Wanted>& wanted() {
       {"kv_transfer", "pages=9,outer=16,inner=2,target=e4m3,scale=inner", {}},
       {"mla_decode", kLatent, {{"PAIR", "1"}, {"PARTS", "1"}, {"splits", "4"}}},
       {"mla_decode", kLatent, {{"PAIR", "2"}, {"PARTS", "2"}, {"splits", "2"}}},
+      {"mla_decode", "batch=99,heads=128,context=1000,lse=yes", {{"PAIR", "2"}, {"SCHEDULE", "spans"}}},
       {"mla_decode", kLatent, {{"BODY", "mma"}, {"ROW_TILES", "2"}, {"TILE", "32"}, {"PAIR", "1"}, {"splits", "4"}}},
   };
   return all;

@@ -1,0 +1,35 @@
+// The second launch of spans: a warp a packed row of the item that begins in a cluster's span and ends in another's.
+#pragma once
+
+#include "templates/mla_decode/combine.cuh"
+#include "templates/mla_decode/span_walk.cuh"
+
+constexpr int kCombineRows = 4;  // warps of a block
+
+// The grid is (clusters, rows).
+extern "C" __global__ void __launch_bounds__(kCombineRows* kWarpSize)
+    mla_decode_combine_spans(const float* partial_o, const float* partial_lse, const LedItem* led_items, Element* o,
+                             float* lse, i64 o_sequence, i64 o_token, i64 o_head) {
+  wait_for_predecessor();
+  allow_dependent_launch();
+  const LedItem led = led_items[blockIdx.x];
+  if (led.parts == 0) return;  // it was written whole
+  const int warp = threadIdx.x / kWarpSize, lane = threadIdx.x % kWarpSize,
+            row = static_cast<int>(blockIdx.y) * kCombineRows + warp;
+  Work work;
+  work.sequence = led.sequence;
+  work.first_row = led.item * kGroupRows;
+  if (row >= min_of(kGroupRows, kPackedRows - work.first_row)) return;
+  const auto row_of = [&](int part) {
+    const int slot = part == 0 ? led.first_slot : 2 * (static_cast<int>(blockIdx.x) + part);
+    return static_cast<i64>(slot) * kGroupRows + row;
+  };
+  constexpr int kColumns = 8;  // of a lane at a time
+  Element* const to = o + work.offset({o_sequence, o_token, o_head}, row);
+  for (int column = lane * kColumns; column < kLatent; column += kWarpSize * kColumns) {
+    Combined<kColumns> combined;
+    combined.add(partial_o + column, partial_lse, led.parts, row_of);
+    combined.store(to + column);
+    if (kWantsLse && column == 0) lse[work.global_row(row)] = combined.logarithm();
+  }
+}
