@@ -19,7 +19,7 @@ struct Pages {
 // The way through the span. Called by one warp.
 __device__ __forceinline__ void lead(const Relay& relay, const Segments& segments, const Place& own,
                                      const TensorMap& kv, const Pages& pages, SpanWalk walk, LedItem* led) {
-  const u64 policy = l2_policy(kPackedRows <= kRows);
+  const u64 policy = l2_policy(kItems == 1);  // what is read once leaves L2 to partial results
   RingPlace<kSegments> segment;
   RingPlace<kStages> place;
   LedItem last = {0, 0, 0, 0};

@@ -6,12 +6,13 @@
 #include "templates/common/reduce.cuh"
 #include "templates/mla_decode/shape.cuh"
 
-// kColumns columns of a row. Parts are added in their order, so that the result is the same in every run.
-template <int kColumns>
+// Pairs of a row's columns, kStride columns from one to the next. Parts are added in their order, so that the result is
+// the same in every run.
+template <int kColumns, int kStride>
 struct Combined {
   float maximum = lowest(), sum = 0, total[kColumns] = {};
 
-  // `row_of` says where a part lies among the partial results. `columns` is partial_o at the first column.
+  // `row_of` says where a part lies among the partial results. `columns` is partial_o at the first pair.
   template <typename RowOf>
   __device__ __forceinline__ void add(const float* columns, const float* partial_lse, int count, const RowOf& row_of) {
     constexpr int kBatch = 32 / kColumns;  // parts whose loads are under way
@@ -24,7 +25,8 @@ struct Combined {
         parts[i] = load_past_l1(partial_lse + row);
 #pragma unroll
         for (int pair = 0; pair < kColumns / 2; ++pair) {
-          values[i][pair] = load_past_l1(reinterpret_cast<const float2*>(columns + row * kLatent) + pair);
+          values[i][pair] =
+              load_past_l1(reinterpret_cast<const float2*>(columns + row * kLatent) + pair * (kStride / 2));
         }
       }
 #pragma unroll
@@ -48,7 +50,7 @@ struct Combined {
     u32* const to = reinterpret_cast<u32*>(o);
 #pragma unroll
     for (int pair = 0; pair < kColumns / 2; ++pair) {
-      to[pair] = Element::pack(total[2 * pair] * inverse, total[2 * pair + 1] * inverse);
+      to[pair * (kStride / 2)] = Element::pack(total[2 * pair] * inverse, total[2 * pair + 1] * inverse);
     }
   }
 

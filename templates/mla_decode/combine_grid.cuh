@@ -12,7 +12,7 @@ extern "C" __global__ void __launch_bounds__(128)
   if (work.splits == 1) return;  // the only block wrote the result itself
   const i64 first = work.global_row(0) * splits;
   const u32 column = threadIdx.x * 4;
-  Combined<4> row;
+  Combined<4, 2> row;
   row.add(partial_o + first * kLatent + column, partial_lse + first, work.splits, [](int split) { return split; });
   row.store(o + work.offset({o_sequence, o_token, o_head}, 0) + column);
   if (kWantsLse && threadIdx.x == 0) lse[work.global_row(0)] = row.logarithm();

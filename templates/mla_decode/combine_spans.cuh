@@ -24,12 +24,9 @@ extern "C" __global__ void __launch_bounds__(kCombineRows* kWarpSize)
     const int slot = part == 0 ? led.first_slot : 2 * (static_cast<int>(blockIdx.x) + part);
     return static_cast<i64>(slot) * kGroupRows + row;
   };
-  constexpr int kColumns = 8;  // of a lane at a time
-  Element* const to = o + work.offset({o_sequence, o_token, o_head}, row);
-  for (int column = lane * kColumns; column < kLatent; column += kWarpSize * kColumns) {
-    Combined<kColumns> combined;
-    combined.add(partial_o + column, partial_lse, led.parts, row_of);
-    combined.store(to + column);
-    if (kWantsLse && column == 0) lse[work.global_row(row)] = combined.logarithm();
-  }
+  // The lanes lie side by side, so that a warp's loads are of whole lines.
+  Combined<kLatent / kWarpSize, 2 * kWarpSize> combined;
+  combined.add(partial_o + lane * 2, partial_lse, led.parts, row_of);
+  combined.store(o + work.offset({o_sequence, o_token, o_head}, row) + lane * 2);
+  if (kWantsLse && lane == 0) lse[work.global_row(row)] = combined.logarithm();
 }

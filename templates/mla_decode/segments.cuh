@@ -77,11 +77,13 @@ __device__ __forceinline__ void bring_queries(const Relay& relay, const Segments
       prefetch_to_l2(q + work.offset(strides, i / kLines) + i % kLines * 64);
     }
     mbarrier_wait(segments.query_empty(), place.parity ^ 1);
-    for (int i = thread; i < kQueryRows * (kLatent / 8); i += kQueryThreads) {
-      const int row = i / (kLatent / 8), unit = i % (kLatent / 8);
+    for (int row = thread / kWarpSize; row < kQueryRows; row += kQueryThreads / kWarpSize) {
       const bool own = row < work.rows;
-      cp_async_16(relay.base + kQueryOffset + unit_offset(kQueryRows, row, unit),
-                  q + (own ? work.offset(strides, row) : 0) + unit * 8, own);
+      const Element* const from = q + (own ? work.offset(strides, row) : 0);
+#pragma unroll
+      for (int unit = thread % kWarpSize; unit < kLatent / 8; unit += kWarpSize) {
+        cp_async_16(relay.base + kQueryOffset + unit_offset(kQueryRows, row, unit), from + unit * 8, own);
+      }
     }
     cp_async_commit();
     cp_async_wait<0>();
