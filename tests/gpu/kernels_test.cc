@@ -235,6 +235,18 @@ TEST_CASE("the sample of what is legal on Hopper has clusters that route in roun
   CHECK(in_rounds >= 4);
 }
 
+TEST_CASE("the sample of what is legal on Hopper has latents in spans, by pairs of blocks too") {
+  const Kernel& latents = find_kernel("mla_decode");
+  const DeviceLimits limits = limits_of_architecture("sm_90a");
+  int alone = 0, paired = 0;
+  for (const Problem& problem : small_problems(latents)) {
+    for (const Config& config : sample(legal_space(latents, problem, limits, Rules::all), kSampled, kSeed))
+      if (config.is("SCHEDULE", "spans")) ++(config.at("PAIR").number == 2 ? paired : alone);
+  }
+  CHECK(alone >= 4);
+  CHECK(paired >= 4);
+}
+
 TEST_CASE("a sample of every kernel's space is right on every small problem") {
   if (no_gpu()) return;
   check_sample(Rules::all, sample_size(kSampled), kSeed);
