@@ -45,9 +45,14 @@ class Segments {
 
   __device__ __forceinline__ Work read(RingPlace<kSegments>& place) const {
     mbarrier_wait(full(place.index), place.parity);
-    const Work work = works_[place.index];
+    Work work = works_[place.index];
     mbarrier_arrive(empty(place.index));
     place.advance();
+    // So that the compiler sees that all lanes have the same, and take the same branches.
+    for (int* const field : {&work.sequence, &work.first_row, &work.rows, &work.split, &work.splits, &work.length,
+                             &work.first_tile, &work.tiles}) {
+      *field = __shfl_sync(kWholeWarp, *field, 0);
+    }
     return work;
   }
 
@@ -69,6 +74,7 @@ class Segments {
 // Called by kQueryThreads threads, numbered from 0. Each segment's queries, once those of the one before are read.
 __device__ __forceinline__ void bring_queries(const Relay& relay, const Segments& segments, const Element* q,
                                               const RowStrides& strides, int thread) {
+  const int lane = threadIdx.x % kWarpSize;
   RingPlace<kSegments> segment;
   RingPlace<1> place;
   for (Work work = segments.read_with_tiles(segment); work.rows > 0; work = segments.read_with_tiles(segment)) {
@@ -81,7 +87,8 @@ __device__ __forceinline__ void bring_queries(const Relay& relay, const Segments
       const bool own = row < work.rows;
       const Element* const from = q + (own ? work.offset(strides, row) : 0);
 #pragma unroll
-      for (int unit = thread % kWarpSize; unit < kLatent / 8; unit += kWarpSize) {
+      for (int i = 0; i < kLatent / 8; i += kWarpSize) {
+        const int unit = i + lane;
         cp_async_16(relay.base + kQueryOffset + unit_offset(kQueryRows, row, unit), from + unit * 8, own);
       }
     }
