@@ -1,9 +1,9 @@
 // A cluster's way through its span of all tiles, found from the lengths alone by a warp, all lanes together.
 //
-// The spans are those of templates/decode_attention/spans.cuh. What is counted through are not tiles alone: in front of
-// an item's tiles lie `overhead` units without work, for what a segment costs at its beginning and end; so no item is
-// cut off less than that before its last tile. An item is kGroupRows packed rows of a sequence, those of a cluster; one
-// without tokens has a unit in place of tiles, for its output's sake.
+// The spans are those of templates/decode_attention/spans.cuh. What is counted through are units: in front of an item's
+// tiles lie `overhead` of them without work, for what a segment costs at its beginning and end. So no item is cut closer
+// than that to its end either. An item is kGroupRows packed rows of a sequence, those of a cluster; one without tokens
+// has a unit in place of tiles, for its output's sake.
 #pragma once
 
 #include "templates/decode_attention/spans.cuh"
@@ -72,14 +72,13 @@ class SpanWalk {
   __device__ __forceinline__ int item_tiles() const { return walk_.tiles - overhead_; }
   __device__ __forceinline__ int segment_end() const { return walk_.tile + walk_.segment(); }
 
-  // The tile in front of which a span ends that ends in front of a unit of the item.
+  // The item's tiles in spans that end in front of its unit `unit`, or before.
   __device__ __forceinline__ int cut(int unit) const {
     const int tile = unit - overhead_;
     return tile <= 0 ? 0 : tile >= item_tiles() - overhead_ ? item_tiles() : tile;
   }
 
-  // The spans that have a part of the walk's item: from the one with its first tile to the last that begins in front of
-  // a unit with a cut.
+  // The spans that have a part of the walk's item: from the one with its first tile to the last whose beginning cuts it.
   __device__ __forceinline__ ItemSplits item_parts() const {
     const int begin = walk_.at - walk_.tile;
     return {spans_, begin + overhead_, begin + max_of(overhead_ + 1, item_tiles())};
