@@ -181,10 +181,16 @@ TEST_CASE("the default of paged KV has heads packed where ragged sequences or a 
   // As many blocks as SMs at most: all run at once.
   has(gpt + "batch=2,seqlen_q=128,seqlen_kv=4096,page=64,window=128", "tile=64,packed=1,schedule=grid");
   has(gpt + "batch=2,seqlen_q=128,seqlen_kv=4096,page=64" + ragged, "tile=128,packed=1,schedule=grid");
+  // Contiguous KV, and e4m3: the same of a few hundred tokens.
+  has(gpt + four + "page=0,window=128", "warpgroups=3,tile=64,query_stages=2,packed=1,schedule=static");
+  has(qwen + four + "page=0" + ragged, "warpgroups=3,tile=80,packed=1,schedule=grid,splits=1");
+  has(qwen + four + "page=64,kv_dtype=e4m3" + ragged, "warpgroups=3,tile=64,stages=3,packed=1,overlap=0");
+  has(gpt + "batch=16,seqlen_q=165,seqlen_kv=512,page=0", "warpgroups=2,tile=112,query_stages=2,packed=1");
+  has(qwen + "batch=1,seqlen_q=165,seqlen_kv=512,page=0", "warpgroups=1,packed=1,splits=1");
   // What was not measured keeps the default of contiguous KV.
   for (const std::string& text :
-       {qwen + four + "page=0" + ragged, qwen + four + "page=64", gpt + four + "page=0,window=128",
-        qwen + four + "page=64,window=1024" + ragged, qwen + four + "page=64,kv_dtype=e4m3" + ragged,
+       {qwen + "batch=4,seqlen_q=640,seqlen_kv=4171,page=0", qwen + four + "page=64",
+        gpt + "batch=4,seqlen_q=256,seqlen_kv=4171,page=0", qwen + four + "page=64,window=1024" + ragged,
         qwen + "batch=64,seqlen_q=4096,seqlen_kv=4171,page=64" + ragged, gpt + four + "page=64,causal=0"})
     has(text, "packed=0");
 }
