@@ -1,9 +1,9 @@
 // A cluster's way through its span of all tiles, found from the lengths alone by a warp, all lanes together.
 //
-// The spans are those of templates/decode_attention/spans.cuh. What is counted through are units: in front of an item's
-// tiles lie `overhead` of them without work, for what a segment costs at its beginning and end. So no item is cut closer
-// than that to its end either. An item is kGroupRows packed rows of a sequence, those of a cluster; one without tokens
-// has a unit in place of tiles, for its output's sake.
+// The spans are those of templates/decode_attention/spans.cuh. What is counted through are units: in front of an
+// item's tiles lie `overhead` of them without work, for what a segment costs at its beginning and end. So no item is
+// cut closer than that to its end either. An item is kGroupRows packed rows of a sequence, those of a cluster; one
+// without tokens has a unit in place of tiles, for its output's sake.
 #pragma once
 
 #include "templates/decode_attention/spans.cuh"
@@ -78,7 +78,7 @@ class SpanWalk {
     return tile <= 0 ? 0 : tile >= item_tiles() - overhead_ ? item_tiles() : tile;
   }
 
-  // The spans that have a part of the walk's item: from the one with its first tile to the last whose beginning cuts it.
+  // The spans that have a part of the walk's item: from that of its first tile to the last whose beginning cuts it.
   __device__ __forceinline__ ItemSplits item_parts() const {
     const int begin = walk_.at - walk_.tile;
     return {spans_, begin + overhead_, begin + max_of(overhead_ + 1, item_tiles())};
