@@ -2,9 +2,9 @@
 
     python bench/server_attention.py [--heads 32,4,128] [--max-model-len 32768] [--paths FILE...] [--json FILE]
 
-Needs vLLM's package on a GPU; its compiled parts are not used, since the caches are filled before. A batch of steps
-is a graph that is captured as vLLM captures it: for sequences of up to --max-model-len tokens, and replayed at shorter
-ones. Others, which vLLM runs between its graphs, are called. us a layer, over as many layers' caches as do not fit into
+Needs vLLM's package on a GPU; its compiled parts are not used, since the caches are filled before. A batch of steps, of
+one new token each or of a draft of three that is verified, is a graph that is captured as vLLM captures it: for
+sequences of up to --max-model-len tokens, and replayed at shorter ones. Others, which vLLM runs between its graphs, are called. us a layer, over as many layers' caches as do not fit into
 L2 together, are medians of rounds in turn. `largest difference` is between the two outputs. Ends with 1 if any is
 above 0.03.
 """
@@ -30,8 +30,9 @@ from moetune.vllm import attention
 L2_BYTES = 64 << 20
 MAX_DIFFERENCE = 0.03  # of two outputs in bf16
 STEPS = ((1, 2048), (8, 2048), (32, 2048), (128, 2048), (1, 8192), (32, 8192))  # sequences, tokens of each
+DRAFTS = 3
 # New tokens and lengths of the sequences of a call: one that begins, chunks beside steps, and drafts to be verified.
-OTHERS = (((2048,), (2048,)), ((1,) * 31 + (2048,), (2048,) * 31 + (4096,)), ((4,) * 32, (2048,) * 32))
+OTHERS = (((2048,), (2048,)), ((1,) * 31 + (2048,), (2048,) * 31 + (4096,)), ((1 + DRAFTS,) * 32, (2048,) * 32))
 
 
 class Layers:
@@ -78,7 +79,7 @@ class Server:
 
     def prepared(self, layers: Layers, max_model_len: int) -> tuple[Callable[[], Any], Any]:
         """A call of all layers, and where the last one's output will be."""
-        out, captured = torch.empty_like(layers.q), max(layers.new) == 1
+        out, captured = torch.empty_like(layers.q), set(layers.new) in ({1}, {1 + DRAFTS})
         common = layers.metadata(max_model_len if captured else int(layers.lengths.max()))
         build = self.builder.build_for_cudagraph_capture if captured else lambda given: self.builder.build(0, given)
         metadata = build(common)
@@ -120,7 +121,7 @@ def configured(heads: tuple[int, int, int], max_model_len: int) -> Iterator[Any]
     graphs = SimpleNamespace(static_forward_context={}, cudagraph_mode=CUDAGraphMode.FULL_AND_PIECEWISE,
                              cudagraph_capture_sizes=[1, 2, 4, *range(8, 257, 8)])
     config = SimpleNamespace(model_config=model, parallel_config=None, compilation_config=graphs,
-                             speculative_config=None,
+                             speculative_config=SimpleNamespace(num_speculative_tokens=DRAFTS, parallel_drafting=False),
                              scheduler_config=SimpleNamespace(max_num_seqs=256, max_num_batched_tokens=8192))
     with mock.patch("torch.get_default_dtype", lambda: torch.bfloat16):
         yield config
