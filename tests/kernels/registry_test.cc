@@ -147,13 +147,26 @@ TEST_CASE("defaults follow the number of rows where searches on an H200 found ot
   };
   has("add_rmsnorm", "hidden=2048,tokens=256", "THREADS=256,PREFETCH=1");
   has("add_rmsnorm", "hidden=2048,tokens=257", "THREADS=128,PREFETCH=0");
+  has("add_rmsnorm", "hidden=2880,tokens=500", "THREADS=256,FLIGHT=2,PREFETCH=0");
   has("add_rmsnorm", "hidden=2880,tokens=4096", "THREADS=32,PREFETCH=0");
   has("add_rmsnorm", "hidden=4096,tokens=161", "THREADS=256,FLIGHT=1,PREFETCH=0");
   has("add_rmsnorm", "hidden=8192,tokens=193", "THREADS=256,FLIGHT=4,PREFETCH=0");
   has("route_plan", "experts=128,top_k=8,tokens=63", "schedule=apart,blocks=1");
   has("route_plan", "experts=128,top_k=8,tokens=64", "schedule=apart,blocks=4,warps=8");
   has("route_plan", "experts=128,top_k=8,tokens=128", "schedule=apart,blocks=8,warps=8");
+  has("route_plan", "experts=128,top_k=8,tokens=200", "schedule=apart,blocks=16,warps=8,flight=4");
+  has("route_plan", "experts=128,top_k=8,tokens=500", "schedule=apart,blocks=32,warps=16,flight=4");
+  has("route_plan", "experts=8,top_k=2,tokens=3000", "schedule=apart,blocks=64,warps=16,flight=4");
+  has("route_plan", "experts=128,top_k=8,tokens=2000", "schedule=apart,blocks=128,warps=32,flight=4");
   has("route_plan", "experts=128,top_k=8,tokens=4096", "schedule=split,blocks=64");
+  has("mla_decode", "heads=128,batch=256,context=1024", "PAIR=2,SCHEDULE=spans,overhead=8");
+  has("mla_decode", "heads=128,batch=32,context=131072", "PAIR=2,SCHEDULE=spans,overhead=8");
+  has("mla_decode", "heads=128,batch=64,context=4096", "PAIR=2,SCHEDULE=grid,splits=1");
+  has("mla_decode", "heads=128,batch=64,context=8192,lengths=ragged", "PAIR=2,SCHEDULE=spans,overhead=2");
+  has("mla_decode", "heads=16,batch=128,context=8192,lengths=ragged", "PAIR=1,SCHEDULE=spans,overhead=1");
+  has("mla_decode", "heads=16,batch=1,context=131072", "PARTS=2,SCHEDULE=grid,splits=128");
+  has("mla_decode", "heads=128,batch=1,context=131072", "PARTS=2,SCHEDULE=grid,splits=64");
+  has("mla_decode", "heads=128,batch=1,context=32768", "PARTS=4,SCHEDULE=grid,splits=32");
   const std::string narrow = "page=64,kv_dtype=e4m3,";
   has("decode_attention", narrow + "q_heads=32,kv_heads=8,batch=9,context=32768", "math=swap,splits=4,combine=kernel");
   has("decode_attention", narrow + "q_heads=32,kv_heads=8,batch=9,context=32768,lengths=ragged",
