@@ -55,7 +55,7 @@ void count_legal(ImportedKernel& kernel, const std::string& file) {
   if (!has_default) {
     Document first = Document::object();
     for (const Document& parameter : space["parameters"])
-      first[parameter["name"].get<std::string>()] = parameter["values"][0];
+      if (!parameter["values"].empty()) first[parameter["name"].get<std::string>()] = parameter["values"][0];
     space["defaults"] = Document::array({{{"config", first}}});
   }
   const Space parsed = Space::parse(space.dump(), file);

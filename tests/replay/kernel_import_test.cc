@@ -262,6 +262,8 @@ TEST_CASE("import: a description that cannot be read names file, line and key") 
   CHECK(
       has(with("/ConfigurationSpace/TuningParameters/0/Values", "[tile]"), "TuningParameters[0].Values: unknown name"));
   CHECK(has(with("/ConfigurationSpace/TuningParameters/0/Values", "[1, 1]"), "holds 1 twice"));
+  for (const Json& none : {Json("[]"), Json::array()})
+    CHECK(has(with("/ConfigurationSpace/TuningParameters/0/Values", none), "the domain of 'tile' is empty"));
   CHECK(has(with("/ConfigurationSpace/TuningParameters/0/Values", Json({0.5})), "neither an integer nor a name"));
   CHECK(has(with("/ConfigurationSpace/TuningParameters/0/Name", "a b"), "is not a name"));
   CHECK(has(with("/KernelSpecification/Arguments/0/Size", "ProblemSize[2]"), "a list has no such element"));
