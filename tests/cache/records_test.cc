@@ -108,6 +108,10 @@ TEST_CASE("every part of a key tells workloads apart, and the driver does not") 
       changed([](WorkloadKey& key) { key.source_digest = "f"; }),
       changed([](WorkloadKey& key) { key.toolchain = "nvrtc 12.9"; }),
       changed([](WorkloadKey& key) { key.hardware.name = "NVIDIA H100"; }),
+      changed([](WorkloadKey& key) { key.hardware.name = "a,cc=90"; }),  // no name passes for another field
+      changed([](WorkloadKey& key) { key.hardware.name = "a\\,cc=90"; }),
+      changed([](WorkloadKey& key) { key.hardware.name = "a\\"; }),
+      changed([](WorkloadKey& key) { key.hardware.name = "a\\\\"; }),
       changed([](WorkloadKey& key) { key.hardware.compute_capability = 89; }),
       changed([](WorkloadKey& key) { key.hardware.sm_count = 114; }),
       changed([](WorkloadKey& key) { key.hardware.l2_bytes = 1; }),
@@ -119,6 +123,12 @@ TEST_CASE("every part of a key tells workloads apart, and the driver does not") 
   std::set<std::int64_t> ids;
   for (const WorkloadKey& key : keys) ids.insert(cache.workloads.id(key));
   CHECK(ids.size() == keys.size());
+  for (const WorkloadKey& one : keys) {
+    for (const WorkloadKey& other : keys)
+      CHECK(one.hardware.is_same(other.hardware) == (one.hardware.text() == other.hardware.text()));
+  }
+  CHECK(keys[6].hardware.text().starts_with("a\\,cc=90,cc="));
+  CHECK(keys[7].hardware.text().starts_with("a\\\\\\,cc=90,cc="));
   const WorkloadKey updated = changed([](WorkloadKey& key) { key.hardware.driver = "590.2"; });
   CHECK(cache.workloads.id(updated) == cache.workloads.id(workload_key()));
   cache.workloads.id(updated);

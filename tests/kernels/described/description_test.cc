@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <functional>
+
 #include "base/error.h"
 #include "tests/kernels/described/examples.h"
 #include "tests/refusal.h"
@@ -22,6 +24,9 @@ struct DescriptionFault {
 };
 constexpr DescriptionFault kDescriptionFaults[] = {
     {"vector_add", R"([{"op":"remove","path":"/launches"}])", "lacks the key 'launches'"},
+    {"vector_add", R"([{"op":"replace","path":"/launches","value":[]}])", "launches must launch something"},
+    {"vector_add", R"([{"op":"replace","path":"/launches","value":[{"memset":"c"}]}])",
+     "launches must launch something"},
     {"vector_add", R"([{"op":"remove","path":"/reference"}])", "lacks the key 'reference'"},
     {"vector_add", R"([{"op":"remove","path":"/parameters"}])", "parameters: this key is missing"},
     {"vector_add", R"([{"op":"add","path":"/lunches","value":1}])", "did you mean 'launches'?"},
@@ -166,11 +171,6 @@ constexpr DescriptionFault kDescriptionFaults[] = {
      "takes the scratch 'parts', which it does not have"},
 };
 
-Json with_arguments(Json launch, std::size_t count) {
-  launch["arguments"] = Json(count, Json("a"));
-  return launch;
-}
-
 }  // namespace
 
 TEST_CASE("the examples are sound, and no longer than they should be") {
@@ -197,7 +197,130 @@ TEST_CASE("a kernel is named as its folder is") {
                        doctest::Contains("kernel must be 'x', as the folder is named"), BadInput);
 }
 
-TEST_CASE("hostile sizes are refused: the file, its depth, lists, names, expressions and lets") {
+namespace {
+
+// Makes a value of so many things, given the sound description.
+using Made = std::function<Json(std::size_t count, const Json& sound)>;
+
+struct DescriptionLimit {
+  const char* path;
+  Made made;
+  std::size_t most;
+  const char* said;  // of one more
+};
+
+Made text(const std::string& before, const std::string& each, const std::string& after, const std::string& close = "") {
+  return [=](std::size_t count, const Json&) {
+    std::string made = before;
+    for (std::size_t i = 0; i < count; ++i) made += each;
+    made += after;
+    for (std::size_t i = 0; i < count; ++i) made += close;
+    return Json(made);
+  };
+}
+
+Made list_of(const Json& like) {
+  return [=](std::size_t count, const Json&) { return Json(count, like); };
+}
+
+Made struct_of(const Json& like) {
+  return [=](std::size_t count, const Json&) { return Json::object({{"struct", Json(count, like)}}); };
+}
+
+// With names of their own, behind what is at `path`.
+Made named(const Json& like, const char* path = "") {
+  return [=](std::size_t count, const Json& sound) {
+    Json list = *path == 0 ? Json::array() : sound[Json::json_pointer(path)];
+    for (std::size_t i = 0; i < count; ++i) {
+      list.push_back(like);
+      list.back()["name"] = "z" + std::to_string(i);
+    }
+    return list;
+  };
+}
+
+Made members(const Json& value) {
+  return [=](std::size_t count, const Json&) {
+    Json made = Json::object();
+    for (std::size_t i = 0; i < count; ++i) made["z" + std::to_string(i)] = value;
+    return made;
+  };
+}
+
+// Launches with `each` such arguments or fewer.
+Made arguments(const Json& argument, std::size_t each) {
+  return [=](std::size_t count, const Json& sound) {
+    Json list = Json::array();
+    for (; count > 0; count -= std::min(count, each)) {
+      list.push_back(sound["launches"][0]);
+      list.back()["arguments"] = Json(std::min(count, each), argument);
+    }
+    return list;
+  };
+}
+
+Json launches_and(std::size_t count, const Json& sound, const Json& like) {
+  Json list = sound["launches"];
+  while (list.size() <= count) list.push_back(like);
+  return list;
+}
+
+const DescriptionLimit kDescriptionLimits[] = {
+    {"/problem", named({{"default", 1}, {"free", true}}, "/problem"), 3, "at most 4 dimensions are free"},
+    {"/problem", named({{"default", 1}}, "/problem"), 31, "has more than 32 elements"},
+    {"/call",
+     [](std::size_t count, const Json&) {
+       return Json{{{"name", std::string(count, 'n')}, {"type", "i64"}, {"default", 1}}};
+     },
+     31, "at most 31 of them"},
+    {"/problem/0/doc", text("", "d", ""), 4096, "is longer than 4096 bytes"},
+    {"/launches/0/entry", text("", "e", ""), 63, "has a name of more than 63 characters"},
+    {"/launches/0/entry", text("e<", "1", ">"), 253, "is longer than 256 characters"},
+    {"/launches/0/grid", text("1", " ", ""), 4095, "longer than 4096"},
+    {"/launches/0/grid", text("", "(", "1", ")"), 63, "nested more than 64 deep"},
+    {"/launches/0/grid", list_of(1), 3, "has more than 3 elements"},
+    {"/launches/0/arguments", list_of("a"), 40, "has more than 40 elements"},
+    {"/launches", [](std::size_t count, const Json& sound) { return launches_and(count, sound, sound["launches"][0]); },
+     7, "is one launch too many: at most 8"},
+    {"/launches",
+     [](std::size_t count, const Json& sound) {
+       return launches_and(count, sound, {{"memset", "c"}});
+     },
+     8, "is one memset too many"},
+    {"/launches", arguments("a", 40), 120, "all launches take at most 8 maps and structs, and 120 others"},
+    {"/launches", arguments({{"struct", {{{"i64", 1}}}}}, 3), 8, "at most 8 maps and structs, and 120 others"},
+    {"/launches/0/arguments/3", struct_of({{"i64", 1}}), 16, "ends past byte 128"},
+    {"/launches/0/arguments/3", struct_of({{"i8", 1}}), 128, "has more than 128 elements"},
+    {"/tensors", named({{"dtype", "f32"}, {"shape", {"n"}}}, "/tensors"), 13, "has more than 16 elements"},
+    {"/tensors/1/shape", list_of(2), 6, "has more than 6 elements"},
+    {"/call", named({{"type", "i64"}, {"default", 1}}), 24, "is one field too many"},
+    {"/call", named({{"type", "f32"}, {"default", 1}}), 4, "is one field too many"},
+    {"/presets", named({{"problem", "n=1"}}), 64, "has more than 64 elements"},
+    {"/rules", list_of({{"expr", "problem.n > 0"}, {"why", "w"}}), 64, "has more than 64 elements"},
+    {"/macros", members("1"), 64, "has more than 64 members"},
+    {"/let", members("problem.n"), 1020, "names one thing too many: at most 1024"},
+    {"/scratch", named({{"bytes", 8}}), 8, "has more than 8 elements"},
+};
+
+}  // namespace
+
+TEST_CASE("each limit of a description is met from both sides") {
+  const Json sound = Json::parse(example_text("vector_add"));
+  for (const DescriptionLimit& limit : kDescriptionLimits) {
+    CAPTURE(limit.path);
+    CAPTURE(limit.most);
+    const auto said_of = [&](std::size_t count) {
+      Json changed = sound;
+      changed[Json::json_pointer(limit.path)] = limit.made(count, sound);
+      return refusal_of([&] { read_description(changed.dump(), "own/kernel.json", "vector_add"); });
+    };
+    CHECK(said_of(limit.most) == "");
+    const std::string said = said_of(limit.most + 1);
+    CHECK_MESSAGE(said.find(limit.said) != std::string::npos, said);
+  }
+}
+
+TEST_CASE("hostile sizes are refused: the file, its depth and keys, and lets that grow without end") {
   const auto refused = [](const std::string& text, const char* said) {
     CHECK_THROWS_WITH_AS(read_description(text, "own/kernel.json", "vector_add"), doctest::Contains(said), BadInput);
   };
@@ -205,28 +328,6 @@ TEST_CASE("hostile sizes are refused: the file, its depth, lists, names, express
   refused(std::string(kMaxDescription + 1, ' '), "is larger than 1 MiB");
   refused(std::string(100000, '['), "nested more than 64 deep");
   refused("{\"kernel\": 1, \"kernel\": 2}", "kernel");
-  const auto with = [&](const char* path, const Json& value) {
-    Json changed = sound;
-    changed[Json::json_pointer(path)] = value;
-    return changed.dump();
-  };
-  refused(with("/problem/0/name", std::string(32, 'n')), "at most 31 of them");
-  refused(with("/launches/0/entry", std::string(300, 'e')), "is longer than 256 characters");
-  refused(with("/launches/0/grid", std::string(5000, '1')), "longer than 4096");
-  refused(with("/launches/0/grid", std::string(100, '(') + "1" + std::string(100, ')')), "nested more than 64 deep");
-  refused(with("/launches/0/arguments", Json(41, Json("a"))), "has more than 40 elements");
-  refused(with("/launches", Json(9, sound["launches"][0])), "is one launch too many: at most 8");
-  refused(with("/launches", Json(4, with_arguments(sound["launches"][0], 40))),
-          "all launches take at most 8 maps and structs, and 120 others");
-  refused(with("/launches/0/entry", std::string(64, 'e')), "has a name of more than 63 characters");
-  refused(with("/launches/0/arguments/3", {{"struct", Json(17, Json{{"i64", 1}})}}), "ends past byte 128");
-  refused(with("/tensors", Json(17, sound["tensors"][1])), "has more than 16 elements");
-  Json dimensions = Json::array();
-  for (int i = 0; i < 5; ++i)
-    dimensions.push_back(
-        {{"name", "n" + std::string(static_cast<std::size_t>(i), 'n')}, {"default", 1}, {"free", true}});
-  refused(with("/problem", dimensions), "at most 4 dimensions are free");
-
   // Each let doubles the one before: the value overflows, and nothing else happens.
   Json bomb = sound;
   bomb["let"]["l00"] = "problem.n";

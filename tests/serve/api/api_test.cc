@@ -43,6 +43,25 @@ TEST_CASE("an event log keeps what fits, says what it lost, and goes on after an
   CHECK(of_one.find("\"i\":5}") == std::string::npos);
 }
 
+TEST_CASE("an event log of many events keeps as many bytes of the latest as it may, and not one event more") {
+  EventLog sizes;
+  const std::uint64_t first = sizes.append("trial", 1, {{"i", 1000}});
+  const std::size_t size = sizes.read(first - 1).take().size();
+  for (const std::size_t spare : {std::size_t{0}, size - 1}) {
+    EventLog log(100, 5 * size + spare);
+    std::uint64_t last = 0;
+    for (int i = 1000; i < 1040; ++i) {
+      last = log.append("trial", 1, {{"i", i}});
+      if (i < 1005) continue;
+      CHECK(log.read(last - 5).take().size() == 5 * size);
+      CHECK(log.read(last - 6).take().find("event: lost") != std::string::npos);
+    }
+    log.append("trial", 1, {{"text", std::string(10 * size, 'x')}});  // alone it may be too large
+    CHECK(log.read(last).take().size() > 10 * size);
+    CHECK(log.read(last - 1).take().find("event: lost") != std::string::npos);
+  }
+}
+
 TEST_CASE("the event stream beats, resumes after an id, and leaves nothing behind") {
   RunningService running;
   running.options.http.heartbeat = std::chrono::milliseconds(200);
