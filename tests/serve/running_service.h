@@ -14,6 +14,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "cache/pack_signature.h"
 #include "http/http_client.h"
 #include "serve/service.h"
 #include "tests/temporary_folder.h"
@@ -74,6 +75,7 @@ class RunningService {
   HttpRequest request(const std::string& method, const std::string& path, const std::string& body = "") const {
     HttpRequest request{
         .method = method, .url = service->url() + path, .headers = headers, .body = body, .ca_file = ca};
+    request.max_bytes = kMostPackBytes;
     if (method == "POST") request.headers.emplace_back("Content-Type", "application/json");
     return request;
   }
