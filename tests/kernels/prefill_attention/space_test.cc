@@ -199,8 +199,9 @@ TEST_CASE("by default few new tokens share rows among heads, however many sequen
   const DeviceLimits limits = limits_of_architecture("sm_90a");
   for (const char* const heads : {"q_heads=32,kv_heads=4", "q_heads=32,kv_heads=8", "q_heads=64,kv_heads=8,head_dim=64",
                                   "q_heads=16,kv_heads=4,head_dim=256"}) {
-    for (const char* const more : {"page=0", "page=16", "page=64,lengths=ragged", "page=64,kv_dtype=e4m3",
-                                   "page=64,window=128", "page=0,window=128,lengths=ragged"}) {
+    // Pages of 16 and 64 in bf16 keep what the shipped tables have met.
+    for (const char* const more : {"page=0", "page=32", "page=64,dtype=fp16,lengths=ragged", "page=64,kv_dtype=e4m3",
+                                   "page=128,window=128", "page=0,window=128,lengths=ragged"}) {
       for (const int batch : {1, 4, 16, 64, 256}) {
         for (const int tokens : {1, 4, 13, 48}) {
           const Problem of =
