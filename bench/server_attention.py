@@ -3,10 +3,10 @@
     python bench/server_attention.py [--heads 32,4,128] [--max-model-len 32768] [--paths FILE...] [--json FILE]
 
 Needs vLLM's package on a GPU; its compiled parts are not used, since the caches are filled before. A batch of steps, of
-one new token each or of a draft of three that is verified, is a graph that is captured as vLLM captures it: for
-sequences of up to --max-model-len tokens, and replayed at shorter ones. Others, which vLLM runs between its graphs, are called. us a layer, over as many layers' caches as do not fit into
-L2 together, are medians of rounds in turn. `largest difference` is between the two outputs. Ends with 1 if any is
-above 0.03.
+one new token each, or of drafts of three that are verified where vLLM drafts, is a graph that is captured as vLLM
+captures it: for sequences of up to --max-model-len tokens, and replayed at shorter ones. Others, which vLLM runs
+between its graphs, are called. us a layer, over as many layers' caches as do not fit into L2 together, are medians of
+rounds in turn. `largest difference` is between the two outputs. Ends with 1 if any is above 0.03.
 """
 
 import argparse
@@ -121,7 +121,7 @@ def configured(heads: tuple[int, int, int], max_model_len: int) -> Iterator[Any]
     graphs = SimpleNamespace(static_forward_context={}, cudagraph_mode=CUDAGraphMode.FULL_AND_PIECEWISE,
                              cudagraph_capture_sizes=[1, 2, 4, *range(8, 257, 8)])
     config = SimpleNamespace(model_config=model, parallel_config=None, compilation_config=graphs,
-                             speculative_config=SimpleNamespace(num_speculative_tokens=DRAFTS, parallel_drafting=False),
+                             speculative_config=None,
                              scheduler_config=SimpleNamespace(max_num_seqs=256, max_num_batched_tokens=8192))
     with mock.patch("torch.get_default_dtype", lambda: torch.bfloat16):
         yield config
@@ -145,13 +145,18 @@ def main() -> int:
     cases = [((1,) * batch, (length,) * batch) for batch, length in STEPS] + list(OTHERS)
     rows, agree = [], True
     with configured(heads, options.max_model_len) as config:
-        servers = [Server(backend, heads, options.page, config)
-                   for backend in (TritonAttentionBackend, attention.Backend)]
+        servers = []
+        for drafts in (0, DRAFTS):
+            if drafts:
+                config.speculative_config = SimpleNamespace(num_speculative_tokens=drafts, parallel_drafting=False,
+                                                            num_speculative_tokens_per_batch_size=None)
+            servers.append([Server(backend, heads, options.page, config)
+                            for backend in (TritonAttentionBackend, attention.Backend)])
         print(f"{'new tokens':>14} {'length':>7} | {'vLLM us':>8} {'moetune us':>10} {'times':>6} | largest difference")
         for new, lengths in cases:
             layers = Layers(heads, new, lengths, options.page, -(-options.max_model_len // options.page))
-            calls = [server.prepared(layers, options.max_model_len) for server in servers]
-            taken: list[list[float]] = [[] for _ in servers]
+            calls = [server.prepared(layers, options.max_model_len) for server in servers[set(new) == {1 + DRAFTS}]]
+            taken: list[list[float]] = [[] for _ in calls]
             for _ in range(options.rounds):
                 for times, (call, _) in zip(taken, calls):
                     times.append(microseconds(call, len(layers.caches)))

@@ -81,7 +81,7 @@ def warm(heads: Heads, page: int, layout: str, verified: int = 1) -> None:
     if heads.sinks:
         options["sinks"] = torch.zeros(heads.q_heads, device=device)
     others = torch.cat((zero, one))
-    for steps, tokens, q_offsets in ((1, 1, None), (1, verified, None), (0, 1, others)):
+    for steps, tokens, q_offsets in (*((1, each, None) for each in sorted({1, verified})), (0, 1, others)):
         attend(Batch(steps, tokens, q_offsets, zero[None], one, 1, page, tokens), q, kv, kv, torch.empty_like(q), 1.0,
                layout, **options)
 

@@ -38,7 +38,8 @@ def model_config(**changed: Any) -> Any:
     text = namespace(attn_logit_softcapping=changed.pop("softcap", None))
     model = namespace(get_num_attention_heads=lambda _: HEADS, get_num_kv_heads=lambda _: changed.get("kv", KV_HEADS),
                       get_sliding_window=lambda: WINDOW, hf_text_config=text, max_model_len=4096)
-    drafts = namespace(num_speculative_tokens=changed["drafts"]) if "drafts" in changed else None
+    drafts = namespace(num_speculative_tokens=changed["drafts"],
+                       num_speculative_tokens_per_batch_size=changed.get("by_batch")) if "drafts" in changed else None
     return namespace(model_config=model, parallel_config=None, speculative_config=drafts,
                      scheduler_config=namespace(max_num_seqs=16, max_num_batched_tokens=256),
                      compilation_config=namespace(static_forward_context={}))
@@ -260,6 +261,16 @@ class VllmTest(unittest.TestCase):
         metadata = builder.build_for_cudagraph_capture(batch)
         self.assertEqual((metadata.steps, metadata.step_tokens, metadata.q_offsets), (4, each, None))
         self.assertEqual(builder.build(0, batch.replace(num_actual_tokens=2 * each)).steps, 2)
+        cache = self.cache(paged, KVCacheLayout.LBNHC)
+        for slots, k, v in zip(paged.slots, paged.k, paged.v):
+            cache[slots // PAGE, :, slots % PAGE] = torch.cat((k, v), -1).to(DEVICE)
+        q = torch.cat([paged.q, paged.q])
+        out = impl.forward(None, q, None, None, cache, metadata, torch.full_like(q, 7))
+        self.assertLess(largest_error(out[:2 * each].cpu(), paged.right()), 0.02)
+        self.assertTrue(bool((out[2 * each:] == 0).all()))
+        for new in ((2, 2), (each, 1)):
+            with self.assertRaisesRegex(moetune.Unsupported, "PIECEWISE"):
+                builder.build_for_cudagraph_capture(common(Paged(new, (20, 7))))
 
     def test_drafts_that_decode_attention_does_not_verify(self) -> None:
         for drafts, config in ((_servers.MOST_VERIFIED, model_config(drafts=_servers.MOST_VERIFIED)),
@@ -274,7 +285,17 @@ class VllmTest(unittest.TestCase):
             self.assertEqual(self.builder(self.layer()).reorder_batch_threshold, 1)
             self.assertEqual(len(said.output), 2 if has_family else 1)
             if has_family:
-                self.assertRegex(said.output[1], f"prefill_attention serves .*q_len={drafts + 1}")
+                self.assertRegex(said.output[1], f"verified by prefill_attention.*q_len={drafts + 1}")
+
+    def test_drafts_of_other_layers_and_of_changing_numbers(self) -> None:
+        self.config = model_config(drafts=DRAFTS)
+        self.assertEqual(self.reasons(), [])
+        with self.assertNoLogs("moetune", "WARNING"):
+            self.assertRegex(str(self.reasons(head_size=72)), "head_dim")
+        self.assertEqual(attention.Builder.get_cudagraph_support(self.config, None), AttentionCGSupport.UNIFORM_BATCH)
+        dynamic = model_config(drafts=DRAFTS, by_batch=[[1, 4, 3], [5, 16, 1]])
+        self.assertEqual(attention.Builder.get_cudagraph_support(dynamic, None),
+                         AttentionCGSupport.UNIFORM_SINGLE_TOKEN_DECODE)
 
     def test_what_a_graph_needs_is_loaded_before(self) -> None:
         impl = self.layer()

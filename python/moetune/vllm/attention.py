@@ -81,19 +81,22 @@ class Backend(AttentionBackend):  # type: ignore[misc]
         pages = pages if block is None else (max(pages),)
         page, reason = _servers.page_for(heads, pages, _verified(config))
         if reason and _verified(config) > 1:
-            _servers.LOG.warning("moetune: prefill_attention serves what drafts are verified by, outside of full "
-                                 "graphs: %s", reason)
-            Backend.verifies = False
-            page, reason = _servers.page_for(heads, pages)
+            why_not, (page, reason) = reason, _servers.page_for(heads, pages)
+            if reason is None:
+                _servers.LOG.warning("moetune: drafts are verified by prefill_attention, outside of full graphs: %s",
+                                     why_not)
+                Backend.verifies = False
         Backend.pages = Backend.pages if reason else (page,)
         return [reason] if reason else []
 
 
 def _verified(config: Any) -> int:
-    """New tokens of a sequence that decode_attention serves: one, and what is drafted."""
+    """New tokens of a sequence that decode_attention serves: one, and what is drafted. One where vLLM changes how many
+    are drafted from step to step, and captures graphs for each number."""
     drafts = getattr(config, "speculative_config", None)
     verified = 1 + int(getattr(drafts, "num_speculative_tokens", None) or 0)
-    return verified if Backend.verifies and verified <= _servers.MOST_VERIFIED else 1
+    is_fixed = getattr(drafts, "num_speculative_tokens_per_batch_size", None) is None
+    return verified if Backend.verifies and is_fixed and verified <= _servers.MOST_VERIFIED else 1
 
 
 class Choice(Backend):
@@ -143,6 +146,13 @@ class Builder(AttentionMetadataBuilder[_servers.Batch]):  # type: ignore[misc]
                 raise Unsupported(f"a layer of {layer_names[0]}'s kind, with pages of {kv_cache_spec.block_size}: "
                                   f"{reason}. Leave out --attention-backend {NAME}")
             _servers.warm(heads, kv_cache_spec.block_size, "HND", verified)
+
+    def build_for_cudagraph_capture(self, common_attn_metadata: Any) -> _servers.Batch:
+        batch = self.build(0, common_attn_metadata)
+        if batch.q_offsets is not None:  # a graph would read it where it lay once
+            raise Unsupported("full CUDA graphs of other batches than steps; choose --compilation-config "
+                              """'{"cudagraph_mode": "PIECEWISE"}'""")
+        return batch
 
     def build(self, common_prefix_len: int, common_attn_metadata: Any, fast_build: bool = False) -> _servers.Batch:
         common, sequences = common_attn_metadata, common_attn_metadata.num_reqs
