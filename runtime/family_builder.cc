@@ -177,9 +177,10 @@ void FamilyBuilder::take_winner(const StoredWinner& winner, std::size_t origin, 
   Stored stored{origin, winner.layer, record.cubin_digest, own.unit};
   const bool lost = record.default_time_us > 0 && record.time_us > record.default_time_us;
   const TablePoint point = family_.interface().table_point_of(problem);
-  if (lost || taken_.contains(point) || is_superseded(winner, origin, point)) {
+  const bool is_other = taken_.contains(point) || is_superseded(winner, origin, point);  // something else decides there
+  if (lost || is_other) {
     keep(std::move(stored));
-    if (lost) {
+    if (!is_other) {
       measured_.push_back({.point = point,
                            .met = met_default(record.default_time_us, record.default_config, problem),
                            .inherited = origins_[origin].inherited,

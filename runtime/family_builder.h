@@ -72,8 +72,8 @@ class FamilyBuilder {
   // a warning.
   void take(const StoredWinner& winner, std::size_t origin);
   void take_winner(const StoredWinner& winner, std::size_t origin, const Problem& problem);
-  // The number of the default's configuration that a result beat clearly (DispatchTable::Measured::beat). One that is
-  // not stored is the space's at that problem.
+  // DispatchTable::Measured::met of a result whose default took `default_us`; nullopt if that is 0. A configuration
+  // that is not stored is the space's at that problem.
   std::optional<std::uint32_t> met_default(double default_us, const std::string& config, const Problem& problem);
   void take_default(const StoredWinner& winner, std::size_t origin, const Problem& problem);
   // A stored problem. Throws BadInput for text that is no problem, or one of another family.
