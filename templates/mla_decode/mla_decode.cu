@@ -1,6 +1,6 @@
 // Attention of the newest 1 to 4 tokens of a sequence over a latent (multi-head latent attention): all heads share one
 // key of 576 values, whose first 512 are the value. A block takes some packed rows (queries and heads) and a part of
-// the tokens, or of SPANS one part after another; a second launch puts the parts together.
+// the tokens, with SPANS one part after another; a second launch puts the parts together.
 #if RELAY
 #include "templates/mla_decode/body_relay.cuh"
 #else

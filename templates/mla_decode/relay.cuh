@@ -36,7 +36,7 @@ constexpr int kScoresOffset =
 constexpr int kScoresBytes = kRows * kTile * 2;
 constexpr int kFactorsOffset = kScoresOffset + kStages * kScoresBytes;
 constexpr int kInverseOffset = kFactorsOffset + kStages * kRows * 4;
-constexpr int kResults = kSpans ? kStages : 1;  // rows are divided by, and their logarithms: of a stage each
+constexpr int kResults = kSpans ? kStages : 1;  // sets of row sums and their logarithms: with spans a stage has its own
 constexpr int kLogarithmsOffset = kInverseOffset + kResults * kRows * 4;
 constexpr int kBarrierOffset = kLogarithmsOffset + kResults * kParts * kRows * 4;
 constexpr int kSegmentsOffset = kBarrierOffset + (kStages * kBarriers + 1) * 8;  // see segments.cuh
@@ -62,7 +62,7 @@ struct Relay {
   __device__ __forceinline__ float* factors(int stage) const {
     return reinterpret_cast<float*>(shared + kFactorsOffset) + stage * kRows;
   }
-  // Of kSpans those of a segment's last tile.
+  // With spans, those of a segment whose last tile the stage holds.
   __device__ __forceinline__ float* inverse(int stage = 0) const {
     return reinterpret_cast<float*>(shared + kInverseOffset) + stage * kRows;
   }

@@ -1,4 +1,4 @@
-// What the copying warp tells of the segments of its span, and the queries that go with them.
+// Segments that the copying warp hands to the other warps, and the queries that go with them.
 //
 // A place of the ring has a barrier that says it is filled, and one at which every lane that reads it arrives. There is
 // room for the queries of one segment: warpgroup 0 says when they are read.

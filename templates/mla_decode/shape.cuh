@@ -77,7 +77,7 @@ struct Outputs {
 };
 
 // The rows of a sequence that fall to a block, and its part of the tokens: `span` tiles, of which the last part has
-// fewer. The grid is (blocks of rows, splits, sequences). Of kSpans it is a segment, which SpanWalk fills in.
+// fewer. The grid is (blocks of rows, splits, sequences). With kSpans it is a segment, which SpanWalk fills in.
 struct Work {
   int sequence;
   int first_row;

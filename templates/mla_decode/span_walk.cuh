@@ -36,7 +36,7 @@ class SpanWalk {
 
   __device__ __forceinline__ bool done() const { return walk_.done() || cut(segment_end()) == 0; }
 
-  // Of the cluster's block of rows `row`.
+  // The share of the cluster's block of rows `row`.
   __device__ __forceinline__ Work work(int row) const {
     const ItemSplits parts = item_parts();
     Work work;
@@ -122,7 +122,7 @@ class SpanWalk {
   // The next sequence's length is on its way while this one's tiles are worked on.
   __device__ __forceinline__ void look_ahead() { upcoming_ = lengths_[min_of(walk_.sequence + 1, sequences_ - 1)]; }
 
-  // Of this lane's value and those of the lanes before it.
+  // Sums this lane's value and those of the lanes before it.
   static __device__ __forceinline__ int prefix_sum(int value) {
 #pragma unroll
     for (int distance = 1; distance < kWarpSize; distance *= 2) {
