@@ -150,6 +150,7 @@ TEST_CASE("defaults follow the number of rows where searches on an H200 found ot
   has("add_rmsnorm", "hidden=2880,tokens=500", "THREADS=256,FLIGHT=2,PREFETCH=0");
   has("add_rmsnorm", "hidden=2880,tokens=4096", "THREADS=32,PREFETCH=0");
   has("add_rmsnorm", "hidden=4096,tokens=161", "THREADS=256,FLIGHT=1,PREFETCH=0");
+  has("add_rmsnorm", "hidden=8192,tokens=192", "THREADS=512,PREFETCH=1");
   has("add_rmsnorm", "hidden=8192,tokens=193", "THREADS=256,FLIGHT=4,PREFETCH=0");
   has("route_plan", "experts=128,top_k=8,tokens=63", "schedule=apart,blocks=1");
   has("route_plan", "experts=128,top_k=8,tokens=64", "schedule=apart,blocks=4,warps=8");
