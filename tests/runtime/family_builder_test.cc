@@ -30,7 +30,7 @@ template <typename Change>
 void store_changed(const Folder& folder, const FakeWinner& winner, const Change& change) {
   store(folder / "as_made.db", {winner});
   const Cache made = Cache::open(folder / "as_made.db", Cache::Mode::read_only);
-  const Problem problem = find_kernel("decode_attention").parse(kProblem);
+  const Problem problem = find_kernel("decode_attention").parse(winner.problem);
   std::string family = find_kernel("decode_attention").specialization(problem).text();
   const FamilyWinner stored = made.winners.of_family("decode_attention", family).sound.at(0);
   WinnerRecord record = made.winners.find(stored.workload.id).value();
@@ -146,6 +146,27 @@ TEST_CASE("a winner that met another default than today's serves its own cell al
     moetune_family* const family = opened.family(kFamily);
     CHECK(opened.explain(family, pick(family, 64, 4096))["kind"] == "exact");
     CHECK(opened.explain(family, pick(family, 64, 5000))["kind"] == (has_met ? "nearest" : "default"));
+  }
+}
+
+TEST_CASE("a result that hardly beat the default, or lost to it, keeps a farther winner from what is near it") {
+  const auto problem = [](int context) {
+    return "batch=64,q_heads=4,kv_heads=1,head_dim=64,page=16,context=" + std::to_string(context);
+  };
+  const std::string todays = default_of(problem(4096).c_str());
+  REQUIRE(default_of(problem(4700).c_str()) == todays);
+  for (const double default_over_winner : {1.01, 0.5}) {
+    CAPTURE(default_over_winner);
+    const Folder folder;
+    store(folder / "clear.db", {{.problem = problem(4096), .default_config = todays, .time_us = 5000}});
+    store_changed(
+        folder, {.problem = problem(4700), .default_config = todays, .time_us = 5000},
+        [&](WinnerRecord& record, std::string&) { record.default_time_us = record.time_us * default_over_winner; });
+    const Opened opened({folder / "clear.db", folder / "changed.db"});
+    moetune_family* const family = opened.family(kFamily);
+    CHECK(opened.explain(family, pick(family, 64, 4200))["kind"] == "nearest");
+    CHECK(opened.explain(family, pick(family, 64, 4600))["kind"] == "default");
+    CHECK(opened.explain(family, pick(family, 64, 4700))["kind"] == (default_over_winner > 1 ? "exact" : "default"));
   }
 }
 
