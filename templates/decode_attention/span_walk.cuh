@@ -2,6 +2,7 @@
 // lanes together.
 #pragma once
 
+#include "templates/common/prefix_sum.cuh"
 #include "templates/decode_attention/arguments.cuh"
 
 class SpanWalk {
@@ -74,7 +75,7 @@ class SpanWalk {
     for (int base = 0; base < batch_; base += kWarpSize) {
       const int length = base + lane < batch_ ? length_of(base + lane) : 0;
       const int tiles = base + lane < batch_ ? head_tiles(length) : 0;
-      const int sequence_end = passed + prefix_sum(tiles * heads_);
+      const int sequence_end = passed + warp_prefix_sum(tiles * heads_);
       const u32 beyond = __ballot_sync(kWholeWarp, first < sequence_end);
       if (beyond != 0) {
         const int found = __ffs(beyond) - 1;
@@ -93,16 +94,6 @@ class SpanWalk {
   __device__ __forceinline__ void look_ahead() {
     const i32* const next = lengths_ + min_of(walk_.sequence + 1, batch_ - 1);
     upcoming_ = settled_ ? read_settled(next) : *next;  // clamped when it is needed
-  }
-
-  // Of this lane's value and those of the lanes before it.
-  static __device__ __forceinline__ int prefix_sum(int value) {
-#pragma unroll
-    for (int distance = 1; distance < kWarpSize; distance *= 2) {
-      const int other = __shfl_up_sync(kWholeWarp, value, distance);
-      if (threadIdx.x % kWarpSize >= distance) value += other;
-    }
-    return value;
   }
 
   const i32* lengths_;

@@ -6,6 +6,7 @@
 // without tokens has a unit in place of tiles, for its output's sake.
 #pragma once
 
+#include "templates/common/prefix_sum.cuh"
 #include "templates/decode_attention/spans.cuh"
 #include "templates/mla_decode/shape.cuh"
 
@@ -107,7 +108,7 @@ class SpanWalk {
         last = clamped(lengths_[sequence]);
         all += units(last) * kItems;
       }
-      const int to = passed + prefix_sum(all);
+      const int to = passed + warp_prefix_sum(all);
       const int found = __ffs(__ballot_sync(kWholeWarp, first < to)) - 1;
       passed = __shfl_sync(kWholeWarp, to - all, found);
       last = __shfl_sync(kWholeWarp, last, found);
@@ -121,16 +122,6 @@ class SpanWalk {
 
   // The next sequence's length is on its way while this one's tiles are worked on.
   __device__ __forceinline__ void look_ahead() { upcoming_ = lengths_[min_of(walk_.sequence + 1, sequences_ - 1)]; }
-
-  // Sums this lane's value and those of the lanes before it.
-  static __device__ __forceinline__ int prefix_sum(int value) {
-#pragma unroll
-    for (int distance = 1; distance < kWarpSize; distance *= 2) {
-      const int other = __shfl_up_sync(kWholeWarp, value, distance);
-      if (threadIdx.x % kWarpSize >= distance) value += other;
-    }
-    return value;
-  }
 
   const i32* lengths_;
   int capacity_;
