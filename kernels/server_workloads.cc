@@ -61,9 +61,6 @@ struct ServerRow {
 constexpr std::string_view
     kPagesOfHeads =
         "q_heads={q_heads},kv_heads={kv_heads},head_dim={head_dim},page={page},layout=hnd,dtype={dtype},"
-        "kv_dtype={kv},window={window},sinks={sinks},softcap={softcap}",
-    kVerified =
-        "q_heads={q_heads},kv_heads={kv_heads},head_dim={head_dim},page={page},layout=hnd,dtype={dtype},"
         "kv_dtype={kv},window={window},sinks={sinks},softcap={softcap},q_len={verified}",
     kPagesOfTokens =
         "q_heads={q_heads},kv_heads={kv_heads},head_dim={head_dim},page={page},layout=nhd,dtype={dtype},"
@@ -89,7 +86,7 @@ constexpr std::string_view
 // docs/workloads.md says in which version of a server each was read.
 constexpr auto kRows = std::to_array<ServerRow>({
     {"vllm", Of::attention, "decode_attention", kPagesOfHeads, kSteps},
-    {"vllm", Of::verified, "decode_attention", kVerified, kSteps},
+    {"vllm", Of::verified, "decode_attention", kPagesOfHeads, kSteps},
     {"vllm", Of::attention, "prefill_attention", kPagesOfHeads, kPrompts, 0.25},
     {"sglang", Of::attention, "decode_attention", kPagesOfTokens, kSteps},
     {"sglang", Of::attention, "prefill_attention", kPagesOfTokens, kPrompts, 0.25},
@@ -238,7 +235,7 @@ Texts ServerPlanner::attention_facts(const AttentionLayers& layers) const {
           {"window", number(layers.window)},
           {"sinks", layers.sinks ? "learned" : ""},
           {"softcap", number(layers.softcap)},
-          {"verified", number(1 + shape_.drafts)},
+          {"verified", ""},
           {"page", std::to_string(shape_.page.value_or(server_.page))},
           {"dtype", model_.dtype},
           {"kv", shape_.narrow_kv ? "e4m3" : ""},
@@ -275,10 +272,12 @@ bool ServerPlanner::add_attention() {
   for (const AttentionLayers& whole : model_.attention) {
     const AttentionLayers layers = heads_of_rank(whole, serving_.tensor_parallel);
     set_ranges(layers.chunk > 0 ? layers.chunk : serving_.context_high);
-    const Texts facts = attention_facts(layers);
+    Texts facts = attention_facts(layers);
     all = add_rows(Of::attention, facts, layers.layers) && all;
     if (layers.window > 0) all = add_rows(Of::sliding, facts, layers.layers) && all;
-    if (shape_.drafts > 0) all = add_rows(Of::verified, facts, layers.layers) && all;
+    if (shape_.drafts == 0) continue;
+    facts["verified"] = std::to_string(1 + shape_.drafts);
+    all = add_rows(Of::verified, facts, layers.layers) && all;
   }
   if (all || !server_.attends_whole) return !model_.attention.empty();
   plan_.workloads.resize(before);
