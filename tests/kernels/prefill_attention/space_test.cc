@@ -181,6 +181,15 @@ TEST_CASE("the default of paged KV has heads packed where ragged sequences or a 
   // As many blocks as SMs at most: all run at once.
   has(gpt + "batch=2,seqlen_q=128,seqlen_kv=4096,page=64,window=128", "tile=64,packed=1,schedule=grid");
   has(gpt + "batch=2,seqlen_q=128,seqlen_kv=4096,page=64" + ragged, "tile=128,packed=1,schedule=grid");
+  // Pages and two waves of blocks at most; small pages; many heads to a page.
+  has(gpt + "batch=1,seqlen_q=194,seqlen_kv=2123,page=64", "warpgroups=2,tile=128,packed=1,lag=0,schedule=grid");
+  has(gpt + "batch=4,seqlen_q=128,seqlen_kv=4171,page=64", "query_stages=2,packed=1,lag=0,schedule=static");
+  has(qwen + "batch=3,seqlen_q=293,seqlen_kv=4171,page=64", "tile=128,packed=1,ping_pong=0,schedule=grid");
+  has(qwen + "batch=3,seqlen_q=2123,seqlen_kv=4171,page=16",
+      "warpgroups=3,tile=80,packed=1,overlap=0,schedule=dynamic");
+  has("q_heads=64,kv_heads=4,batch=3,seqlen_q=293,seqlen_kv=8267,page=64", "tile=192,packed=1,lag=0,schedule=static");
+  // Parts of fewer than 700 tokens are not worth their combine.
+  has(qwen + "batch=2,seqlen_q=128,seqlen_kv=750,page=64", "packed=0,schedule=grid,splits=1");
   // Contiguous KV, and e4m3: the same of a few hundred tokens.
   has(gpt + four + "page=0,window=128", "warpgroups=3,tile=64,query_stages=2,packed=1,schedule=static");
   has(qwen + four + "page=0" + ragged, "warpgroups=3,tile=80,packed=1,schedule=grid,splits=1");
@@ -199,9 +208,9 @@ TEST_CASE("by default few new tokens share rows among heads, however many sequen
   const DeviceLimits limits = limits_of_architecture("sm_90a");
   for (const char* const heads : {"q_heads=32,kv_heads=4", "q_heads=32,kv_heads=8", "q_heads=64,kv_heads=8,head_dim=64",
                                   "q_heads=16,kv_heads=4,head_dim=256"}) {
-    // Pages of 16 and 64 in bf16 keep what the shipped tables have met.
-    for (const char* const more : {"page=0", "page=32", "page=64,dtype=fp16,lengths=ragged", "page=64,kv_dtype=e4m3",
-                                   "page=128,window=128", "page=0,window=128,lengths=ragged"}) {
+    for (const char* const more :
+         {"page=0", "page=16", "page=64", "page=32", "page=64,dtype=fp16,lengths=ragged", "page=64,kv_dtype=e4m3",
+          "page=128,window=128", "page=0,window=128,lengths=ragged"}) {
       for (const int batch : {1, 4, 16, 64, 256}) {
         for (const int tokens : {1, 4, 13, 48}) {
           const Problem of =
