@@ -54,7 +54,7 @@ std::vector<HeldOut> cells_of(const Cache& file, const FamilyRange& range, const
       defaults.emplace(kernel, *interface, kernel.specialization(problem), stored_limits(range.key.hardware),
                        kernel.extents_of(problem));
     }
-    const std::optional<std::uint32_t> met = defaults->number_met(cell.default_config, problem);
+    const std::optional<std::uint32_t> met = defaults->number_met(cell.default_config);
     if (!met) continue;
     HeldOut& one = cells.emplace_back(HeldOut{&cell, interface->table_point_of(problem), *met});
     const std::string& space_default = defaults->texts()[*met];

@@ -182,7 +182,7 @@ void FamilyBuilder::take_winner(const StoredWinner& winner, std::size_t origin, 
     keep(std::move(stored));
     if (!is_other) {
       measured_.push_back({.point = point,
-                           .met = met_default(record.default_time_us, record.default_config, problem),
+                           .met = met_default(record.default_time_us, record.default_config),
                            .inherited = origins_[origin].inherited,
                            .extents = family_.kernel().extents_of(problem)});
     }
@@ -197,7 +197,7 @@ void FamilyBuilder::take_winner(const StoredWinner& winner, std::size_t origin, 
   DispatchTable::Measured measured{
       .point = point,
       .entry = family_.entries_.add({variant, own.launcher, record.config, std::move(source)}),
-      .met = met_default(record.default_time_us, record.default_config, problem),
+      .met = met_default(record.default_time_us, record.default_config),
       .is_clear = DispatchTable::is_clear_win(record.time_us, record.default_time_us),
       .inherited = origins_[origin].inherited,
       .extents = family_.kernel().extents_of(problem)};
@@ -209,10 +209,9 @@ void FamilyBuilder::take_winner(const StoredWinner& winner, std::size_t origin, 
   }
 }
 
-std::optional<std::uint32_t> FamilyBuilder::met_default(double default_us, const std::string& config,
-                                                        const Problem& problem) {
+std::optional<std::uint32_t> FamilyBuilder::met_default(double default_us, const std::string& config) {
   if (default_us <= 0) return std::nullopt;
-  return family_.defaults_.number_met(config, problem);
+  return family_.defaults_.number_met(config);
 }
 
 void FamilyBuilder::take_default(const StoredWinner& winner, std::size_t origin, const Problem& problem) {

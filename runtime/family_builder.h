@@ -74,7 +74,7 @@ class FamilyBuilder {
   void take_winner(const StoredWinner& winner, std::size_t origin, const Problem& problem);
   // DispatchTable::Measured::met of a result whose default took `default_us`; nullopt if that is 0. A configuration
   // that is not stored is the space's at that problem.
-  std::optional<std::uint32_t> met_default(double default_us, const std::string& config, const Problem& problem);
+  std::optional<std::uint32_t> met_default(double default_us, const std::string& config);
   void take_default(const StoredWinner& winner, std::size_t origin, const Problem& problem);
   // A stored problem. Throws BadInput for text that is no problem, or one of another family.
   Problem problem_of(const std::string& text);

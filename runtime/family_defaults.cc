@@ -67,8 +67,7 @@ std::optional<std::uint32_t> FamilyDefaults::of(const Problem& problem) const {
   return bound_->find({here.data(), here.size()});
 }
 
-std::optional<std::uint32_t> FamilyDefaults::number_met(const std::string& stored, const Problem& problem) const {
-  if (stored.empty()) return of(problem);
+std::optional<std::uint32_t> FamilyDefaults::number_met(const std::string& stored) const {
   const auto known = numbers_.find(stored);
   return known != numbers_.end() ? std::optional(known->second) : std::nullopt;
 }

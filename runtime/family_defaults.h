@@ -33,9 +33,8 @@ class FamilyDefaults final : public SpaceDefaults {
   // By number.
   const std::vector<Config>& configs() const { return bound_->configs(); }
   const std::vector<std::string>& texts() const { return texts_; }
-  // The number of the default that a result at a problem met: one that was not stored is the space's of today.
-  // nullopt if it is no default of the family today.
-  std::optional<std::uint32_t> number_met(const std::string& stored, const Problem& problem) const;
+  // The number of the default that a result met; nullopt if it is no default of the family today, or was not stored.
+  std::optional<std::uint32_t> number_met(const std::string& stored) const;
 
   // Whether the configuration can run at a problem of the family (Space::why_illegal, Rules::must).
   bool can_run(const Config& config, const Problem& problem);

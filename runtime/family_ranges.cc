@@ -55,7 +55,7 @@ bool FamilyBuilder::take_range(const StoredRange& range, std::size_t origin) {
     const TablePoint point = family_.interface().table_point_of(problem);
     cells.push_back({.point = point,
                      .entry = family_.entries_.add({variant, own.launcher, cell.config, std::move(source)}),
-                     .met = met_default(cell.default_us, cell.default_config, problem),
+                     .met = met_default(cell.default_us, cell.default_config),
                      .is_clear = DispatchTable::is_clear_win(cell.time_us, cell.default_us),
                      .inherited = origins_[origin].inherited,
                      .extents = like});

@@ -28,7 +28,7 @@ RangePicks::RangePicks(const Kernel& kernel, const DeviceLimits& limits, const R
                                 .entry = static_cast<std::uint32_t>(i),
                                 .is_clear = DispatchTable::is_clear_win(cell.time_us, cell.default_us),
                                 .extents = kernel.extents_of(problems[i])};
-    if (cell.default_us > 0) one.met = space_defaults_->number_met(cell.default_config, problems[i]);
+    if (cell.default_us > 0) one.met = space_defaults_->number_met(cell.default_config);
     hull_.add(one.point);
     auto& [low, high] = corners[one.point.ragged] ? *corners[one.point.ragged]
                                                   : corners[one.point.ragged].emplace(one.extents, one.extents);
