@@ -1,6 +1,7 @@
 // The actions of `moetune cache`: what its command line gives, and one function an action.
 #pragma once
 
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -27,12 +28,14 @@ struct CacheArguments {
   bool dry_run = false;
   bool later = false;     // merge: of two sound records the later one stays, not the faster
   bool recorded = false;  // export: winners of recordings too
+  std::stop_token stop;   // complete: ends it after the table at hand
 };
 
 // Each returns an exit code, and throws as a command does.
 int list_cache(const CacheArguments& arguments, Cache& cache, Output& output);
 int show_cache(const CacheArguments& arguments, Cache& cache, Output& output);
 int check_cache(const CacheArguments& arguments, Cache& cache, Output& output);
+int complete_cache(const CacheArguments& arguments, Cache& cache, Output& output);
 int export_cache(const CacheArguments& arguments, Cache& cache, Output& output);
 int remove_from_cache(const CacheArguments& arguments, Cache& cache, Output& output);
 int extract_from_cache(const CacheArguments& arguments, Cache& cache, Output& output);

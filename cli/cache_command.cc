@@ -38,6 +38,8 @@ constexpr CacheAction kActions[] = {
      "removes a workload with its trials and its winner, or (table:N) a range table with its history"},
     {"export", "PACK", "", 0, 0, Cache::Mode::read_only, export_cache, nullptr, "PACK",
      "writes the winners with their cubins, and no trials, into a file for servers"},
+    {"complete", "", "", 0, 0, Cache::Mode::read_write, complete_cache, nullptr, "",
+     "compiles the cubins that range tables lack because the spaces' defaults have changed since; no GPU"},
     {"gc", "", "", 0, 0, Cache::Mode::read_write, shrink_cache, nullptr, "",
      "removes compiled builds that were not used for longest, and trials that were measured with other templates if "
      "today's have a winner; winners stay; --dry-run only counts"},
@@ -71,7 +73,7 @@ class CacheCommand : public Command {
  public:
   std::string_view name() const override { return "cache"; }
   std::string_view summary() const override {
-    return "list, check, export, import, merge, sign and remove winners; go back to earlier ones";
+    return "list, check, complete, export, import, merge, sign and remove winners; go back to earlier ones";
   }
   std::vector<Action> actions() const override {
     std::vector<Action> actions;
@@ -105,8 +107,9 @@ class CacheCommand : public Command {
     table.only_after({"gc"}, {"dry-run", "keep-builds", "max-size"});
   }
 
-  int run(Output& output, std::stop_token) override {
+  int run(Output& output, std::stop_token stop) override {
     const CacheAction& action = find_action(action_);
+    arguments_.stop = std::move(stop);
     if (action.operand.empty() && !arguments_.operand.empty())
       throw BadInput("unexpected word '" + arguments_.operand + "' after " + action_);
     const bool may_be_missing = action.run_alone == check_named_cache;

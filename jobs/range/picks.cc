@@ -5,8 +5,34 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "jobs/range/served_ranges.h"
 
 namespace moetune {
+
+namespace {
+
+// The problems at both ends of a table's ranges: all dimensions at the lower end or all at the upper one, even and
+// ragged if its cells are. Those that the kernel does not take are left out.
+std::vector<Problem> ends_of(const Kernel& kernel, const RangeTable& table) {
+  const std::vector<DimensionRange> served = served_ranges(kernel, table);
+  std::vector<Problem> ends;
+  for (const RangeCell& cell : table.cells) {
+    for (const bool upper : {false, true}) {
+      Problem end = kernel.parse(cell.problem);
+      for (const DimensionRange& range : served)
+        end.dims.set(range.name, Value::integer(upper ? range.last : range.first));
+      if (std::ranges::find(ends, end) != ends.end()) continue;
+      try {
+        kernel.check(end);
+        ends.push_back(std::move(end));
+      } catch (const BadInput&) {
+      }
+    }
+  }
+  return ends;
+}
+
+}  // namespace
 
 RangePicks::RangePicks(const Kernel& kernel, const DeviceLimits& limits, const RangeTable& table)
     : kernel_(kernel), table_(table) {
@@ -97,6 +123,11 @@ std::optional<RangePicks::Pick> RangePicks::at(const Problem& problem) const {
 
 bool RangePicks::holds(const Problem& problem) const {
   return interface_ != nullptr && hull_.holds(interface_->table_point_of(problem));
+}
+
+std::vector<RangePicks::Default> defaults_served(const Kernel& kernel, const DeviceLimits& limits, RangeTable table) {
+  for (const Problem& end : ends_of(kernel, table)) table.cells.push_back({.problem = end.text(), .config = ""});
+  return RangePicks(kernel, limits, table).defaults();
 }
 
 }  // namespace moetune

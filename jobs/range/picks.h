@@ -29,7 +29,7 @@ class RangePicks {
   // Whether the problem lies between the cells.
   bool holds(const Problem& problem) const;
 
-  // The space's defaults of the problems between the cells, with a problem each.
+  // The space's defaults of the problems between the cells, with a problem each. See defaults_served().
   struct Default {
     std::string config;
     Problem problem;
@@ -47,5 +47,9 @@ class RangePicks {
   std::unique_ptr<const FamilyDefaults> space_defaults_;
   std::unique_ptr<const DispatchTable> dispatch_;  // entries behind those of the cells are defaults by number
 };
+
+// The defaults of all that a table serves: between its cells, and from one end of its ranges to the other. Throws as
+// RangePicks does.
+std::vector<RangePicks::Default> defaults_served(const Kernel& kernel, const DeviceLimits& limits, RangeTable table);
 
 }  // namespace moetune

@@ -7,6 +7,7 @@
 #include "cache/file/database.h"
 #include "kernels/plan.h"
 #include "tests/cli/tool.h"
+#include "tests/paths.h"
 
 using namespace moetune::testing;
 
@@ -107,6 +108,28 @@ TEST_CASE("cache import makes the user's cache, and takes packs") {
   CHECK(document(tool.run({"cache", "ls", "--json"}))["winners"] == 1);
   const std::string mine = tool.path("mine.db").string();
   CHECK(document(tool.run({"cache", "import", pack, "--cache", mine, "--json"}))["cache"] == mine);
+}
+
+TEST_CASE("cache complete finds what no table lacks, and names those that it leaves as they are") {
+  Tool tool;
+  const std::string file = tool.path("a.db").string();
+  REQUIRE(tool.run({"cache", "import", paths::source("packs/h100.pack"), "--cache", file}).code == 0);
+  const Json none = document(tool.run({"cache", "complete", "--cache", file, "--json"}));
+  CHECK(none["added"] == 0);
+  CHECK(none["tables"].size() == 51);
+  {
+    moetune::Cache cache = moetune::Cache::open(file, moetune::Cache::Mode::read_write);
+    moetune::FamilyRange range = cache.ranges.of_family("moe_combine", "hidden=4096,top_k=2").at(0);
+    const moetune::RangeRecord record = cache.ranges.record(range);
+    range.key.toolchain = "nvrtc 9.0.1";
+    cache.ranges.put(range.key, record);
+  }
+  const Ended again = tool.run({"cache", "complete", "--cache", file, "--json"});
+  CHECK(again.code == 1);
+  CHECK(contains(again.err, "is left as it is: it was compiled by nvrtc 9.0.1, and here is nvrtc "));
+  const Json tables = document(again)["tables"];
+  CHECK(tables.size() == 52);
+  for (const Json& table : tables) CHECK(table["added"].empty());
 }
 
 TEST_CASE("cache merge and import refuse what they cannot do, and change nothing") {
