@@ -13,6 +13,7 @@
 #include "cache/cache.h"
 #include "cache/pack.h"
 #include "cache/ranges.h"
+#include "jobs/range/picks.h"
 #include "kernels/kernel_space.h"
 #include "kernels/plan_interface.h"
 #include "kernels/registry.h"
@@ -69,14 +70,27 @@ class ShippedPack {
       for (const FamilyRange::Variant& variant : range.variants)
         check(family, "a cubin of a range table", range.key.hardware, table.cells.front().problem, variant.config,
               variant.interface, variant.cubin_digest);
-      for (const RangeCell& cell : table.cells) {
-        const CompileUnit unit = launcher(family.kernel, range.key.hardware, cell.problem, cell.config)->unit();
-        const bool is_stored = std::ranges::any_of(range.variants, [&](const FamilyRange::Variant& variant) {
-          return launcher(family.kernel, range.key.hardware, cell.problem, variant.config)->unit() == unit;
-        });
-        if (!is_stored) throw BadInput("it lacks the cubin of " + cell.config);
-      }
+      for (const RangeCell& cell : table.cells) require_cubin(family.kernel, range, cell.problem, cell.config);
     });
+    check_defaults(family, range);
+  }
+
+  static void require_cubin(const std::string& kernel, const FamilyRange& range, const std::string& problem,
+                            const std::string& config) {
+    const CompileUnit unit = launcher(kernel, range.key.hardware, problem, config)->unit();
+    const bool is_stored = std::ranges::any_of(range.variants, [&](const FamilyRange::Variant& variant) {
+      return launcher(kernel, range.key.hardware, problem, variant.config)->unit() == unit;
+    });
+    if (!is_stored) throw BadInput("it lacks the cubin of " + config + " for " + problem);
+  }
+
+  // Between the cells serves what is the default today: without its cubin the nearest winner of any would.
+  void check_defaults(const PackFamily& family, const FamilyRange& range) {
+    const RangeTable table = RangeTable::parse(range.table, "it");
+    const DeviceLimits limits = limits_of_architecture(architecture_name(range.key.hardware.compute_capability));
+    for (const RangePicks::Default& one : defaults_served(find_kernel(family.kernel), limits, table))
+      attempt(family, "a default between the cells of a range table",
+              [&] { require_cubin(family.kernel, range, one.problem.text(), one.config); });
   }
 
   void check(const PackFamily& family, const std::string& what, const HardwareKey& hardware,
