@@ -4,11 +4,11 @@
 #include "templates/common/types.cuh"
 
 // The sum of the values of this lane and of those before it. All lanes take part.
-__device__ __forceinline__ int warp_prefix_sum(int value) {
+__device__ __forceinline__ int warp_prefix_sum(int value, int lane) {
 #pragma unroll
   for (int distance = 1; distance < kWarpSize; distance *= 2) {
     const int other = __shfl_up_sync(kWholeWarp, value, distance);
-    if (threadIdx.x % kWarpSize >= distance) value += other;
+    if (lane >= distance) value += other;
   }
   return value;
 }

@@ -75,7 +75,7 @@ class SpanWalk {
     for (int base = 0; base < batch_; base += kWarpSize) {
       const int length = base + lane < batch_ ? length_of(base + lane) : 0;
       const int tiles = base + lane < batch_ ? head_tiles(length) : 0;
-      const int sequence_end = passed + warp_prefix_sum(tiles * heads_);
+      const int sequence_end = passed + warp_prefix_sum(tiles * heads_, lane);
       const u32 beyond = __ballot_sync(kWholeWarp, first < sequence_end);
       if (beyond != 0) {
         const int found = __ffs(beyond) - 1;

@@ -108,7 +108,7 @@ class SpanWalk {
         last = clamped(lengths_[sequence]);
         all += units(last) * kItems;
       }
-      const int to = passed + warp_prefix_sum(all);
+      const int to = passed + warp_prefix_sum(all, lane);
       const int found = __ffs(__ballot_sync(kWholeWarp, first < to)) - 1;
       passed = __shfl_sync(kWholeWarp, to - all, found);
       last = __shfl_sync(kWholeWarp, last, found);

@@ -4,6 +4,7 @@
 // Tiles of an expert follow each other, its rows fastest: blocks that run together share weights in L2.
 #pragma once
 
+#include "templates/common/prefix_sum.cuh"
 #include "templates/moe_experts/product.cuh"
 
 struct Tile {
@@ -34,12 +35,7 @@ class TileList {
     for (int i = 0; i <= kOwn; ++i) bounds[i] = min_of(max_of(offsets[min_of(first + i, kExperts)], 0), places);
 #pragma unroll
     for (int i = 0; i < kOwn; ++i) mine += tiles_between(bounds[i], bounds[i + 1]);
-    int sum = mine;  // over this lane and those before it
-#pragma unroll
-    for (int distance = 1; distance < kWarpSize; distance *= 2) {
-      const int before = __shfl_up_sync(kWholeWarp, sum, distance);
-      if (lane >= distance) sum += before;
-    }
+    const int sum = warp_prefix_sum(mine, lane);
     if (lane == kWarpSize - 1) warp_sums()[warp] = sum;
     __syncthreads();
     int start = sum - mine;

@@ -5,6 +5,7 @@
 // other, and one that has fewer rows costs nothing.
 #pragma once
 
+#include "templates/common/prefix_sum.cuh"
 #include "templates/prefill_attention/work.cuh"
 
 constexpr int kHeadTiles = kPacked ? 1 : kGroup;  // tiles of a KV head side by side
@@ -57,12 +58,7 @@ class Tiles {
       // The grid, and the room for partial results, are for as many rows as the caller says that a sequence has.
       const int blocks =
           mine < batch_.batch ? cut_to(batch_.blocks, ceil_div(max_of(0, batch_.q_length(mine)), kTokens)) : 0;
-      int sum = blocks * heads;  // over this lane and those before it
-#pragma unroll
-      for (int distance = 1; distance < kWarpSize; distance *= 2) {
-        const int before = __shfl_up_sync(kWholeWarp, sum, distance);
-        if (lane >= distance) sum += before;
-      }
+      const int sum = warp_prefix_sum(blocks * heads, lane);
       // The first of these sequences that ends behind the tile, or the last of them.
       const u32 behind = __ballot_sync(kWholeWarp, end_ + sum > index);
       const int found = behind == 0 ? kWarpSize - 1 : __ffs(static_cast<int>(behind)) - 1;
