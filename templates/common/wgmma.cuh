@@ -1,9 +1,12 @@
-// Warpgroup matrix instructions: wgmma m64nNk16, and k32 of e4m3, with fp32 accumulators (sm_90a), by four warps
-// that begin at a multiple of four.
+// Warpgroup matrix instructions: wgmma m64nNk16, and k32 of e4m3, with fp32 accumulators (sm_90a), N 8 or a multiple of
+// 16 up to 256, by four warps that begin at a multiple of four. They are issued in groups that run beside what a
+// warpgroup does next.
 //
-// Accumulators of warp w lie as those of mma.sync 16x8 for rows 16w..16w+15: sum[j] is columns 8j..8j+7.
-// They, and an A in registers, belong to the instructions from wgmma_begin until wgmma_finish. Shared memory
-// that ordinary stores filled needs fence_async_proxy by the writer and a barrier before it is read here.
+// wgmma_begin comes before the first instruction of a group, wgmma_commit after its last, wgmma_wait<n> returns when
+// all but the last n groups have ended; then wgmma_hold on their accumulators. Until then nothing may touch those
+// accumulators, an A in registers, or the shared memory that is read. Accumulators of warp w lie as those of mma.sync
+// 16x8 for rows 16w..16w+15: sum[j] is columns 8j..8j+7. Shared memory that ordinary stores filled needs
+// fence_async_proxy by the writer and a barrier before it is read here.
 #pragma once
 
 #include "templates/common/convert.cuh"
@@ -54,13 +57,18 @@ __device__ __forceinline__ u32 wgmma_forget(u32 address) {
   return address;
 }
 
-// Before the first instruction of a batch.
 __device__ __forceinline__ void wgmma_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+__device__ __forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+
+template <int kPending>
+__device__ __forceinline__ void wgmma_wait() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
+}
 
 // Waits for all instructions of this warp since wgmma_begin.
 __device__ __forceinline__ void wgmma_finish() {
-  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-  asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+  wgmma_commit();
+  wgmma_wait<0>();
 }
 
 // Keeps the compiler from moving uses of accumulators across this point.
@@ -73,65 +81,85 @@ __device__ __forceinline__ void wgmma_hold(float (*sum)[4]) {
   }
 }
 
+// The accumulators of a product of N columns: as operands of asm, and their numbers there.
 #define WGMMA_SUM(j) "+f"(sum[j][0]), "+f"(sum[j][1]), "+f"(sum[j][2]), "+f"(sum[j][3])
 #define WGMMA_SUMS_8 WGMMA_SUM(0)
 #define WGMMA_SUMS_16 WGMMA_SUMS_8, WGMMA_SUM(1)
 #define WGMMA_SUMS_32 WGMMA_SUMS_16, WGMMA_SUM(2), WGMMA_SUM(3)
 #define WGMMA_SUMS_48 WGMMA_SUMS_32, WGMMA_SUM(4), WGMMA_SUM(5)
-#define WGMMA_SUMS_64 WGMMA_SUMS_32, WGMMA_SUM(4), WGMMA_SUM(5), WGMMA_SUM(6), WGMMA_SUM(7)
-#define WGMMA_SUMS_128                                                                                   \
-  WGMMA_SUMS_64, WGMMA_SUM(8), WGMMA_SUM(9), WGMMA_SUM(10), WGMMA_SUM(11), WGMMA_SUM(12), WGMMA_SUM(13), \
-      WGMMA_SUM(14), WGMMA_SUM(15)
-#define WGMMA_SUMS_256                                                                                         \
-  WGMMA_SUMS_128, WGMMA_SUM(16), WGMMA_SUM(17), WGMMA_SUM(18), WGMMA_SUM(19), WGMMA_SUM(20), WGMMA_SUM(21),    \
-      WGMMA_SUM(22), WGMMA_SUM(23), WGMMA_SUM(24), WGMMA_SUM(25), WGMMA_SUM(26), WGMMA_SUM(27), WGMMA_SUM(28), \
-      WGMMA_SUM(29), WGMMA_SUM(30), WGMMA_SUM(31)
+#define WGMMA_SUMS_64 WGMMA_SUMS_48, WGMMA_SUM(6), WGMMA_SUM(7)
+#define WGMMA_SUMS_80 WGMMA_SUMS_64, WGMMA_SUM(8), WGMMA_SUM(9)
+#define WGMMA_SUMS_96 WGMMA_SUMS_80, WGMMA_SUM(10), WGMMA_SUM(11)
+#define WGMMA_SUMS_112 WGMMA_SUMS_96, WGMMA_SUM(12), WGMMA_SUM(13)
+#define WGMMA_SUMS_128 WGMMA_SUMS_112, WGMMA_SUM(14), WGMMA_SUM(15)
+#define WGMMA_SUMS_144 WGMMA_SUMS_128, WGMMA_SUM(16), WGMMA_SUM(17)
+#define WGMMA_SUMS_160 WGMMA_SUMS_144, WGMMA_SUM(18), WGMMA_SUM(19)
+#define WGMMA_SUMS_176 WGMMA_SUMS_160, WGMMA_SUM(20), WGMMA_SUM(21)
+#define WGMMA_SUMS_192 WGMMA_SUMS_176, WGMMA_SUM(22), WGMMA_SUM(23)
+#define WGMMA_SUMS_208 WGMMA_SUMS_192, WGMMA_SUM(24), WGMMA_SUM(25)
+#define WGMMA_SUMS_224 WGMMA_SUMS_208, WGMMA_SUM(26), WGMMA_SUM(27)
+#define WGMMA_SUMS_240 WGMMA_SUMS_224, WGMMA_SUM(28), WGMMA_SUM(29)
+#define WGMMA_SUMS_256 WGMMA_SUMS_240, WGMMA_SUM(30), WGMMA_SUM(31)
 #define WGMMA_NAMES_8 "%0, %1, %2, %3"
 #define WGMMA_NAMES_16 WGMMA_NAMES_8 ", %4, %5, %6, %7"
 #define WGMMA_NAMES_32 WGMMA_NAMES_16 ", %8, %9, %10, %11, %12, %13, %14, %15"
 #define WGMMA_NAMES_48 WGMMA_NAMES_32 ", %16, %17, %18, %19, %20, %21, %22, %23"
-#define WGMMA_NAMES_64 WGMMA_NAMES_32 ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define WGMMA_NAMES_64 WGMMA_NAMES_48 ", %24, %25, %26, %27, %28, %29, %30, %31"
+#define WGMMA_NAMES_80 WGMMA_NAMES_64 ", %32, %33, %34, %35, %36, %37, %38, %39"
+#define WGMMA_NAMES_96 WGMMA_NAMES_80 ", %40, %41, %42, %43, %44, %45, %46, %47"
+#define WGMMA_NAMES_112 WGMMA_NAMES_96 ", %48, %49, %50, %51, %52, %53, %54, %55"
+#define WGMMA_NAMES_128 WGMMA_NAMES_112 ", %56, %57, %58, %59, %60, %61, %62, %63"
+#define WGMMA_NAMES_144 WGMMA_NAMES_128 ", %64, %65, %66, %67, %68, %69, %70, %71"
+#define WGMMA_NAMES_160 WGMMA_NAMES_144 ", %72, %73, %74, %75, %76, %77, %78, %79"
+#define WGMMA_NAMES_176 WGMMA_NAMES_160 ", %80, %81, %82, %83, %84, %85, %86, %87"
+#define WGMMA_NAMES_192 WGMMA_NAMES_176 ", %88, %89, %90, %91, %92, %93, %94, %95"
+#define WGMMA_NAMES_208 WGMMA_NAMES_192 ", %96, %97, %98, %99, %100, %101, %102, %103"
+#define WGMMA_NAMES_224 WGMMA_NAMES_208 ", %104, %105, %106, %107, %108, %109, %110, %111"
+#define WGMMA_NAMES_240 WGMMA_NAMES_224 ", %112, %113, %114, %115, %116, %117, %118, %119"
+#define WGMMA_NAMES_256 WGMMA_NAMES_240 ", %120, %121, %122, %123, %124, %125, %126, %127"
 
-#define WGMMA_NAMES_128                                                                \
-  WGMMA_NAMES_64                                                                       \
-  ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
-  "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-#define WGMMA_NAMES_256                                                                          \
-  WGMMA_NAMES_128                                                                                \
-  ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "           \
-  "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "             \
-  "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, " \
-  "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
+// INSTRUCTION for the one N that is kColumns. The operands behind the sums count from %N/2 on.
+#define WGMMA_OF_COLUMNS(INSTRUCTION, ...)                                                                          \
+  if constexpr (kColumns == 8) INSTRUCTION(8, __VA_ARGS__, "%4", "%5", "%6", "%7", "%8", "%9", "%10");              \
+  if constexpr (kColumns == 16) INSTRUCTION(16, __VA_ARGS__, "%8", "%9", "%10", "%11", "%12", "%13", "%14");        \
+  if constexpr (kColumns == 32) INSTRUCTION(32, __VA_ARGS__, "%16", "%17", "%18", "%19", "%20", "%21", "%22");      \
+  if constexpr (kColumns == 48) INSTRUCTION(48, __VA_ARGS__, "%24", "%25", "%26", "%27", "%28", "%29", "%30");      \
+  if constexpr (kColumns == 64) INSTRUCTION(64, __VA_ARGS__, "%32", "%33", "%34", "%35", "%36", "%37", "%38");      \
+  if constexpr (kColumns == 80) INSTRUCTION(80, __VA_ARGS__, "%40", "%41", "%42", "%43", "%44", "%45", "%46");      \
+  if constexpr (kColumns == 96) INSTRUCTION(96, __VA_ARGS__, "%48", "%49", "%50", "%51", "%52", "%53", "%54");      \
+  if constexpr (kColumns == 112) INSTRUCTION(112, __VA_ARGS__, "%56", "%57", "%58", "%59", "%60", "%61", "%62");    \
+  if constexpr (kColumns == 128) INSTRUCTION(128, __VA_ARGS__, "%64", "%65", "%66", "%67", "%68", "%69", "%70");    \
+  if constexpr (kColumns == 144) INSTRUCTION(144, __VA_ARGS__, "%72", "%73", "%74", "%75", "%76", "%77", "%78");    \
+  if constexpr (kColumns == 160) INSTRUCTION(160, __VA_ARGS__, "%80", "%81", "%82", "%83", "%84", "%85", "%86");    \
+  if constexpr (kColumns == 176) INSTRUCTION(176, __VA_ARGS__, "%88", "%89", "%90", "%91", "%92", "%93", "%94");    \
+  if constexpr (kColumns == 192) INSTRUCTION(192, __VA_ARGS__, "%96", "%97", "%98", "%99", "%100", "%101", "%102"); \
+  if constexpr (kColumns == 208)                                                                                    \
+    INSTRUCTION(208, __VA_ARGS__, "%104", "%105", "%106", "%107", "%108", "%109", "%110");                          \
+  if constexpr (kColumns == 224)                                                                                    \
+    INSTRUCTION(224, __VA_ARGS__, "%112", "%113", "%114", "%115", "%116", "%117", "%118");                          \
+  if constexpr (kColumns == 240)                                                                                    \
+    INSTRUCTION(240, __VA_ARGS__, "%120", "%121", "%122", "%123", "%124", "%125", "%126");                          \
+  if constexpr (kColumns == 256) INSTRUCTION(256, __VA_ARGS__, "%128", "%129", "%130", "%131", "%132", "%133", "%134")
 
-// The operands after the sums count from %N/2 on.
-#define WGMMA_TEXT(N, TYPE, A, B, ADD, TRANSPOSED)                                                                  \
-  "{\n.reg .pred add;\nsetp.ne.b32 add, " ADD ", 0;\nwgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE \
-  " {" WGMMA_NAMES_##N "}, " A ", " B ", add, 1, 1, " TRANSPOSED ";\n}\n"
+#define WGMMA_TEXT(N, TYPES, A, B, ADD, TRANSPOSED)                                                                   \
+  "{\n.reg .pred add;\nsetp.ne.b32 add, " ADD ", 0;\nwgmma.mma_async.sync.aligned.m64n" #N TYPES " {" WGMMA_NAMES_##N \
+      "}, " A ", " B ", add, 1, 1" TRANSPOSED ";\n}\n"
 
-#define WGMMA_SHARED(N, TYPE, A, B, ADD, TA, TB)          \
-  asm volatile(WGMMA_TEXT(N, TYPE, A, B, ADD, TA ", " TB) \
-               : WGMMA_SUMS_##N                           \
+#define WGMMA_SHARED(N, TYPES, A, B, ADD, TA, TB, ...)          \
+  asm volatile(WGMMA_TEXT(N, TYPES, A, B, ADD, ", " TA ", " TB) \
+               : WGMMA_SUMS_##N                                 \
                : "l"(a), "l"(b), "r"(static_cast<int>(add)), "n"(kTransposedA), "n"(kTransposedB))
+#define WGMMA_SHARED_E4M3(N, TYPES, A, B, ADD, ...) \
+  asm volatile(WGMMA_TEXT(N, TYPES, A, B, ADD, "") : WGMMA_SUMS_##N : "l"(a), "l"(b), "r"(static_cast<int>(add)))
 
-#define WGMMA_SHARED_OF(TYPE)                                                                \
-  if constexpr (kColumns == 8) WGMMA_SHARED(8, TYPE, "%4", "%5", "%6", "%7", "%8");          \
-  if constexpr (kColumns == 16) WGMMA_SHARED(16, TYPE, "%8", "%9", "%10", "%11", "%12");     \
-  if constexpr (kColumns == 32) WGMMA_SHARED(32, TYPE, "%16", "%17", "%18", "%19", "%20");   \
-  if constexpr (kColumns == 64) WGMMA_SHARED(64, TYPE, "%32", "%33", "%34", "%35", "%36");   \
-  if constexpr (kColumns == 128) WGMMA_SHARED(128, TYPE, "%64", "%65", "%66", "%67", "%68"); \
-  if constexpr (kColumns == 256) WGMMA_SHARED(256, TYPE, "%128", "%129", "%130", "%131", "%132")
-
-// Both K-major: there is no transposed e4m3.
-#define WGMMA_E4M3(N, A, B, ADD)                                                                        \
-  asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, " ADD ", 0;\nwgmma.mma_async.sync.aligned.m64n" #N \
-               "k32.f32.e4m3.e4m3 {" WGMMA_NAMES_##N "}, " A ", " B ", add, 1, 1;\n}\n"                 \
-               : WGMMA_SUMS_##N                                                                         \
-               : "l"(a), "l"(b), "r"(static_cast<int>(add)))
-
-#define WGMMA_REGISTERS(N, TYPE, A, B, ADD, TB)   \
-  asm volatile(WGMMA_TEXT(N, TYPE, A, B, ADD, TB) \
-               : WGMMA_SUMS_##N                   \
-               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(add)), "n"(kTransposedB))
+#define WGMMA_REGISTERS(N, TYPES, A0, A1, A2, A3, B, ADD, TB)                            \
+  asm volatile(WGMMA_TEXT(N, TYPES, "{" A0 ", " A1 ", " A2 ", " A3 "}", B, ADD, ", " TB) \
+               : WGMMA_SUMS_##N                                                          \
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(1), "n"(kTransposedB))
+#define WGMMA_REGISTERS_E4M3(N, TYPES, A0, A1, A2, A3, B, ADD, TB)                  \
+  asm volatile(WGMMA_TEXT(N, TYPES, "{" A0 ", " A1 ", " A2 ", " A3 "}", B, ADD, "") \
+               : WGMMA_SUMS_##N                                                     \
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(1))
 
 template <typename Element>
 constexpr bool kIsBf16 = false;
@@ -143,64 +171,31 @@ constexpr bool kIsE4m3 = false;
 template <>
 constexpr bool kIsE4m3<E4m3> = true;
 
-// sum = a (64xK) * b (KxN), or sum += if `add`; K is 16, of e4m3 32. Transposed matrices are those whose K strides.
+// sum = a (64xK) * b (KxN), or sum += if `add`; K is 16, of e4m3 32. Transposed matrices are those whose K strides:
+// there are none of e4m3.
 template <typename Element, int kColumns, bool kTransposedA, bool kTransposedB>
 __device__ __forceinline__ void wgmma(float (*sum)[4], u64 a, u64 b, bool add) {
-  static_assert(kColumns >= 8 && kColumns <= 256 && (kColumns & (kColumns - 1)) == 0);
+  static_assert(kColumns >= 8 && kColumns <= 256 && (kColumns == 8 || kColumns % 16 == 0));
   if constexpr (kIsE4m3<Element>) {
     static_assert(!kTransposedA && !kTransposedB);
-    if constexpr (kColumns == 8) WGMMA_E4M3(8, "%4", "%5", "%6");
-    if constexpr (kColumns == 16) WGMMA_E4M3(16, "%8", "%9", "%10");
-    if constexpr (kColumns == 32) WGMMA_E4M3(32, "%16", "%17", "%18");
-    if constexpr (kColumns == 64) WGMMA_E4M3(64, "%32", "%33", "%34");
-    if constexpr (kColumns == 128) WGMMA_E4M3(128, "%64", "%65", "%66");
-    if constexpr (kColumns == 256) WGMMA_E4M3(256, "%128", "%129", "%130");
+    WGMMA_OF_COLUMNS(WGMMA_SHARED_E4M3, "k32.f32.e4m3.e4m3");
   } else if constexpr (kIsBf16<Element>) {
-    WGMMA_SHARED_OF("bf16");
+    WGMMA_OF_COLUMNS(WGMMA_SHARED, "k16.f32.bf16.bf16");
   } else {
-    WGMMA_SHARED_OF("f16");
+    WGMMA_OF_COLUMNS(WGMMA_SHARED, "k16.f32.f16.f16");
   }
 }
 
-#define WGMMA_REGISTERS_OF(TYPE)                                                                          \
-  if constexpr (kColumns == 16) WGMMA_REGISTERS(16, TYPE, "{%8, %9, %10, %11}", "%12", "%13", "%14");     \
-  if constexpr (kColumns == 32) WGMMA_REGISTERS(32, TYPE, "{%16, %17, %18, %19}", "%20", "%21", "%22");   \
-  if constexpr (kColumns == 48) WGMMA_REGISTERS(48, TYPE, "{%24, %25, %26, %27}", "%28", "%29", "%30");   \
-  if constexpr (kColumns == 64) WGMMA_REGISTERS(64, TYPE, "{%32, %33, %34, %35}", "%36", "%37", "%38");   \
-  if constexpr (kColumns == 128) WGMMA_REGISTERS(128, TYPE, "{%64, %65, %66, %67}", "%68", "%69", "%70"); \
-  if constexpr (kColumns == 256) WGMMA_REGISTERS(256, TYPE, "{%128, %129, %130, %131}", "%132", "%133", "%134")
-
-// sum += a (64x16, a fragment as mma.sync's in every warp) * b (16xkColumns).
+// sum += a (64xK, a fragment as mma.sync's in every warp) * b (KxN).
 template <typename Element, int kColumns, bool kTransposedB>
 __device__ __forceinline__ void wgmma_registers(float (*sum)[4], const u32 (&a)[4], u64 b) {
-  static_assert(kColumns == 48 || (kColumns >= 16 && kColumns <= 256 && (kColumns & (kColumns - 1)) == 0));
-  static_assert(sizeof(Element) == 2, "16-bit elements; e4m3 has another K and other rules");
-  constexpr bool add = true;
-  if constexpr (kIsBf16<Element>) {
-    WGMMA_REGISTERS_OF("bf16");
+  static_assert(kColumns >= 8 && kColumns <= 256 && (kColumns == 8 || kColumns % 16 == 0));
+  if constexpr (kIsE4m3<Element>) {
+    static_assert(!kTransposedB);
+    WGMMA_OF_COLUMNS(WGMMA_REGISTERS_E4M3, "k32.f32.e4m3.e4m3");
+  } else if constexpr (kIsBf16<Element>) {
+    WGMMA_OF_COLUMNS(WGMMA_REGISTERS, "k16.f32.bf16.bf16");
   } else {
-    WGMMA_REGISTERS_OF("f16");
+    WGMMA_OF_COLUMNS(WGMMA_REGISTERS, "k16.f32.f16.f16");
   }
 }
-
-#undef WGMMA_SUM
-#undef WGMMA_SUMS_8
-#undef WGMMA_SUMS_16
-#undef WGMMA_SUMS_32
-#undef WGMMA_SUMS_48
-#undef WGMMA_SUMS_64
-#undef WGMMA_SUMS_128
-#undef WGMMA_SUMS_256
-#undef WGMMA_NAMES_8
-#undef WGMMA_NAMES_16
-#undef WGMMA_NAMES_32
-#undef WGMMA_NAMES_48
-#undef WGMMA_NAMES_64
-#undef WGMMA_NAMES_128
-#undef WGMMA_NAMES_256
-#undef WGMMA_TEXT
-#undef WGMMA_E4M3
-#undef WGMMA_SHARED
-#undef WGMMA_SHARED_OF
-#undef WGMMA_REGISTERS
-#undef WGMMA_REGISTERS_OF

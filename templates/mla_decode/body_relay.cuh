@@ -25,7 +25,7 @@
 #include "templates/common/shared_memory.cuh"
 #include "templates/common/tma.cuh"
 #include "templates/common/warp_registers.cuh"
-#include "templates/common/wgmma_async.cuh"
+#include "templates/common/wgmma.cuh"
 #include "templates/mla_decode/relay_output.cuh"
 
 // The page of this lane's box of a tile. Nothing is looked up from the end on.

@@ -5,7 +5,7 @@
 #include "templates/common/mbarrier.cuh"
 #include "templates/common/quad.cuh"
 #include "templates/common/reduce.cuh"
-#include "templates/common/wgmma_async.cuh"
+#include "templates/common/wgmma.cuh"
 #include "templates/mla_decode/relay.cuh"
 
 // O of 64 rows and kColumns columns from `column` on.
@@ -88,12 +88,11 @@ class Output {
     for (int step = 0; step < kSteps; ++step) {
 #pragma unroll
       for (int part = 0; part < kColumns / 128; ++part) {
-        wgmma_columns<Operand, 128>(sum_ + 16 * part, p[step],
-                                    WgmmaMatrix::moved(v, step * 2048 + part * 2 * kChunkBytes));
+        wgmma_registers<Operand, 128, true>(sum_ + 16 * part, p[step],
+                                            WgmmaMatrix::moved(v, step * 2048 + part * 2 * kChunkBytes));
       }
     }
-    wgmma_commit();
-    wgmma_wait<0>();
+    wgmma_finish();
     wgmma_hold<kColumns / 8>(sum_);
   }
 

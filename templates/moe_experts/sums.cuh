@@ -10,7 +10,7 @@
 #include "templates/common/barrier.cuh"
 #include "templates/common/mma.cuh"
 #include "templates/common/vectors.cuh"
-#include "templates/common/wgmma_async.cuh"
+#include "templates/common/wgmma.cuh"
 #include "templates/moe_experts/ring.cuh"
 #include "templates/moe_experts/store.cuh"
 
@@ -46,13 +46,7 @@ class PlainSums {
       for (int strip = 0; strip < kStrips; ++strip) {
         const u64 a =
             WgmmaMatrix::moved(rows, chunk * Stages<Product>::kRowChunkBytes + strip * 64 * kChunkRowBytes + within);
-        if constexpr (kNarrow) {
-          wgmma<Operand, kSumColumns<Product>, false, false>(sums_[strip], a, b, step > first);
-        } else if constexpr (kNMajor) {
-          wgmma<Element, kSumColumns<Product>, false, true>(sums_[strip], a, b, true);
-        } else {
-          wgmma_rows<Element, kSumColumns<Product>>(sums_[strip], a, b, true);
-        }
+        wgmma<Operand, kSumColumns<Product>, false, kNMajor>(sums_[strip], a, b, !kNarrow || step > first);
       }
     }
   }

@@ -11,7 +11,7 @@
 #include "templates/prefill_attention/work.cuh"
 
 #if BODY_WGMMA
-#include "templates/common/wgmma_async.cuh"
+#include "templates/common/wgmma.cuh"
 #include "templates/prefill_attention/pipeline.cuh"
 #endif
 
@@ -69,8 +69,8 @@ class Attention {
 #pragma unroll
     for (int step = 0; step < ceil_div(kHeadDim * kElementBytes, 32); ++step) {
       const int chunk = step / kOfChunk, within = step % kOfChunk * 32;
-      wgmma_rows<Math, kCount>(scores_, WgmmaMatrix::moved(q, chunk * kQueryChunkBytes + within),
-                               WgmmaMatrix::moved(k, chunk * kTileChunkBytes + within), step > 0);
+      wgmma<Math, kCount, false, false>(scores_, WgmmaMatrix::moved(q, chunk * kQueryChunkBytes + within),
+                                        WgmmaMatrix::moved(k, chunk * kTileChunkBytes + within), step > 0);
     }
     wgmma_commit();
   }
@@ -82,7 +82,7 @@ class Attention {
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) {
       const int moved = kMultipliesBytes ? step / 4 * kValueChunkBytes + step % 4 * 32 : step * 2048;
-      wgmma_columns<Math, kHeadDim>(output_, p_[step], WgmmaMatrix::moved(v, moved));
+      wgmma_registers<Math, kHeadDim, !kMultipliesBytes>(output_, p_[step], WgmmaMatrix::moved(v, moved));
     }
     wgmma_commit();
   }

@@ -5,6 +5,8 @@
 
 #define wgmma_forget ptx_wgmma_forget
 #define wgmma_begin ptx_wgmma_begin
+#define wgmma_commit ptx_wgmma_commit
+#define wgmma_wait ptx_wgmma_wait
 #define wgmma_finish ptx_wgmma_finish
 #define wgmma_hold ptx_wgmma_hold
 #define wgmma ptx_wgmma
@@ -12,6 +14,8 @@
 #include_next "templates/common/wgmma.cuh"
 #undef wgmma_forget
 #undef wgmma_begin
+#undef wgmma_commit
+#undef wgmma_wait
 #undef wgmma_finish
 #undef wgmma_hold
 #undef wgmma
@@ -30,9 +34,16 @@ __device__ __forceinline__ u32 wgmma_forget(u32 address) { return address; }
 
 __device__ __forceinline__ void wgmma_begin() { simt::runtime->multiply_begin(); }
 
+__device__ __forceinline__ void wgmma_commit() { simt::runtime->multiply_commit(); }
+
+template <int kPending>
+__device__ __forceinline__ void wgmma_wait() {
+  simt::runtime->multiply_wait(kPending);
+}
+
 __device__ __forceinline__ void wgmma_finish() {
-  simt::runtime->multiply_commit();
-  simt::runtime->multiply_wait(0);
+  wgmma_commit();
+  wgmma_wait<0>();
 }
 
 template <int kCount>
@@ -40,7 +51,7 @@ __device__ __forceinline__ void wgmma_hold(float (*sum)[4]) {}
 
 template <typename Element, int kColumns, bool kTransposedA, bool kTransposedB>
 __device__ __forceinline__ void wgmma(float (*sum)[4], u64 a, u64 b, bool add) {
-  static_assert(kColumns >= 8 && kColumns <= 256 && (kColumns & (kColumns - 1)) == 0);
+  static_assert(kColumns >= 8 && kColumns <= 256 && (kColumns == 8 || kColumns % 16 == 0));
   static_assert(!kIsE4m3<Element> || (!kTransposedA && !kTransposedB));
   const simt::Multiply one = {
       simt::kElementLetter<Element>, add, kTransposedA, kTransposedB, kColumns, sum[0], nullptr, a, b};
@@ -49,7 +60,7 @@ __device__ __forceinline__ void wgmma(float (*sum)[4], u64 a, u64 b, bool add) {
 
 template <typename Element, int kColumns, bool kTransposedB>
 __device__ __forceinline__ void wgmma_registers(float (*sum)[4], const u32 (&a)[4], u64 b) {
-  static_assert(kColumns == 48 || (kColumns >= 16 && kColumns <= 256 && (kColumns & (kColumns - 1)) == 0));
+  static_assert(kColumns >= 8 && kColumns <= 256 && (kColumns == 8 || kColumns % 16 == 0));
   const simt::Multiply one = {simt::kElementLetter<Element>, true, false, kTransposedB, kColumns, sum[0], a, 0, b};
   simt::runtime->multiply(&one);
 }
