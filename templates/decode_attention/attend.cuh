@@ -42,14 +42,7 @@ class Attention : public RowSoftmax<kRowTiles> {
  public:
   // S for the sub-tile at shared address `k`.
   __device__ __forceinline__ void score(u32 k, const Query& query, const LaneOffsets& lanes) {
-#pragma unroll
-    for (int tile = 0; tile < kRowTiles; ++tile) {
-#pragma unroll
-      for (int column = 0; column < 2 * kGroups; ++column) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) scores_[tile][column][i] = 0;
-      }
-    }
+    set_zero(scores_);
     if constexpr (kNarrow) {
       score_narrow(k, query, lanes);
     } else {

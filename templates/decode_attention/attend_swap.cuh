@@ -47,14 +47,7 @@ class Query {
 class Attention : public ColumnSoftmax<16, 16, kColumnTiles> {
  public:
   __device__ __forceinline__ void score(u32 k, const Query& query, const LaneOffsets& lanes) {
-#pragma unroll
-    for (int group = 0; group < kGroups; ++group) {
-#pragma unroll
-      for (int tile = 0; tile < kColumnTiles; ++tile) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) scores_[group][tile][i] = 0;
-      }
-    }
+    set_zero(scores_);
 #pragma unroll
     for (int pair = 0; pair < kPairs; ++pair) {
       u32 b[kColumnTiles][4];

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "templates/common/reduce.cuh"
+#include "templates/common/unrolled.cuh"
 #include "templates/decode_attention/arguments.cuh"
 
 template <int kTokenStride, int kDimStride, int kColumnTiles>
@@ -15,14 +16,7 @@ class ColumnSoftmax {
   // S becomes change(S).
   template <typename Change>
   __device__ __forceinline__ void each_score(const Change& change) {
-#pragma unroll
-    for (int group = 0; group < kGroups; ++group) {
-#pragma unroll
-      for (int tile = 0; tile < kColumnTiles; ++tile) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) scores_[group][tile][i] = change(scores_[group][tile][i]);
-      }
-    }
+    each_value(scores_, [&](float& score) { score = change(score); });
   }
 
  protected:
@@ -30,19 +24,9 @@ class ColumnSoftmax {
   static constexpr int kBlocks = ceil_div(kHeadDim, kDimStride);
 
   __device__ __forceinline__ ColumnSoftmax() {
-#pragma unroll
-    for (int tile = 0; tile < kColumnTiles; ++tile) {
-#pragma unroll
-      for (int side = 0; side < 2; ++side) {
-        maximum_[tile][side] = lowest();
-        sum_[tile][side] = 0;
-      }
-#pragma unroll
-      for (int block = 0; block < kBlocks; ++block) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) output_[block][tile][i] = 0;
-      }
-    }
+    each_value(maximum_, [](float& maximum) { maximum = lowest(); });
+    set_zero(sum_);
+    set_zero(output_);
   }
 
   // The packed row of the block that a lane holds at a tile's left (0) or right (1) column.

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "templates/common/reduce.cuh"
+#include "templates/common/unrolled.cuh"
 #include "templates/decode_attention/arguments.cuh"
 
 template <int kTiles>
@@ -14,14 +15,7 @@ class RowSoftmax {
   // S becomes change(S).
   template <typename Change>
   __device__ __forceinline__ void each_score(const Change& change) {
-#pragma unroll
-    for (int tile = 0; tile < kTiles; ++tile) {
-#pragma unroll
-      for (int column = 0; column < 2 * kGroups; ++column) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) scores_[tile][column][i] = change(scores_[tile][column][i]);
-      }
-    }
+    each_value(scores_, [&](float& score) { score = change(score); });
   }
 
   // Turns S into P; tokens out of visible count for nothing, whatever they hold.
@@ -80,19 +74,9 @@ class RowSoftmax {
   static constexpr int kGroups = kWorkerTokens / 16;
 
   __device__ __forceinline__ RowSoftmax() {
-#pragma unroll
-    for (int tile = 0; tile < kTiles; ++tile) {
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        maximum_[tile][half] = lowest();
-        sum_[tile][half] = 0;
-      }
-#pragma unroll
-      for (int column = 0; column < kHeadDim / 8; ++column) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) output_[tile][column][i] = 0;
-      }
-    }
+    each_value(maximum_, [](float& maximum) { maximum = lowest(); });
+    set_zero(sum_);
+    set_zero(output_);
   }
 
   // The first packed row of the block that this warp holds.

@@ -7,6 +7,7 @@
 #include "templates/common/mma.cuh"
 #include "templates/common/reduce.cuh"
 #include "templates/common/shared_memory.cuh"
+#include "templates/common/unrolled.cuh"
 #include "templates/mla_decode/gather.cuh"
 
 constexpr int kWarps = kTile / 8, kThreads = kWarps * kWarpSize, kBlockThreads = kThreads;
@@ -41,12 +42,8 @@ class Attention {
         sum_[i][half] = 0;
         end_[i][half] = work.end(row_of(i, half));
       }
-#pragma unroll
-      for (int j = 0; j < kColumns / 8; ++j) {
-#pragma unroll
-        for (int k = 0; k < 4; ++k) output_[i][j][k] = 0;
-      }
     }
+    set_zero(output_);
   }
 
   static __device__ __forceinline__ int row_of(int row_tile, int half) {

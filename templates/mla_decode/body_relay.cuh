@@ -24,6 +24,7 @@
 #include "templates/common/ring_place.cuh"
 #include "templates/common/shared_memory.cuh"
 #include "templates/common/tma.cuh"
+#include "templates/common/unrolled.cuh"
 #include "templates/common/warp_registers.cuh"
 #include "templates/common/wgmma.cuh"
 #include "templates/mla_decode/relay_output.cuh"
@@ -167,12 +168,7 @@ class Scores {
     }
     wgmma_finish();
     wgmma_hold<kTile / 8>(scores_);
-    if (!negates_) return;
-#pragma unroll
-    for (int j = 0; j < kTile / 8; ++j) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) scores_[j][i] = -scores_[j][i];
-    }
+    if (negates_) each_value(scores_, [](float& score) { score = -score; });
   }
 
   // P for the other warpgroups, and by how much O is to be rescaled before it is added. `first` is the tile's first

@@ -5,13 +5,14 @@
 #include "templates/common/mbarrier.cuh"
 #include "templates/common/quad.cuh"
 #include "templates/common/reduce.cuh"
+#include "templates/common/unrolled.cuh"
 #include "templates/common/wgmma.cuh"
 #include "templates/mla_decode/relay.cuh"
 
 // O of 64 rows and kColumns columns from `column` on.
 class Output {
  public:
-  __device__ __forceinline__ Output() { clear(); }
+  __device__ __forceinline__ Output() { set_zero(sum_); }
 
   __device__ __forceinline__ void add_tiles(const Relay& relay, const Place& own, const Work& work, int column) {
     RingPlace<kStages> place;
@@ -25,7 +26,7 @@ class Output {
   // The segment's tiles, from `place` on, and what they come to.
   __device__ __forceinline__ void add_segment(const Relay& relay, const Place& own, const Work& work,
                                               const Outputs& outputs, int column, RingPlace<kStages>& place) {
-    clear();
+    set_zero(sum_);
     float inverse[2] = {}, logarithms[2] = {minus_infinity(), minus_infinity()};
     for (int tile = 0; tile < work.tiles; ++tile) {
       add_tile(relay, place, column);
@@ -61,14 +62,6 @@ class Output {
   }
 
  private:
-  __device__ __forceinline__ void clear() {
-#pragma unroll
-    for (int j = 0; j < kColumns / 8; ++j) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) sum_[j][i] = 0;
-    }
-  }
-
   __device__ __forceinline__ void add_tile(const Relay& relay, const RingPlace<kStages>& place, int column) {
 #pragma unroll
     for (int third = 0; third < kThirds; ++third) mbarrier_wait(relay.full(place.index, third), place.parity);

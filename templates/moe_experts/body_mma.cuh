@@ -7,6 +7,7 @@
 #include "templates/common/dependent_launch.cuh"
 #include "templates/common/mma.cuh"
 #include "templates/common/shared_memory.cuh"
+#include "templates/common/unrolled.cuh"
 #include "templates/common/vectors.cuh"
 #include "templates/common/widen.cuh"
 #include "templates/moe_experts/store.cuh"
@@ -82,20 +83,10 @@ class MmaProduct {
         scaled_rows_[i] = Product::kGathers ? max_of(source, 0) : row;
       }
     }
-    forget(kNarrow ? totals_ : sums_);
+    set_zero(kNarrow ? totals_ : sums_);
   }
 
   using Sums = float[kStrips][Product::kMatrices * kBlocks][4];
-  static __device__ __forceinline__ void forget(Sums& sums) {
-#pragma unroll
-    for (int strip = 0; strip < kStrips; ++strip) {
-#pragma unroll
-      for (int j = 0; j < Product::kMatrices * kBlocks; ++j) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) sums[strip][j][i] = 0;
-      }
-    }
-  }
 
   // Asks for a step of K, if there is one. Rows and columns that do not exist are left as they are in shared memory:
   // what follows from them is not stored. Past the end of K there must be zeros.
@@ -203,7 +194,7 @@ class MmaProduct {
 #pragma unroll
       for (int group = 0; group < Ring::kGroups; ++group) {
         const int k = step * DEPTH + group * Product::kScaled;
-        forget(sums_);
+        set_zero(sums_);
         add_units(stage, group * Ring::kGroupUnits);
         promote(tile, k);
       }

@@ -8,6 +8,7 @@
 
 #include "templates/common/reduce.cuh"
 #include "templates/common/softcap.cuh"
+#include "templates/common/unrolled.cuh"
 #include "templates/prefill_attention/work.cuh"
 
 #if BODY_WGMMA
@@ -42,11 +43,7 @@ class Attention {
       begin_[half] = work.begin(token);
       end_[half] = work.end(token);
     }
-#pragma unroll
-    for (int j = 0; j < kHeadDim / 8; ++j) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) output_[j][i] = 0;
-    }
+    set_zero(output_);
     const int first = work.first_token + first_row_ / kHeadsInRows;
     all_begin_ = work.begin(first + 64 / kHeadsInRows - 1);
     all_end_ = work.end(first);
@@ -194,11 +191,7 @@ class Attention {
   // S becomes change(S).
   template <typename Change>
   __device__ __forceinline__ void each_score(const Change& change) {
-#pragma unroll
-    for (int j = 0; j < kTile / 8; ++j) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) scores_[j][i] = change(scores_[j][i]);
-    }
+    each_value(scores_, [&](float& score) { score = change(score); });
   }
 
   // Register 2 * `group` + `place` / 2 of a step's fragment of P: elements `place` and the next of its scores.

@@ -21,11 +21,7 @@ class MmaAttention : public Attention {
 
   // S = Q K^T.
   __device__ __forceinline__ void score(u32 queries, u32 keys) {
-#pragma unroll
-    for (int j = 0; j < kTile / 8; ++j) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) scores_[j][i] = 0;
-    }
+    set_zero(scores_);
 #pragma unroll
     for (int step = 0; step < kHeadDim / 16; ++step) {
       u32 q[4];
