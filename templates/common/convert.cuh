@@ -50,6 +50,13 @@ struct Fp16 {
   }
 };
 
+struct Fp32 {
+  float value;
+
+  static __device__ __forceinline__ float to_float(Fp32 element) { return element.value; }
+  static __device__ __forceinline__ Fp32 from_float(float value) { return {value}; }
+};
+
 // Eight bits: sign, 4 of exponent (bias 7), 3 of mantissa; no infinity, and NaN is 0x7f.
 struct E4m3 {
   u8 bits;

@@ -25,6 +25,23 @@ __host__ __device__ constexpr T ceil_div(T a, T b) {
   return (a + b - 1) / b;
 }
 
+template <typename A, typename B>
+constexpr bool kIsSame = false;
+template <typename A>
+constexpr bool kIsSame<A, A> = true;
+
+template <bool kFirst, typename First, typename Second>
+struct ChoiceOf {
+  using Type = First;
+};
+template <typename First, typename Second>
+struct ChoiceOf<false, First, Second> {
+  using Type = Second;
+};
+// First if kFirst, else Second.
+template <bool kFirst, typename First, typename Second>
+using Either = typename ChoiceOf<kFirst, First, Second>::Type;
+
 constexpr int kWarpSize = 32;
 constexpr u32 kWholeWarp = 0xffffffffu;
 

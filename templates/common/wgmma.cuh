@@ -161,25 +161,17 @@ __device__ __forceinline__ void wgmma_hold(float (*sum)[4]) {
                : WGMMA_SUMS_##N                                                     \
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(1))
 
-template <typename Element>
-constexpr bool kIsBf16 = false;
-template <>
-constexpr bool kIsBf16<Bf16> = true;
-
-template <typename Element>
-constexpr bool kIsE4m3 = false;
-template <>
-constexpr bool kIsE4m3<E4m3> = true;
+// A parameter here is not called Element, as that is a macro of some kernels: Bf16 could then mean the parameter.
 
 // sum = a (64xK) * b (KxN), or sum += if `add`; K is 16, of e4m3 32. Transposed matrices are those whose K strides:
 // there are none of e4m3.
-template <typename Element, int kColumns, bool kTransposedA, bool kTransposedB>
+template <typename Operand, int kColumns, bool kTransposedA, bool kTransposedB>
 __device__ __forceinline__ void wgmma(float (*sum)[4], u64 a, u64 b, bool add) {
   static_assert(kColumns >= 8 && kColumns <= 256 && (kColumns == 8 || kColumns % 16 == 0));
-  if constexpr (kIsE4m3<Element>) {
+  if constexpr (kIsSame<Operand, E4m3>) {
     static_assert(!kTransposedA && !kTransposedB);
     WGMMA_OF_COLUMNS(WGMMA_SHARED_E4M3, "k32.f32.e4m3.e4m3");
-  } else if constexpr (kIsBf16<Element>) {
+  } else if constexpr (kIsSame<Operand, Bf16>) {
     WGMMA_OF_COLUMNS(WGMMA_SHARED, "k16.f32.bf16.bf16");
   } else {
     WGMMA_OF_COLUMNS(WGMMA_SHARED, "k16.f32.f16.f16");
@@ -187,13 +179,13 @@ __device__ __forceinline__ void wgmma(float (*sum)[4], u64 a, u64 b, bool add) {
 }
 
 // sum += a (64xK, a fragment as mma.sync's in every warp) * b (KxN).
-template <typename Element, int kColumns, bool kTransposedB>
+template <typename Operand, int kColumns, bool kTransposedB>
 __device__ __forceinline__ void wgmma_registers(float (*sum)[4], const u32 (&a)[4], u64 b) {
   static_assert(kColumns >= 8 && kColumns <= 256 && (kColumns == 8 || kColumns % 16 == 0));
-  if constexpr (kIsE4m3<Element>) {
+  if constexpr (kIsSame<Operand, E4m3>) {
     static_assert(!kTransposedB);
     WGMMA_OF_COLUMNS(WGMMA_REGISTERS_E4M3, "k32.f32.e4m3.e4m3");
-  } else if constexpr (kIsBf16<Element>) {
+  } else if constexpr (kIsSame<Operand, Bf16>) {
     WGMMA_OF_COLUMNS(WGMMA_REGISTERS, "k16.f32.bf16.bf16");
   } else {
     WGMMA_OF_COLUMNS(WGMMA_REGISTERS, "k16.f32.f16.f16");

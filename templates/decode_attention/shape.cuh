@@ -27,18 +27,9 @@
 using Element = DTYPE;       // of queries and outputs
 using KvElement = KV_DTYPE;  // of keys and values: Element, or E4m3
 
-// What the matrix instructions work on: e4m3 is widened to fp16 on its way from shared memory.
-template <typename Kv>
-struct MathOf {
-  using Type = Kv;
-};
-template <>
-struct MathOf<E4m3> {
-  using Type = Fp16;
-};
-using Math = MathOf<KvElement>::Type;
-
 constexpr bool kNarrow = sizeof(KvElement) == 1;
+// The type that the matrix instructions work on: e4m3 is widened to fp16 on its way from shared memory.
+using Math = Either<kNarrow, Fp16, KvElement>;
 constexpr bool kHeadScales = KV_HEAD_SCALES;  // narrow: a scale for every KV head, not for the whole tensor
 
 constexpr int kHeadDim = HEAD_DIM;                   // 64, 80, 96, 112, 128, 192 or 256

@@ -13,7 +13,7 @@ __device__ float affine(const Element* elements, i64 i, float a, float b) {
 }
 
 #if EXACT
-using Output = F32;
+using Output = Fp32;
 using Sum = double;
 #else
 using Output = Element;

@@ -17,18 +17,10 @@ constexpr bool kSpans = SPANS;    // as many clusters as fit the GPU, each with 
 constexpr bool kChosen = CHOSEN;  // each query has a list of the tokens that it sees, and stands for a sequence
 
 // The type of products. What has one scale is widened exactly to fp16, and queries are rounded to it.
-#if NARROW && !GROUPS
-using Operand = Fp16;
-#else
-using Operand = Element;
-#endif
-template <typename T>
-constexpr bool kIsFp16 = false;
-template <>
-constexpr bool kIsFp16<Fp16> = true;
+using Operand = Either<kNarrow && !kGroups, Fp16, Element>;
 
 __device__ __forceinline__ u32 to_operand(u32 pair) {
-  if constexpr (kIsFp16<Operand> == kIsFp16<Element>) return pair;
+  if constexpr (kIsSame<Operand, Element>) return pair;
   float low, high;
   Element::unpack(pair, low, high);
   return Operand::pack(low, high);

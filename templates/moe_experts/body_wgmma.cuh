@@ -21,16 +21,8 @@ __device__ __forceinline__ Ring<Product> begin_ring(u8* memory, const TensorMap&
 }
 
 // Rows of x that lie together come through the copy engine, as those of `between` do.
-template <bool kGathers>
-struct RowsArgument {
-  using Type = TensorMap;
-};
-template <>
-struct RowsArgument<true> {
-  using Type = const Operand*;
-};
 template <typename Product>
-using RowsOf = typename RowsArgument<Product::kGathers>::Type;
+using RowsOf = Either<Product::kGathers, const Operand*, TensorMap>;
 
 __device__ __forceinline__ const Operand* address_of(const Operand* rows) { return rows; }
 __device__ __forceinline__ const Operand* address_of(const TensorMap&) { return nullptr; }

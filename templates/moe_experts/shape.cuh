@@ -16,17 +16,9 @@ constexpr bool kHasUp = HAS_UP, kHasDown = HAS_DOWN, kOfPlaces = X_PLACES, kToPl
 constexpr bool kNMajor = N_MAJOR;
 constexpr int kScaleGroup = 128;  // values of a row of x, and rows and columns of weights, that share a scale
 
-template <bool kIsNarrow>
-struct ValueType {
-  using Type = Element;
-};
-template <>
-struct ValueType<true> {
-  using Type = E4m3;
-};
-using Operand = ValueType<kNarrow>::Type;                   // of x, and of weights that are not packed
+using Operand = Either<kNarrow, E4m3, Element>;             // of x, and of weights that are not packed
 constexpr bool kQuantizes = kNarrow && kHasUp && kHasDown;  // what lies between the products
-using Between = ValueType<kQuantizes>::Type;
+using Between = Either<kQuantizes, E4m3, Element>;
 constexpr int kOperandBytes = sizeof(Operand);
 
 constexpr int kHidden = HIDDEN, kIntermediate = INTERMEDIATE, kExperts = EXPERTS, kTopK = TOP_K;

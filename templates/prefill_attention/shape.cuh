@@ -56,16 +56,8 @@ constexpr bool kMultipliesBytes = kNarrowQueries && BODY_WGMMA;
 constexpr bool kWidens = kNarrow && !kMultipliesBytes;
 static_assert(kNarrow || !kNarrowQueries, "queries in e4m3 go with keys and values in e4m3");
 
-template <bool kFirst, typename First, typename Second>
-struct Either {
-  using Type = First;
-};
-template <typename First, typename Second>
-struct Either<false, First, Second> {
-  using Type = Second;
-};
-// What the matrix instructions work on.
-using Math = Either<kMultipliesBytes, E4m3, Either<kNarrow, Fp16, Element>::Type>::Type;
+// The type that the matrix instructions work on.
+using Math = Either<kMultipliesBytes, E4m3, Either<kNarrow, Fp16, Element>>;
 
 template <typename Type>
 struct IsBf16 {

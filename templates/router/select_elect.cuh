@@ -21,15 +21,7 @@ static_assert(!kElects || (kLanes == kWarpSize && kExperts % kWarpSize == 0 && k
 
 // A byte holds the position of a candidate, or what a lane adds to its first one's.
 constexpr bool kBytePositions = kCandidates <= 256;
-template <bool kByte>
-struct PositionOf {
-  using Type = u8;
-};
-template <>
-struct PositionOf<false> {
-  using Type = u16;
-};
-using Position = PositionOf<kBytePositions>::Type;
+using Position = Either<kBytePositions, u8, u16>;
 
 // A bias selects by other values than the weights come from; without one the order gives the score.
 struct Elected {

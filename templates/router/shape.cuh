@@ -7,13 +7,6 @@
 #include "templates/common/convert.cuh"
 #include "templates/router/segments.cuh"
 
-struct Fp32 {
-  float value;
-
-  static __device__ __forceinline__ float to_float(Fp32 element) { return element.value; }
-  static __device__ __forceinline__ Fp32 from_float(float value) { return {value}; }
-};
-
 using Logit = LOGITS;
 // The next power of two of kTopK: the length of sorted lists, and of the tree that adds up a token's scores.
 constexpr int kTopKPower = kTopK > 16 ? 32 : kTopK > 8 ? 16 : kTopK > 4 ? 8 : kTopK > 2 ? 4 : kTopK;

@@ -16,15 +16,7 @@
 #if __CUDA_ARCH__ >= 890
 using Operand = DTYPE;
 #else
-template <typename T>
-struct Widened {
-  using Type = T;
-};
-template <>
-struct Widened<E4m3> {
-  using Type = Fp16;
-};
-using Operand = Widened<DTYPE>::Type;
+using Operand = Either<kIsSame<DTYPE, E4m3>, Fp16, DTYPE>;
 #endif
 
 constexpr int kGroupThreads = 4 * kWarpSize;
@@ -49,7 +41,7 @@ struct Matrix {
 
 template <typename T>
 __device__ __forceinline__ void store_operand(u32 address, float value) {
-  if constexpr (kIsE4m3<T>) {
+  if constexpr (kIsSame<T, E4m3>) {
     u16 pair;
     asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(0.0f), "f"(value));
     asm volatile("st.shared.u8 [%0], %1;" ::"r"(address), "h"(pair) : "memory");
@@ -149,7 +141,7 @@ __device__ __forceinline__ void multiply(float (&sum)[kRowTiles][kColumnTiles][4
 #pragma unroll
     for (int j = 0; j < kColumnTiles; ++j) {
       const u32 b0 = of.b[j / 2][j % 2 * 2], b1 = of.b[j / 2][j % 2 * 2 + 1];
-      if constexpr (kIsE4m3<T>) {
+      if constexpr (kIsSame<T, E4m3>) {
         mma_16832(sum[i][j], of.a[i], b0, b1);
       } else {
         mma_16816<T>(sum[i][j], of.a[i], b0, b1);

@@ -170,7 +170,7 @@ extern "C" __global__ void product_of_registers(const u32* a, const uint4* b, fl
   for (int i = 0; i < 4; ++i) words[i] = a[(row + i % 2 * 8) * 8 + i / 2 * 4 + lane % 4];
   float sum[8][4] = {};
   wgmma_begin();
-  wgmma_registers<ELEMENT, 64, !kIsE4m3<ELEMENT>>(sum, words, WgmmaMatrix::columns(shared_address(shared), 0));
+  wgmma_registers<ELEMENT, 64, !kIsSame<ELEMENT, E4m3>>(sum, words, WgmmaMatrix::columns(shared_address(shared), 0));
   wgmma_commit();
   if (mistake == kReleasedEarly) words[2] = 0;
   wgmma_wait<0>();

@@ -23,10 +23,10 @@
 
 namespace simt {
 
-template <typename Element>
-constexpr char kElementLetter = kIsE4m3<Element>   ? 'e'
-                                : kIsBf16<Element> ? 'b'
-                                                   : 'h';
+template <typename Operand>
+constexpr char kElementLetter = kIsSame<Operand, E4m3>   ? 'e'
+                                : kIsSame<Operand, Bf16> ? 'b'
+                                                         : 'h';
 
 }  // namespace simt
 
@@ -49,18 +49,18 @@ __device__ __forceinline__ void wgmma_finish() {
 template <int kCount>
 __device__ __forceinline__ void wgmma_hold(float (*sum)[4]) {}
 
-template <typename Element, int kColumns, bool kTransposedA, bool kTransposedB>
+template <typename Operand, int kColumns, bool kTransposedA, bool kTransposedB>
 __device__ __forceinline__ void wgmma(float (*sum)[4], u64 a, u64 b, bool add) {
   static_assert(kColumns >= 8 && kColumns <= 256 && (kColumns == 8 || kColumns % 16 == 0));
-  static_assert(!kIsE4m3<Element> || (!kTransposedA && !kTransposedB));
+  static_assert(!kIsSame<Operand, E4m3> || (!kTransposedA && !kTransposedB));
   const simt::Multiply one = {
-      simt::kElementLetter<Element>, add, kTransposedA, kTransposedB, kColumns, sum[0], nullptr, a, b};
+      simt::kElementLetter<Operand>, add, kTransposedA, kTransposedB, kColumns, sum[0], nullptr, a, b};
   simt::runtime->multiply(&one);
 }
 
-template <typename Element, int kColumns, bool kTransposedB>
+template <typename Operand, int kColumns, bool kTransposedB>
 __device__ __forceinline__ void wgmma_registers(float (*sum)[4], const u32 (&a)[4], u64 b) {
   static_assert(kColumns >= 8 && kColumns <= 256 && (kColumns == 8 || kColumns % 16 == 0));
-  const simt::Multiply one = {simt::kElementLetter<Element>, true, false, kTransposedB, kColumns, sum[0], a, 0, b};
+  const simt::Multiply one = {simt::kElementLetter<Operand>, true, false, kTransposedB, kColumns, sum[0], a, 0, b};
   simt::runtime->multiply(&one);
 }
