@@ -3,6 +3,7 @@
 // Macros: DTYPE; BASELINE (1: what stands between steps is rounded to DTYPE, and outputs are; 0: all is fp32); SOFTCAP.
 #pragma once
 
+#include "templates/common/attention.cuh"
 #include "templates/common/convert.cuh"
 #include "templates/common/softcap.cuh"
 

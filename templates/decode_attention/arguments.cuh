@@ -1,25 +1,12 @@
 // The parameters both bodies share, and the work of one block.
 #pragma once
 
+#include "templates/common/attention.cuh"
 #include "templates/common/dependent_launch.cuh"
 #include "templates/common/kv_scales.cuh"
 #include "templates/common/settle.cuh"
 #include "templates/decode_attention/shape.cuh"
 #include "templates/decode_attention/spans.cuh"
-
-// Elements between neighbours. A block is a page, or a sequence where KV is contiguous.
-struct KvStrides {
-  i64 block;
-  i64 head;
-  i64 token;
-};
-
-// Elements between neighbouring rows of queries or outputs.
-struct RowStrides {
-  i64 sequence;
-  i64 token;
-  i64 head;
-};
 
 struct Queries {
   const Element* q;  // [sequence, new token, query head] by strides, head_dim elements each
@@ -39,9 +26,6 @@ struct Outputs {
   // combines.
   u32* counters;
 };
-
-// A sequence has no more tokens than KV, or its row of the page table, has room for.
-__device__ __forceinline__ int clamp_length(int length, int capacity) { return max_of(0, min_of(length, capacity)); }
 
 // Whether the caller says that no launch that may still run writes lengths, pages or any but the newest kQueries tokens
 // of a sequence. Then they are read before the wait; queries and newest tokens are not.

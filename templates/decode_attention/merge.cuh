@@ -48,7 +48,7 @@ __device__ __forceinline__ void finish(u8* shared, const Attention& attention, c
       if (kWantsLse && quad == 0) outputs.lse[work.output_row(row)] = softmax.lse();
       continue;
     }
-    const float inverse = scaled(sum == 0 ? 0.0f : 1.0f / sum, outputs), lse = highest + log2_fast(sum);
+    const float inverse = scaled(inverse_of(sum), outputs), lse = highest + log2_fast(sum);
     total = make_float4(total.x * inverse, total.y * inverse, total.z * inverse, total.w * inverse);
     if (inbox.exists()) {
       inbox.send(i, total, lse);

@@ -27,18 +27,6 @@ constexpr int kLaneDims = 2 * ceil_div(kHeadDim, 2 * kWarpSize);
 constexpr int kLanes = kHeadDim / kLaneDims;  // that have dimensions
 constexpr int kUnroll = 4;                    // tokens a warp has under way
 
-struct KvStrides {
-  i64 block;
-  i64 head;
-  i64 token;
-};
-
-struct RowStrides {
-  i64 sequence;
-  i64 token;
-  i64 head;
-};
-
 // This lane's dimensions of a row.
 struct LaneRow {
   float values[kLaneDims] = {};

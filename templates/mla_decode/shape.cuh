@@ -5,6 +5,7 @@
 // both wgmma and ldmatrix read.
 #pragma once
 
+#include "templates/common/attention.cuh"
 #include "templates/common/convert.cuh"
 #include "templates/common/reduce.cuh"
 #include "templates/common/types.cuh"
@@ -54,12 +55,6 @@ constexpr float kLag = 8.0f;
 // Logits are so small that it makes no difference.
 __device__ __forceinline__ float logit_factor(float scale) { return fmaxf(fabsf(scale * kLog2E), 0x1p-100f); }
 
-struct RowStrides {
-  i64 sequence;
-  i64 token;
-  i64 head;
-};
-
 struct Outputs {
   Element* o;
   float* lse;
@@ -85,7 +80,7 @@ struct Work {
   __device__ __forceinline__ Work(int block_row, int split_index, int batch, const i32* lengths, int capacity, int span)
       : sequence(batch), first_row(block_row), split(split_index) {
     rows = min_of(kRows, kPackedRows - first_row);
-    length = kChosen ? capacity : max_of(0, min_of(lengths[sequence], capacity));
+    length = kChosen ? capacity : clamp_length(lengths[sequence], capacity);
     const int all = ceil_div(length, kTile);
     splits = max_of(1, ceil_div(all, span));
     first_tile = split * span;
@@ -120,6 +115,3 @@ struct Work {
     return global_row(row) * (gridDim.y / PARTS) + split / PARTS;
   }
 };
-
-// What a row's running sums are divided by; a row that sees nothing is 0, NaN stays NaN.
-__device__ __forceinline__ float inverse_of(float sum) { return sum == 0 ? 0.0f : 1.0f / sum; }

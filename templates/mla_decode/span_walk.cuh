@@ -61,13 +61,12 @@ class SpanWalk {
 
   __device__ __forceinline__ void advance() {
     if (!walk_.advance(kItems)) return;
-    length_ = clamped(upcoming_);
+    length_ = clamp_length(upcoming_, capacity_);
     walk_.tiles = units(length_);
     look_ahead();
   }
 
  private:
-  __device__ __forceinline__ int clamped(int length) const { return max_of(0, min_of(length, capacity_)); }
   __device__ __forceinline__ int units(int length) const { return overhead_ + max_of(1, ceil_div(length, kTile)); }
 
   __device__ __forceinline__ int item_tiles() const { return walk_.tiles - overhead_; }
@@ -88,7 +87,7 @@ class SpanWalk {
   __device__ __forceinline__ int count_units() const {
     int all = 0;
     for (int sequence = threadIdx.x % kWarpSize; sequence < sequences_; sequence += kWarpSize) {
-      all += units(clamped(lengths_[sequence]));
+      all += units(clamp_length(lengths_[sequence], capacity_));
     }
     return __reduce_add_sync(kWholeWarp, all) * kItems;
   }
@@ -105,7 +104,7 @@ class SpanWalk {
       const int own = base + lane * share, own_end = min_of(own + share, behind);
       int all = 0;
       for (int sequence = own; sequence < own_end; ++sequence) {
-        last = clamped(lengths_[sequence]);
+        last = clamp_length(lengths_[sequence], capacity_);
         all += units(last) * kItems;
       }
       const int to = passed + warp_prefix_sum(all, lane);

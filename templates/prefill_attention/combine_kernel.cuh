@@ -1,6 +1,7 @@
 // Adds up what the splits of a row found: a warp a row, of one query head after the other.
 #pragma once
 
+#include "templates/common/attention.cuh"
 #include "templates/common/dependent_launch.cuh"
 #include "templates/common/reduce.cuh"
 #include "templates/prefill_attention/store.cuh"
@@ -28,7 +29,7 @@ __device__ __forceinline__ void combine_row(const float* partial_o, const float*
       if (has_elements) sum[i] = fmaf(from[i], weight, sum[i]);
     }
   }
-  const float factor = denominator == 0 ? 0 : 1 / denominator;
+  const float factor = inverse_of(denominator);
   u32* const to = reinterpret_cast<u32*>(o + lane * kLaneElements);
 #pragma unroll
   for (int i = 0; i < kLaneElements; i += 2) {

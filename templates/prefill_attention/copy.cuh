@@ -3,6 +3,7 @@
 // Keys and values in e4m3, and with them queries in bf16, pass through registers, where they become fp16.
 #pragma once
 
+#include "templates/common/attention.cuh"
 #include "templates/common/cp_async.cuh"
 #include "templates/common/l2_policy.cuh"
 #include "templates/common/unrolled.cuh"
@@ -15,12 +16,6 @@ constexpr int kRowThreads = kWarpSize % kUnits == 0 ? kUnits : 8;
 constexpr int kRowParts = ceil_div(kUnits, kRowThreads);
 constexpr int kRowsOfCopy = kThreads / kRowThreads;  // that all threads copy at once
 constexpr int kPageTokens = kPage == 0 ? 1 : kPage;
-
-struct KvStrides {
-  i64 block;
-  i64 head;
-  i64 token;
-};
 
 struct QuerySource {
   const QueryElement* q;

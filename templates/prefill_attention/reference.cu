@@ -37,14 +37,6 @@ constexpr int kRowWords = kWords + 1;                 // odd, so that 16 rows li
 constexpr int kMineWords = ceil_div(kWords, kLanes);  // of an output row; the last lanes may have one less
 constexpr int kWeightRow = kTokens + 1;
 
-struct Strides {
-  i64 block;
-  i64 head;
-  i64 token;
-};
-
-__device__ __forceinline__ int clamped(int value, int most) { return max_of(0, min_of(value, most)); }
-
 // A sequence: its queries begin at q_begin, its KV at kv_begin or in the pages of a row of the table.
 struct Sequence {
   int q_begin;
@@ -59,7 +51,7 @@ struct Sequence {
   }
   __device__ __forceinline__ int begin(int row) const { return kWindow == 0 ? 0 : max_of(0, end(row) - kWindow); }
 
-  __device__ __forceinline__ i64 offset(const Strides& strides, int head, int token) const {
+  __device__ __forceinline__ i64 offset(const KvStrides& strides, int head, int token) const {
     const i64 block = kPage > 0 ? pages[token / kPageTokens] : 0;
     const int within = kPage > 0 ? token % kPageTokens : kv_begin + token;
     return block * strides.block + head * strides.head + within * strides.token;
@@ -96,7 +88,7 @@ struct Dequantization {
 };
 
 // Rows of 64 tokens of keys or values, zeros outside of [begin, end).
-__device__ void load_tile(u32* tile, const KvElement* source, float scale, const Strides& strides,
+__device__ void load_tile(u32* tile, const KvElement* source, float scale, const KvStrides& strides,
                           const Sequence& sequence, int head, int first, int begin, int end) {
   for (int i = threadIdx.x; i < kTokens * kWords; i += kThreads) {
     const int token = first + i / kWords;
@@ -226,20 +218,20 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   u32* const queries = reinterpret_cast<u32*>(dynamic_shared());
   u32* const tile = queries + kRows * kRowWords;
   float* const weights = reinterpret_cast<float*>(tile + kTokens * kRowWords);
-  const Strides k_strides = {k_block_stride, k_head_stride, k_token_stride};
-  const Strides v_strides = {v_block_stride, v_head_stride, v_token_stride};
+  const KvStrides k_strides = {k_block_stride, k_head_stride, k_token_stride};
+  const KvStrides v_strides = {v_block_stride, v_head_stride, v_token_stride};
 
   const int batch = blockIdx.z, head = blockIdx.y, kv_head = head / GROUP, first_row = blockIdx.x * kRows;
   Sequence sequence = {};
-  sequence.q_begin = clamped(q_offsets[batch], q_tokens);
-  sequence.new_tokens = max_of(0, clamped(q_offsets[batch + 1], q_tokens) - sequence.q_begin);
+  sequence.q_begin = clamp_length(q_offsets[batch], q_tokens);
+  sequence.new_tokens = max_of(0, clamp_length(q_offsets[batch + 1], q_tokens) - sequence.q_begin);
   if (first_row >= sequence.new_tokens) return;
   if (kPage > 0) {
-    sequence.tokens = clamped(kv_lengths[batch], capacity);
+    sequence.tokens = clamp_length(kv_lengths[batch], capacity);
     sequence.pages = page_table + batch * page_table_stride;
   } else {
-    sequence.kv_begin = clamped(kv_offsets[batch], capacity);
-    sequence.tokens = max_of(0, clamped(kv_offsets[batch + 1], capacity) - sequence.kv_begin);
+    sequence.kv_begin = clamp_length(kv_offsets[batch], capacity);
+    sequence.tokens = max_of(0, clamp_length(kv_offsets[batch + 1], capacity) - sequence.kv_begin);
   }
 
   const Dequantization asked(kNarrowQueries, q_scale, kv_head), keys(kNarrow, k_scale, kv_head),
