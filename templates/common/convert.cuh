@@ -75,6 +75,27 @@ __device__ __forceinline__ u32 widen_e4m3x2(u32 pair) {
   return result;
 }
 
+// The four e4m3 of `word` as f16, exactly: those of its lower half in x. Before sm_89 NaN comes out as 480. From a
+// whole word, because the conversion takes either half of a register, which a shift would have to move first.
+__device__ __forceinline__ uint2 widen_e4m3x4(u32 word) {
+#if __CUDA_ARCH__ >= 890
+  uint2 result;
+  asm("{\n.reg .b16 low, high;\nmov.b32 {low, high}, %2;\n"
+      "cvt.rn.f16x2.e4m3x2 %0, low;\ncvt.rn.f16x2.e4m3x2 %1, high;\n}\n"
+      : "=r"(result.x), "=r"(result.y)
+      : "r"(word));
+  return result;
+#else
+  return make_uint2(widen_e4m3x2(word), widen_e4m3x2(word >> 16));
+#endif
+}
+
+// Eight e4m3 as f16.
+__device__ __forceinline__ uint4 widen_e4m3x8(uint2 words) {
+  const uint2 low = widen_e4m3x4(words.x), high = widen_e4m3x4(words.y);
+  return make_uint4(low.x, low.y, high.x, high.y);
+}
+
 // To nearest, ties to even; beyond 448 and infinity to 448, NaN to 0x7f. For devices without the instruction.
 __device__ __forceinline__ u32 narrow_e4m3_in_software(float value) {
   const u32 bits = __float_as_uint(value), sign = bits >> 24 & 0x80u;
@@ -105,7 +126,20 @@ __device__ __forceinline__ u32 multiply_bf16x2(u32 pair, u32 factors) {
   return result;
 }
 
-// What rounding to the element type does to a value.
+// Two elements of a type as those of another, and eight.
+template <typename From, typename To>
+__device__ __forceinline__ u32 convert_pair(u32 pair) {
+  float low, high;
+  From::unpack(pair, low, high);
+  return To::pack(low, high);
+}
+template <typename From, typename To>
+__device__ __forceinline__ uint4 convert_unit(uint4 pairs) {
+  return make_uint4(convert_pair<From, To>(pairs.x), convert_pair<From, To>(pairs.y), convert_pair<From, To>(pairs.z),
+                    convert_pair<From, To>(pairs.w));
+}
+
+// The value after rounding to the element type.
 template <typename Element>
 __device__ __forceinline__ float round_through(float value) {
   return Element::to_float(Element::from_float(value));

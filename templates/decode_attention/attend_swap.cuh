@@ -3,7 +3,6 @@
 #pragma once
 
 #include "templates/common/mma.cuh"
-#include "templates/common/widen.cuh"
 #include "templates/decode_attention/column_softmax.cuh"
 #include "templates/decode_attention/lane_offsets.cuh"
 #include "templates/decode_attention/query.cuh"

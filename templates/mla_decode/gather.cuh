@@ -3,7 +3,6 @@
 #pragma once
 
 #include "templates/common/cp_async.cuh"
-#include "templates/common/widen.cuh"
 #include "templates/mla_decode/shape.cuh"
 
 // The pool of tokens, and which a sequence has. Strides are in elements.

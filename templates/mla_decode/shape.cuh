@@ -22,9 +22,7 @@ using Operand = Either<kNarrow && !kGroups, Fp16, Element>;
 
 __device__ __forceinline__ u32 to_operand(u32 pair) {
   if constexpr (kIsSame<Operand, Element>) return pair;
-  float low, high;
-  Element::unpack(pair, low, high);
-  return Operand::pack(low, high);
+  return convert_pair<Element, Operand>(pair);
 }
 
 __device__ __forceinline__ uint4 to_operand(uint4 words) {

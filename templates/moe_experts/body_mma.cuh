@@ -9,7 +9,6 @@
 #include "templates/common/shared_memory.cuh"
 #include "templates/common/unrolled.cuh"
 #include "templates/common/vectors.cuh"
-#include "templates/common/widen.cuh"
 #include "templates/moe_experts/store.cuh"
 #include "templates/moe_experts/tiles.cuh"
 

@@ -7,7 +7,6 @@
 #include "templates/common/cp_async.cuh"
 #include "templates/common/l2_policy.cuh"
 #include "templates/common/unrolled.cuh"
-#include "templates/prefill_attention/convert_units.cuh"
 #include "templates/prefill_attention/work.cuh"
 
 constexpr int kUnits = kHeadDim / 8;  // of 16 bytes in a row
@@ -58,11 +57,11 @@ class Copier {
       each_part([&](int part) {
         if constexpr (kNarrowQueries) {
           const auto* const from = reinterpret_cast<const uint2*>(query_unit(source, place, row, part));
-          store(place_of(0, kQueryChunkBytes, row, part), widened_unit(valid ? *from : make_uint2(0, 0)));
+          store(place_of(0, kQueryChunkBytes, row, part), widen_e4m3x8(valid ? *from : make_uint2(0, 0)));
         } else if constexpr (kConvertsQueries) {
           const uint4 zeros = make_uint4(0, 0, 0, 0);
           const uint4* const from = reinterpret_cast<const uint4*>(query_unit(source, place, row, part));
-          store(place_of(0, kQueryChunkBytes, row, part), valid ? converted_queries(*from) : zeros);
+          store(place_of(0, kQueryChunkBytes, row, part), valid ? convert_unit<Element, Fp16>(*from) : zeros);
         } else {
           cp_async_16(slot(0, kQueryChunkBytes, row, part), query_unit(source, place, row, part), valid, policy_);
         }
@@ -113,7 +112,7 @@ class Copier {
       const int row = i * kRowsOfCopy + row_;
       if (row >= kTile) continue;
       each_part(
-          [&](int part) { store(place_of(offset, kTileChunkBytes, row, part), widened_unit(held.units[i][part])); });
+          [&](int part) { store(place_of(offset, kTileChunkBytes, row, part), widen_e4m3x8(held.units[i][part])); });
     }
   }
 

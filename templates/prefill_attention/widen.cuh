@@ -66,7 +66,8 @@ class Widener {
 #pragma unroll
       for (int i = 0; i < kQueryUnits; ++i) units[i] = lane[(batch * kQueryUnits + i) * kWarpSize];
 #pragma unroll
-      for (int i = 0; i < kQueryUnits; ++i) lane[(batch * kQueryUnits + i) * kWarpSize] = converted_queries(units[i]);
+      for (int i = 0; i < kQueryUnits; ++i)
+        lane[(batch * kQueryUnits + i) * kWarpSize] = convert_unit<Element, Fp16>(units[i]);
     }
     publish(pipeline_.queries_full(query_.index));
     query_.advance();

@@ -7,7 +7,6 @@
 // Rows that no query sees become zeros here: no other thread writes a tile.
 #pragma once
 
-#include "templates/prefill_attention/convert_units.cuh"
 #include "templates/prefill_attention/work.cuh"
 
 constexpr int kLaneChunks = kHeadDim <= 64 ? 1 : kHeadDim <= 128 ? 2 : 4;  // of a row that have lanes
@@ -44,8 +43,8 @@ class RowWidener {
 #pragma unroll
     for (int i = 0; i < kBatchLoads; ++i) {
       const int first = (place ^ (i * kLoadRows % 8 << 4)) + i * kLoadRows * 128;
-      *reinterpret_cast<uint4*>(shared + first) = widened_unit(make_uint2(loaded[i].x, loaded[i].y));
-      *reinterpret_cast<uint4*>(shared + (first ^ 16)) = widened_unit(make_uint2(loaded[i].z, loaded[i].w));
+      *reinterpret_cast<uint4*>(shared + first) = widen_e4m3x8(make_uint2(loaded[i].x, loaded[i].y));
+      *reinterpret_cast<uint4*>(shared + (first ^ 16)) = widen_e4m3x8(make_uint2(loaded[i].z, loaded[i].w));
     }
   }
 

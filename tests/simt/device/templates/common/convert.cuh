@@ -6,12 +6,16 @@
 #define Bf16 PtxBf16
 #define Fp16 PtxFp16
 #define widen_e4m3x2 ptx_widen_e4m3x2
+#define widen_e4m3x4 ptx_widen_e4m3x4
+#define widen_e4m3x8 ptx_widen_e4m3x8
 #define narrow_e4m3x2 ptx_narrow_e4m3x2
 #define multiply_bf16x2 ptx_multiply_bf16x2
 #include_next "templates/common/convert.cuh"
 #undef Bf16
 #undef Fp16
 #undef widen_e4m3x2
+#undef widen_e4m3x4
+#undef widen_e4m3x8
 #undef narrow_e4m3x2
 #undef multiply_bf16x2
 
@@ -72,6 +76,15 @@ __device__ __forceinline__ u32 widen_e4m3x2(u32 pair) {
     result |= half << (16 * i);
   }
   return result;
+}
+
+__device__ __forceinline__ uint2 widen_e4m3x4(u32 word) {
+  return make_uint2(widen_e4m3x2(word), widen_e4m3x2(word >> 16));
+}
+
+__device__ __forceinline__ uint4 widen_e4m3x8(uint2 words) {
+  const uint2 low = widen_e4m3x4(words.x), high = widen_e4m3x4(words.y);
+  return make_uint4(low.x, low.y, high.x, high.y);
 }
 
 __device__ __forceinline__ u32 narrow_e4m3x2(float low, float high) {
