@@ -16,6 +16,7 @@ constexpr int kGroup = 128, kGroups = ceil_div(kWidth, kGroup), kGroupLanes = kG
 // Chunks of a row; in e4m3 whole groups, so that a group's lanes are neighbors in a warp.
 constexpr u32 kChunks = NARROW ? kGroups * kGroupLanes : kWidth / kElements;
 static_assert(kWidth % kElements == 0, "the problem keeps to it");
+static_assert(kWords % 2 == 0, "two words become one of e4m3");
 
 using RowVector = VectorOf<VECTOR>;
 
@@ -36,11 +37,6 @@ __device__ __forceinline__ Pair read_pair(const Element* x, i64 x_row, const Pla
   return {load_vector<VECTOR>(from), load_vector<VECTOR>(from + (IN_TURN ? kElements : kWidth))};
 }
 
-__device__ __forceinline__ void widen(RowVector vector, float (&values)[kElements]) {
-#pragma unroll
-  for (int w = 0; w < kWords; ++w) Element::unpack(vector.words[w], values[2 * w], values[2 * w + 1]);
-}
-
 __device__ __forceinline__ float activated(float gate, float up) {
   if (!CLAMPED) return __fdividef(gate, 1.0f + __expf(-gate)) * up;
   const float least = gate > 7.0f ? 7.0f : gate;  // NaN stays
@@ -50,8 +46,8 @@ __device__ __forceinline__ float activated(float gate, float up) {
 
 __device__ __forceinline__ void activate(const Pair& pair, float (&values)[kElements]) {
   float first[kElements], second[kElements];
-  widen(pair.first, first);
-  widen(pair.second, second);
+  unpack_vector<Element>(pair.first, first);
+  unpack_vector<Element>(pair.second, second);
 #pragma unroll
   for (int e = 0; e < kElements; ++e) {
     if (!IN_TURN) {
@@ -67,20 +63,11 @@ __device__ __forceinline__ void activate(const Pair& pair, float (&values)[kElem
 __device__ __forceinline__ void write_values(const float (&values)[kElements], void* out, float* scales, i64 out_row,
                                              const Place& at) {
   if constexpr (!NARROW) {
-    RowVector vector;
-#pragma unroll
-    for (int w = 0; w < kWords; ++w) vector.words[w] = Element::pack(values[2 * w], values[2 * w + 1]);
+    const RowVector vector = pack_vector<Element>(values);
     if (at.is_there) store_vector<false>(static_cast<Element*>(out) + i64(at.token) * out_row + at.column, vector);
   } else {
-    float largest = 0;
-#pragma unroll
-    for (int e = 0; e < kElements; ++e) largest = fmaxf(largest, fabsf(values[e]));
-    const float scale = scale_of(max_across<kGroupLanes>(largest)), inverse = inverse_of(scale);
-    VectorOf<kElements> vector;
-#pragma unroll
-    for (int w = 0; w < kElements / 4; ++w)
-      vector.words[w] = quantize_pair(values[4 * w], values[4 * w + 1], inverse) |
-                        quantize_pair(values[4 * w + 2], values[4 * w + 3], inverse) << 16;
+    const float scale = scale_of(max_across<kGroupLanes>(largest_magnitude(values)));
+    const VectorOf<kElements> vector = quantize_vector(values, inverse_of(scale));
     if (!at.is_there) return;
     store_vector<false>(static_cast<u8*>(out) + i64(at.token) * out_row + at.column, vector);
     if (at.column % kGroup == 0) scales[i64(at.token) * kGroups + at.column / kGroup] = scale;

@@ -78,13 +78,6 @@ __device__ __forceinline__ void multiply(RowVector h, RowVector weights, float (
   }
 }
 
-__device__ __forceinline__ float largest_of(const float (&values)[kElements]) {
-  float largest = 0;
-#pragma unroll
-  for (int e = 0; e < kElements; ++e) largest = fmaxf(largest, fabsf(values[e]));
-  return largest;
-}
-
 __device__ __forceinline__ void add_to(Totals& totals, RowVector h, RowVector weights) {
 #pragma unroll
   for (int w = 0; w < kWords; ++w) {
@@ -96,7 +89,7 @@ __device__ __forceinline__ void add_to(Totals& totals, RowVector h, RowVector we
   if constexpr (kTokenScale) {
     float products[kElements];
     multiply(h, weights, products);
-    totals.largest = fmaxf(totals.largest, largest_of(products));
+    totals.largest = fmaxf(totals.largest, largest_magnitude(products));
   }
 }
 
@@ -123,18 +116,11 @@ __device__ __forceinline__ void write_at(const NormArguments& a, i64 row, int co
                                          float row_scale) {
   const bool writes = row >= 0 && column < kHidden;
   if constexpr (!kNarrow) {
-    RowVector out;
-#pragma unroll
-    for (int w = 0; w < kWords; ++w) out.words[w] = Element::pack(values[2 * w], values[2 * w + 1]);
+    const RowVector out = pack_vector<Element>(values);
     if (writes) store_vector<false>(static_cast<Element*>(a.out) + row * a.out_row + column, out);
   } else {
-    const float scale = kGroupScales ? scale_of(max_across<kGroupLanes>(largest_of(values))) : row_scale;
-    const float inverse = inverse_of(scale);
-    VectorOf<kElements> out;
-#pragma unroll
-    for (int w = 0; w < kElements / 4; ++w)
-      out.words[w] = quantize_pair(values[4 * w], values[4 * w + 1], inverse) |
-                     quantize_pair(values[4 * w + 2], values[4 * w + 3], inverse) << 16;
+    const float scale = kGroupScales ? scale_of(max_across<kGroupLanes>(largest_magnitude(values))) : row_scale;
+    const VectorOf<kElements> out = quantize_vector(values, inverse_of(scale));
     if (!writes) return;
     store_vector<false>(static_cast<u8*>(a.out) + row * a.out_row + column, out);
     if (kGroupScales && column % kGroup == 0) a.scales[row * kGroups + column / kGroup] = scale;

@@ -37,6 +37,21 @@ __device__ __forceinline__ VectorOf<kBytes> zero_vector() {
   return vector;
 }
 
+// The values of a vector of 16-bit elements, and the way back.
+template <typename Element, int kCount>
+__device__ __forceinline__ void unpack_vector(VectorOf<2 * kCount> vector, float (&values)[kCount]) {
+#pragma unroll
+  for (int w = 0; w < kCount / 2; ++w) Element::unpack(vector.words[w], values[2 * w], values[2 * w + 1]);
+}
+
+template <typename Element, int kCount>
+__device__ __forceinline__ VectorOf<2 * kCount> pack_vector(const float (&values)[kCount]) {
+  VectorOf<2 * kCount> vector;
+#pragma unroll
+  for (int w = 0; w < kCount / 2; ++w) vector.words[w] = Element::pack(values[2 * w], values[2 * w + 1]);
+  return vector;
+}
+
 // `source` and `target` lie at multiples of kBytes.
 template <int kBytes>
 __device__ __forceinline__ VectorOf<kBytes> load_vector(const void* source) {

@@ -74,13 +74,6 @@ __device__ __forceinline__ void add_vector(float (&sums)[kElements], float weigh
   }
 }
 
-__device__ __forceinline__ RowVector rounded(const float (&sums)[kElements]) {
-  RowVector vector;
-#pragma unroll
-  for (int w = 0; w < kWords; ++w) vector.words[w] = Bf16::pack(sums[2 * w], sums[2 * w + 1]);
-  return vector;
-}
-
 __device__ __forceinline__ void combine_token(const CombineArguments& a, int token, const Slots& slots) {
   const int thread = int(threadIdx.x) % kTeamThreads;
   const int first = int(blockIdx.y) * kTile, end = min_of(first + kTile, kHidden);
@@ -109,7 +102,7 @@ __device__ __forceinline__ void combine_token(const CombineArguments& a, int tok
     }
 #pragma unroll
     for (int v = 0; v < kVectors; ++v) {
-      if (column(v) < end) store_vector<false>(a.out + token * a.out_row + column(v), rounded(sums[v]));
+      if (column(v) < end) store_vector<false>(a.out + token * a.out_row + column(v), pack_vector<Bf16>(sums[v]));
     }
   }
 }

@@ -19,6 +19,7 @@ constexpr int kElements = VECTOR / 2, kWords = VECTOR / 4;  // of a vector
 constexpr int kTurned = ROTARY_DIM / 2 / kElements;         // units that RoPE turns; the others follow
 constexpr int kUnits = kTurned + ceil_div(kHeadDim - ROTARY_DIM, 2 * kElements), kSteps = ceil_div(kUnits, kLanes);
 static_assert(ROTARY_DIM % 16 == 0 && kHeadDim % 8 == 0, "the problem keeps to it");
+static_assert(kWords % 2 == 0, "two words become one of e4m3");
 
 using HeadVector = VectorOf<VECTOR>;
 using Arguments = HeadArguments<Element, Cached>;
@@ -44,18 +45,6 @@ struct Unit {
   __device__ __forceinline__ bool has_second() const { return index < kUnits && second < kHeadDim; }
 };
 
-__device__ __forceinline__ void widen(HeadVector vector, float (&values)[kElements]) {
-#pragma unroll
-  for (int w = 0; w < kWords; ++w) Element::unpack(vector.words[w], values[2 * w], values[2 * w + 1]);
-}
-
-__device__ __forceinline__ HeadVector narrowed(const float (&values)[kElements]) {
-  HeadVector vector;
-#pragma unroll
-  for (int w = 0; w < kWords; ++w) vector.words[w] = Element::pack(values[2 * w], values[2 * w + 1]);
-  return vector;
-}
-
 __device__ __forceinline__ void read_table(const float* from, float (&values)[kElements]) {
 #pragma unroll
   for (int i = 0; i < kElements; i += 4) {
@@ -67,9 +56,7 @@ __device__ __forceinline__ void read_table(const float* from, float (&values)[kE
 
 template <typename Narrow>
 __device__ __forceinline__ void read_table(const Narrow* from, float (&values)[kElements]) {
-  const VectorOf<VECTOR> all = load_vector<VECTOR>(from);
-#pragma unroll
-  for (int w = 0; w < kWords; ++w) Narrow::unpack(all.words[w], values[2 * w], values[2 * w + 1]);
+  unpack_vector<Narrow>(load_vector<VECTOR>(from), values);
 }
 
 __device__ __forceinline__ Part read_head(const Element* head) {
@@ -90,8 +77,8 @@ __device__ __forceinline__ float squares_of(const Part& part) {
 #pragma unroll
   for (int step = 0; step < kSteps; ++step) {
     float first[kElements], second[kElements];
-    widen(part.first[step], first);
-    widen(part.second[step], second);
+    unpack_vector<Element>(part.first[step], first);
+    unpack_vector<Element>(part.second[step], second);
 #pragma unroll
     for (int e = 0; e < kElements; ++e) sum += first[e] * first[e] + second[e] * second[e];
   }
@@ -100,7 +87,7 @@ __device__ __forceinline__ float squares_of(const Part& part) {
 
 __device__ __forceinline__ void weigh(const Element* weight, int at, float factor, float (&values)[kElements]) {
   float weights[kElements];
-  widen(load_vector<VECTOR>(weight + at), weights);
+  unpack_vector<Element>(load_vector<VECTOR>(weight + at), weights);
 #pragma unroll
   for (int e = 0; e < kElements; ++e) values[e] *= factor * weights[e];
 }
@@ -169,8 +156,8 @@ __device__ __forceinline__ void write_head(const Arguments& a, i64 token, int he
     float first[kElements], second[kElements];
     const bool changes = !is_value && (NORM || unit.is_turned());
     if (kNarrow || changes) {
-      widen(out_first, first);
-      widen(out_second, second);
+      unpack_vector<Element>(out_first, first);
+      unpack_vector<Element>(out_second, second);
     }
     if (changes) {
       if (NORM) {
@@ -178,8 +165,8 @@ __device__ __forceinline__ void write_head(const Arguments& a, i64 token, int he
         if (unit.has_second()) weigh(weight, unit.second, factor, second);
       }
       if (unit.is_turned()) turn(a, token, unit, first, second);
-      out_first = narrowed(first);
-      out_second = narrowed(second);
+      out_first = pack_vector<Element>(first);
+      out_second = pack_vector<Element>(second);
     }
     target.store(unit.first, out_first, first);
     if (unit.has_second()) target.store(unit.second, out_second, second);
