@@ -63,13 +63,6 @@ __device__ __forceinline__ u32 add_acquire_release(u32* address, u32 value) {
   return before;
 }
 
-// Sets bits, and returns what was there before.
-__device__ __forceinline__ u32 or_release(u32* address, u32 bits) {
-  u32 before;
-  asm volatile("atom.or.release.gpu.global.b32 %0, [%1], %2;" : "=r"(before) : "l"(address), "r"(bits) : "memory");
-  return before;
-}
-
 // Spins until the value is `value`.
 __device__ __forceinline__ void wait_until_equal(const u32* address, u32 value) {
   while (load_acquire(address) != value) {

@@ -3,7 +3,6 @@
 
 #include "templates/common/attention.cuh"
 #include "templates/common/dependent_launch.cuh"
-#include "templates/common/kv_scales.cuh"
 #include "templates/common/settle.cuh"
 #include "templates/decode_attention/shape.cuh"
 #include "templates/decode_attention/spans.cuh"

@@ -4,7 +4,6 @@
 
 #include "templates/common/mma.cuh"
 #include "templates/decode_attention/column_softmax.cuh"
-#include "templates/decode_attention/lane_offsets.cuh"
 #include "templates/decode_attention/query.cuh"
 
 constexpr int kColumnTiles = ceil_div(kRows, 8);

@@ -10,7 +10,7 @@
 #include "templates/common/l2_policy.cuh"
 #include "templates/common/shared_memory.cuh"
 #include "templates/decode_attention/merge.cuh"
-#include "templates/decode_attention/tail.cuh"
+#include "templates/decode_attention/worker.cuh"
 
 static_assert(kWorkerWarps == 1, "a warp brings its own sub-tiles");
 constexpr int kWarpTokens = kWorkerTokens;

@@ -2,7 +2,6 @@
 #pragma once
 
 #include "templates/common/wgmma.cuh"
-#include "templates/decode_attention/lane_offsets.cuh"
 #include "templates/decode_attention/query.cuh"
 
 class Query {

@@ -13,7 +13,7 @@
 #include "templates/common/tma.cuh"
 #include "templates/common/unrolled.cuh"
 #include "templates/decode_attention/math.cuh"
-#include "templates/decode_attention/tail.cuh"
+#include "templates/decode_attention/worker.cuh"
 
 static_assert(kProducers == 1 || kProducers == 2, "producer warps");
 

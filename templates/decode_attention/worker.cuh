@@ -21,12 +21,19 @@ __device__ __forceinline__ void sync_worker() {
   }
 }
 
-// The same, and whether `value` holds for any of them.
+// The same for a warpgroup, and whether `value` holds for any of its threads.
 __device__ __forceinline__ bool any_in_worker(bool value) {
-  if constexpr (kWorkerWarps == 1) {
-    return __any_sync(kWholeWarp, value);
-  } else {
-    fence_async_proxy();
-    return named_barrier_any(worker_barrier(), kWorkerThreads, value);
+  fence_async_proxy();
+  return named_barrier_any(worker_barrier(), kWorkerThreads, value);
+}
+
+// Zeros the rows [first, end) of V's sub-tile, which no query sees: P is 0 for them, and 0 times whatever V holds there
+// must be 0. Called by the worker's threads, once the rows have landed.
+__device__ __forceinline__ void clear_rows(u8* v, int first, int end) {
+  constexpr int kUnits = kRowBytes / 16;  // where they lie in shared memory: narrow rows may not fill theirs
+  for (int i = threadIdx.x % kWorkerThreads; i < (end - first) * kUnits; i += kWorkerThreads) {
+    const int offset = token_offset(first + i / kUnits) + i % kUnits / 8 * kChunkBytes + i % 8 * 16;
+    *reinterpret_cast<uint4*>(v + offset) = make_uint4(0, 0, 0, 0);
   }
+  sync_worker();
 }

@@ -1,6 +1,6 @@
 // Body `mma` (sm_80+): up to 32 packed rows, and a warp for every 8 tokens of a tile. A warp computes S and softmax of
 // its tokens, hands P on through shared memory, and adds to O the columns of the latent that are its own. Tiles come
-// by cp.async. begin() and attend_rows() are called by rows.cuh.
+// by cp.async. begin() and attend_rows() are called by mla_decode.cu.
 #pragma once
 
 #include "templates/common/dependent_launch.cuh"

@@ -1,7 +1,6 @@
 // Adds up what the splits of a row found: a warp a row, of one query head after the other.
 #pragma once
 
-#include "templates/common/attention.cuh"
 #include "templates/common/dependent_launch.cuh"
 #include "templates/common/reduce.cuh"
 #include "templates/prefill_attention/store.cuh"

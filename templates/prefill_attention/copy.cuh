@@ -3,7 +3,6 @@
 // Keys and values in e4m3, and with them queries in bf16, pass through registers, where they become fp16.
 #pragma once
 
-#include "templates/common/attention.cuh"
 #include "templates/common/cp_async.cuh"
 #include "templates/common/l2_policy.cuh"
 #include "templates/common/unrolled.cuh"

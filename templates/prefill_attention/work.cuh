@@ -1,7 +1,7 @@
 // What a block computes: one block of query rows of one head of one sequence.
 #pragma once
 
-#include "templates/common/kv_scales.cuh"
+#include "templates/common/attention.cuh"
 #include "templates/prefill_attention/shape.cuh"
 
 struct Scales {

@@ -34,8 +34,6 @@ __device__ __forceinline__ u32 add_release(u32* address, u32 value) { return ato
 
 __device__ __forceinline__ u32 add_acquire_release(u32* address, u32 value) { return atomicAdd(address, value); }
 
-__device__ __forceinline__ u32 or_release(u32* address, u32 bits) { return atomicOr(address, bits); }
-
 __device__ __forceinline__ void wait_until_equal(const u32* address, u32 value) {
   simt::runtime->wait(address, value, false);
 }
