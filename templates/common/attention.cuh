@@ -33,7 +33,7 @@ struct KvScaling {
     return kNarrow ? scales[kHeads ? kv_head : 0] : 1.0f;
   }
 
-  // What products of a KV head's keys are multiplied by. If negative, the least product counts most. Never 0, as the
+  // The factor of the products of a KV head's keys. If negative, the least product counts most. Never 0, as the
   // scale of a cache of zeros may be, or the product of two small scales: times the -infinity of what a row does not
   // see it would be NaN. Products of fp16 with e4m3 are less than 2^34, so that it makes no difference.
   static __device__ __forceinline__ float logit_factor(float scale_log2, const float* key_scales, int kv_head) {

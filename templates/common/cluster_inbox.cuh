@@ -25,15 +25,15 @@ __device__ __forceinline__ void inbox_expect(u64* inbox, u32 bytes) {
 #endif
 }
 
-// What has been sent in the phase is seen afterwards. Nobody may lag behind by a whole phase.
+// Waits until all words of the phase are there. Nobody may lag behind by a whole phase.
 __device__ __forceinline__ void inbox_wait(u64* inbox, u32 phase) {
 #if __CUDA_ARCH__ >= 900
   mbarrier_wait_cluster(shared_address(inbox), phase & 1);
 #endif
 }
 
-// To where `own` lies in this block, in block `rank`: 1, 2 or 4 words, aligned to their size. `own` may be read again
-// only after the phase, if `rank` is this block's.
+// Sends 1, 2 or 4 words, aligned to their size, to the place of `own` in block `rank`. If that is this block, `own` may
+// be read again only after the phase.
 template <int kWords>
 __device__ __forceinline__ void send_words(const u32* own, u32 rank, u64* inbox) {
   static_assert(kWords == 1 || kWords == 2 || kWords == 4);

@@ -15,14 +15,14 @@ __device__ __forceinline__ void wait_for_predecessor() {
 #endif
 }
 
-// What no kernel that may still run writes, read before the wait: past L1, which may hold what lay there earlier.
+// Reads, before the wait, a value that no kernel still running writes: past L1, which may hold an earlier one.
 __device__ __forceinline__ int read_settled(const int* from) {
   int value;
   asm volatile("ld.relaxed.gpu.global.s32 %0, [%1];" : "=r"(value) : "l"(from) : "memory");
   return value;
 }
 
-// What another kernel may be about to change, read before the wait: right or not, it may say what to prefetch alone.
+// Reads, before the wait, a value that another kernel may be changing: it may only choose what to prefetch.
 __device__ __forceinline__ int read_hint(const int* from) { return read_settled(from); }
 
 // Reads kernel parameters now, before the wait: the first read of each line of them misses the constant cache,

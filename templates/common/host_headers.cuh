@@ -55,7 +55,7 @@ using uintptr_t = unsigned long long;
 #define M_SQRT2 1.41421356237309504880
 #endif
 
-// Of cuda.h, a kernel takes this by value.
+// The one type of cuda.h that a kernel takes by value.
 struct CUtensorMap_st {
   alignas(64) unsigned long long opaque[16];
 };

@@ -18,7 +18,7 @@
 constexpr int kPackedRows = 16, kPackedDepth = 64;  // of a block
 constexpr int kPackedValueBytes = 512, kPackedScaleBytes = 32;
 
-// What the values of lane l's block are multiplied by: rows l / 4 and l / 4 + 8 of the first 32 of K, then the second.
+// The factors of the values of lane l's block: rows l / 4 and l / 4 + 8 of the first 32 of K, then the second.
 __device__ __forceinline__ void unpack_scales(u32 word, u32 (&factors)[2][2]) {
 #pragma unroll
   for (int i = 0; i < 4; ++i) factors[i / 2][i % 2] = __byte_perm(word, 0, 0x0404 | 0x1010 * i) >> 1;

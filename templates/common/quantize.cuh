@@ -11,7 +11,7 @@ __device__ __forceinline__ float scale_of(float largest) {
   return largest < kLeastMagnitude ? 1.0f : __fdiv_rn(largest, 448.0f);
 }
 
-// What a group's values are multiplied by before they are rounded.
+// The factor of a group's values before they are rounded.
 __device__ __forceinline__ float inverse_of(float scale) { return __fdiv_rn(1.0f, scale); }
 
 __device__ __forceinline__ u32 quantize_pair(float low, float high, float inverse) {

@@ -1,4 +1,4 @@
-// Where a waiter is in a ring of stages with mbarriers.
+// A waiter's place in a ring of stages with mbarriers.
 #pragma once
 
 #include "templates/common/types.cuh"

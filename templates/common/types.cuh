@@ -48,7 +48,7 @@ constexpr u32 kWholeWarp = 0xffffffffu;
 // -inf as a value that constant folding understands.
 __device__ __forceinline__ float minus_infinity() { return __int_as_float(0xff800000); }
 
-// Where a running maximum starts. Finite, so that 2^(x - maximum) is 0 or 1 but never NaN before the first
+// The first value of a running maximum. Finite, so that 2^(x - maximum) is 0 or 1 but never NaN before the first
 // value.
 __device__ __forceinline__ constexpr float lowest() { return -3.0e38f; }
 

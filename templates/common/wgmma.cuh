@@ -161,7 +161,8 @@ __device__ __forceinline__ void wgmma_hold(float (*sum)[4]) {
                : WGMMA_SUMS_##N                                                     \
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(1))
 
-// A parameter here is not called Element, as that is a macro of some kernels: Bf16 could then mean the parameter.
+// Type parameters here are not called Element: some kernels define that as a macro, Bf16 for one, and then Bf16 would
+// name the parameter.
 
 // sum = a (64xK) * b (KxN), or sum += if `add`; K is 16, of e4m3 32. Transposed matrices are those whose K strides:
 // there are none of e4m3.

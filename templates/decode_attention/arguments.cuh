@@ -40,7 +40,7 @@ __device__ __forceinline__ int first_visible(int length) {
   return kWindow == 0 ? 0 : max_of(0, length - (kQueries - 1) - kWindow);
 }
 
-// Where the first tile begins: no later than that, and such that tiles and pages still nest.
+// The first tile begins no later than that, and such that tiles and pages still nest.
 __device__ __forceinline__ int first_tile_token(int length) {
   constexpr int kAlignment = kPage == 0 ? 1 : min_of(kTile, kPage);
   return first_visible(length) / kAlignment * kAlignment;
@@ -62,7 +62,7 @@ __device__ __forceinline__ int head_tiles(int length) {
 
 using Scaling = KvScaling<kNarrow, kHeadScales>;
 
-// Where the splits of one row lie among the partial results.
+// The places of one row's splits among the partial results.
 struct SplitRows {
   i64 first;
   i64 others;
@@ -71,7 +71,7 @@ struct SplitRows {
   __device__ __forceinline__ i64 at(int split) const { return split == 0 ? first : others + split * stride; }
 };
 
-// What falls to one block, or the segment that a persistent block is at. Split s of a sequence takes tiles s, s
+// The work of one block, or the segment that a persistent block is at. Split s of a sequence takes tiles s, s
 // + gridDim.y, s + 2 * gridDim.y, ... of it, so that without a window where a block's tiles lie does not
 // depend on the length, and the first can be asked for before it is known.
 struct Work {
@@ -145,7 +145,7 @@ struct Work {
 
   __device__ __forceinline__ bool empty() const { return split >= splits; }
 
-  // Where packed row `row` of the block lies among queries or outputs.
+  // The place of the block's packed row `row` among queries or outputs.
   __device__ __forceinline__ i64 row_offset(const RowStrides& strides, int row) const {
     const int packed = first_row + row;
     const i64 sequence = batch * strides.sequence;
@@ -160,7 +160,7 @@ struct Work {
     return static_cast<i64>(batch * kQueries + packed / kGroup) * q_heads + kv_head * kGroup + packed % kGroup;
   }
 
-  // Where the splits of packed row `row` lie, and which of the counters is this item's.
+  // The places of the splits of packed row `row`, and below the number of this item's counter.
   __device__ __forceinline__ SplitRows split_rows(int row) const {
     if constexpr (kPersistent) {
       return {static_cast<i64>(first_slot) * kRows + row, static_cast<i64>(2 * first_block) * kRows + row, 2 * kRows};

@@ -11,7 +11,7 @@
 
 static_assert(kBoxTokens % 64 == 0 && kWorkerTokens % 64 == 0, "64 tokens lie together");
 
-// What the warps of a worker share: P twice, as [8 packed rows][token][row], so that a tile's can be written
+// The warps of a worker share P twice, as [8 packed rows][token][row], so that a tile's can be written
 // while the last one's is still being read; and a float for every warp and row.
 class Exchange {
  public:

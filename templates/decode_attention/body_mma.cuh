@@ -191,7 +191,7 @@ __device__ __forceinline__ void attend_tiles(Attention& attention, const CpAsync
     cp_async_wait<2 * kStages - 1>();
     __syncwarp();
     const u32 v_slot = CpAsyncLoader::v_slot(ring, slot);
-    // What was read before the length was known is no zeros past it.
+    // Copies that began before the length was known brought no zeros past it.
     if (kPage == 0 && valid < kWarpTokens) clear_rows(shared + (v_slot - shared_address(shared)), valid, kWarpTokens);
     attention.accumulate(v_slot, lanes);
     __syncwarp();

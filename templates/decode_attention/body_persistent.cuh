@@ -15,13 +15,13 @@
 // so many tiles as if all were that long; where they are not, it passes over them.
 constexpr int kEarlyTiles = kPage == 0 && kWindow == 0 ? min_of(kStages, max_of(1, 65536 / (2 * kTileBytes))) : 0;
 
-// Of one segment, whose last tile is never among them.
+// Early tiles belong to one segment, and its last tile is never among them.
 __device__ __forceinline__ int early_tiles(const SpanWalk& guess) {
   if constexpr (kEarlyTiles == 0) return 0;
   return guess.done() ? 0 : min_of(kEarlyTiles, guess.work().tiles - 1);
 }
 
-// What both producers need to copy.
+// The arguments of both producers' copies.
 struct Copies {
   const Producer& producer;
   const TensorMap& k_map;

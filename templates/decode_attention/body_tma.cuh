@@ -61,7 +61,7 @@ __device__ __forceinline__ void consume(u8* shared, const Work& work, const Outp
   Attention attention;
   RingPlace<kStages> state;
   attend_tiles(shared, work, query, lanes, attention, state, scale_log2);
-  // What was asked for before the length was known must land before the ring is used again.
+  // Tiles that were asked for before the length was known must land before the ring is used again.
   for (int tile = work.tiles; tile < tiles_asked; ++tile) {
     mbarrier_wait(k_ring.full(state.index), state.parity);
     mbarrier_wait(v_ring.full(state.index), state.parity);

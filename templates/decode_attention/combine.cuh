@@ -15,7 +15,7 @@ __device__ __forceinline__ bool has_dims() {
   return kHeadDim == kLaneDims * kWarpSize || static_cast<int>(threadIdx.x) % kWarpSize * kLaneDims < kHeadDim;
 }
 
-// What one warp knows of a row: its lanes hold kLaneDims neighbouring dimensions each, summed with weights
+// One warp's part of a row: its lanes hold kLaneDims neighbouring dimensions each, summed with weights
 // 2^(lse - maximum).
 struct CombinedRow {
   float values[kLaneDims];

@@ -42,7 +42,7 @@ struct Ring {
   }
 };
 
-// Where a box begins in its block of the tensor map.
+// A box's first row in its block of the tensor map.
 __device__ __forceinline__ int box_row(int token) { return kPage == 0 ? token : token % kPageTokens; }
 
 constexpr int kBoxCopies = kWholeChunks ? 1 : kChunks;  // that bring a box
@@ -93,7 +93,7 @@ struct FirstBlocks {
   }
 };
 
-// What a producer warp copies. It initializes the barriers of that and tells the warps that compute.
+// The rings that a producer warp fills. It initializes their barriers and tells the warps that compute.
 struct Producer {
   Ring k_ring;
   Ring v_ring;

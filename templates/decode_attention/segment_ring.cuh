@@ -1,4 +1,4 @@
-// What a persistent block's first producer tells of the segments it copies: their work, and the query to go
+// The segments that a persistent block's first producer copies, for the other warps: their work, and the query to go
 // with it. Each place of the ring has a barrier that says it is filled, and one that says all have read it.
 #pragma once
 

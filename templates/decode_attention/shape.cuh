@@ -1,4 +1,4 @@
-// What one compiled unit of decode_attention is specialized on, checked, and what follows from it.
+// The specialization of one compiled unit of decode_attention, checked, and what follows from it.
 //
 // A worker, which is one warp or a warpgroup of four, computes on sub-tiles of kWorkerTokens tokens. In
 // shared memory a box of kBoxTokens tokens of K or V lies as blocks of [token][64 elements, or 128 narrow
@@ -47,7 +47,7 @@ constexpr int kWarps = WARPS;                        // warps that compute
 constexpr int kProducers = PRODUCERS;                // warps that only issue copies (tma)
 constexpr int kRowTiles = ROW_TILES;                 // blocks of 16 rows a CTA has room for
 constexpr bool kQueryInRegisters = QUERY_IN_REGISTERS;
-// What the bits of a launch's flags say.
+// The bits of a launch's flags.
 constexpr int kEvictFirst = 1;  // L2 keeps KV no longer than it must
 constexpr int kKvSettled = 2;   // see settled_now()
 // The running maximum may lag by this many powers of two, so that outputs are seldom rescaled: P stays below
@@ -111,7 +111,7 @@ static_assert(kSegmentsOffset + kSegmentsBytes == SHARED_BYTES, "the plan lays o
 constexpr int kPairs = ceil_div(kHeadDim, 32);
 __device__ __forceinline__ constexpr bool is_pair(int pair) { return kHeadDim % 32 == 0 || pair < kPairs - 1; }
 
-// Where token `token` of a tile begins, before the swizzle.
+// The offset of token `token` in a tile, before the swizzle.
 __device__ __forceinline__ constexpr int token_offset(int token) {
   return token / kBoxTokens * kBoxBytes + token % kBoxTokens * 128;
 }

@@ -13,7 +13,7 @@
 #define SPANS_FUNCTION constexpr
 #endif
 
-// Where tiles are fewer than blocks, the last blocks have none.
+// If there are fewer tiles than blocks, the last blocks have none.
 struct Spans {
   int tiles;
   int least;   // of a span
@@ -38,13 +38,13 @@ struct ItemSplits {
   int count;
   int first_slot;
 
-  // Of the item whose tiles are [begin, end).
+  // The splits of the item whose tiles are [begin, end).
   SPANS_FUNCTION ItemSplits(const Spans& spans, int begin, int end)
       : first_block(spans.block_of(begin)),
         count(spans.block_of(end - 1) - first_block + 1),
         first_slot(2 * first_block + (spans.begin(first_block) < begin ? 1 : 0)) {}
 
-  // Where split `split` lies among the 2 * blocks slots.
+  // The slot of split `split`, of 2 * blocks.
   SPANS_FUNCTION int slot(int split) const { return split == 0 ? first_slot : 2 * (first_block + split); }
 };
 

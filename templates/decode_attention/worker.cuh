@@ -11,7 +11,7 @@ __device__ __forceinline__ int worker_barrier() {
   return kFirstWorkerBarrier + (kWorkers == 1 ? 0 : static_cast<int>(threadIdx.x) / kWorkerThreads);
 }
 
-// What the worker's threads stored to shared memory before is seen by all of them, and by their wgmma, after.
+// Makes earlier stores of the worker's threads to shared memory visible to all of them, and to their wgmma.
 __device__ __forceinline__ void sync_worker() {
   if constexpr (kWorkerWarps == 1) {
     __syncwarp();

@@ -178,7 +178,7 @@ __device__ __forceinline__ float affine(const Arguments& arguments, i64 i, float
 
 __device__ __forceinline__ float affine(const Arguments& arguments, i64 i) { return affine(arguments, i, arguments.b); }
 
-// What is left after the last whole tile, element by element: less than a tile, so no time goes here.
+// Maps the rest after the last whole tile, element by element: less than a tile, so no time goes here.
 __device__ void map_tail(const Arguments& arguments, Lane at) {
   const i64 first_chunk = arguments.full_tiles() * kTileChunks;
   for (i64 chunk = first_chunk + at.warp; chunk * kChunk < arguments.elements; chunk += kWarps) {

@@ -9,7 +9,7 @@
 using Element = DTYPE;
 constexpr int kChunk = 1024;  // elements; kernel.json has it too
 
-// What is written of y = a*x + b.
+// The outputs that are written of y = a*x + b.
 enum class Write {
   all,        // y
   none,       // an f32 sum of y for every chunk

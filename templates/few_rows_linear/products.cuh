@@ -43,12 +43,12 @@ using Vector = VectorOf<kVectorBytes>;
 __device__ __forceinline__ int lane_id() { return int(threadIdx.x) % kWarpSize; }
 __device__ __forceinline__ int warp_id() { return int(threadIdx.x) / kWarpSize; }
 
-// Of a lane in the first step of its warp's columns.
+// A lane's first column, in the first step of its warp's columns.
 __device__ __forceinline__ int first_column() {
   return warp_id() % kSplit * (kSteps * kStepColumns) + lane_id() % kLanes * kElements;
 }
 
-// Of a lane's first row, in a tile.
+// A lane's first row in a tile.
 __device__ __forceinline__ int first_row() { return warp_id() / kSplit * kWarpRows + lane_id() / kLanes; }
 
 // A lane's weights, stage by stage, in the order in which they are multiplied.

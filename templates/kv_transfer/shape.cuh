@@ -1,4 +1,4 @@
-// Where the values lie that kv_transfer moves. docs/kv_transfer.md has the tensors.
+// The places of the values that kv_transfer moves. docs/kv_transfer.md has the tensors.
 //
 // Macros: OUTER, INNER, WIDTH (values of a row; a page has OUTER * INNER rows), PLANES, SCALES (a plane's; 0: values
 // are moved as they are), SCALE_OUTER (1: a scale for each of OUTER; 0: for each of INNER, or for all), Source, Target.

@@ -122,7 +122,7 @@ class Scores {
  public:
   __device__ __forceinline__ explicit Scores(float scale) : scale_log2_(logit_factor(scale)), negates_(scale < 0) {}
 
-  // What carries the position stays in registers.
+  // Reads the part of the queries that carries the position, which stays in registers.
   __device__ __forceinline__ void read_query(const Element* q, const RowStrides& strides, const Work& work) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -208,7 +208,7 @@ class Scores {
     }
   }
 
-  // What the rows are divided by, and their logarithms.
+  // Stores the factors of the rows' outputs, and the rows' logarithms.
   __device__ __forceinline__ void finish(float* inverse, float* logarithms, float value_scale) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {

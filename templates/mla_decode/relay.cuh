@@ -1,4 +1,4 @@
-// What a block of body_relay.cuh has in shared memory, and its place in a cluster.
+// The shared memory of a block of body_relay.cuh, and its place in a cluster.
 #pragma once
 
 #include "templates/common/cluster.cuh"

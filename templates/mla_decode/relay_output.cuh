@@ -114,7 +114,7 @@ class Output {
     }
   }
 
-  // Where the other parts' pieces of columns lie, in the order of the parts.
+  // The places of the other parts' pieces of columns, in the order of the parts.
   static __device__ __forceinline__ u32 inbox_piece(const Relay& relay, u32 from, u32 to, int piece) {
     const u32 slot = from < to ? from : from - 1;
     return relay.base + slot * kInboxBytes + (piece * 256 + threadIdx.x - 128) * 16;

@@ -1,4 +1,4 @@
-// What one compiled unit of mla_decode is specialized on, and what a block works on.
+// The specialization of one compiled unit of mla_decode, and the work of a block.
 //
 // K is a token's whole row: the latent, and behind it the part that carries the position. V is the latent alone. In
 // shared memory a tile lies as [chunk][token][128 bytes], in the swizzle of 128 bytes: what the copy engine writes and
@@ -49,7 +49,7 @@ __device__ __forceinline__ int unit_offset(int rows, int row, int unit) {
 // The running maximum may lag by this many powers of two, so that outputs are seldom rescaled.
 constexpr float kLag = 8.0f;
 
-// What logits are multiplied by, of base 2. Never 0: times the -infinity of what a row does not see it would be NaN.
+// The factor of logits, of base 2. Never 0: times the -infinity of what a row does not see it would be NaN.
 // Logits are so small that it makes no difference.
 __device__ __forceinline__ float logit_factor(float scale) { return fmaxf(fabsf(scale * kLog2E), 0x1p-100f); }
 
@@ -88,7 +88,7 @@ struct Work {
   // Neither this block nor any other of its cluster has tokens.
   __device__ __forceinline__ bool is_idle() const { return split / PARTS * PARTS >= splits; }
 
-  // What several of goes through memory.
+  // The clusters that share a row: if several, their results go through memory.
   __device__ __forceinline__ int groups() const { return ceil_div(splits, PARTS); }
 
   // The tokens that a packed row sees: those before it.

@@ -32,7 +32,7 @@ __device__ __forceinline__ void clear_padding(const DispatchArguments& a, const 
   }
 }
 
-// What a column of scales has behind its last place.
+// Fills the padding of each column of scales, behind its last place.
 __device__ __forceinline__ void clear_column_ends(const DispatchArguments& a) {
   const int rest = int(padded_places(a.places) - a.places);
   for (int i = threadIdx.x; i < rest * kGroups; i += kThreads)

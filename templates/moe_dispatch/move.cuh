@@ -21,7 +21,7 @@ struct DispatchArguments {
   int tokens, places;
 };
 
-// What a team moves: a token's row, or zeros if there is none, to some places, or nowhere if they are negative.
+// A team moves a token's row, or zeros if there is none, to some places, or nowhere if they are negative.
 struct Task {
   int token;
   int places[kCopies];

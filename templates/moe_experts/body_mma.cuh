@@ -184,7 +184,7 @@ class MmaProduct {
   }
 
   __device__ __forceinline__ u32 place_of(int row) const { return row * kChunkRowBytes + ((unit_ ^ row % 8) << 4); }
-  // Where 16-byte unit `index` of a chunk's row lies, in the rows that this lane addresses.
+  // The place of 16-byte unit `index` of a chunk's row, in the rows that this lane addresses.
   __device__ __forceinline__ u32 unit(int index) const { return (index ^ swizzle_) << 4; }
 
   __device__ __forceinline__ void add(const Tile& tile, int step) {

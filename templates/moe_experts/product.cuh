@@ -84,12 +84,12 @@ static_assert(!FUSED || (Stages<Up>::kBytes == Stages<Down>::kBytes && Up::kStag
 template <typename Product>
 constexpr bool kPairs = kNMajor&& kBiased&& Product::kMatrices == 2;
 
-// Where the scales of a tile's rows lie, kRows of them, for the group of `between` that begins at `column`.
+// The place of the scales of a tile's rows, kRows of them, for the group of `between` that begins at `column`.
 __device__ __forceinline__ i64 between_scale(int row_of_tiles, int column) {
   return (static_cast<i64>(row_of_tiles) * (kIntermediate / BETWEEN_GROUP) + column / BETWEEN_GROUP) * kRows;
 }
 
-// Where a product's rows go, and what is added to them first.
+// The target of a product's rows, and the biases that are added first.
 template <typename Product>
 struct Output {
   typename Product::Out* values;  // [places, kWidth]

@@ -186,7 +186,7 @@ class Loader {
               policy);
   }
 
-  // What lies past the tile's rows belongs to others, and is not stored.
+  // Rows past the tile's belong to others, and are not stored.
   __device__ __forceinline__ void load_rows(const Tile& tile, int step, int stage) const {
     if (!leads()) return;
     const u64 policy = l2_policy(false);
@@ -261,7 +261,7 @@ class Gatherer {
   __device__ __forceinline__ int unit() const { return thread_ % 8; }
   __device__ __forceinline__ int row() const { return thread_ / 8; }
 
-  // Which rows of x every so many rows of a tile are, and whether they are copied: not those past the tile's, and
+  // The rows of x that every so many rows of a tile are, and whether they are copied: not those past the tile's, and
   // padding only as zeros.
   template <int kCount>
   struct Sources {

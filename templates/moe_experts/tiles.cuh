@@ -1,4 +1,4 @@
-// Which tiles there are: every block makes the list from the offsets of this launch, so that a captured graph replays
+// The list of tiles: every block makes it from the offsets of this launch, so that a captured graph replays
 // any routing within the host's bounds.
 //
 // Tiles of an expert follow each other, its rows fastest: blocks that run together share weights in L2.

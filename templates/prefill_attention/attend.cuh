@@ -156,7 +156,7 @@ class Attention {
     factor_[half] = sum_[half] == 0 ? 0 : factor_[half] / sum_[half];  // NaN stays NaN
   }
 
-  // What the row's outputs are multiplied by besides, after finish.
+  // Multiplies the row's outputs by one more factor, after finish.
   __device__ __forceinline__ void scale_output(int half, float factor) { factor_[half] *= factor; }
 
   // Base-2 logarithm of a row's denominator, after finish.

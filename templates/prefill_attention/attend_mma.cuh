@@ -61,7 +61,7 @@ class MmaAttention : public Attention {
   }
 
  private:
-  // Where 16-byte unit `index` of a chunk's row lies, in the rows that this lane addresses.
+  // The place of 16-byte unit `index` of a chunk's row, in the rows that this lane addresses.
   __device__ __forceinline__ u32 unit(int index) const { return (index ^ swizzle_) << 4; }
 
   int swizzle_;

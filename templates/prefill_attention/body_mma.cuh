@@ -48,7 +48,7 @@ class TileRing {
     if (number < tiles_.count()) copier_.land(held, values(number));
   }
 
-  // Where they lie in shared memory.
+  // Their places in shared memory.
   static __device__ __forceinline__ u32 keys(int number) { return kKeysOffset + number % kStages * kTileBytes; }
   static __device__ __forceinline__ u32 values(int number) { return kValuesOffset + number % kStages * kTileBytes; }
 

@@ -140,7 +140,7 @@ class Computer {
   RingPlace<kStages> keys_, values_;
 };
 
-// What the loading warp does: one work after the other, and then none.
+// The loading warp's part: one work after the other, and then none.
 __device__ __forceinline__ void load_all(WorkSlot& slot, Loader& loader, const Batch& all, u32* counters) {
   Schedule schedule(counters);
   Tiles tiles(all);

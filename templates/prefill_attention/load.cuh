@@ -7,7 +7,7 @@
 #include "templates/common/tma.cuh"
 #include "templates/prefill_attention/pipeline.cuh"
 
-// What a tensor copy brings: 128 bytes of each token, or of e4m3 that is widened whole rows.
+// A tensor copy brings 128 bytes of each token, or whole rows of e4m3 that is widened.
 constexpr int kBoxesOfRow = kWidens ? 1 : kChunks;
 constexpr int kBoxRowBytes = kWidens ? kHeadDim : kRowBytes;
 constexpr int kLandingBytes = kWidens ? kRawBytes : kTileBytes;
@@ -46,7 +46,7 @@ class Loader {
  private:
   static __device__ __forceinline__ bool leads() { return threadIdx.x % kWarpSize == 0; }
 
-  // Where a chunk begins in the tensor maps: chunks are a dimension of theirs, or parts of undivided rows.
+  // A chunk's begin in the tensor maps: chunks are a dimension of theirs, or parts of undivided rows.
   static __device__ __forceinline__ int element_of(int chunk) { return kWholeChunks ? 0 : chunk * kChunkElements; }
   static __device__ __forceinline__ int chunk_of(int chunk) { return kWholeChunks ? chunk : 0; }
 

@@ -31,7 +31,7 @@ struct Pipeline {
   __device__ __forceinline__ u32 values_full(int stage) const { return barrier(6 + 2 * kStages + stage); }
   __device__ __forceinline__ u32 values_empty(int stage) const { return barrier(6 + 3 * kStages + stage); }
 
-  // What is widened or converted before it is full has barriers of its own for where it lands.
+  // Data that is widened or converted lands at barriers of its own first.
   __device__ __forceinline__ u32 raw_full(int stage) const { return barrier(6 + 4 * kStages + stage); }
   __device__ __forceinline__ u32 raw_empty(int stage) const { return barrier(6 + 4 * kStages + kRawStages + stage); }
   __device__ __forceinline__ u32 queries_landed(int stage) const {

@@ -81,7 +81,7 @@ class Tiles {
   int next_ = 0;                            // the first sequence that was not counted yet
 };
 
-// Which tiles fall to this block. `counters` are {taken, blocks that ended}, zero between launches. For a whole warp.
+// The tiles of this block. `counters` are {taken, blocks that ended}, zero between launches. For a whole warp.
 class Schedule {
  public:
   __device__ __forceinline__ explicit Schedule(u32* counters) : counters_(counters) {}

@@ -1,4 +1,4 @@
-// What one compiled unit of prefill_attention is specialized on, checked, and what follows from it.
+// The specialization of one compiled unit of prefill_attention, checked, and what follows from it.
 //
 // A block has kRows rows of one head, 64 for each warpgroup that computes; if PACKED, the kGroup query heads of a
 // KV head take turns in them, token by token. Q, K and V lie in shared memory as blocks of [row][64 elements]: rows of
@@ -10,7 +10,7 @@
 #include "templates/common/convert.cuh"
 #include "templates/common/types.cuh"
 
-// Which tile of the grid a block takes next: what SCHEDULE may be.
+// The values of SCHEDULE: which tile of the grid a block takes next.
 #define SCHEDULE_GRID 0     // its own, then it ends
 #define SCHEDULE_STATIC 1   // every gridDim.x-th, in alternating directions
 #define SCHEDULE_DYNAMIC 2  // the first that no block has taken

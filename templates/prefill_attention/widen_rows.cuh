@@ -1,4 +1,4 @@
-// Where a lane of a widening warp reads its part of a tile of e4m3, and where it writes it as fp16.
+// The places at which a lane of a widening warp reads its part of a tile of e4m3, and writes it as fp16.
 //
 // A lane takes 16 elements at a time, 16 bytes in and two units of 16 bytes out. Of every eight lanes, four read one
 // row's 64 elements of an even chunk and four the next row's of an odd one (of one chunk: both rows'), so that all

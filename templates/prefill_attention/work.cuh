@@ -1,4 +1,4 @@
-// What a block computes: one block of query rows of one head of one sequence.
+// The work of a block: one block of query rows of one head of one sequence.
 #pragma once
 
 #include "templates/common/attention.cuh"
@@ -12,16 +12,16 @@ struct Scales {
 
 using Scaling = KvScaling<kNarrow, kHeadScales>;
 
-// What the products of a KV head's keys are multiplied by.
+// The factor of the products of a KV head's keys.
 __device__ __forceinline__ float logit_factor(const Scales& scales, float scale_log2, int kv_head) {
   if constexpr (kNarrowQueries) scale_log2 *= Scaling::at(scales.queries, kv_head);
   return Scaling::logit_factor(scale_log2, scales.keys, kv_head);
 }
 
-// Of an offset or a length, which may be anything.
+// Bounds an offset or a length, which may be anything.
 __device__ __forceinline__ int cut_to(int most, int value) { return min_of(max_of(0, value), most); }
 
-// Where sequences begin and end, and what the grid of tiles is cut into.
+// The begin and end of sequences, and how the grid is cut into tiles.
 struct Batch {
   const i32* q_offsets;   // [batch + 1]
   const i32* kv_offsets;  // [batch + 1]; contiguous KV
@@ -72,7 +72,7 @@ struct Work {
 
   // The position of new token `token` within the sequence.
   __device__ __forceinline__ int position(int token) const { return kv_length - q_length + token; }
-  // What it sees: [begin, end).
+  // It sees the tokens [begin, end).
   __device__ __forceinline__ int begin(int token) const {
     return kWindow == 0 ? 0 : max_of(0, position(token) - kWindow + 1);
   }

@@ -24,7 +24,7 @@ static_assert(kWords % 2 == 0, "two words become one of e4m3");
 using HeadVector = VectorOf<VECTOR>;
 using Arguments = HeadArguments<Element, Cached>;
 
-// What a thread has of a head: two vectors a unit.
+// A thread's part of a head: two vectors a unit.
 struct Part {
   HeadVector first[kSteps], second[kSteps];
 };
@@ -108,7 +108,7 @@ __device__ __forceinline__ void turn(const Arguments& a, i64 token, const Unit& 
   }
 }
 
-// Where a head goes: one of the two, or neither.
+// The address that a head is written to: one of the two, or neither.
 struct Target {
   Element* wide = nullptr;
   E4m3* narrow = nullptr;

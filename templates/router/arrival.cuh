@@ -1,4 +1,4 @@
-// Which block of a grid is the last to need what they share.
+// Finds the last block of a grid to arrive.
 #pragma once
 
 #include "templates/common/global_sync.cuh"

@@ -17,7 +17,7 @@ struct TopTwo {
     best = fmaxf(best, other.best);
   }
 
-  // What the group counts.
+  // The order of the group by its score.
   __device__ __forceinline__ u32 order() const { return order_of(kGroupSize > 1 ? __fadd_rn(best, second) : best); }
 };
 

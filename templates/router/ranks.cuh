@@ -1,4 +1,4 @@
-// What a dispatch to other GPUs asks of the router: the slots of each expert, and which tokens go to which rank. Rank r
+// The counts that a dispatch to other GPUs needs: the slots of each expert, and which tokens go to which rank. Rank r
 // has the r-th of kRanks equal ranges of experts; a token goes once to each rank that has an expert of its own.
 #pragma once
 

@@ -24,14 +24,14 @@ __device__ __forceinline__ float clean_bias(float bias) {
   return fmaxf(kByLogit ? __fadd_rn(bias, 0.0f) : bias, minus_infinity());
 }
 
-// What a softmax subtracts from every logit: their maximum, or 0 if all are -infinity.
+// A softmax subtracts this from every logit: their maximum, or 0 if all are -infinity.
 __device__ __forceinline__ float softmax_shift(float maximum) { return maximum < -kLargest ? 0.0f : maximum; }
 
 __device__ __forceinline__ float exponential(float logit, float shift) {
   return exp2_fast(__fmul_rn(logit - shift, kLog2E));
 }
 
-// What a row's scores have in common.
+// Values that all scores of a row share.
 struct RowSoftmax {
   float shift = 0, inverse_sum = 1;
 };
@@ -59,7 +59,7 @@ __device__ __forceinline__ float biased(float score, float bias) {
   return kBias && kByLogit ? fmaxf(sum, minus_infinity()) : sum;
 }
 
-// What experts are selected by; `bias` is the expert's.
+// The value that experts are selected by; `bias` is the expert's.
 __device__ __forceinline__ float selection_score(float logit, const RowSoftmax& row, float bias) {
   return biased(kByLogit ? logit : score_of(logit, row), bias);
 }

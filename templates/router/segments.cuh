@@ -15,7 +15,7 @@ constexpr int kAlign = ALIGN, kSegment = SEGMENT;
 constexpr bool kDropped = DROPPED;
 using Id = IDS;
 
-// What tells a grouped GEMM whose places are whose:
+// How a grouped GEMM learns whose places are whose:
 // - blocks: the expert of each block of kAlign places
 // - rows: the expert of each place
 // - ends: where each expert's segment ends
@@ -29,7 +29,7 @@ __device__ __forceinline__ int live_tokens(int tokens, const int* token_count) {
   return kCounted ? min_of(tokens, max_of(0, *token_count)) : tokens;
 }
 
-// Where the slots of an expert go: its own segment, that of its local id, or -1 for nowhere.
+// The segment of an expert's slots: its own one, that of its local id, or -1 for nowhere.
 __device__ __forceinline__ int segment_of(int expert, const int* expert_map) {
   if constexpr (!kMapped) return expert;
   const int local = expert >= 0 ? expert_map[expert] : -1;

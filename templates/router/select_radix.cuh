@@ -7,7 +7,7 @@
 constexpr int kCountBits = 10;  // of a count of experts
 static_assert(kSelect != Select::radix || kExperts < 1 << kCountBits, "three counts share a word");
 
-// What is selected: all above `order`, and of those equal to it the ids below `end`.
+// Selects all above `order`, and of those equal to it the ids below `end`.
 struct Threshold {
   u32 order = 0;
   int end = kExperts;
