@@ -87,19 +87,16 @@ __device__ __forceinline__ float element_of(const u32 (&words)[kWords], int posi
 // `values` in the order of memory, rounded to the element type.
 template <typename T>
 __device__ __forceinline__ Vector vector_of(const float (&values)[kVectorElements]) {
-  union {
-    Vector vector;
-    u32 words[kWords];
-  } packed;
+  VectorOf<VECTOR_BYTES> vector;
 #pragma unroll
   for (int w = 0; w < kWords; ++w) {
     if constexpr (sizeof(T) == 4) {
-      packed.words[w] = __float_as_uint(values[w]);
+      vector.words[w] = __float_as_uint(values[w]);
     } else {
-      packed.words[w] = T::pack(values[2 * w], values[2 * w + 1]);
+      vector.words[w] = T::pack(values[2 * w], values[2 * w + 1]);
     }
   }
-  return packed.vector;
+  return vector.packed;
 }
 
 // One warp, one whole chunk: write=eighth. A row of vectors is half, once or twice as long as a row of sums.
@@ -110,10 +107,7 @@ __device__ __forceinline__ void sum_eighths(const Arguments& arguments, i64 chun
   float sums[kRows][kVectorElements] = {};
 #pragma unroll
   for (int i = 0; i < kVectors; ++i) {
-    union {
-      Vector vector;
-      u32 words[kWords];
-    } value{values[i]};
+    const VectorOf<VECTOR_BYTES> value{values[i]};
 #pragma unroll
     for (int e = 0; e < kVectorElements; ++e)
       sums[i % kRows][e] += fmaf(arguments.a, element_of<Element>(value.words, e), arguments.b);
@@ -137,10 +131,7 @@ __device__ __forceinline__ void write_versions(const Arguments& arguments, i64 c
     const float b = (version + 1) * arguments.b;
 #pragma unroll
     for (int i = 0; i < kVectors; ++i) {
-      union {
-        Vector vector;
-        u32 words[kWords];
-      } value{values[i]};
+      const VectorOf<VECTOR_BYTES> value{values[i]};
       float results[kVectorElements];
 #pragma unroll
       for (int e = 0; e < kVectorElements; ++e) results[e] = fmaf(arguments.a, element_of<Element>(value.words, e), b);
@@ -159,13 +150,10 @@ __device__ __forceinline__ void map_chunk(const Arguments& arguments, i64 chunk,
   float sum = 0;
 #pragma unroll
   for (int i = 0; i < kVectors; ++i) {
-    union {
-      Vector vector;
-      u32 words[kWords];
-    } value{values[i]};
+    VectorOf<VECTOR_BYTES> value{values[i]};
 #pragma unroll
     for (int w = 0; w < kWords; ++w) value.words[w] = map_word<Element>(value.words[w], arguments, sum);
-    if (kWriteAll) store(y + i * kWarpSize + lane, value.vector);
+    if (kWriteAll) store(y + i * kWarpSize + lane, value.packed);
   }
   if (kWriteAll) return;
   sum = sum_across<kWarpSize>(sum);
