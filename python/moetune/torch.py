@@ -17,7 +17,10 @@ what the caller allocated. The functions here are the operators with an optional
 classes; the operators themselves raise RuntimeError, whose text begins with the class.
 """
 
-from typing import Any, NamedTuple, Optional, Sequence, TypeVar
+# torch.ops has no types: a function returns what its operator's schema declares.
+# mypy: no-warn-return-any
+
+from typing import Any, NamedTuple, Optional, Sequence, TypeVar, Union
 
 try:
     import torch
@@ -64,23 +67,22 @@ def _call(overload: Any, *given: Any, **options: Any) -> Any:
         raise _error_of(error) from None
 
 
-def _run(name: str, given: tuple[Any, ...], outputs: dict[str, Any], written: str = "", **options: Any) -> Any:
-    """Calls `.out` with the caller's `outputs`, or, if they are None, the overload that returns them. A tensor that is
-    written in place has the name `written`, if there is one, and an overload of its own."""
+def _run(name: str, given: tuple[Any, ...], names: Union[str, tuple[str, ...]], out: Any, written: str = "",
+         **options: Any) -> Any:
+    """Calls `.out` with the caller's `out`, for the one output or tuple of outputs of these `names`, or, if it is None,
+    the overload that returns them. A tensor that is written in place has the name `written`, if there is one, and an
+    overload of its own."""
     operator, in_place = getattr(torch.ops.moetune, name), options.pop(written, None)
     also = {written: in_place} if written else {}
-    missing = [name for name, each in outputs.items() if each is None]
-    if missing and len(missing) < len(outputs):
-        raise moetune.InvalidArgument(f"out must hold all outputs; {missing[0]} is missing")
-    if missing:
+    if out is None:
         overload = operator.default if in_place is None else getattr(operator, written)
         return _call(overload, *given, **({} if in_place is None else also), **options)
+    outputs = {names: out} if isinstance(names, str) else dict(zip(names, out))
+    missing = [name for name, each in outputs.items() if each is None]
+    if missing:
+        raise moetune.InvalidArgument(f"out must hold all outputs; {missing[0]} is missing")
     _call(operator.out, *given, **outputs, **also, **options)
-    return tuple(outputs.values()) if len(outputs) > 1 else next(iter(outputs.values()))
-
-
-def _pair(first: str, second: str, out: Optional[tuple[torch.Tensor, torch.Tensor]]) -> dict[str, Any]:
-    return dict(zip((first, second), out if out is not None else (None, None)))
+    return out
 
 
 def supports(kernel: str, *, device: int = 0, **facts: Any) -> Optional[str]:
@@ -105,9 +107,8 @@ def decode_attention(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tens
     (seq_lens, page_table and caches, but for the newest tokens, are not written by launches just before this one, so
     that it may read them before those have ended).
     """
-    made: torch.Tensor = _run("decode_attention", (q, k_cache, v_cache, page_table, seq_lens, scale, layout),
-                              {"out": out}, "lse", lse=lse, **options)
-    return made
+    return _run("decode_attention", (q, k_cache, v_cache, page_table, seq_lens, scale, layout), "out", out, "lse",
+                lse=lse, **options)
 
 
 def prefill_attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, q_offsets: torch.Tensor,
@@ -127,8 +128,7 @@ def prefill_attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, q_offse
     and out is bf16 unless it is given.
     """
     given = (q, k, v, q_offsets, kv_offsets, page_table, seq_lens, scale, layout)
-    made: torch.Tensor = _run("prefill_attention", given, {"out": out}, "lse", lse=lse, **options)
-    return made
+    return _run("prefill_attention", given, "out", out, "lse", lse=lse, **options)
 
 
 def _route(kind: type[_Routed], name: str, given: tuple[Any, ...], out: Optional[_Routed],
@@ -188,9 +188,7 @@ def route_weights(logits: torch.Tensor, top_k: int, *, out: Optional[tuple[torch
                   **options: Any) -> tuple[torch.Tensor, torch.Tensor]:
     """The ids and weights of route alone. Options: its own but for align, capacity, expert_map and
     dropped."""
-    made: tuple[torch.Tensor, torch.Tensor] = _run("route_weights", (logits, top_k), _pair("ids", "weights", out),
-                                                   **options)
-    return out or made
+    return _run("route_weights", (logits, top_k), ("ids", "weights"), out, **options)
 
 
 def route_plan(ids: torch.Tensor, num_experts: int, *, out: Optional[Plan] = None, **options: Any) -> Plan:
@@ -230,8 +228,7 @@ def moe_dispatch(x: torch.Tensor, sorted: torch.Tensor, inverse: torch.Tensor, *
 
     padding: "zeros", or "none" to leave the rows of places without a token as they are.
     """
-    made: torch.Tensor = _run("moe_dispatch", (x, sorted, inverse), {"rows": out}, padding=padding)
-    return made
+    return _run("moe_dispatch", (x, sorted, inverse), "rows", out, padding=padding)
 
 
 def moe_dispatch_e4m3(x: torch.Tensor, sorted: torch.Tensor, inverse: torch.Tensor, *,
@@ -242,16 +239,13 @@ def moe_dispatch_e4m3(x: torch.Tensor, sorted: torch.Tensor, inverse: torch.Tens
     Options: scale ("group" of 128 values, or "token"), scale_layout ("row": [places, groups]; "column": [groups, places
     rounded up to 4]), padding.
     """
-    made: tuple[torch.Tensor, torch.Tensor] = _run("moe_dispatch_e4m3", (x, sorted, inverse),
-                                                   _pair("rows", "scales", out), **options)
-    return out or made
+    return _run("moe_dispatch_e4m3", (x, sorted, inverse), ("rows", "scales"), out, **options)
 
 
 def moe_combine(rows: torch.Tensor, inverse: torch.Tensor, weights: torch.Tensor, *,
                 out: Optional[torch.Tensor] = None) -> torch.Tensor:
     """bf16 [tokens, hidden]: the sum of each token's rows, times their weights. rows bf16 [places, hidden]."""
-    made: torch.Tensor = _run("moe_combine", (rows, inverse, weights), {"out": out})
-    return made
+    return _run("moe_combine", (rows, inverse, weights), "out", out)
 
 
 def moe_experts(x: torch.Tensor, sorted: Optional[torch.Tensor], offsets: torch.Tensor,
@@ -271,9 +265,7 @@ def moe_experts(x: torch.Tensor, sorted: Optional[torch.Tensor], offsets: torch.
     the result is [places, hidden], which moe_combine takes; then top_k must be given. Rows of padding are zeros, or those
     that were dispatched. Options: x_scale, gate_up_scale, down_scale, gate_up_bias, down_bias, activation, top_k.
     """
-    made: torch.Tensor = _run("moe_experts", (x, sorted, offsets, inverse, weights, w_gate_up, w_down), {"out": out},
-                              **options)
-    return made
+    return _run("moe_experts", (x, sorted, offsets, inverse, weights, w_gate_up, w_down), "out", out, **options)
 
 
 def moe_experts_up(x: torch.Tensor, sorted: Optional[torch.Tensor], offsets: torch.Tensor, w_gate_up: torch.Tensor,
@@ -304,9 +296,7 @@ def add_rmsnorm(x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6, *, res
     x bf16 or fp16 [tokens, hidden], whose rows may lie apart; weight [hidden] of its type. h is written to `residual`,
     of x's shape and type, if it is given. plus_one: times weight + 1. `out` may be x.
     """
-    made: torch.Tensor = _run("add_rmsnorm", (x, weight, eps), {"out": out}, "residual", residual=residual,
-                              plus_one=plus_one)
-    return made
+    return _run("add_rmsnorm", (x, weight, eps), "out", out, "residual", residual=residual, plus_one=plus_one)
 
 
 def add_rmsnorm_e4m3(x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6, *,
@@ -314,10 +304,8 @@ def add_rmsnorm_e4m3(x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6, *
                      out: Optional[tuple[torch.Tensor, torch.Tensor]] = None) -> tuple[torch.Tensor, torch.Tensor]:
     """add_rmsnorm in e4m3, and the scales that it is multiplied by: f32 [tokens, hidden / 128 rounded up], or
     [tokens, 1] with scale="token"."""
-    made: tuple[torch.Tensor, torch.Tensor] = _run(
-        "add_rmsnorm_e4m3", (x, weight, eps), _pair("out", "scales", out), "residual", residual=residual,
-        plus_one=plus_one, scale=scale)
-    return out or made
+    return _run("add_rmsnorm_e4m3", (x, weight, eps), ("out", "scales"), out, "residual", residual=residual,
+                plus_one=plus_one, scale=scale)
 
 
 def add_rmsnorm_static(x: torch.Tensor, weight: torch.Tensor, scale: torch.Tensor, eps: float = 1e-6, *,
@@ -325,9 +313,8 @@ def add_rmsnorm_static(x: torch.Tensor, weight: torch.Tensor, scale: torch.Tenso
                        out: Optional[torch.Tensor] = None) -> torch.Tensor:
     """add_rmsnorm in e4m3 with the caller's scale, fp32 [1], of a calibrated model: value = e4m3 * scale. What is beyond
     448 becomes 448."""
-    made: torch.Tensor = _run("add_rmsnorm_static", (x, weight, scale, eps), {"out": out}, "residual",
-                              residual=residual, plus_one=plus_one)
-    return made
+    return _run("add_rmsnorm_static", (x, weight, scale, eps), "out", out, "residual", residual=residual,
+                plus_one=plus_one)
 
 
 def act_mul(x: torch.Tensor, *, activation: str = "silu", interleaved: bool = False,
@@ -337,16 +324,13 @@ def act_mul(x: torch.Tensor, *, activation: str = "silu", interleaved: bool = Fa
     x bf16 or fp16 [tokens, 2 * intermediate], whose rows may lie apart: gate before up, or interleaved, a value of each
     in turn.
     """
-    made: torch.Tensor = _run("act_mul", (x,), {"out": out}, activation=activation, interleaved=interleaved)
-    return made
+    return _run("act_mul", (x,), "out", out, activation=activation, interleaved=interleaved)
 
 
 def act_mul_e4m3(x: torch.Tensor, *, activation: str = "silu", interleaved: bool = False,
                  out: Optional[tuple[torch.Tensor, torch.Tensor]] = None) -> tuple[torch.Tensor, torch.Tensor]:
     """act_mul in e4m3, and the scales that it is multiplied by: f32 [tokens, intermediate / 128 rounded up]."""
-    made: tuple[torch.Tensor, torch.Tensor] = _run("act_mul_e4m3", (x,), _pair("out", "scales", out),
-                                                   activation=activation, interleaved=interleaved)
-    return out or made
+    return _run("act_mul_e4m3", (x,), ("out", "scales"), out, activation=activation, interleaved=interleaved)
 
 
 def few_rows_linear(x: torch.Tensor, weight: torch.Tensor, bias: Optional[torch.Tensor] = None, *,
@@ -356,8 +340,7 @@ def few_rows_linear(x: torch.Tensor, weight: torch.Tensor, bias: Optional[torch.
     x bf16 or fp16 [tokens, in] and weight [out, in], whose rows may lie apart; bias [out]. The weights must be constants:
     they may be read before the kernel in front has ended.
     """
-    made: torch.Tensor = _run("few_rows_linear", (x, weight, bias), {"out": out})
-    return made
+    return _run("few_rows_linear", (x, weight, bias), "out", out)
 
 
 class Gated(NamedTuple):
@@ -382,10 +365,9 @@ def gate_route(x: torch.Tensor, weight: torch.Tensor, top_k: int, bias: Optional
     The other options are route's. The weights of the gate must be constants, as few_rows_linear's.
     """
     of_x = "f16" if x.dtype == torch.float16 else "bf16"
-    written = dict(zip(Gated._fields, out if out is not None else (None, None, None)))
-    return Gated(*_run("gate_route", (x, weight, top_k, bias), written, score=score, correction=correction, groups=groups,
-                       groups_kept=groups_kept, renormalize=renormalize, scale=scale, logits_type=logits_type or of_x,
-                       ids_type=ids_type))
+    return Gated(*_run("gate_route", (x, weight, top_k, bias), Gated._fields, out, score=score, correction=correction,
+                       groups=groups, groups_kept=groups_kept, renormalize=renormalize, scale=scale,
+                       logits_type=logits_type or of_x, ids_type=ids_type))
 
 
 def kv_transfer(source: torch.Tensor, source_pages: Optional[torch.Tensor] = None,
@@ -399,9 +381,8 @@ def kv_transfer(source: torch.Tensor, source_pages: Optional[torch.Tensor] = Non
     target_pages the result is new. Types are the same, or one is float8_e4m3fn: value = e4m3 * scale, scales fp32
     [planes, 1] or [planes, heads]. `sms`: blocks at most, each on an SM of its own; 0: as many as the GPU takes.
     """
-    made: torch.Tensor = _run("kv_transfer", (source, source_pages, target_pages), {"target": target}, scales=scales,
-                              layout=layout, sms=sms)
-    return made
+    return _run("kv_transfer", (source, source_pages, target_pages), "target", target, scales=scales, layout=layout,
+                sms=sms)
 
 
 def mla_decode(q: torch.Tensor, kv: torch.Tensor, page_table: torch.Tensor, lengths: torch.Tensor,
@@ -421,9 +402,8 @@ def mla_decode(q: torch.Tensor, kv: torch.Tensor, page_table: torch.Tensor, leng
     """
     if context > 0:
         page_table = page_table[:, :-(-context // max(1, kv.shape[1]))]
-    made: torch.Tensor = _run("mla_decode", (q, kv, page_table, lengths, scale), {"out": out}, "lse", lse=lse,
-                              context=context, kv_scale=kv_scale, group_scales=group_scales, rope=rope)
-    return made
+    return _run("mla_decode", (q, kv, page_table, lengths, scale), "out", out, "lse", lse=lse, context=context,
+                kv_scale=kv_scale, group_scales=group_scales, rope=rope)
 
 
 def mla_decode_chosen(q: torch.Tensor, kv: torch.Tensor, indices: torch.Tensor, scale: float = 192 ** -0.5, *,
@@ -435,9 +415,8 @@ def mla_decode_chosen(q: torch.Tensor, kv: torch.Tensor, indices: torch.Tensor, 
     indices int32 [batch, queries, entries]: page * tokens of a page + place in it, in any order; negative: none. Nothing
     checks that they are the pool's.
     """
-    made: torch.Tensor = _run("mla_decode_chosen", (q, kv, indices, scale), {"out": out}, "lse", lse=lse,
-                              kv_scale=kv_scale, group_scales=group_scales, rope=rope)
-    return made
+    return _run("mla_decode_chosen", (q, kv, indices, scale), "out", out, "lse", lse=lse, kv_scale=kv_scale,
+                group_scales=group_scales, rope=rope)
 
 
 def latent_parts(cache: torch.Tensor) -> dict[str, torch.Tensor]:
@@ -462,9 +441,7 @@ def qk_norm_rope(qkv: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, q_head
     `out` may be heads of qkv. Options: q_weight and k_weight ([head_dim], of qkv's type; without them nothing is
     normalized), eps, interleaved (values 2 i and 2 i + 1 turn together, and not i and i + rotary_dim / 2).
     """
-    made: tuple[torch.Tensor, torch.Tensor] = _run("qk_norm_rope", (qkv, cos, sin, q_heads, kv_heads),
-                                                   _pair("q", "k", out), **options)
-    return out or made
+    return _run("qk_norm_rope", (qkv, cos, sin, q_heads, kv_heads), ("q", "k"), out, **options)
 
 
 def qk_norm_rope_kv_write(qkv: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, slots: torch.Tensor, q_heads: int,
@@ -476,9 +453,8 @@ def qk_norm_rope_kv_write(qkv: torch.Tensor, cos: torch.Tensor, sin: torch.Tenso
     the last; slots i64 [tokens]: page * number + place in it, or negative for a token that is not written. Options: as
     of qk_norm_rope; with e4m3, k_scale and v_scale, fp32 [1], or [kv_heads] with kv_scale="head": value = e4m3 * scale.
     """
-    made: torch.Tensor = _run("qk_norm_rope_kv_write", (qkv, cos, sin, slots, q_heads, kv_heads), {"q": out},
-                              k_cache=k_cache, v_cache=v_cache, **options)
-    return made
+    return _run("qk_norm_rope_kv_write", (qkv, cos, sin, slots, q_heads, kv_heads), "q", out, k_cache=k_cache,
+                v_cache=v_cache, **options)
 
 
 def launch(kernel: str, *tensors: Optional[torch.Tensor], facts: str = "", out: Optional[Sequence[torch.Tensor]] = None,
@@ -488,9 +464,7 @@ def launch(kernel: str, *tensors: Optional[torch.Tensor], facts: str = "", out: 
     `facts` are dimensions that no tensor shows, `name=value` pairs; `integers` and `reals` the call's numbers.
     """
     outputs = None if out is None else list(out)
-    made: list[torch.Tensor] = _run("launch", (kernel, list(tensors), facts), {"out": outputs}, integers=list(integers),
-                                    reals=list(reals))
-    return made
+    return _run("launch", (kernel, list(tensors), facts), "out", outputs, integers=list(integers), reals=list(reals))
 
 
 def moe_experts_by_ids(x: torch.Tensor, ids: torch.Tensor, weights: torch.Tensor, w_gate_up: torch.Tensor,
