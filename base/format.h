@@ -1,8 +1,6 @@
-// Texts of values: printf into a string, whose pattern and arguments the compiler checks, and lists of words. Pure
-// functions.
+// Texts of values: printf into a string, whose pattern and arguments the compiler checks, and words. Pure functions.
 #pragma once
 
-#include <set>
 #include <string>
 
 namespace moetune {
@@ -11,9 +9,6 @@ namespace moetune {
 
 // With the letters A to Z as a to z; other bytes stay.
 std::string lower_case(std::string text);
-
-// "a, b, c"
-std::string joined(const std::set<std::string>& words);
 
 // One word of a shell's command line: as it is if it is plain, else between single quotes.
 std::string shell_word(const std::string& text);

@@ -7,6 +7,7 @@
 
 #include "base/environment.h"
 #include "base/error.h"
+#include "base/lists.h"
 #include "cli/options.h"
 #include "cli/text.h"
 #include "kernels/registry.h"
@@ -23,10 +24,8 @@ constexpr Described kExitCodes[] = {{"0", "done"},
                                     {"143", "SIGTERM"}};
 
 std::string exit_code_sentence() {
-  std::string text;
-  for (const auto& [code, doc] : kExitCodes)
-    text += (text.empty() ? "Exit codes: " : ", ") + std::string(code) + " " + std::string(doc);
-  return text + ".";
+  const auto meaning = [](const Described& one) { return std::string(one.name) + " " + std::string(one.doc); };
+  return "Exit codes: " + joined(kExitCodes, ", ", meaning) + ".";
 }
 
 std::string rows_text(const std::vector<std::pair<std::string, std::string>>& rows, std::size_t columns) {
@@ -78,9 +77,7 @@ void use_kernel_folders(const std::vector<std::string>& arguments) {
     return fs::exists(one.path() / "kernel.json", ignored);
   });
   if (holds_kernels) folders.emplace_back("kernels");
-  std::string all;
-  for (const std::string& folder : folders) all += (all.empty() ? "" : ":") + folder;
-  if (!all.empty()) setenv("MOETUNE_KERNELS", all.c_str(), 1);
+  if (!folders.empty()) setenv("MOETUNE_KERNELS", joined(folders, ":").c_str(), 1);
 }
 
 std::span<const Described> exit_codes() { return kExitCodes; }
@@ -100,8 +97,7 @@ std::vector<std::pair<std::string, std::string>> option_rows(const OptionTable& 
 std::vector<std::pair<std::string, std::string>> dimension_rows(const Kernel& kernel) {
   std::vector<std::pair<std::string, std::string>> rows;
   for (const Dimension& dimension : kernel.schema()) {
-    std::string values;
-    for (const std::string& name : dimension.names) values += (values.empty() ? "" : ", ") + name;
+    std::string values = joined(dimension.names);
     if (values.empty()) values = std::to_string(dimension.minimum) + ".." + std::to_string(dimension.maximum);
     rows.emplace_back("--" + dimension_option(dimension.name) + (dimension.names.empty() ? " N" : " NAME"),
                       dimension.doc + "; " + values + " (" + dimension.default_value.text() + ")");

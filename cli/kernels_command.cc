@@ -1,5 +1,6 @@
 #include <optional>
 
+#include "base/lists.h"
 #include "cli/command.h"
 #include "cli/text.h"
 #include "jobs/session/documents.h"
@@ -25,21 +26,11 @@ std::string range_text(const Dimension& dimension) {
   if (dimension.names.empty()) {
     return std::to_string(dimension.minimum) + ".." + std::to_string(dimension.maximum);
   }
-  std::string text;
-  for (const std::string& name : dimension.names) text += (text.empty() ? "" : ", ") + name;
-  return text;
+  return joined(dimension.names);
 }
 
 std::string preset_text(const Preset& preset) {
-  std::string text;
-  for (const auto& [name, value] : preset.dims) text += (text.empty() ? "" : ",") + name + "=" + value;
-  return text;
-}
-
-std::string domain_text(const Parameter& parameter) {
-  std::string text;
-  for (const Value& value : parameter.values) text += (text.empty() ? "" : ", ") + value.text();
-  return text;
+  return joined(preset.dims, ",", [](const auto& dim) { return dim.first + "=" + dim.second; });
 }
 
 Document dimension_document(const Dimension& dimension) {
@@ -99,7 +90,7 @@ void print_kernel(const Kernel& kernel, const Output& output) {
   out << "\nParameters (what a search varies; `moetune space " << kernel.name() << "` counts them)\n";
   Table parameters({"name", "values", ""});
   const Space space = load_space(kernel.name());
-  for (const Parameter& p : space.parameters()) parameters.add({p.name, domain_text(p), p.doc});
+  for (const Parameter& p : space.parameters()) parameters.add({p.name, joined(p.values, ", ", &Value::text), p.doc});
   out << parameters.text("  ", columns);
 }
 

@@ -9,6 +9,7 @@
 #include "base/duration.h"
 #include "base/error.h"
 #include "base/format.h"
+#include "base/lists.h"
 #include "base/suggest.h"
 
 namespace moetune {
@@ -49,13 +50,6 @@ std::string with_dashes(const std::string& argument) {
                  spelled.begin() + static_cast<std::ptrdiff_t>(std::min(argument.find('='), argument.size())), '_',
                  '-');
   return spelled;
-}
-
-std::string list_text(const std::vector<std::string>& words) {
-  std::string text;
-  for (std::size_t i = 0; i < words.size(); ++i)
-    text += (i == 0 ? "" : i + 1 == words.size() ? " and " : ", ") + words[i];
-  return text;
 }
 
 }  // namespace
@@ -212,7 +206,7 @@ void OptionTable::check_rules(const std::set<std::string>& given, const std::vec
   for (const Rule& rule : rules_) {
     if (!given.contains(rule.option)) continue;
     if (!rule.words.empty() && !fits_after(rule.option, words.front()))
-      throw BadInput(dashed(rule.option) + " is for " + list_text(rule.words) + ", not for " + words.front());
+      throw BadInput(dashed(rule.option) + " is for " + enumerated(rule.words, " and ") + ", not for " + words.front());
     if (!rule.needed.empty() && !given.contains(rule.needed))
       throw BadInput(dashed(rule.option) + " needs " + dashed(rule.needed) + ", too");
   }

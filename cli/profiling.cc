@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "base/format.h"
+#include "base/lists.h"
 #include "base/replace_file.h"
 
 namespace moetune {
@@ -23,9 +24,7 @@ std::string function_name(const std::string& entry) {
 }
 
 std::string kernel_pattern(const ProfileTarget& target) {
-  std::string names;
-  for (const std::string& entry : target.entries) names += (names.empty() ? "" : "|") + function_name(entry);
-  return "regex:^(" + names + ")$";
+  return "regex:^(" + joined(target.entries, "|", function_name) + ")$";
 }
 
 // An option as it is, whatever else as a shell needs it.
@@ -86,9 +85,7 @@ std::vector<std::string> profile_command(Profiler profiler, const ProfileTarget&
 
 std::string write_profile_script(Profiler profiler, const ProfileTarget& target, const BenchRequest& request,
                                  const std::string& script) {
-  std::string command;
-  for (const std::string& word : profile_command(profiler, target, request, script))
-    command += (command.empty() ? "" : " ") + command_word(word);
+  const std::string command = joined(profile_command(profiler, target, request, script), " ", command_word);
   replace_file(script, "#!/bin/sh\nexec " + command + "\n");
   using enum std::filesystem::perms;
   std::filesystem::permissions(script, owner_exec | group_exec | others_exec, std::filesystem::perm_options::add);

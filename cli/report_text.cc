@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <map>
+#include <ranges>
 
+#include "base/lists.h"
 #include "base/utf8.h"
 #include "cache/winners.h"
 #include "cli/pager.h"
@@ -96,11 +98,7 @@ std::string origin_text(const Origin& origin) {
   return text;
 }
 
-std::string notes_text(const WorkloadReport& one) {
-  std::string text;
-  for (const std::string& note : workload_notes(one)) text += (text.empty() ? "" : ", ") + note;
-  return text;
-}
+std::string notes_text(const WorkloadReport& one) { return joined(workload_notes(one)); }
 
 Paint paint_of(const WorkloadReport& one) {
   if (!one.stored.damage.empty()) return Paint::bad;
@@ -336,9 +334,8 @@ void ReportPrinter::stale() {
   Table table({});
   for (const auto& [reason, keys] : reasons) {
     std::string text =
-        keys.size() == 1 ? "workload" : counted_text(static_cast<std::int64_t>(keys.size()), "workload") + ":";
-    for (std::size_t i = 0; i < std::min(keys.size(), kShownKeys); ++i)
-      text += (i > 0 ? ", " : " ") + std::to_string(keys[i]);
+        keys.size() == 1 ? "workload " : counted_text(static_cast<std::int64_t>(keys.size()), "workload") + ": ";
+    text += joined(std::views::take(keys, kShownKeys), ", ", [](std::int64_t key) { return std::to_string(key); });
     if (keys.size() > kShownKeys) text += ", …";
     add_bounded(table, {reason, text});
   }

@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/json_fields.h"
+#include "base/lists.h"
 #include "base/utf8.h"
 #include "cli/command.h"
 #include "cli/options.h"
@@ -60,9 +61,7 @@ std::vector<std::string> strategy_names() {
 }
 
 std::string strategy_text() {
-  std::string text;
-  for (const std::string& name : strategy_names()) text += (text.empty() ? "" : ", ") + name;
-  return text + "; external:COMMAND asks a program (docs/proposers.md)";
+  return joined(strategy_names()) + "; external:COMMAND asks a program (docs/proposers.md)";
 }
 
 void SearchCommand::declare(OptionTable& table) {

@@ -1,9 +1,10 @@
 #include <algorithm>
 #include <condition_variable>
 #include <mutex>
-#include <sstream>
+#include <ranges>
 
 #include "base/error.h"
+#include "base/lists.h"
 #include "cache/pack_signature.h"
 #include "cli/command.h"
 #include "cli/options.h"
@@ -58,20 +59,17 @@ void ServeCommand::declare(OptionTable& table) {
               "compilers of each device, at most 16: more count as 16; 0: the cores divided by the devices");
 }
 
-std::vector<std::string> split_words(const std::string& text) {
-  std::vector<std::string> words;
-  std::istringstream stream(text);
-  for (std::string word; std::getline(stream, word, ',');) {
-    if (!word.empty()) words.push_back(word);
-  }
+std::vector<std::string> words_of(const std::string& text) {
+  const std::vector<std::string_view> parts = split(text, ',');
+  std::vector<std::string> words(parts.begin(), parts.end());
+  std::erase(words, "");
   return words;
 }
 
 // "" if all devices are GPUs.
 std::string recorded_text(const std::vector<std::string>& devices) {
-  std::string recorded;
-  for (const std::string& device : devices)
-    if (device.starts_with("replay:")) recorded += (recorded.empty() ? "" : ", ") + device;
+  const std::string recorded =
+      joined(std::views::filter(devices, [](const std::string& device) { return device.starts_with("replay:"); }));
   if (recorded.empty()) return "";
   return "RECORDED: " + recorded +
          (devices.size() == 1 ? " is no GPU. It replays" : ": these are no GPUs. They replay") +
@@ -80,8 +78,8 @@ std::string recorded_text(const std::vector<std::string>& devices) {
 
 int ServeCommand::run(Output& output, std::stop_token stop) {
   set_listen(options_.http, listen_);
-  options_.devices = split_words(devices_);
-  for (const std::string& host : split_words(hosts_)) options_.hosts.insert(host);
+  options_.devices = words_of(devices_);
+  for (const std::string& host : words_of(hosts_)) options_.hosts.insert(host);
   options_.hosts.insert(options_.http.host);
   options_.queue = queue_;
   options_.publish = !no_publish_;
@@ -89,9 +87,8 @@ int ServeCommand::run(Output& output, std::stop_token stop) {
   options_.process_bytes = static_cast<std::uint64_t>(std::min(process_gb_ * 1e9, 1e18));
   if (!options_.sign_key.empty()) read_secret_key(options_.sign_key);  // report a bad key now
   const Service service(options_);
-  std::string devices;
-  for (const std::string& device : service.devices()) devices += (devices.empty() ? "" : ", ") + device;
-  output.result() << "Listening on " << service.url() << "/ with " << devices << "; Ctrl-C ends it." << std::endl;
+  output.result() << "Listening on " << service.url() << "/ with " << joined(service.devices()) << "; Ctrl-C ends it."
+                  << std::endl;
   if (const std::string text = recorded_text(service.devices()); !text.empty()) output.note(text);
   std::mutex mutex;
   std::condition_variable_any ended;

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/integers.h"
+#include "base/lists.h"
 
 namespace moetune {
 namespace {
@@ -50,14 +51,12 @@ DimensionRange parse_range(std::string_view dimension, std::string_view values) 
 
 std::vector<DimensionRange> parse_ranges(std::string_view text) {
   std::vector<DimensionRange> ranges;
-  for (std::size_t at = 0; at <= text.size();) {
-    const std::size_t comma = std::min(text.find(',', at), text.size());
-    DimensionRange range = parse_named_range(text.substr(at, comma - at));
+  for (const std::string_view part : split(text, ',')) {
+    DimensionRange range = parse_named_range(part);
     for (const DimensionRange& other : ranges) {
       if (other.name == range.name) throw BadInput("'" + range.name + "' has two ranges");
     }
     ranges.push_back(std::move(range));
-    at = comma + 1;
   }
   if (ranges.size() > kMostDimensions)
     throw BadInput("a range has at most " + std::to_string(kMostDimensions) + " dimensions");
@@ -65,11 +64,9 @@ std::vector<DimensionRange> parse_ranges(std::string_view text) {
 }
 
 std::string ranges_text(const std::vector<DimensionRange>& ranges) {
-  std::string text;
-  for (const DimensionRange& range : ranges)
-    text +=
-        (text.empty() ? "" : ",") + range.name + "=" + std::to_string(range.first) + ".." + std::to_string(range.last);
-  return text;
+  return joined(ranges, ",", [](const DimensionRange& range) {
+    return range.name + "=" + std::to_string(range.first) + ".." + std::to_string(range.last);
+  });
 }
 
 double octaves_between(std::int64_t a, std::int64_t b) {

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/lists.h"
 #include "base/located_json.h"
 #include "kernels/described/description.h"
 #include "kernels/name.h"
@@ -76,10 +77,9 @@ void count_legal(ImportedKernel& kernel, const std::string& file) {
 }
 
 std::string default_text(const Document& description) {
-  std::string text;
-  for (const auto& [name, value] : description["defaults"][0]["config"].items())
-    text += (text.empty() ? "" : ",") + name + "=" + (value.is_string() ? value.get<std::string>() : value.dump());
-  return text;
+  return joined(description["defaults"][0]["config"].items(), ",", [](const auto& one) {
+    return one.key() + "=" + (one.value().is_string() ? one.value().template get<std::string>() : one.value().dump());
+  });
 }
 
 // Its default is taken for right; says why it cannot be tuned yet.

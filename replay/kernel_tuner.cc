@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "base/error.h"
+#include "base/lists.h"
 #include "replay/result_readers.h"
 
 namespace moetune {
@@ -32,16 +33,6 @@ std::string_view first_step(std::string_view path) { return path.substr(0, path.
 
 std::size_t step_count(std::string_view path) {
   return 1 + static_cast<std::size_t>(std::count(path.begin(), path.end(), kPathMark));
-}
-
-std::vector<std::string_view> split_key(std::string_view key) {
-  std::vector<std::string_view> pieces;
-  for (std::size_t begin = 0; begin <= key.size();) {
-    const std::size_t end = std::min(key.find(',', begin), key.size());
-    pieces.push_back(key.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return pieces;
 }
 
 class CacheReader {
@@ -170,7 +161,7 @@ int CacheReader::ways_to_read(std::string_view key, std::size_t begin, std::vect
 }
 
 std::vector<Position> CacheReader::point_of_key(const std::string& key) {
-  const std::vector<std::string_view> pieces = split_key(key);
+  const std::vector<std::string_view> pieces = split(key, ',');
   std::vector<Position> point;
   if (pieces.size() == names_.size()) {
     for (std::size_t p = 0; p < pieces.size(); ++p) {

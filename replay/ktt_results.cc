@@ -2,6 +2,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/lists.h"
 #include "replay/result_readers.h"
 
 namespace moetune {
@@ -30,9 +31,7 @@ struct KttPair {
 };
 
 std::string path_of(std::initializer_list<std::string_view> steps) {
-  std::string path;
-  for (const std::string_view step : steps) path += (path.empty() ? "" : std::string(1, kPathMark)) + std::string(step);
-  return path;
+  return joined(steps, std::string_view(&kPathMark, 1));
 }
 
 KttResult ktt_result_of(const JsonRow& row) {

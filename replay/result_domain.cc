@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/lists.h"
 #include "base/utf8.h"
 
 namespace moetune {
@@ -39,11 +40,9 @@ FoundValue value_of(std::string_view text, bool may_be_number) {
 }
 
 FoundValue value_of_list(std::span<const JsonField> elements) {
-  std::string inside;
-  for (const JsonField& element : elements) {
-    const bool quoted = element.kind == JsonField::Kind::text;
-    inside += (inside.empty() ? "" : ", ") + (quoted ? "'" + element.text + "'" : element.text);
-  }
+  const std::string inside = joined(elements, ", ", [](const JsonField& element) {
+    return element.kind == JsonField::Kind::text ? "'" + element.text + "'" : element.text;
+  });
   return {.text = "(" + inside + (elements.size() == 1 ? ",)" : ")"),
           .as_list = "[" + inside + "]",
           .integer = {},

@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/lists.h"
 #include "base/statistics.h"
 #include "replay/result_readers.h"
 
@@ -35,16 +36,6 @@ struct T4Result {
   bool is_wrong = false;
 };
 
-std::vector<std::string_view> steps_of(std::string_view path) {
-  std::vector<std::string_view> steps;
-  for (std::size_t begin = 0; begin <= path.size();) {
-    const std::size_t end = std::min(path.find(kPathMark, begin), path.size());
-    steps.push_back(path.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return steps;
-}
-
 // KTT writes every value as a text.
 void read_as_integer(FoundValue& value) {
   if (value.integer) return;
@@ -66,7 +57,7 @@ T4Result t4_result_of(const JsonRow& row) {
   std::vector<JsonField> configuration;
   std::string measurement;
   for (const JsonField& field : row.fields) {
-    const std::vector<std::string_view> steps = steps_of(field.path);
+    const std::vector<std::string_view> steps = split(field.path, kPathMark);
     if (steps.size() == 1 && steps[0] == "invalidity") result.invalidity = field.text;
     if (steps.size() == 1 && steps[0] == "timestamp") result.timestamp = field.text;
     if (steps.size() == 1 && steps[0] == "correctness") result.is_wrong = field.is_number() && field.number == 0;
@@ -108,7 +99,7 @@ class T4Reader {
 };
 
 void T4Reader::take_header(const JsonField& field) {
-  const std::vector<std::string_view> steps = steps_of(field.path);
+  const std::vector<std::string_view> steps = split(field.path, kPathMark);
   if (steps.size() != 2 || steps[0] != "metadata" || field.kind != JsonField::Kind::text) return;
   if (steps[1] == "timeunit") time_unit_ = field.text;
   if (steps[1] == "device" || steps[1] == "device_name") found_.device = field.text;

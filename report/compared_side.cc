@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/lists.h"
 #include "cache/cache.h"
 
 namespace moetune {
@@ -124,10 +125,8 @@ std::vector<Entry> read_side(const ComparedSide& side, const Cache& cache) {
     throw BadInput("there is no workload " + std::to_string(side.search) + " in " + cache.path().string() +
                    "; `moetune cache ls` lists them");
   if (side.kind == ComparedSide::Kind::gpu && entries.empty()) {
-    std::string all;
-    for (const std::string& name : names) all += (all.empty() ? "" : ", ") + name;
     throw BadInput("nothing was tuned on a GPU with '" + side.text + "' in its name; the cache has " +
-                   (all.empty() ? "none" : all));
+                   (names.empty() ? "none" : joined(names)));
   }
   return entries;
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/lists.h"
 #include "report/page_text.h"
 
 namespace moetune {
@@ -36,11 +37,7 @@ Document timings_list(const RangeCellReport& cell) {
   return list;
 }
 
-std::string names_of(const std::vector<Timing>& timings) {
-  std::string names;
-  for (const Timing timing : timings) names += (names.empty() ? "" : ", ") + std::string(timing_name(timing));
-  return names;
-}
+std::string names_of(const std::vector<Timing>& timings) { return joined(timings, ", ", timing_name); }
 
 Document grids_of(const RangeReport& range, std::size_t shown, std::size_t text) {
   Document list = Document::array();

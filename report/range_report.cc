@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "base/lists.h"
 #include "jobs/range/served_table.h"
 #include "kernels/registry.h"
 #include "ranges/grid.h"
@@ -244,11 +245,11 @@ std::string timings_sentence(const RangeReport& report) {
   if (known == 0) return "";
   if (other == 0)
     return format("In all %zu cells with times under each timing the same configuration wins under all.", known);
-  std::string names;
-  for (const auto& [timing, count] : by_timing)
-    names += (names.empty() ? "" : ", ") + std::string(timing_name(timing)) + format(" in %zu", count);
-  return format("In %zu of %zu cells another configuration would win under another timing: ", other, known) + names +
-         ".";
+  const auto counted = [](const auto& one) {
+    return std::string(timing_name(one.first)) + format(" in %zu", one.second);
+  };
+  return format("In %zu of %zu cells another configuration would win under another timing: ", other, known) +
+         joined(by_timing, ", ", counted) + ".";
 }
 
 Document range_report_document(const RangeReport& report, const std::vector<WorkloadReport>& workloads) {

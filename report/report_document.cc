@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/format.h"
+#include "base/lists.h"
 #include "base/utf8.h"
 
 namespace moetune {
@@ -102,17 +103,7 @@ std::string csv_number(double value) {
   return std::isfinite(value) && value > 0 ? format("%.9g", value) : std::string();
 }
 
-std::string joined(const std::vector<std::string>& phrases) {
-  std::string text;
-  for (const std::string& phrase : phrases) text += (text.empty() ? "" : "; ") + phrase;
-  return text;
-}
-
-std::string csv_line(const std::vector<std::string>& cells) {
-  std::string line;
-  for (std::size_t i = 0; i < cells.size(); ++i) line += (i > 0 ? "," : "") + cells[i];
-  return line + "\r\n";
-}
+std::string csv_line(const std::vector<std::string>& cells) { return joined(cells, ",") + "\r\n"; }
 
 constexpr const char* kTimingColumns = ",timing,chained_us,overlapped_us,alone_us,other_winner_if";
 
@@ -123,9 +114,7 @@ void add_timings(std::vector<std::string>& cells, Timing timing, const std::vect
     const auto found = std::ranges::find(timings, one, &TimingResult::timing);
     cells.push_back(found == timings.end() ? "" : csv_number(found->winner_us));
   }
-  std::vector<std::string> names;
-  for (const Timing one : differing_timings(timings, winner)) names.emplace_back(timing_name(one));
-  cells.push_back(joined(names));
+  cells.push_back(joined(differing_timings(timings, winner), "; ", timing_name));
 }
 
 std::string workload_line(const WorkloadReport& report) {
@@ -152,7 +141,7 @@ std::string workload_line(const WorkloadReport& report) {
                                     stored.winner ? "1" : "0",
                                     stored.contended ? "1" : "0",
                                     stored.damage.empty() ? "0" : "1",
-                                    csv_text(joined(report.stale)),
+                                    csv_text(joined(report.stale, "; ")),
                                     csv_text(report.stored_at),
                                     csv_text(report.origin.driver),
                                     csv_text(report.origin.strategy),

@@ -1,27 +1,14 @@
 #include "retune/host_devices.h"
 
-#include <algorithm>
 #include <set>
 
 #include "base/error.h"
+#include "base/lists.h"
 #include "base/statistics.h"
 #include "jobs/session/device_choice.h"
 #include "jobs/session/gpu_choice.h"
 
 namespace moetune {
-namespace {
-
-std::vector<std::string> parts_of(const std::string& text) {
-  std::vector<std::string> parts;
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find(',', begin), text.size());
-    parts.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return parts;
-}
-
-}  // namespace
 
 std::vector<NightDevice> night_devices(const std::string& text) {
   std::vector<NightDevice> devices;
@@ -33,7 +20,8 @@ std::vector<NightDevice> night_devices(const std::string& text) {
   }
   std::set<std::string> gpus;
   std::optional<CudaDeviceList> list;
-  for (const std::string& part : parts_of(text)) {
+  for (const std::string_view each : split(text, ',')) {
+    const std::string part(each);
     devices.push_back({part, std::nullopt});
     if (part.starts_with("replay:")) require_recording(part);
     if (part.starts_with("replay:") || text == part) continue;

@@ -5,6 +5,7 @@
 
 #include "base/digest.h"
 #include "base/error.h"
+#include "base/lists.h"
 #include "base/resources.h"
 #include "base/time_stamp.h"
 #include "jobs/session/stored_space.h"
@@ -64,8 +65,7 @@ void sort_items(NightPlan& plan) {
 }
 
 std::string PlanItem::why() const {
-  std::string text;
-  for (const StaleCause cause : causes) text += (text.empty() ? "" : "; ") + stale_cause_words(cause);
+  std::string text = joined(causes, "; ", stale_cause_words);
   if (begun) text += (text.empty() ? "" : "; ") + std::string("an earlier night was stopped in its search");
   return text;
 }

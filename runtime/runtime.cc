@@ -8,12 +8,12 @@
 #include <map>
 #include <mutex>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <unordered_set>
 
 #include "base/digest.h"
 #include "base/environment.h"
 #include "base/error.h"
+#include "base/lists.h"
 #include "base/replace_file.h"
 #include "base/suggest.h"
 #include "kernels/registry.h"
@@ -110,10 +110,8 @@ void add_new(std::vector<std::string>& warnings, const std::vector<std::string>&
 TrustedKeys trusted_keys(std::vector<std::string> keys) {
   if (const char* const given = environment_variable("MOETUNE_TRUSTED_KEYS")) {
     const std::size_t before = keys.size();
-    std::istringstream more(given);
-    for (std::string key; std::getline(more, key, ':');) {
-      if (key.find_first_not_of(" \t") != std::string::npos) keys.push_back(key);
-    }
+    for (const std::string_view key : split(given, ':'))
+      if (key.find_first_not_of(" \t") != key.npos) keys.emplace_back(key);
     if (keys.size() == before)
       throw BadInput("MOETUNE_TRUSTED_KEYS='" + std::string(given) +
                      "' names no key; it is FILE.pub:FILE.pub, or not set if every pack is trusted");

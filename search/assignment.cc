@@ -4,6 +4,7 @@
 #include <stdexcept>
 
 #include "base/error.h"
+#include "base/lists.h"
 
 namespace moetune {
 namespace {
@@ -61,9 +62,8 @@ std::vector<std::pair<std::string, std::string>> split_assignment(std::string_vi
   pieces.reserve(static_cast<std::size_t>(std::count(text.begin(), text.end(), ',')) + 1);
   std::vector<std::string_view> names;
   names.reserve(pieces.capacity());
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find(',', begin), text.size());
-    const std::string_view piece = trimmed(text.substr(begin, end - begin));
+  for (const std::string_view part : split(text, ',')) {
+    const std::string_view piece = trimmed(part);
     const std::size_t equals = piece.find('=');
     const std::string_view name = trimmed(piece.substr(0, equals));
     const std::string_view value = equals < piece.size() ? trimmed(piece.substr(equals + 1)) : std::string_view();
@@ -72,7 +72,6 @@ std::vector<std::pair<std::string, std::string>> split_assignment(std::string_vi
     }
     names.push_back(name);
     pieces.emplace_back(name, value);
-    begin = end + 1;
   }
   std::sort(names.begin(), names.end());
   if (const auto twice = std::adjacent_find(names.begin(), names.end()); twice != names.end())

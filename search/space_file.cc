@@ -4,9 +4,11 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <span>
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/lists.h"
 #include "base/suggest.h"
 #include "search/json_document.h"
 #include "search/space_defaults.h"
@@ -160,11 +162,8 @@ class Reader {
       const std::string& name = space_.vocabulary[unsorted[index].slot].name;
       path.push_back(name);
       if (marks[index] == Mark::open) {
-        std::string cycle;
-        for (auto it = std::find(path.begin(), path.end(), name); it != path.end(); ++it) {
-          cycle += (cycle.empty() ? "" : " -> ") + *it;
-        }
-        item.fail(name, "quantities that need each other: " + cycle);
+        const std::span<const std::string> cycle(std::ranges::find(path, name), path.end());
+        item.fail(name, "quantities that need each other: " + joined(cycle, " -> "));
       }
       if (marks[index] == Mark::fresh) {
         marks[index] = Mark::open;

@@ -1,5 +1,6 @@
 #include "cache/schema/schema.h"
 
+#include "base/lists.h"
 #include "cache/schema/schema_check.h"
 
 namespace moetune {
@@ -46,9 +47,7 @@ void require_unaltered(const Database& database) {
   if (found == kCacheSchemaDigest || found == kSchemaDigest) return;  // spares making the tables to compare with
   const std::vector<std::string> differences = schema_differences(database);
   if (differences.empty()) return;
-  std::string text;
-  for (const std::string& difference : differences) text += (text.empty() ? "" : "; ") + difference;
-  throw BrokenEnvironment(database.path().string() + " is not as moetune made it: " + text +
+  throw BrokenEnvironment(database.path().string() + " is not as moetune made it: " + joined(differences, "; ") +
                           ". Move it away, or name another file");
 }
 

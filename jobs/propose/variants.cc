@@ -5,6 +5,7 @@
 #include "base/digest.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "base/lists.h"
 #include "base/replace_file.h"
 #include "base/resources.h"
 #include "jobs/propose/messages.h"
@@ -29,11 +30,9 @@ std::string text_of(const Document& value) { return value.is_string() ? value.ge
 // Takes the first values of its own parameters for the reference, which is never run: the device has the kernel's.
 void replace_reference(nlohmann::json& description) {
   if (!description["reference"].contains("config")) return;
-  std::string config;
-  for (const auto& parameter : description["parameters"])
-    config += (config.empty() ? "" : ",") + parameter.at("name").get<std::string>() + "=" +
-              text_of(parameter.at("values").at(0));
-  description["reference"]["config"] = config;
+  description["reference"]["config"] = joined(description["parameters"], ",", [](const nlohmann::json& parameter) {
+    return parameter.at("name").get<std::string>() + "=" + text_of(parameter.at("values").at(0));
+  });
 }
 
 }  // namespace

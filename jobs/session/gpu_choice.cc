@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "base/lists.h"
 
 namespace moetune {
 namespace {
@@ -68,11 +69,9 @@ bool is_named(const DeviceInfo& gpu, const std::string& text) {
 }
 
 std::string listed(const std::vector<DeviceInfo>& gpus) {
-  std::string text;
-  for (const DeviceInfo& gpu : gpus) {
-    text += (text.empty() ? "" : ", ") + gpu.id + " (" + gpu.pci_bus_id + ", " + gpu.uuid + ")";
-  }
-  return text.empty() ? "no GPU" : text;
+  if (gpus.empty()) return "no GPU";
+  return joined(gpus, ", ",
+                [](const DeviceInfo& gpu) { return gpu.id + " (" + gpu.pci_bus_id + ", " + gpu.uuid + ")"; });
 }
 
 }  // namespace

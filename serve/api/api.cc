@@ -11,6 +11,7 @@
 #include "base/format.h"
 #include "base/json.h"
 #include "base/json_fields.h"
+#include "base/lists.h"
 #include "base/resources.h"
 #include "kernels/registry.h"
 #include "serve/api/api_answers.h"

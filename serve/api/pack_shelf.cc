@@ -10,6 +10,7 @@
 #include "base/ed25519.h"
 #include "base/error.h"
 #include "base/format.h"
+#include "base/lists.h"
 #include "base/regular_file.h"
 #include "base/replace_file.h"
 #include "cache/pack.h"

@@ -1,5 +1,6 @@
 #include "tuner/compile/launchable.h"
 
+#include "base/lists.h"
 #include "kernels/entry_name.h"
 #include "tuner/compile/cubin_state.h"
 
@@ -42,8 +43,7 @@ std::string why_shape(const Launch& launch, const DeviceLimits& limits) {
 }
 
 std::string why_missing(const Launch& launch, const Build& build) {
-  std::string names;
-  for (const auto& [name, facts] : build.entries) names += (names.empty() ? "" : ", ") + name;
+  const std::string names = joined(build.entries, ", ", [](const auto& entry) { return entry.first; });
   return launch.entry.text() + ": no such entry in the build, which has " + (names.empty() ? "none" : names);
 }
 
