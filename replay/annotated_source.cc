@@ -19,43 +19,34 @@ constexpr std::int64_t kGuessedSize = 1 << 24,
                        kGuessedSide = 4096;  // of a problem with one size, and with several
 constexpr double kAnnotatedError = 1e-4;     // of an output, as a share of its largest value
 
-// Types of C++, as kernel.json names them: of elements, and of arguments ("" where it has none).
-struct AnnotatedType {
-  std::string_view cuda, element, number;
-};
-constexpr std::array<AnnotatedType, 28> kCudaTypes = {{{"float", "f32", "f32"},
-                                                       {"double", "f64", "f64"},
-                                                       {"half", "f16", ""},
-                                                       {"__half", "f16", ""},
-                                                       {"__nv_bfloat16", "bf16", ""},
-                                                       {"int", "i32", "i32"},
-                                                       {"int32_t", "i32", "i32"},
-                                                       {"unsigned", "u32", "u32"},
-                                                       {"unsigned int", "u32", "u32"},
-                                                       {"uint32_t", "u32", "u32"},
-                                                       {"long", "i64", "i64"},
-                                                       {"long long", "i64", "i64"},
-                                                       {"int64_t", "i64", "i64"},
-                                                       {"ptrdiff_t", "i64", "i64"},
-                                                       {"unsigned long", "i64", "u64"},
-                                                       {"unsigned long long", "i64", "u64"},
-                                                       {"uint64_t", "i64", "u64"},
-                                                       {"size_t", "i64", "u64"},
-                                                       {"short", "i16", "i16"},
-                                                       {"int16_t", "i16", "i16"},
-                                                       {"unsigned short", "u16", "u16"},
-                                                       {"uint16_t", "u16", "u16"},
-                                                       {"char", "i8", "i8"},
-                                                       {"signed char", "i8", "i8"},
-                                                       {"int8_t", "i8", "i8"},
-                                                       {"unsigned char", "u8", "u8"},
-                                                       {"uint8_t", "u8", "u8"},
-                                                       {"bool", "u8", "u8"}}};
-
-const AnnotatedType* find_cuda_type(std::string_view name) {
-  const auto found = std::ranges::find(kCudaTypes, name, &AnnotatedType::cuda);
-  return found == kCudaTypes.end() ? nullptr : &*found;
-}
+constexpr std::array<CudaType, 28> kCudaTypes = {{{"float", "f32", "f32"},
+                                                  {"double", "f64", "f64"},
+                                                  {"half", "f16", ""},
+                                                  {"__half", "f16", ""},
+                                                  {"__nv_bfloat16", "bf16", ""},
+                                                  {"int", "i32", "i32"},
+                                                  {"int32_t", "i32", "i32"},
+                                                  {"unsigned", "u32", "u32"},
+                                                  {"unsigned int", "u32", "u32"},
+                                                  {"uint32_t", "u32", "u32"},
+                                                  {"long", "i64", "i64"},
+                                                  {"long long", "i64", "i64"},
+                                                  {"int64_t", "i64", "i64"},
+                                                  {"ptrdiff_t", "i64", "i64"},
+                                                  {"unsigned long", "i64", "u64"},
+                                                  {"unsigned long long", "i64", "u64"},
+                                                  {"uint64_t", "i64", "u64"},
+                                                  {"size_t", "i64", "u64"},
+                                                  {"short", "i16", "i16"},
+                                                  {"int16_t", "i16", "i16"},
+                                                  {"unsigned short", "u16", "u16"},
+                                                  {"uint16_t", "u16", "u16"},
+                                                  {"char", "i8", "i8"},
+                                                  {"signed char", "i8", "i8"},
+                                                  {"int8_t", "i8", "i8"},
+                                                  {"unsigned char", "u8", "u8"},
+                                                  {"uint8_t", "u8", "u8"},
+                                                  {"bool", "u8", "u8"}}};
 
 struct CudaParameter {
   std::string type, name;
@@ -201,11 +192,11 @@ class AnnotatedImport {
       return one.name == type && (one.type == "typename" || one.type == "class");
     });
   }
-  const AnnotatedType* type_of(const std::string& type) const {
+  const CudaType* type_of(const std::string& type) const {
     return find_cuda_type(is_type_parameter(type) ? "float" : type);
   }
   bool is_size(const std::string& type) const {
-    const AnnotatedType* const known = find_cuda_type(type);
+    const CudaType* const known = find_cuda_type(type);
     return known != nullptr && !known->number.empty() && known->number[0] != 'f' && type != "bool";
   }
 
@@ -342,7 +333,7 @@ class AnnotatedImport {
     std::string all = "1";
     for (const std::string& size : axes_["problem_size"]) all += " * (" + size + ")";
     for (const CudaParameter& parameter : parameters_) {
-      const AnnotatedType* const type = type_of(parameter.type);
+      const CudaType* const type = type_of(parameter.type);
       if (type == nullptr || (!parameter.is_pointer && type->number.empty())) {
         leave_out("the argument '" + parameter.name + "' has a type that a kernel.json has not: " + parameter.type);
         continue;
@@ -370,7 +361,7 @@ class AnnotatedImport {
     kernel_.description["tensors"] = std::move(tensors);
   }
 
-  void add_number(const CudaParameter& parameter, const AnnotatedType& type) {
+  void add_number(const CudaParameter& parameter, const CudaType& type) {
     if (sizes_.contains(parameter.name)) {
       arguments_.push_back({{std::string(type.number), parameter.name}});
       return;
@@ -437,6 +428,11 @@ class AnnotatedImport {
 };
 
 }  // namespace
+
+const CudaType* find_cuda_type(std::string_view name) {
+  const auto found = std::ranges::find(kCudaTypes, name, &CudaType::cuda);
+  return found == kCudaTypes.end() ? nullptr : &*found;
+}
 
 bool is_annotated(std::string_view text) {
   return text.find("#pragma kernel ") != std::string_view::npos ||

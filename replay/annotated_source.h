@@ -12,6 +12,12 @@
 
 namespace moetune {
 
+// A type of C++, as kernel.json names it: of elements, and of arguments ("" where it has none).
+struct CudaType {
+  std::string_view cuda, element, number;
+};
+const CudaType* find_cuda_type(std::string_view name);  // nullptr: none
+
 bool is_annotated(std::string_view text);
 
 // Everything but the count of legal configurations and whether the description is sound.

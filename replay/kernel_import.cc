@@ -251,30 +251,15 @@ class DescriptionImport {
     }
   }
 
-  struct ImportedType {
-    std::string_view name, number, element;
-  };
-  static const ImportedType* find_type(std::string_view name) {
-    static constexpr std::array<ImportedType, 13> kTypes = {{{"float", "f32", "f32"},
-                                                             {"double", "f64", "f64"},
-                                                             {"half", "", "f16"},
-                                                             {"int", "i32", "i32"},
-                                                             {"int32", "i32", "i32"},
-                                                             {"uint32", "u32", "u32"},
-                                                             {"int64", "i64", "i64"},
-                                                             {"uint64", "u64", "i64"},
-                                                             {"int16", "i16", "i16"},
-                                                             {"uint16", "u16", "u16"},
-                                                             {"int8", "i8", "i8"},
-                                                             {"uint8", "u8", "u8"},
-                                                             {"bool", "u8", "u8"}}};
-    const auto found = std::ranges::find(kTypes, name, &ImportedType::name);
-    return found == kTypes.end() ? nullptr : &*found;
+  // "uint32" is C++'s uint32_t.
+  static const CudaType* find_type(const std::string& name) {
+    const CudaType* const known = find_cuda_type(name);
+    return known != nullptr ? known : find_cuda_type(name + "_t");
   }
 
   void read_number(const JsonPlace& place, const std::string& name) {
     const std::string type = place.at("Type").text();
-    const ImportedType* const known = find_type(type);
+    const CudaType* const known = find_type(type);
     const auto value = place.find("FillValue");
     if (known == nullptr || known->number.empty() || !value || !value->value().is_number())
       return leave_out("the argument '" + name + "' is no number that is known here: " + type);
@@ -285,8 +270,8 @@ class DescriptionImport {
 
   void read_vector(const JsonPlace& place, const std::string& name) {
     const std::string type = place.at("Type").text(), access = text_at(place, "AccessType", "ReadOnly");
-    const ImportedType* const known = find_type(type);
-    if (known == nullptr || known->element.empty())
+    const CudaType* const known = find_type(type);
+    if (known == nullptr)
       return leave_out("the argument '" + name + "' has elements that a kernel.json has not: " + type);
     Document tensor = {{"name", name},
                        {"dtype", std::string(known->element)},

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/lists.h"
+#include "replay/configured_rows.h"
 #include "replay/result_readers.h"
 
 namespace moetune {
@@ -13,21 +14,10 @@ namespace {
 
 constexpr std::size_t kMostTried = 500'000'000;  // bytes, of a file whose keys hold more commas than parameters
 
-struct ErrorName {
-  std::string_view name;
-  Outcome outcome;
-};
 constexpr std::array kErrorNames = {
-    ErrorName{"CompilationFailedConfig", Outcome::compile_failed}, ErrorName{"InvalidConfig", Outcome::pruned},
-    ErrorName{"IncorrectResult", Outcome::wrong_result}, ErrorName{"RuntimeFailedConfig", Outcome::launch_failed},
-    ErrorName{"ErrorConfig", Outcome::launch_failed}};
-
-std::optional<Outcome> known_error(std::string_view name) {
-  for (const ErrorName& one : kErrorNames) {
-    if (one.name == name) return one.outcome;
-  }
-  return std::nullopt;
-}
+    OutcomeName{"CompilationFailedConfig", Outcome::compile_failed}, OutcomeName{"InvalidConfig", Outcome::pruned},
+    OutcomeName{"IncorrectResult", Outcome::wrong_result}, OutcomeName{"RuntimeFailedConfig", Outcome::launch_failed},
+    OutcomeName{"ErrorConfig", Outcome::launch_failed}};
 
 std::string_view first_step(std::string_view path) { return path.substr(0, path.find(kPathMark)); }
 
@@ -207,7 +197,7 @@ FigureRow CacheReader::judged(const JsonRow& row) const {
   std::vector<double> samples;
   const auto fail_as = [&](const std::string& name) {
     if (trial.outcome != Outcome::ok) return;
-    trial.outcome = known_error(name).value_or(Outcome::launch_failed);
+    trial.outcome = outcome_named(name, kErrorNames).value_or(Outcome::launch_failed);
     trial.message = name;
   };
   for (const JsonField& field : row.fields) {
@@ -215,7 +205,8 @@ FigureRow CacheReader::judged(const JsonRow& row) const {
     const bool alone = top.size() == field.path.size();
     const bool is_text = field.kind == JsonField::Kind::text;
     if (top == "__error__" && field.kind != JsonField::Kind::null) fail_as(is_text && alone ? field.text : "failed");
-    if (is_text && alone && (known_error(field.text) || top == found_.objective.name)) fail_as(field.text);
+    if (is_text && alone && (outcome_named(field.text, kErrorNames) || top == found_.objective.name))
+      fail_as(field.text);
     if (alone && top == found_.objective.name && field.is_number()) figure = field.number;
     if (is_time && top == "times" && step_count(field.path) == 2 && field.is_number())
       samples.push_back(field.number * 1e3);

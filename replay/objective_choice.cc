@@ -70,10 +70,8 @@ std::string only_name(const StatedObjectives& stated, const std::string& file) {
 std::optional<bool> known_direction(const std::string& name, const StatedObjectives& stated) {
   const auto said = stated.larger_is_better.find(name);
   if (said != stated.larger_is_better.end()) return said->second;
-  for (const Direction& one : kDirections) {
-    if (one.name == name) return one.larger_is_better;
-  }
-  return std::nullopt;
+  const auto known = std::ranges::find(kDirections, name, &Direction::name);
+  return known == kDirections.end() ? std::nullopt : std::optional(known->larger_is_better);
 }
 
 // Costs keep the ratios of figures that are all of one sign, and the differences of others.
@@ -96,13 +94,8 @@ class FigureCost {
 }  // namespace
 
 std::optional<double> microseconds_in(std::string_view unit) {
-  std::string lower(unit);
-  std::transform(lower.begin(), lower.end(), lower.begin(),
-                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + ('a' - 'A')) : c; });
-  for (const TimeUnit& one : kTimeUnits) {
-    if (one.name == lower) return one.us;
-  }
-  return std::nullopt;
+  const auto known = std::ranges::find(kTimeUnits, lower_case(std::string(unit)), &TimeUnit::name);
+  return known == kTimeUnits.end() ? std::nullopt : std::optional(known->us);
 }
 
 Objective choose_objective(const std::string& wanted, const StatedObjectives& stated, std::string_view file) {

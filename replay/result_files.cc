@@ -25,6 +25,11 @@ ResultFile read(std::string_view text, std::string_view file, const std::string&
 
 }  // namespace
 
+std::optional<Outcome> outcome_named(std::string_view name, std::span<const OutcomeName> names) {
+  const auto found = std::ranges::find(names, name, &OutcomeName::name);
+  return found == names.end() ? std::nullopt : std::optional(found->outcome);
+}
+
 std::string date_of(std::string_view timestamp) {
   const std::string_view date = timestamp.substr(0, 10);
   constexpr std::string_view kForm = "0000-00-00";

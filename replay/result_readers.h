@@ -1,11 +1,12 @@
 // One reader a format of results, for result_files.cc. Each reads the file twice: what it holds, then its rows.
 #pragma once
 
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "replay/configured_rows.h"
 #include "replay/json_rows.h"
 #include "replay/objective_choice.h"
 #include "replay/recording.h"
@@ -26,6 +27,13 @@ struct ResultFile {
 ResultFile read_kernel_tuner(std::string_view text, std::string_view file, const std::string& objective);
 ResultFile read_t4(std::string_view text, std::string_view file, const std::string& objective);
 ResultFile read_ktt(std::string_view text, std::string_view file, const std::string& objective);
+
+// A tuner's name of an outcome.
+struct OutcomeName {
+  std::string_view name;
+  Outcome outcome;
+};
+std::optional<Outcome> outcome_named(std::string_view name, std::span<const OutcomeName> names);
 
 // "2024-05-06" of "2024-05-06 07:08:09"; "" if it is no date.
 std::string date_of(std::string_view timestamp);
