@@ -8,6 +8,7 @@
 
 #include "base/digest.h"
 #include "base/error.h"
+#include "base/lists.h"
 #include "base/suggest.h"
 #include "tuner/compile/cubin_state.h"
 #include "tuner/compile/nvrtc_search.h"
@@ -36,8 +37,7 @@ void require_known(const NvrtcFacts& nvrtc, const std::string& architecture) {
   const int number = architecture_number(architecture);
   const std::vector<int>& known = nvrtc.architectures;
   if (std::find(known.begin(), known.end(), number) != known.end()) return;
-  std::string names;
-  for (const int each : known) names += (names.empty() ? "sm_" : ", sm_") + std::to_string(each);
+  const std::string names = joined(known, ", ", [](int each) { return "sm_" + std::to_string(each); });
   throw BrokenEnvironment("NVRTC " + nvrtc.version + " (" + nvrtc.path + ") does not know " + architecture + ", only " +
                           names + "; install a newer CUDA toolkit or set MOETUNE_NVRTC to one");
 }
@@ -45,10 +45,7 @@ void require_known(const NvrtcFacts& nvrtc, const std::string& architecture) {
 // The line that says what is wrong, without the source excerpts around it.
 std::string first_error(std::string_view log, const std::string& otherwise) {
   std::string_view first;
-  while (!log.empty()) {
-    const std::size_t end = std::min(log.find('\n'), log.size());
-    const std::string_view line = log.substr(0, end);
-    log.remove_prefix(std::min(end + 1, log.size()));
+  for (const std::string_view line : split(log, '\n')) {
     if (line.find("error") != std::string_view::npos || line.find("fatal") != std::string_view::npos) {
       return std::string(line);
     }

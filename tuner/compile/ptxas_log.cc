@@ -4,6 +4,8 @@
 #include <charconv>
 #include <optional>
 
+#include "base/lists.h"
+
 namespace moetune {
 namespace {
 
@@ -51,11 +53,7 @@ std::map<std::string, EntryFacts> parse_ptxas_log(std::string_view log) {
   EntryFacts* entry = nullptr;                    // whose "Used ..." line comes next
   EntryFacts* function = nullptr;                 // whose stack and spills come next; null for a device function
   std::map<std::string, std::string> serialized;  // by function; ptxas says it before it names the entries
-  for (std::size_t begin = 0; begin < log.size();) {
-    const std::size_t end = std::min(log.find('\n', begin), log.size());
-    const std::string_view line = log.substr(begin, end - begin);
-    begin = end + 1;
-
+  for (const std::string_view line : split(log, '\n')) {
     if (const auto name = between(line, "Compiling entry function '", "'")) {
       entry = function = &entries[*name];
     } else if (const auto properties = between(line, "Function properties for ", " ")) {

@@ -7,6 +7,7 @@
 
 #include "base/digest.h"
 #include "base/error.h"
+#include "base/lists.h"
 #include "base/resources.h"
 
 namespace moetune {
@@ -40,19 +41,6 @@ std::string without_comments(std::string_view text) {
 std::string_view skip_blanks(std::string_view text) {
   const std::size_t begin = text.find_first_not_of(" \t");
   return begin == std::string_view::npos ? std::string_view() : text.substr(begin);
-}
-
-// `#include "name"` -> name, else nothing.
-std::optional<std::string> include_name(std::string_view line) {
-  line = skip_blanks(line);
-  if (!line.starts_with('#')) return std::nullopt;
-  line = skip_blanks(line.substr(1));
-  if (!line.starts_with("include")) return std::nullopt;
-  line = skip_blanks(line.substr(7));
-  if (!line.starts_with('"')) return std::nullopt;
-  const std::size_t end = line.find('"', 1);
-  if (end == std::string_view::npos) return std::nullopt;
-  return std::string(line.substr(1, end - 1));
 }
 
 std::string without_line_splices(std::string_view text) {
@@ -138,9 +126,7 @@ std::string active_text(std::string_view text) {
   const std::string code = without_comments(without_line_splices(text));
   std::string active;
   int skipped = 0;  // how deep a line lies in what is skipped
-  for (std::size_t begin = 0, end = 0; begin < code.size(); begin = end + 1) {
-    end = std::min(code.find('\n', begin), code.size());
-    const std::string_view line = std::string_view(code).substr(begin, end - begin);
+  for (const std::string_view line : split(code, '\n')) {
     const auto [word, condition] = directive_of(line);
     if (skipped > 0) {
       if (word.starts_with("if")) ++skipped;
@@ -166,9 +152,8 @@ bool includes_toolkit(const std::vector<SourceFile>& files) {
   if (!is_added_file(files.front().path)) return false;
   for (const SourceFile& file : files) {
     const std::string code = active_text(file.text);
-    for (std::size_t begin = 0, end = 0; begin < code.size(); begin = end + 1) {
-      end = std::min(code.find('\n', begin), code.size());
-      const auto [word, name] = directive_of(std::string_view(code).substr(begin, end - begin));
+    for (const std::string_view line : split(code, '\n')) {
+      const auto [word, name] = directive_of(line);
       if (word != "include") continue;
       const bool is_quoted = name.starts_with('"');
       if (!is_quoted ||
@@ -204,12 +189,11 @@ std::vector<std::string> global_functions(std::string_view text) {
 std::vector<std::string> quoted_includes(std::string_view text) {
   const std::string code = without_comments(text);
   std::vector<std::string> names;
-  for (std::size_t begin = 0; begin < code.size();) {
-    const std::size_t end = std::min(code.find('\n', begin), code.size());
-    if (auto name = include_name(std::string_view(code).substr(begin, end - begin))) {
-      names.push_back(*std::move(name));
-    }
-    begin = end + 1;
+  for (const std::string_view line : split(code, '\n')) {
+    const auto [word, name] = directive_of(line);
+    const std::size_t end = name.find('"', 1);
+    if (word == "include" && name.starts_with('"') && end != std::string_view::npos)
+      names.emplace_back(name.substr(1, end - 1));
   }
   return names;
 }
