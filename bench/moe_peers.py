@@ -11,7 +11,6 @@ import math
 import os
 import pathlib
 import shutil
-import statistics
 import sys
 import tempfile
 import time
@@ -20,6 +19,7 @@ import torch
 import triton
 import triton.language as tl
 
+import side_by_side
 from moe_inputs import COPIES, ORDERS, Inputs, Layer, Order, Weights
 
 __all__ = ["DeepGemm", "Inputs", "Layer", "Torch", "TritonKernels", "Vllm", "WRONG", "Weights"]
@@ -135,32 +135,12 @@ def copy_scales(scales, tokens, places, rows, room):
     return out
 
 
-def quick_time(calls):
-    """Microseconds of one of `calls`, for choosing among many configurations."""
-    torch.cuda.synchronize()  # what they read was made on another stream
-    stream = torch.cuda.Stream()
-    with torch.cuda.stream(stream):
-        for call in calls:
-            call()
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, stream=stream):
-            for call in calls:
-                call()
-        times = []
-        for _ in range(4):
-            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            begin.record(stream)
-            graph.replay()
-            end.record(stream)
-            end.synchronize()
-            times.append(begin.elapsed_time(end) * 1e3 / len(calls))
-    return statistics.median(times[1:])
-
-
 def time_or_none(calls):
-    """The same of some calls; None for a configuration that the GPU or the library refuses."""
+    """Microseconds of one of `calls`, for choosing among many configurations; None for one that the GPU or the library
+    refuses."""
+    torch.cuda.synchronize()  # what they read was made on another stream
     try:
-        return quick_time(calls)
+        return side_by_side.graph_time(torch, calls, lead=False, replays=4, unsettled=1)
     except Exception:  # each library raises its own
         torch.cuda.synchronize()  # raises where nothing runs in this process any more
         return None

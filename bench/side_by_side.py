@@ -1,11 +1,13 @@
-"""What the benches beside peers share: moetune's commands, and times of PyTorch calls in CUDA graphs.
+"""What the benches beside peers share: options, tables, moetune's commands and times of PyTorch calls in CUDA graphs.
 
-Both are timed by replays of graphs between two events; the median counts. To start a graph takes some microseconds more,
-which a graph of few launches shows, so that peers get graphs as long as moetune's own; and the same load comes before,
-until power and clocks have settled.
+moetune and peers are timed by replays of graphs between two events; the median counts. To start a graph takes some
+microseconds more, which a graph of few launches shows, so that peers get graphs as long as moetune's own; and the same
+load comes before, until power and clocks have settled.
 """
+import argparse
 import json
 import math
+import pathlib
 import statistics
 import subprocess
 import sys
@@ -52,13 +54,56 @@ class Moetune:
         return best
 
 
-def add_options(parser, default_moetune):
-    parser.add_argument("--moetune", default=default_moetune, metavar="PATH")
+def parser_of(program):
+    """Of a program with this documentation, with the options that all have."""
+    moetune = pathlib.Path(__file__).resolve().parent.parent / "scripts" / "moetune"
+    parser = argparse.ArgumentParser(description=program, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--moetune", default=str(moetune), metavar="PATH")
     parser.add_argument("--budget", type=int, default=200, metavar="N")
     parser.add_argument("--strategy", default="auto", metavar="NAME")
     parser.add_argument("--cache", metavar="FILE")
     parser.add_argument("--stored", action="store_true", help="search nothing: time the winners that the cache holds")
     parser.add_argument("--json", metavar="FILE")
+    return parser
+
+
+def names_of(parser, what, text, known):
+    """The names in an option's text."""
+    names = text.split(",")
+    for name in names:
+        if name not in known:
+            parser.error(f"unknown {what} '{name}'; known: {', '.join(known)}")
+    return names
+
+
+def peers_of(parser, text, known):
+    return [] if text == "none" else names_of(parser, "peer", text, known)
+
+
+def write_json(options, rows):
+    if options.json:
+        pathlib.Path(options.json).write_text(json.dumps(rows, indent=1) + "\n")
+
+
+def print_row(*cells):
+    print("| " + " | ".join(cells) + " |", flush=True)
+
+
+def print_header(*names):
+    print_row(*names)
+    print("|" + "---|" * len(names), flush=True)
+
+
+def micro(value):
+    return "-" if value is None else f"{value:.2f}"
+
+
+def share(value):
+    return f"{value:.1%}" if value else "-"
+
+
+def geometric_mean(ratios):
+    return math.exp(statistics.fmean(map(math.log, ratios)))
 
 
 def import_torch(program):
@@ -69,8 +114,9 @@ def import_torch(program):
     return torch
 
 
-def graph_time(torch, calls, lead, settle_s=0):
-    """Microseconds of one of `calls`, all of them captured in one graph, after that much of the same load."""
+def graph_time(torch, calls, lead, settle_s=0, replays=REPLAYS, unsettled=0):
+    """Microseconds of one of `calls`, all of them captured in one graph, after that much of the same load; the first
+    `unsettled` replays do not count."""
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):
         for call in calls:
@@ -85,7 +131,7 @@ def graph_time(torch, calls, lead, settle_s=0):
             graph.replay()
             stream.synchronize()
         times = []
-        for _ in range(REPLAYS):
+        for _ in range(replays):
             begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             if lead:  # the GPU is busy while the host enqueues what is timed
                 torch.cuda._sleep(LEAD_CYCLES)
@@ -94,7 +140,7 @@ def graph_time(torch, calls, lead, settle_s=0):
             end.record(stream)
             end.synchronize()
             times.append(begin.elapsed_time(end) * 1e3 / len(calls))
-    return statistics.median(times)
+    return statistics.median(times[unsettled:])
 
 
 def long_graph_time(torch, calls):
