@@ -103,8 +103,7 @@ std::optional<std::string> replaced_by(std::string_view temporary) {
   if (temporary.size() <= kRandomDigits + 1) return std::nullopt;
   const std::string_view random = temporary.substr(temporary.size() - kRandomDigits);
   temporary.remove_suffix(kRandomDigits);
-  const bool is_random =
-      std::all_of(random.begin(), random.end(), [](unsigned char c) { return std::isalnum(c) != 0; });
+  const bool is_random = std::ranges::all_of(random, [](unsigned char c) { return std::isalnum(c) != 0; });
   if (!is_random || !temporary.ends_with('.')) return std::nullopt;
   return std::string(temporary.substr(0, temporary.size() - 1));
 }

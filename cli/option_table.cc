@@ -1,5 +1,3 @@
-#include "cli/option_table.h"
-
 #include <algorithm>
 #include <boost/program_options.hpp>
 #include <charconv>
@@ -11,6 +9,7 @@
 #include "base/format.h"
 #include "base/lists.h"
 #include "base/suggest.h"
+#include "cli/option_table.h"
 
 namespace moetune {
 namespace {
@@ -221,8 +220,8 @@ void OptionTable::unknown(const std::string& written) const {
 void OptionTable::fill_positionals(const std::vector<std::string>& words) const {
   for (const std::string& word : words) {
     if (word.size() < 2 || word.front() != '-') continue;
-    const bool declared = std::any_of(options_.begin(), options_.end(),
-                                      [&](const Option& option) { return dashed(option.name) == word; });
+    const bool declared =
+        std::ranges::any_of(options_, [&](const Option& option) { return dashed(option.name) == word; });
     if (declared) throw BadInput("the option " + word + " comes after --, which makes it a plain word");
     unknown(word);
   }

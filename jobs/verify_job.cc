@@ -65,8 +65,8 @@ Document allowed_document(const CheckedOutput& output) {
 }  // namespace
 
 bool VerifyResult::right() const {
-  return !checks.empty() && std::all_of(checks.begin(), checks.end(),
-                                        [](const InputCheck& check) { return check.result.outcome == Outcome::ok; });
+  return !checks.empty() &&
+         std::ranges::all_of(checks, [](const InputCheck& check) { return check.result.outcome == Outcome::ok; });
 }
 
 VerifyResult verify(const VerifyRequest& request, const JobContext& context) {

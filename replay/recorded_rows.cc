@@ -8,8 +8,7 @@ namespace moetune {
 SortedRows sort_rows(std::vector<Parameter> parameters, std::vector<RecordedRow> rows) {
   std::vector<std::size_t> order(rows.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return rows[a].point < rows[b].point; });
+  std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) { return rows[a].point < rows[b].point; });
   std::vector<Position> positions;
   std::vector<RecordedTrial> trials;
   for (std::size_t i = 0; i < order.size(); ++i) {

@@ -101,8 +101,7 @@ bool ResultDomain::all_integers() const {
 
 void ResultDomain::seal(bool ascending) {
   if (ascending && all_integers()) {
-    std::sort(values_.begin(), values_.end(),
-              [](const FoundValue& a, const FoundValue& b) { return *a.integer < *b.integer; });
+    std::ranges::sort(values_, [](const FoundValue& a, const FoundValue& b) { return *a.integer < *b.integer; });
   }
   for (std::size_t i = 0; i < values_.size(); ++i) {
     const auto position = static_cast<Position>(i);

@@ -39,8 +39,7 @@ void judge(Comparison& comparison) {
     if (comparison.pairs[i].verdict != Verdict::unsure) order.push_back(i);
   }
   if (!comparison.pairs.empty()) comparison.mean_ratio = std::exp(sum / static_cast<double>(comparison.pairs.size()));
-  std::sort(order.begin(), order.end(),
-            [&](std::size_t i, std::size_t j) { return comparison.pairs[i].p < comparison.pairs[j].p; });
+  std::ranges::sort(order, [&](std::size_t i, std::size_t j) { return comparison.pairs[i].p < comparison.pairs[j].p; });
   std::size_t significant = 0;
   for (std::size_t k = 1; k <= order.size(); ++k) {
     const double limit = kFalseAlarms * static_cast<double>(k) / static_cast<double>(order.size());

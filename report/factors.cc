@@ -53,8 +53,7 @@ std::string commonest(const std::vector<std::optional<Pairs>>& texts) {
   for (const auto& pairs : texts) {
     if (pairs) ++counts[signature(*pairs)];
   }
-  const auto most =
-      std::max_element(counts.begin(), counts.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  const auto most = std::ranges::max_element(counts, [](const auto& a, const auto& b) { return a.second < b.second; });
   return most == counts.end() ? "" : most->first;
 }
 

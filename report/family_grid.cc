@@ -23,8 +23,8 @@ std::vector<FamilyGrid> family_grids(const std::vector<WorkloadReport>& workload
   }
   std::vector<FamilyGrid> grids;
   for (auto& [family, members] : families) {
-    std::stable_sort(members.begin(), members.end(),
-                     [&](std::size_t a, std::size_t b) { return workloads[a].stored_at < workloads[b].stored_at; });
+    std::ranges::stable_sort(
+        members, [&](std::size_t a, std::size_t b) { return workloads[a].stored_at < workloads[b].stored_at; });
     std::vector<const Assignment*> dims;
     for (const std::size_t i : members) dims.push_back(&workloads[i].dims);
     for (ProblemGrid& plane : problem_grids(dims)) {

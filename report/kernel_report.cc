@@ -52,8 +52,7 @@ std::vector<std::vector<Level>> add_problem_factors(const std::vector<const Work
   std::vector<std::string> texts;
   for (const WorkloadReport* report : workloads) texts.push_back(report->dims.text());
   Factors problems = factors_of(texts);
-  const bool readable =
-      std::all_of(problems.rows.begin(), problems.rows.end(), [](const auto& row) { return row.has_value(); });
+  const bool readable = std::ranges::all_of(problems.rows, [](const auto& row) { return row.has_value(); });
   std::vector<std::vector<Level>> levels(workloads.size());
   if (!readable) {
     constexpr std::size_t kMostProblems = 64;
@@ -135,8 +134,7 @@ std::vector<Interaction> pairs_that_matter(const Importance& importance, const s
     return std::max(factors[pair.first].levels.size(), factors[pair.second].levels.size()) > kMostMapLevels;
   });
   for (Interaction& pair : pairs) pair.share += main[pair.first] + main[pair.second];
-  std::stable_sort(pairs.begin(), pairs.end(),
-                   [](const Interaction& a, const Interaction& b) { return a.share > b.share; });
+  std::ranges::stable_sort(pairs, [](const Interaction& a, const Interaction& b) { return a.share > b.share; });
   if (pairs.size() > kMaps) pairs.resize(kMaps);
   return pairs;
 }

@@ -31,7 +31,7 @@ std::vector<std::string> differing(const std::vector<const Assignment*>& dims) {
 Assignment common_part(const std::vector<const Assignment*>& dims) {
   Assignment common;
   for (const auto& [name, value] : *dims.front()) {
-    const bool same = std::all_of(dims.begin(), dims.end(), [&](const Assignment* one) {
+    const bool same = std::ranges::all_of(dims, [&](const Assignment* one) {
       const Value* const other = one->find(name);
       return other != nullptr && *other == value;
     });

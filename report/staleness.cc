@@ -203,8 +203,8 @@ void find_earlier_winners(std::vector<WorkloadReport>& workloads) {
     if (workloads[i].stored.winner) same[subjects.of[i]].push_back(i);
   }
   for (std::vector<std::size_t>& members : same) {
-    std::sort(members.begin(), members.end(),
-              [&](std::size_t a, std::size_t b) { return workloads[a].stored_at < workloads[b].stored_at; });
+    std::ranges::sort(members,
+                      [&](std::size_t a, std::size_t b) { return workloads[a].stored_at < workloads[b].stored_at; });
     for (std::size_t m = 1; m < members.size(); ++m) {
       WorkloadReport& report = workloads[members[m]];
       const WorkloadReport& other = workloads[members[m - 1]];

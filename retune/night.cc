@@ -68,8 +68,7 @@ class Night {
     std::vector<PlanItem> left = result_.plan.items;
     std::size_t broken_in_a_row = 0;
     while (!left.empty() && !is_over() && result_.broken.empty()) {
-      const auto next =
-          std::find_if(left.begin(), left.end(), [this](const PlanItem& one) { return device_.hold(one); });
+      const auto next = std::ranges::find_if(left, [this](const PlanItem& one) { return device_.hold(one); });
       if (next == left.end()) {  // other nights may yet fail under what they hold
         device_.close_idle();
         std::this_thread::sleep_for(kLookAgain);

@@ -59,7 +59,7 @@ double expected_seconds(const PlanItem& item, const Ledger& ledger, std::size_t 
 }  // namespace
 
 void sort_items(NightPlan& plan) {
-  std::stable_sort(plan.items.begin(), plan.items.end(), [](const PlanItem& a, const PlanItem& b) {
+  std::ranges::stable_sort(plan.items, [](const PlanItem& a, const PlanItem& b) {
     return std::tie(a.value, a.length_ms) > std::tie(b.value, b.length_ms);
   });
 }

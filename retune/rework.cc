@@ -19,8 +19,7 @@ struct Probe {
 };
 
 double then_of(const std::vector<OldTrial>& trials, const std::string& config) {
-  const auto found =
-      std::find_if(trials.begin(), trials.end(), [&](const OldTrial& trial) { return trial.config == config; });
+  const auto found = std::ranges::find(trials, config, &OldTrial::config);
   return found == trials.end() ? 0 : found->time_us;
 }
 
@@ -202,7 +201,7 @@ std::vector<OldTrial> choose_panel(const std::vector<OldTrial>& trials, const st
   std::vector<OldTrial> sorted;
   for (const OldTrial& trial : trials)
     if (trial.config != winner && trial.time_us > 0) sorted.push_back(trial);
-  std::sort(sorted.begin(), sorted.end(), [](const OldTrial& a, const OldTrial& b) {
+  std::ranges::sort(sorted, [](const OldTrial& a, const OldTrial& b) {
     return std::pair(a.time_us, a.config) < std::pair(b.time_us, b.config);
   });
   std::vector<std::size_t> positions = {0, 1, 2};

@@ -52,7 +52,7 @@ std::vector<std::vector<TuningPoint>> deal(const std::vector<DealtPoint>& points
   std::vector<Place> order;
   for (std::size_t i = 0; i < points.size(); ++i)
     order.push_back({i, DigestBuilder().add(points[i].point.kernel).add(points[i].point.problem).finish()});
-  std::sort(order.begin(), order.end(), [&](const Place& a, const Place& b) {
+  std::ranges::sort(order, [&](const Place& a, const Place& b) {
     const std::uint64_t longer = points[a.position].length_ms, other = points[b.position].length_ms;
     return std::tie(other, a.digest) < std::tie(longer, b.digest);
   });

@@ -86,8 +86,7 @@ Problem smallest_problem(const Kernel& kernel, const std::string& text) {
   }
   Extents least;
   for (const std::string& name : kernel.free_dimensions()) {
-    const auto dimension = std::find_if(kernel.schema().begin(), kernel.schema().end(),
-                                        [&](const Dimension& one) { return one.name == name; });
+    const auto dimension = std::ranges::find(kernel.schema(), name, &Dimension::name);
     least.push_back(dimension->minimum);
   }
   try {
@@ -208,8 +207,7 @@ std::size_t Runtime::remember(std::vector<const DispatchTable*> tables) {
   DigestBuilder builder;
   for (const std::string& text : texts) builder.add(text);
   Generation made{builder.add(device_.key.text()).finish(), std::move(tables)};
-  const auto known = std::find_if(generations_.begin(), generations_.end(),
-                                  [&](const Generation& other) { return other.name == made.name; });
+  const auto known = std::ranges::find(generations_, made.name, &Generation::name);
   const auto index = static_cast<std::size_t>(known - generations_.begin());
   if (known == generations_.end())
     generations_.push_back(std::move(made));
@@ -225,8 +223,7 @@ void Runtime::use(std::size_t generation) {
 }
 
 void Runtime::return_to(const std::string& name) {
-  const auto found =
-      std::find_if(generations_.begin(), generations_.end(), [&](const Generation& one) { return one.name == name; });
+  const auto found = std::ranges::find(generations_, name, &Generation::name);
   if (found == generations_.end())
     throw RuntimeError(MOETUNE_UNKNOWN_NAME, "this runtime has held no generation '" + name + "'");
   if (found->tables.size() < families_.size()) {

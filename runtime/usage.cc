@@ -91,8 +91,7 @@ std::vector<MissedShape> Usage::missed() const {
   }
   std::vector<MissedShape> all;
   for (const auto& [key, shape] : merged) all.push_back(shape);
-  std::stable_sort(all.begin(), all.end(),
-                   [](const MissedShape& a, const MissedShape& b) { return a.count > b.count; });
+  std::ranges::stable_sort(all, [](const MissedShape& a, const MissedShape& b) { return a.count > b.count; });
   return all;
 }
 

@@ -20,7 +20,7 @@ std::string_view trimmed(std::string_view text) {
 }  // namespace
 
 void Assignment::set(std::string_view name, Value value) {
-  const auto it = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& e) { return e.first == name; });
+  const auto it = std::ranges::find(entries_, name, &Entry::first);
   if (it != entries_.end()) {
     it->second = std::move(value);
   } else {

@@ -129,7 +129,7 @@ class Enumeration {
     for (const BoundSpace::Rule& rule : space_.constraints()) {
       if (rule.parameters.size() > 1) constraints.push_back(&rule);
     }
-    std::stable_sort(constraints.begin(), constraints.end(), [&](const auto* a, const auto* b) {
+    std::ranges::stable_sort(constraints, [&](const auto* a, const auto* b) {
       return std::pair(last_level(*a), work_of(*a)) < std::pair(last_level(*b), work_of(*b));
     });
     std::vector<bool> computed(space_.lets().size());

@@ -230,8 +230,8 @@ Expression Expression::parse(std::string_view text, std::string where, Vocabular
 }
 
 std::uint32_t Expression::column_of(Slot slot) const {
-  const auto it = std::find_if(nodes_.begin(), nodes_.end(),
-                               [&](const Node& node) { return node.op == Op::load && node.slot == slot; });
+  const auto it =
+      std::ranges::find_if(nodes_, [&](const Node& node) { return node.op == Op::load && node.slot == slot; });
   return it != nodes_.end() ? it->column : 1;
 }
 

@@ -28,8 +28,7 @@ void check_rows(const std::vector<Parameter>& parameters, const std::vector<Posi
 std::vector<Position> positions_by_value(const std::vector<Value>& values) {
   std::vector<Position> positions(values.size());
   std::iota(positions.begin(), positions.end(), Position{0});
-  std::sort(positions.begin(), positions.end(),
-            [&](Position a, Position b) { return values[a].number < values[b].number; });
+  std::ranges::sort(positions, [&](Position a, Position b) { return values[a].number < values[b].number; });
   return positions;
 }
 
@@ -103,8 +102,7 @@ std::optional<std::vector<Position>> LegalSpace::point_of(std::string_view text)
     const std::size_t p = point.size();
     if (p == parameters_.size() || parameters_[p].name != name) return std::nullopt;
     const auto& values = parameters_[p].values;
-    const auto value =
-        std::find_if(values.begin(), values.end(), [&](const Value& v) { return v.text() == value_text; });
+    const auto value = std::ranges::find_if(values, [&](const Value& v) { return v.text() == value_text; });
     if (value == values.end()) return std::nullopt;
     point.push_back(static_cast<Position>(value - values.begin()));
   }

@@ -39,7 +39,7 @@ bool PointCheck::is_legal(const Config& config, Rules rules) const {
   for (const SpaceFile::Let& let : file_.lets) {
     if (let.of_parameters) bindings[let.slot] = {true, false, evaluate(let.expression, bindings)};
   }
-  return std::all_of(file_.constraints.begin(), file_.constraints.end(), [&](const auto& constraint) {
+  return std::ranges::all_of(file_.constraints, [&](const auto& constraint) {
     return !applies(constraint.kind, rules) || holds(constraint.expression, bindings);
   });
 }

@@ -1,5 +1,3 @@
-#include "search/space_defaults.h"
-
 #include <algorithm>
 #include <map>
 #include <set>
@@ -7,6 +5,7 @@
 #include "base/error.h"
 #include "base/suggest.h"
 #include "search/json_document.h"
+#include "search/space_defaults.h"
 
 namespace moetune {
 namespace {
@@ -84,8 +83,7 @@ class DefaultsReader {
     item.allow_only({"at_most", "of"});
     SpaceFile::Choice choice{p, parameter.values, read_environment_expression(item, "at_most", space_)};
     if (item.has("of")) choice.values = listed_values(item, parameter);
-    std::sort(choice.values.begin(), choice.values.end(),
-              [](const Value& a, const Value& b) { return a.number > b.number; });
+    std::ranges::sort(choice.values, [](const Value& a, const Value& b) { return a.number > b.number; });
     return choice;
   }
 

@@ -28,7 +28,7 @@ Slot Vocabulary::add_environment(std::string_view name) {
 }
 
 std::optional<Slot> Vocabulary::find(std::string_view name) const {
-  const auto it = std::find_if(symbols_.begin(), symbols_.end(), [&](const Symbol& s) { return s.name == name; });
+  const auto it = std::ranges::find(symbols_, name, &Symbol::name);
   if (it == symbols_.end()) return std::nullopt;
   return static_cast<Slot>(it - symbols_.begin());
 }

@@ -18,7 +18,7 @@ std::vector<std::size_t> rank_duel(const std::vector<Trial>& trials, std::option
   const auto by_rank = [&](std::size_t a, std::size_t b) {
     return std::pair(trials[a].id != default_id, trials[a].id) < std::pair(trials[b].id != default_id, trials[b].id);
   };
-  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+  std::ranges::sort(order, [&](std::size_t a, std::size_t b) {
     if (stands(a) != stands(b)) return stands(a);
     if (median(a) != median(b)) return median(a) < median(b);
     return by_rank(a, b);

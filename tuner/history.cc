@@ -126,7 +126,7 @@ std::vector<History> histories_for(const Cache& cache, const WorkloadKey& key, c
     if (workload.key.kernel != key.kernel || (own && workload.id == *own)) continue;
     unless_unreadable(workload, [&] { neighbours.push_back({workload_distance(key, workload.key), workload}); });
   }
-  std::sort(neighbours.begin(), neighbours.end(), [](const Neighbour& a, const Neighbour& b) {
+  std::ranges::sort(neighbours, [](const Neighbour& a, const Neighbour& b) {
     return a.distance != b.distance ? a.distance < b.distance : a.workload.id < b.workload.id;
   });
 

@@ -109,9 +109,8 @@ MissedList workloads_from_misses(const std::filesystem::path& file, const std::s
       add(entries[family->second]);
       continue;
     }
-    auto entry = std::find_if(entries.begin(), entries.end(), [&](const WorkloadEntry& one) {
-      return one.kernel == missed.kernel && one.ranges.empty();
-    });
+    auto entry = std::ranges::find_if(
+        entries, [&](const WorkloadEntry& one) { return one.kernel == missed.kernel && one.ranges.empty(); });
     if (entry == entries.end()) {
       entries.push_back({.name = "missed", .kernel = missed.kernel, .weight = 0});
       entry = entries.end() - 1;

@@ -250,8 +250,7 @@ ExpertLayerCount count_named(const ModelFields& fields, const JsonPlace& list, s
   ExpertLayerCount count;
   for (const JsonPlace& one : fields.layer_list(list, layers)) {
     const std::string name = one.text();
-    const auto known =
-        std::find_if(kMlpNames.begin(), kMlpNames.end(), [&](const MlpName& each) { return each.name == name; });
+    const auto known = std::ranges::find(kMlpNames, name, &MlpName::name);
     if (known == kMlpNames.end())
       throw NotUnderstood{"mlp_layer_types has '" + shortened(name, kLongestShownKind) + "', which is not known"};
     count.layers += known->has_experts;
@@ -305,8 +304,7 @@ constexpr auto kOtherWords = std::to_array<std::string_view>(
 
 template <typename Words>
 bool has_one_of(std::string_view name, const Words& words) {
-  return std::any_of(words.begin(), words.end(),
-                     [&](std::string_view word) { return name.find(word) != std::string_view::npos; });
+  return std::ranges::any_of(words, [&](std::string_view word) { return name.find(word) != std::string_view::npos; });
 }
 
 // Rules that need code of their own.
@@ -329,8 +327,7 @@ bool is_known_rule(std::string_view key, const nlohmann::json& value) {
       return rule.path == key && fits(rule, value);
     });
   };
-  const bool says_kinds =
-      std::any_of(kKindRules.begin(), kKindRules.end(), [&](const KindRule& rule) { return rule.path == key; });
+  const bool says_kinds = std::ranges::any_of(kKindRules, [&](const KindRule& rule) { return rule.path == key; });
   if (says_kinds && !is_fact_name(key)) return has_it(kKindRules);
   return is_fact_name(key) || has_it(kKindRules) || has_it(kExpertRules) || has_it(kSteps) ||
          std::find(kOtherRules.begin(), kOtherRules.end(), key) != kOtherRules.end();
@@ -379,9 +376,8 @@ std::vector<std::string> kinds_of_layers(const ModelFields& fields, const ModelF
   }
   refuse_unknown_rules(fields, RulesOf::attention);
   if (family != nullptr && family->mixed) {
-    const auto rule = std::find_if(kKindRules.begin(), kKindRules.end(), [&](const KindRule& one) {
-      return one.path == family->kinds && one.form == Form::last_of;
-    });
+    const auto rule = std::ranges::find_if(
+        kKindRules, [&](const KindRule& one) { return one.path == family->kinds && one.form == Form::last_of; });
     const bool is_known = rule != kKindRules.end();
     if (is_known && is_met(fields, rule->needs)) return kinds_by_number(*rule, family->interval, 0, layers);
     const bool has_no_window = is_known && rule->needs == Needs::window;

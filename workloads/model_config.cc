@@ -63,8 +63,7 @@ std::string without_odd_numbers(std::string_view text) {
 // Whether the object has layers, or holds a language model that has.
 bool is_model(const JsonPlace& object) {
   const ModelFields fields(object);
-  return fields.find(Fact::layers) ||
-         std::any_of(kLanguageModels.begin(), kLanguageModels.end(), [&](std::string_view key) {
+  return fields.find(Fact::layers) || std::ranges::any_of(kLanguageModels, [&](std::string_view key) {
            const auto inner = fields.find(key);
            return inner && inner->value().is_object() && ModelFields(*inner).find(Fact::layers);
          });
@@ -176,8 +175,7 @@ std::optional<double> ConfigReader::stretched(const JsonPlace& rope) {
   if (!type) type = fields.find("type");
   if (!type) return std::nullopt;
   const std::string name = type->text();
-  const auto known =
-      std::find_if(kRopeTypes.begin(), kRopeTypes.end(), [&](const RopeType& one) { return one.name == name; });
+  const auto known = std::ranges::find(kRopeTypes, name, &RopeType::name);
   if (known == kRopeTypes.end())
     note("contexts end where max_position_embeddings says: the rope type is not known" + type->shown());
   const auto factor = fields.find("factor"), original = fields.find("original_max_position_embeddings");

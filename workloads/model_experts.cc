@@ -102,8 +102,7 @@ class RoutingReader {
     const std::optional<JsonPlace> said = fields_.find(Fact::scoring);
     if (!said) return;
     const std::string name = said->text();
-    const auto known =
-        std::find_if(kScores.begin(), kScores.end(), [&](const ScoreName& one) { return one.name == name; });
+    const auto known = std::ranges::find(kScores, name, &ScoreName::name);
     if (known == kScores.end()) throw NotUnderstood{"the scoring function is not known" + said->shown()};
     const bool is_of_selected = style_.score == "topk_softmax" && known->score == "softmax";
     if (!is_of_selected) experts.score = known->score;
@@ -115,8 +114,7 @@ class RoutingReader {
     const MethodName* method = nullptr;
     if (name) {
       const std::string text = name->text();
-      const auto known =
-          std::find_if(kMethods.begin(), kMethods.end(), [&](const MethodName& one) { return one.name == text; });
+      const auto known = std::ranges::find(kMethods, text, &MethodName::name);
       if (known == kMethods.end()) throw NotUnderstood{"topk_method is not known" + name->shown()};
       method = &*known;
       names_method_ = true;

@@ -70,8 +70,7 @@ const std::vector<FactNames>& fact_names() {
 }
 
 const FactNames& names_of(Fact fact) {
-  const auto found =
-      std::find_if(fact_names().begin(), fact_names().end(), [&](const FactNames& one) { return one.fact == fact; });
+  const auto found = std::ranges::find(fact_names(), fact, &FactNames::fact);
   return *found;
 }
 

@@ -30,8 +30,7 @@ std::vector<DimensionRange> ranges_of(const JsonPlace& place, const Kernel& kern
   std::vector<DimensionRange> ranges;
   for (const auto& [dimension, value] : place.members(kMostRanges)) {
     const auto& schema = kernel.schema();
-    const auto known = std::find_if(schema.begin(), schema.end(),
-                                    [&, &name = dimension](const Dimension& d) { return d.name == name; });
+    const auto known = std::ranges::find(schema, dimension, &Dimension::name);
     if (known == schema.end() || !known->names.empty()) {
       std::vector<std::string> numbers;
       for (const Dimension& one : schema)

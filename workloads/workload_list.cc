@@ -1,5 +1,3 @@
-#include "workloads/workload_list.h"
-
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -8,6 +6,7 @@
 #include "base/suggest.h"
 #include "kernels/registry.h"
 #include "ranges/grid.h"
+#include "workloads/workload_list.h"
 
 namespace moetune {
 namespace {
@@ -103,8 +102,7 @@ std::vector<TuningPoint> points_of(const WorkloadList& list) {
       }
     }
   }
-  std::stable_sort(all.begin(), all.end(),
-                   [](const TuningPoint& a, const TuningPoint& b) { return a.weight > b.weight; });
+  std::ranges::stable_sort(all, [](const TuningPoint& a, const TuningPoint& b) { return a.weight > b.weight; });
   return all;
 }
 
@@ -171,8 +169,7 @@ TuningWork work_of(const WorkloadList& list) {
     found->second.add(points, kernel);
   }
   for (const auto& [id, hull] : families) work.ranges.push_back({id.first, hull.problem, hull.over(), hull.weight});
-  std::stable_sort(work.ranges.begin(), work.ranges.end(),
-                   [](const TuningRange& a, const TuningRange& b) { return a.weight > b.weight; });
+  std::ranges::stable_sort(work.ranges, [](const TuningRange& a, const TuningRange& b) { return a.weight > b.weight; });
   work.points = points_of(single);
   return work;
 }

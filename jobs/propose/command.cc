@@ -19,7 +19,7 @@ std::string program_name(std::string_view command) {
   const std::size_t begin = command.find_first_not_of(" \t\n");
   std::string_view word = command.substr(std::min(begin, command.size()));
   word = word.substr(0, word.find_first_of(" \t\n"));
-  const bool is_plain = std::all_of(word.begin(), word.end(), [](char c) {
+  const bool is_plain = std::ranges::all_of(word, [](char c) {
     return std::isalnum(static_cast<unsigned char>(c)) || std::string_view("._/+-").find(c) != std::string_view::npos;
   });
   word.remove_prefix(word.rfind('/') + 1);  // npos + 1 is 0

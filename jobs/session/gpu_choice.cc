@@ -105,8 +105,8 @@ std::size_t idlest_gpu(const std::vector<DeviceInfo>& gpus) {
     const GpuLoad load = gpu.load.value_or(GpuLoad{});
     return std::pair(load.foreign_processes > 0, -load.free_bytes);
   };
-  const auto idlest = std::min_element(gpus.begin(), gpus.end(),
-                                       [&](const DeviceInfo& a, const DeviceInfo& b) { return rank(a) < rank(b); });
+  const auto idlest =
+      std::ranges::min_element(gpus, [&](const DeviceInfo& a, const DeviceInfo& b) { return rank(a) < rank(b); });
   return static_cast<std::size_t>(idlest - gpus.begin());
 }
 

@@ -9,8 +9,7 @@ std::vector<Observation> TrialLog::fastest(std::size_t count) const {
   for (const Observation& trial : trials_) {
     if (has_usable_time(trial)) sorted.push_back(trial);
   }
-  std::stable_sort(sorted.begin(), sorted.end(),
-                   [](const Observation& a, const Observation& b) { return a.time_us < b.time_us; });
+  std::ranges::stable_sort(sorted, [](const Observation& a, const Observation& b) { return a.time_us < b.time_us; });
   if (sorted.size() > count) sorted.resize(count);
   return sorted;
 }

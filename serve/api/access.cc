@@ -106,8 +106,8 @@ std::string Access::open_session(ClientRole role) {
   const std::lock_guard lock(mutex_);
   std::erase_if(sessions_, [&](const auto& entry) { return entry.second.ends < now; });
   if (sessions_.size() >= kMostSessions) {
-    const auto oldest = std::min_element(sessions_.begin(), sessions_.end(),
-                                         [](const auto& a, const auto& b) { return a.second.ends < b.second.ends; });
+    const auto oldest =
+        std::ranges::min_element(sessions_, [](const auto& a, const auto& b) { return a.second.ends < b.second.ends; });
     sessions_.erase(oldest);
   }
   sessions_[sha256_hex(secret)] = {role, now + session_lasts_};

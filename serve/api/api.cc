@@ -103,8 +103,7 @@ void check_post(const ServerRequest& request) {
 
 void add_safety(ServerResponse& response) {
   const auto has = [&](const std::string& name) {
-    return std::any_of(response.headers.begin(), response.headers.end(),
-                       [&](const auto& header) { return header.first == name; });
+    return std::ranges::any_of(response.headers, [&](const auto& header) { return header.first == name; });
   };
   response.headers.emplace_back("X-Content-Type-Options", "nosniff");
   response.headers.emplace_back("Referrer-Policy", "no-referrer");

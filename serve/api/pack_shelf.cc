@@ -198,9 +198,8 @@ bool PackShelf::publish(const CacheChoice& cache, const std::string& sign_key) {
   const bool is_there =
       fs::file_size(target, gone) == bytes.size() && !gone && find_regular_file(target, most_bytes_) == bytes;
   if (is_there) {
-    const bool is_signed = own.empty() || std::any_of(old.begin(), old.end(), [&](const PackSignature& one) {
-                             return equal(one, own.front());
-                           });
+    const bool is_signed =
+        own.empty() || std::ranges::any_of(old, [&](const PackSignature& one) { return equal(one, own.front()); });
     if (!is_signed) write_signatures(target, both);
     published_ = state();
     return !is_signed;

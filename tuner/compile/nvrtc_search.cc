@@ -33,8 +33,8 @@ bool is_trusted(const fs::path& path, uid_t owner) {
 
 bool holds_trusted_libraries(const fs::path& folder, uid_t owner) {
   const std::vector<fs::path> libraries = nvrtc_libraries_in(folder);
-  return is_trusted(folder, owner) && std::all_of(libraries.begin(), libraries.end(),
-                                                  [&](const fs::path& library) { return is_trusted(library, owner); });
+  return is_trusted(folder, owner) &&
+         std::ranges::all_of(libraries, [&](const fs::path& library) { return is_trusted(library, owner); });
 }
 
 // The project folder of PROJECT/build/PRESET/moetune or PROJECT/build/PRESET/tests/test_tuner; empty for another

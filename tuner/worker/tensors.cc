@@ -260,8 +260,7 @@ void Tensors::find_segments(std::size_t output) {
     answer.segments.ends = segment_ends(check.segment_length, buffer.elements);
     return;
   }
-  const auto named = std::find_if(spec_.buffers.begin(), spec_.buffers.end(),
-                                  [&](const Buffer& other) { return other.name == check.segments; });
+  const auto named = std::ranges::find(spec_.buffers, check.segments, &Buffer::name);
   std::vector<std::int32_t> offsets(static_cast<std::size_t>(named->elements));
   answer.segments.offsets = reference_address(check.segments);
   cuda::copy_to_host({reinterpret_cast<std::uint8_t*>(offsets.data()), offsets.size() * sizeof offsets[0]},
