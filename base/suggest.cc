@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/lists.h"
 #include "base/utf8.h"
 
 namespace moetune {
@@ -45,15 +46,11 @@ std::vector<std::string> nearest_names(std::string_view wanted, const std::vecto
 
 std::string unknown_name(std::string_view kind, std::string_view wanted, const std::vector<std::string>& names) {
   const std::vector<std::string> nearest = nearest_names(wanted, names);
-  std::string sentence = "unknown " + std::string(kind) + " '" + shortened(wanted, kLongestQuote) + "'; ";
-  const std::vector<std::string>& listed = nearest.empty() ? names : nearest;
-  sentence += nearest.empty() ? "known: " : "did you mean ";
-  for (std::size_t i = 0; i < listed.size(); ++i) {
-    const bool last = i + 1 == listed.size();
-    if (i > 0) sentence += !nearest.empty() && last ? " or " : ", ";
-    sentence += nearest.empty() ? listed[i] : "'" + listed[i] + "'";
-  }
-  return sentence + (nearest.empty() ? "" : "?");
+  const std::string unknown = "unknown " + std::string(kind) + " '" + shortened(wanted, kLongestQuote) + "'; ";
+  if (nearest.empty()) return unknown + "known: " + joined(names);
+  std::vector<std::string> quoted;
+  for (const std::string& name : nearest) quoted.push_back("'" + name + "'");
+  return unknown + "did you mean " + enumerated(quoted, " or ") + "?";
 }
 
 }  // namespace moetune

@@ -1,9 +1,12 @@
 // "Did you mean": the nearest of a list of names, for error messages.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "base/error.h"
 
 namespace moetune {
 
@@ -13,5 +16,22 @@ std::vector<std::string> nearest_names(std::string_view wanted, const std::vecto
 // The one sentence every unknown name gets: `unknown KIND 'WANTED'; did you mean 'a' or 'b'?`, or
 // `...; known: a, b, c` where nothing is near.
 std::string unknown_name(std::string_view kind, std::string_view wanted, const std::vector<std::string>& names);
+
+// The same of the names that all these have.
+template <typename All, typename Name>
+std::string unknown_name(std::string_view kind, std::string_view wanted, const All& all, const Name& name) {
+  std::vector<std::string> names;
+  for (const auto& one : all) names.emplace_back(std::invoke(name, one));
+  return unknown_name(kind, wanted, names);
+}
+
+// The one that has the name. Throws BadInput with that sentence if there is none.
+template <typename All, typename Name>
+auto& find_by_name(std::string_view kind, std::string_view wanted, All& all, const Name& name) {
+  for (auto& one : all) {
+    if (std::invoke(name, one) == wanted) return one;
+  }
+  throw BadInput(unknown_name(kind, wanted, all, name));
+}
 
 }  // namespace moetune

@@ -66,12 +66,8 @@ void show_help(Command& command, const std::vector<std::string>& arguments, Outp
 }
 
 std::unique_ptr<Command> find_command(const std::string& name) {
-  std::vector<std::string> names;
-  for (auto& command : all_commands()) {
-    if (command->name() == name) return std::move(command);
-    names.emplace_back(command->name());
-  }
-  throw BadInput(unknown_name("command", name, names));
+  auto commands = all_commands();
+  return std::move(find_by_name("command", name, commands, &Command::name));
 }
 
 Colour colour_of(const std::string& word) {

@@ -1,5 +1,4 @@
 // Scripts that make a shell ask `moetune __complete` for the words that may follow.
-#include "base/error.h"
 #include "base/suggest.h"
 #include "cli/help.h"
 
@@ -75,12 +74,7 @@ constexpr std::pair<std::string_view, const char*> kScripts[] = {{"bash", kBash}
 }  // namespace
 
 std::string completion_script(const std::string& shell) {
-  std::vector<std::string> names;
-  for (const auto& [name, script] : kScripts) {
-    if (name == shell) return script;
-    names.emplace_back(name);
-  }
-  throw BadInput(unknown_name("shell", shell, names));
+  return find_by_name("shell", shell, kScripts, [](const auto& one) { return one.first; }).second;
 }
 
 }  // namespace moetune

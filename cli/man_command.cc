@@ -35,12 +35,8 @@ class ManCommand : public Command {
 
  private:
   std::string page_of_command() const {
-    std::vector<std::string> names;
-    for (const auto& command : all_commands()) {
-      if (command->name() == command_) return manual_page(command.get());
-      names.emplace_back(command->name());
-    }
-    throw BadInput(unknown_name("command", command_, names));
+    const auto commands = all_commands();
+    return manual_page(find_by_name("command", command_, commands, &Command::name).get());
   }
 
   int write_all(Output& output) const {

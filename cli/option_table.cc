@@ -1,3 +1,5 @@
+#include "cli/option_table.h"
+
 #include <algorithm>
 #include <boost/program_options.hpp>
 #include <charconv>
@@ -9,7 +11,6 @@
 #include "base/format.h"
 #include "base/lists.h"
 #include "base/suggest.h"
-#include "cli/option_table.h"
 
 namespace moetune {
 namespace {
@@ -212,9 +213,8 @@ void OptionTable::check_rules(const std::set<std::string>& given, const std::vec
 }
 
 void OptionTable::unknown(const std::string& written) const {
-  std::vector<std::string> names;
-  for (const Option& option : options_) names.push_back(dashed(option.name));
-  throw BadInput(unknown_name("option", written.substr(0, written.find('=')), names));
+  throw BadInput(unknown_name("option", written.substr(0, written.find('=')), options_,
+                              [](const Option& option) { return dashed(option.name); }));
 }
 
 void OptionTable::fill_positionals(const std::vector<std::string>& words) const {

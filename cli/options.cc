@@ -51,9 +51,8 @@ void check_dimension(const std::optional<std::string>& kernel_name, const std::s
   if (kernel == nullptr) return;
   const auto found = std::ranges::find(kernel->schema(), name, &Dimension::name);
   if (found == kernel->schema().end()) {
-    std::vector<std::string> names;
-    for (const Dimension& dimension : kernel->schema()) names.push_back("--" + dimension_option(dimension.name));
-    throw BadInput(unknown_name("dimension of " + kernel->name(), option, names));
+    throw BadInput(unknown_name("dimension of " + kernel->name(), option, kernel->schema(),
+                                [](const Dimension& one) { return "--" + dimension_option(one.name); }));
   }
   try {
     parse_problem(kernel->name(), {*found}, nullptr, name + "=" + value);

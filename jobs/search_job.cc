@@ -1,6 +1,6 @@
 #include "jobs/search_job.h"
 
-#include "base/error.h"
+#include "base/as_field.h"
 #include "base/suggest.h"
 #include "jobs/propose/external_proposer.h"
 #include "jobs/propose/messages.h"
@@ -13,12 +13,7 @@ namespace moetune {
 namespace {
 
 void check_strategy(const std::string& strategy) {
-  std::vector<std::string> names;
-  for (const StrategyInfo& info : strategies()) {
-    if (info.name == strategy) return;
-    names.push_back(info.name);
-  }
-  throw BadField("strategy", unknown_name("strategy", strategy, names));
+  as_field("strategy", [&] { return &find_by_name("strategy", strategy, strategies(), &StrategyInfo::name); });
 }
 
 // Its task refers to the session and the variants.

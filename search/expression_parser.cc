@@ -1,5 +1,6 @@
 #include "search/expression_parser.h"
 
+#include <algorithm>
 #include <array>
 
 #include "base/suggest.h"
@@ -128,13 +129,8 @@ class Parser : ExpressionScanner {
   }
 
   int call(std::string_view word, std::size_t position) {
-    const Function* function = nullptr;
-    std::vector<std::string> known;
-    for (const Function& candidate : kFunctions) {
-      known.emplace_back(candidate.name);
-      if (candidate.name == word) function = &candidate;
-    }
-    if (function == nullptr) fail(position, unknown_name("function", word, known));
+    const auto function = std::ranges::find(kFunctions, word, &Function::name);
+    if (function == kFunctions.end()) fail(position, unknown_name("function", word, kFunctions, &Function::name));
     std::vector<int> arguments = {conditional()};
     while (accept(",")) arguments.push_back(conditional());
     expect(")");

@@ -3,7 +3,6 @@
 #include <array>
 #include <cmath>
 
-#include "base/error.h"
 #include "base/suggest.h"
 #include "search/strategies/strategies.h"
 
@@ -47,12 +46,8 @@ const std::vector<StrategyInfo>& strategies() {
 }
 
 std::unique_ptr<Searcher> make_searcher(std::string_view strategy, const LegalSpace& space, std::uint64_t seed) {
-  std::vector<std::string> names;
-  for (const Registered& entry : registry()) {
-    if (entry.info.name == strategy) return entry.make(space, seed);
-    names.push_back(entry.info.name);
-  }
-  throw BadInput(unknown_name("strategy", strategy, names));
+  const auto name = [](const Registered& entry) { return entry.info.name; };
+  return find_by_name("strategy", strategy, registry(), name).make(space, seed);
 }
 
 }  // namespace moetune

@@ -1,3 +1,5 @@
+#include "search/space_defaults.h"
+
 #include <algorithm>
 #include <map>
 #include <set>
@@ -5,7 +7,6 @@
 #include "base/error.h"
 #include "base/suggest.h"
 #include "search/json_document.h"
-#include "search/space_defaults.h"
 
 namespace moetune {
 namespace {
@@ -53,9 +54,7 @@ class DefaultsReader {
     const std::string name = item.string("like");
     const auto base = bases_.find(name);
     if (base == bases_.end()) {
-      std::vector<std::string> known;
-      for (const auto& [other, ignored] : bases_) known.push_back(other);
-      item.fail("like", unknown_name("base", name, known));
+      item.fail("like", unknown_name("base", name, bases_, [](const auto& other) { return other.first; }));
     }
     used_.insert(name);
     return base->second;

@@ -191,7 +191,7 @@ class Reader {
       for (const std::string& text : gates.keys()) {
         const auto it = std::find_if(values.begin(), values.end(), [&](const Value& v) { return v.text() == text; });
         if (it == values.end()) {
-          gates.fail(text, unknown_name("value of " + space_.parameters[p].name, text, texts(values)));
+          gates.fail(text, unknown_name("value of " + space_.parameters[p].name, text, values, &Value::text));
         }
         space_.gates.push_back(
             {p, static_cast<Position>(it - values.begin()), read_environment_expression(gates, text, space_)});
@@ -207,12 +207,6 @@ class Reader {
         items[p].fail("keeps", "a name cannot grow with a problem: only integers keep a quantity");
       space_.kept.push_back({p, expression(items[p], "keeps")});
     }
-  }
-
-  static std::vector<std::string> texts(const std::vector<Value>& values) {
-    std::vector<std::string> texts;
-    for (const Value& value : values) texts.push_back(value.text());
-    return texts;
   }
 
   void read_constraints(const JsonObject& top) {
@@ -256,25 +250,14 @@ class Reader {
 }  // namespace
 
 const Value& value_from_text(const Parameter& parameter, std::string_view text) {
-  std::vector<std::string> texts;
-  for (const Value& value : parameter.values) {
-    if (value.text() == text) return value;
-    texts.push_back(value.text());
-  }
-  throw BadInput(unknown_name("value of " + parameter.name, text, texts));
+  return find_by_name("value of " + parameter.name, text, parameter.values, &Value::text);
 }
 
 Config values_from_texts(const std::vector<Parameter>& parameters,
                          const std::vector<std::pair<std::string, std::string>>& texts) {
   Config given;
   for (const auto& [name, text] : texts) {
-    const auto parameter = std::ranges::find(parameters, name, &Parameter::name);
-    if (parameter == parameters.end()) {
-      std::vector<std::string> names;
-      for (const Parameter& one : parameters) names.push_back(one.name);
-      throw BadInput(unknown_name("parameter", name, names));
-    }
-    given.set(name, value_from_text(*parameter, text));
+    given.set(name, value_from_text(find_by_name("parameter", name, parameters, &Parameter::name), text));
   }
   return given;
 }

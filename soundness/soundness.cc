@@ -23,9 +23,7 @@ namespace {
 // A kernel that is not moetune's comes with a recording, and then has no sources.
 std::string wrong_kernel(const WorkloadKey& key) {
   if (key.hardware.origin != "gpu" && key.source_digest.empty()) return "";
-  std::vector<std::string> names;
-  for (const Kernel* kernel : all_kernels()) names.push_back(kernel->name());
-  return unknown_name("kernel", key.kernel, names);
+  return unknown_name("kernel", key.kernel, all_kernels(), &Kernel::name);
 }
 
 // Checks against today's dimensions only if the sources are today's: others may have had other names or ranges. The

@@ -1,3 +1,5 @@
+#include "workloads/workload_list.h"
+
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -6,7 +8,6 @@
 #include "base/suggest.h"
 #include "kernels/registry.h"
 #include "ranges/grid.h"
-#include "workloads/workload_list.h"
 
 namespace moetune {
 namespace {
@@ -16,12 +17,7 @@ constexpr std::size_t kMostPoints = 100'000;  // of one entry
 
 const Preset* find_preset(const Kernel& kernel, const std::string& name) {
   if (name.empty()) return nullptr;
-  std::vector<std::string> names;
-  for (const Preset& preset : kernel.presets()) {
-    if (preset.name == name) return &preset;
-    names.push_back(preset.name);
-  }
-  throw BadInput(unknown_name("preset of " + kernel.name(), name, names));
+  return &find_by_name("preset of " + kernel.name(), name, kernel.presets(), &Preset::name);
 }
 
 std::vector<std::int64_t> grid_of(const DimensionRange& range) {

@@ -130,11 +130,7 @@ void read_timing(Fields& fields, Timing& timing) {
   std::string name(timing_name(timing));
   fields.text("timing", name);
   const std::optional<Timing> known = timing_from_name(name);
-  if (!known) {
-    std::vector<std::string> names;
-    for (const Timing one : kTimings) names.emplace_back(timing_name(one));
-    throw BadField("timing", unknown_name("timing", name.substr(0, 100), names));
-  }
+  if (!known) throw BadField("timing", unknown_name("timing", name.substr(0, 100), kTimings, timing_name));
   timing = *known;
 }
 
