@@ -2,6 +2,7 @@
 // or null, and one of what is no object as missing. Pure functions; thread-safe; no errors.
 #pragma once
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -17,6 +18,12 @@ template <typename Json>
 double figure_field(const Json& json, const char* name) {
   const Json& value = field(json, name);
   return value.is_number() ? value.template get<double>() : 0;
+}
+// A finite time above 0.
+template <typename Json>
+double time_field(const Json& json, const char* name) {
+  const double time = figure_field(json, name);
+  return std::isfinite(time) && time > 0 ? time : 0;
 }
 template <typename Json>
 std::size_t count_field(const Json& json, const char* name) {

@@ -66,7 +66,7 @@ Document entry_document(const Entry& entry) {
           {"time_us", number_or_null(entry.time_us)},
           {"interval_us", {number_or_null(entry.low_us), number_or_null(entry.high_us)}},
           {"contended", entry.contended},
-          {"stored_at", entry.stored_at.empty() ? Document(nullptr) : Document(entry.stored_at)}};
+          {"stored_at", text_or_null(entry.stored_at)}};
 }
 
 Document comparison_document(const Comparison& comparison) {

@@ -7,6 +7,7 @@
 
 #include "base/environment.h"
 #include "base/error.h"
+#include "base/lists.h"
 #include "cli/command.h"
 #include "cli/options.h"
 #include "cli/text.h"
@@ -70,12 +71,10 @@ std::string find_nvdisasm() {
   std::string folders = path != nullptr ? path : "";
   if (const char* home = environment_variable("CUDA_HOME")) folders += std::string(":") + home + "/bin";
   folders += ":/usr/local/cuda/bin";
-  for (std::size_t begin = 0; begin <= folders.size();) {
-    const std::size_t end = std::min(folders.find(':', begin), folders.size());
-    const fs::path program = fs::path(folders.substr(begin, end - begin)) / "nvdisasm";
+  for (const std::string_view folder : split(folders, ':')) {
+    const fs::path program = fs::path(folder) / "nvdisasm";
     std::error_code error;
     if (program.is_absolute() && fs::is_regular_file(program, error)) return program.string();
-    begin = end + 1;
   }
   throw BrokenEnvironment(
       "--sass needs nvdisasm, which is neither on PATH nor in /usr/local/cuda/bin; --cubin FILE "

@@ -146,8 +146,6 @@ FoundCompiler find_compiler(const std::vector<DeviceInfo>& gpus) {
   }
 }
 
-Document text_or_null(const std::string& text) { return text.empty() ? Document(nullptr) : Document(text); }
-
 // "NV18, no P2P"; "?" for what is unknown.
 std::string path_text(const Topology& topology, std::size_t a, std::size_t b) {
   for (const Topology::Pair& pair : topology.pairs) {

@@ -60,7 +60,7 @@ Finding build_finding() {
   return {"moetune",
           std::string(version()) + (commit.empty() ? "" : ", commit " + commit),
           "",
-          {{"version", version()}, {"commit", commit.empty() ? Document(nullptr) : Document(commit)}}};
+          {{"version", version()}, {"commit", text_or_null(commit)}}};
 }
 
 Finding compiler_finding() {

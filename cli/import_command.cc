@@ -79,7 +79,7 @@ int ImportCommand::run(Output& output, std::stop_token) {
                    {"cartesian", kernel.cartesian},
                    {"legal", kernel.legal},
                    {"left_out", kernel.left_out},
-                   {"unfinished", kernel.unfinished.empty() ? Document(nullptr) : Document(kernel.unfinished)}});
+                   {"unfinished", text_or_null(kernel.unfinished)}});
   return kDone;
 }
 

@@ -6,6 +6,7 @@
 
 #include "base/duration.h"
 #include "base/error.h"
+#include "base/json_fields.h"
 #include "base/regular_file.h"
 #include "base/utf8.h"
 #include "cli/command.h"
@@ -121,25 +122,20 @@ void print_plan(const NightPlan& plan, const Output& output) {
                   << duration_text(plan.expected_s()) << "\n";
 }
 
-std::string text_of(const Document& document, const char* name) {
-  const auto found = document.find(name);
-  return found != document.end() && found->is_string() ? found->get<std::string>() : "";
-}
-
 // One of the night's workloads, by reworked_document().
 void print_reworked(const Document& one, const Output& output) {
-  std::string line = text_of(one, "verdict") + "  " + text_of(one, "kernel") + " " +
-                     shown_problem(text_of(one, "kernel"), text_of(one, "problem"), output);
+  std::string line = text_field(one, "verdict") + "  " + text_field(one, "kernel") + " " +
+                     shown_problem(text_field(one, "kernel"), text_field(one, "problem"), output);
   if (one.at("best_us").is_number() && one["best_us"] > 0) line += "  " + time_text(one["best_us"].get<double>());
-  const std::string remedy = one.contains("remedy") ? text_of(one, "remedy") + ": " : "";
-  output.result() << line << "  " << remedy << text_of(one, "reason") << "  ("
+  const std::string remedy = one.contains("remedy") ? text_field(one, "remedy") + ": " : "";
+  output.result() << line << "  " << remedy << text_field(one, "reason") << "  ("
                   << duration_text(one.at("seconds").get<double>()) << ")" << std::endl;
 }
 
 // The night's last lines, by night_document().
 void print_summary(const Document& night, const Output& output) {
   std::map<std::string, std::size_t> verdicts;
-  for (const Document& one : night.at("reworked")) ++verdicts[text_of(one, "verdict")];
+  for (const Document& one : night.at("reworked")) ++verdicts[text_field(one, "verdict")];
   const Document& plan = night.at("plan");
   const std::size_t stale = plan.at("stale").size(), reworked = night["reworked"].size();
   std::string text = format("%zu stale: %zu improved, %zu tuned, %zu kept, %zu postponed, %zu failed", stale,
@@ -148,12 +144,13 @@ void print_summary(const Document& night, const Output& output) {
   if (verdicts["stopped"] > 0) text += format(", %zu stopped", verdicts["stopped"]);
   if (reworked < stale) text += format(", %zu not reached", stale - reworked);
   output.result() << text << (night.at("out_of_time") == true ? "; the time was up" : "") << "\n";
-  if (const std::string why = text_of(night, "broken"); !why.empty()) output.warn("The night ended early: " + why);
+  if (const std::string why = text_field(night, "broken"); !why.empty()) output.warn("The night ended early: " + why);
 }
 
 void warn_left_out(const Document& night, const Output& output) {
   for (const Document& one : night.at("plan").at("left_out"))
-    output.warn(text_of(one, "kernel") + " " + text_of(one, "problem") + " is left out: " + text_of(one, "why"));
+    output.warn(text_field(one, "kernel") + " " + text_field(one, "problem") +
+                " is left out: " + text_field(one, "why"));
 }
 
 int RetuneCommand::exit_code(const NightResult& result) const {

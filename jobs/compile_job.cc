@@ -42,19 +42,18 @@ CompileResult compile(const CompileRequest& request, const std::stop_token& stop
 }
 
 Document compile_document(const CompileResult& result) {
-  Document document = {
-      {"kernel", result.kernel},
-      {"problem", result.problem},
-      {"architecture", result.architecture},
-      {"toolchain", result.toolchain},
-      {"config", result.config.text()},
-      {"outcome", outcome_name(result.build.outcome)},
-      {"message", result.build.message},
-      {"not_legal_because", result.illegal.empty() ? Document(nullptr) : Document(result.illegal)},
-      {"cannot_launch_because", result.unlaunchable.empty() ? Document(nullptr) : Document(result.unlaunchable)},
-      {"cubin_bytes", result.build.cubin.size()},
-      {"seconds", result.build.seconds},
-      {"entries", Document::array()}};
+  Document document = {{"kernel", result.kernel},
+                       {"problem", result.problem},
+                       {"architecture", result.architecture},
+                       {"toolchain", result.toolchain},
+                       {"config", result.config.text()},
+                       {"outcome", outcome_name(result.build.outcome)},
+                       {"message", result.build.message},
+                       {"not_legal_because", text_or_null(result.illegal)},
+                       {"cannot_launch_because", text_or_null(result.unlaunchable)},
+                       {"cubin_bytes", result.build.cubin.size()},
+                       {"seconds", result.build.seconds},
+                       {"entries", Document::array()}};
   for (const Launch& launch : result.plan.launches) {
     const auto facts = find_entry(result.build.entries, launch.entry.view());
     if (facts == result.build.entries.end()) continue;

@@ -1,13 +1,13 @@
 #include "jobs/record_job.h"
 
 #include <algorithm>
-#include <ctime>
+#include <chrono>
 #include <filesystem>
 #include <map>
 
 #include "base/digest.h"
 #include "base/error.h"
-#include "base/format.h"
+#include "base/time_stamp.h"
 #include "jobs/calibrate_job.h"
 #include "jobs/session/session.h"
 #include "replay/recording.h"
@@ -35,10 +35,7 @@ void check_output(const std::string& file) {
 }
 
 std::string today() {
-  const std::time_t now = std::time(nullptr);
-  std::tm utc = {};
-  gmtime_r(&now, &utc);
-  return format("%04d-%02d-%02d", utc.tm_year + 1900, utc.tm_mon + 1, utc.tm_mday);
+  return utc_text(std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now())).substr(0, 10);
 }
 
 RecordedTrial recorded(const TrialResult& result) {
@@ -159,7 +156,7 @@ Document record_document(const RecordResult& result) {
           {"device", device_document(result.subject.device)},
           {"legal", result.legal},
           {"trials", counts_document(result.tune.counts)},
-          {"file", result.file.empty() ? Document(nullptr) : Document(result.file)},
+          {"file", text_or_null(result.file)},
           {"read_tb_s", number_or_null(result.ceilings.read_tb_s)},
           {"launch_us", number_or_null(result.ceilings.launch_us)},
           {"contention", contention_document(result.tune.contention)},

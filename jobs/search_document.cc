@@ -47,12 +47,9 @@ Document confidence_document(const Confidence& confidence) {
 
 Document proposer_document(const std::optional<ProposerReport>& proposer) {
   if (!proposer) return nullptr;
-  return {{"name", proposer->name},
-          {"suggested", proposer->suggested},
-          {"rejected", proposer->rejected},
-          {"variants", proposer->variants},
-          {"done", proposer->done},
-          {"left_out", proposer->why_left_out.empty() ? Document(nullptr) : Document(proposer->why_left_out)}};
+  return {{"name", proposer->name},         {"suggested", proposer->suggested},
+          {"rejected", proposer->rejected}, {"variants", proposer->variants},
+          {"done", proposer->done},         {"left_out", text_or_null(proposer->why_left_out)}};
 }
 
 Document variant_document(const std::optional<VariantDuel>& duel) {
@@ -68,7 +65,7 @@ Document variant_document(const std::optional<VariantDuel>& duel) {
           {"time_us", time(duel->result)},
           {"best_us", time(duel->winner)},
           {"wins", duel->wins},
-          {"folder", duel->folder.empty() ? Document(nullptr) : Document(duel->folder)}};
+          {"folder", text_or_null(duel->folder)}};
 }
 
 Document speedup_document(const TuneResult& tune) {
@@ -108,7 +105,7 @@ Document search_document(const SearchRequest& request, const SearchResult& resul
   document["out_of_time"] = tune.out_of_time;
   document["tied_us"] = subject.holds_times() ? Document(tune.tied) : Document::array();
   document["compiled"] = result.compiled;
-  document["cache"] = subject.cache.empty() ? Document(nullptr) : Document(subject.cache);
+  document["cache"] = text_or_null(subject.cache);
   document["time"] = time_document(tune.time);
   document["wall_s"] = tune.time.wall;
   return document;

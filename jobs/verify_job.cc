@@ -105,8 +105,8 @@ Document verify_document(const VerifyResult& result) {
   Document document = subject_document(result.subject);
   document["config"] = result.config;
   document["stored"] = result.stored;
-  document["table"] = result.table.empty() ? Document(nullptr) : Document(result.table);
-  document["cell"] = result.cell.empty() ? Document(nullptr) : Document(result.cell);
+  document["table"] = text_or_null(result.table);
+  document["cell"] = text_or_null(result.cell);
   document["cubin"] = result.cubin;
   document["programs_compiled"] = result.programs_compiled;
   document["outputs"] = Document::array();

@@ -15,8 +15,6 @@ Document interval_document(double low, double high) {
   return {number_or_null(low), number_or_null(high)};
 }
 
-Document text_or_null(const std::string& text) { return text.empty() ? Document(nullptr) : Document(text); }
-
 Document origin_document(const Origin& origin) {
   return {{"strategy", text_or_null(origin.strategy)},
           {"trials", origin.trials ? Document(*origin.trials) : Document(nullptr)},

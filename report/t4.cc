@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/json_fields.h"
 #include "base/version.h"
 #include "jobs/stored/stored_results.h"
 #include "search/outcome.h"
@@ -43,13 +44,6 @@ Document value_document(const std::string& text) {
   return error == std::errc() && at == end ? Document(number) : Document(text);
 }
 
-double milliseconds(const Document& facts, const char* name) {
-  const auto at = facts.find(name);
-  if (at == facts.end() || !at->is_number()) return 0;
-  const double value = at->get<double>() * kMsPerS;
-  return std::isfinite(value) && value > 0 ? value : 0;
-}
-
 Document times_document(const Document& facts, double time_us) {
   Document runtimes = Document::array();
   if (facts.is_object() && facts.contains("samples_us") && facts["samples_us"].is_array()) {
@@ -58,12 +52,11 @@ Document times_document(const Document& facts, double time_us) {
     }
   }
   if (runtimes.empty() && time_us > 0) runtimes.push_back(time_us * kMsPerUs);
-  const Document known = facts.is_object() ? facts : Document::object();
-  return {{"compilation_time", milliseconds(known, "compile_s")},
+  return {{"compilation_time", kMsPerS * time_field(facts, "compile_s")},
           {"runtimes", std::move(runtimes)},
-          {"framework", milliseconds(known, "measure_s")},
+          {"framework", kMsPerS * time_field(facts, "measure_s")},
           {"search_algorithm", 0},
-          {"validation", milliseconds(known, "validate_s")}};
+          {"validation", kMsPerS * time_field(facts, "validate_s")}};
 }
 
 Document trial_entry(const TrialRecord& trial, Document configuration) {

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "base/json.h"
+#include "base/json_fields.h"
 #include "base/stored_time.h"
 #include "search/outcome.h"
 
@@ -15,11 +16,7 @@ namespace {
 // A finite number of seconds that a trial may have taken.
 double seconds(const nlohmann::json& facts, const char* name) {
   constexpr double kMost = 1e6;
-  if (!facts.is_object()) return 0;
-  const auto at = facts.find(name);
-  if (at == facts.end() || !at->is_number()) return 0;
-  const double value = at->get<double>();
-  return std::isfinite(value) && value > 0 ? std::min(value, kMost) : 0;
+  return std::min(time_field(facts, name), kMost);
 }
 
 bool is_timed(const ShownTrial& trial) { return trial.time_us > 0; }

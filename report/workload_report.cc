@@ -3,19 +3,14 @@
 #include <nlohmann/json.hpp>
 
 #include "base/json.h"
+#include "base/json_fields.h"
 
 namespace moetune {
 namespace {
 
-std::string text_field(const nlohmann::json& object, const char* name) {
-  const auto at = object.find(name);
-  return at != object.end() && at->is_string() ? at->get<std::string>() : "";
-}
-
 std::optional<std::int64_t> number_field(const nlohmann::json& object, const char* name) {
-  const auto at = object.find(name);
-  if (at == object.end() || !at->is_number_integer()) return std::nullopt;
-  return at->get<std::int64_t>();
+  const nlohmann::json& number = field(object, name);
+  return number.is_number_integer() ? std::optional(number.get<std::int64_t>()) : std::nullopt;
 }
 
 // The interval of the trial that stands for the winner.
@@ -37,7 +32,6 @@ void take_interval(WorkloadReport& report, const Cache& cache) {
 
 Origin origin_of(const std::string& provenance) {
   const nlohmann::json document = parse_json_or_discard(provenance);
-  if (!document.is_object()) return {};
   return {.strategy = text_field(document, "strategy"),
           .device = text_field(document, "device"),
           .driver = text_field(document, "driver"),

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "base/json_fields.h"
 #include "jobs/session/stores.h"
 #include "retune/device_night.h"
 #include "retune/member_process.h"
@@ -37,9 +38,7 @@ struct Team {
 
 // As documents name a workload.
 std::string name_of(const Document& event) {
-  const auto over = event.find("over");
-  return event.value("kernel", "") + "\n" + event.value("problem", "") + "\n" +
-         (over != event.end() && over->is_string() ? over->get<std::string>() : "");
+  return text_field(event, "kernel") + "\n" + text_field(event, "problem") + "\n" + text_field(event, "over");
 }
 
 std::string name_of(const PlanItem& item) { return item.point.kernel + "\n" + item.point.problem + "\n" + item.over; }

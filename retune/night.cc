@@ -133,7 +133,7 @@ class Night {
     emit("given_on", {{"device", device_.name()},
                       {"kernel", item.point.kernel},
                       {"problem", item.point.problem},
-                      {"over", item.over.empty() ? Document(nullptr) : Document(item.over)},
+                      {"over", text_or_null(item.over)},
                       {"why", broken},
                       {"message", device_.name() + " broke down under " + item.point.kernel + " " + item.point.problem +
                                       "; another takes it: " + broken}});

@@ -8,7 +8,7 @@ Document item_document(const PlanItem& item) {
   for (const StaleCause cause : item.causes) causes.push_back(stale_cause_name(cause));
   return {{"kernel", item.point.kernel},
           {"problem", item.point.problem},
-          {"over", item.over.empty() ? Document(nullptr) : Document(item.over)},
+          {"over", text_or_null(item.over)},
           {"timing", timing_name(item.key.timing)},
           {"weight", item.point.weight},
           {"causes", std::move(causes)},
@@ -21,7 +21,7 @@ Document reworked_document(const PlanItem& item, const ReworkResult& result, con
                            double seconds) {
   Document document = {{"kernel", item.point.kernel},
                        {"problem", item.point.problem},
-                       {"over", item.over.empty() ? Document(nullptr) : Document(item.over)},
+                       {"over", text_or_null(item.over)},
                        {"device", device},
                        {"verdict", rework_verdict_name(result.verdict)},
                        {"reason", result.reason},
@@ -61,7 +61,7 @@ Document night_document(const NightResult& result) {
   document["reworked"] = result.reworked;
   document["interrupted"] = result.interrupted;
   document["out_of_time"] = result.out_of_time;
-  document["broken"] = result.broken.empty() ? Document(nullptr) : Document(result.broken);
+  document["broken"] = text_or_null(result.broken);
   return document;
 }
 

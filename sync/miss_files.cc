@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/json.h"
+#include "base/json_fields.h"
 #include "base/regular_file.h"
 #include "base/replace_file.h"
 #include "jobs/stored/misses.h"
@@ -73,9 +74,7 @@ void write_posted(const fs::path& file, const Counts& counts) {
 
 // "" if the file names none. Each miss of a request repeats it, so it is bounded.
 std::string hardware_of(const fs::path& file) {
-  const nlohmann::json document = parse_json(read_regular_file(file, kMostBytes), file.string());
-  const auto found = document.find("hardware");
-  std::string name = found != document.end() && found->is_string() ? found->get<std::string>() : "";
+  std::string name = text_field(parse_json(read_regular_file(file, kMostBytes), file.string()), "hardware");
   if (name.size() <= kLongestHardware) return name;
   throw BadInput(file.string() + ": the name of its hardware has " + std::to_string(name.size()) + " bytes; at most " +
                  std::to_string(kLongestHardware) + " are taken");

@@ -1,24 +1,12 @@
 #include "tuner/timings.h"
 
 #include <algorithm>
-#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "base/json.h"
+#include "base/json_fields.h"
 
 namespace moetune {
-namespace {
-
-// A time that a file claims; 0 if the value is no time.
-double time_in(const nlohmann::json& object, const char* name) {
-  const auto found = object.find(name);
-  if (found == object.end() || !found->is_number()) return 0;
-  const auto value = found->get<double>();
-  return std::isfinite(value) && value > 0 ? value : 0;
-}
-
-}  // namespace
-
 std::string timings_text(const std::vector<TimingResult>& results) {
   if (results.empty()) return "";
   nlohmann::ordered_json document = nlohmann::ordered_json::object();
@@ -41,8 +29,8 @@ std::vector<TimingResult> parse_timings(std::string_view text) {
     if (found == document.end() || !found->is_object()) continue;
     const auto fastest = found->find("fastest");
     if (fastest == found->end() || !fastest->is_string()) continue;
-    results.push_back({timing, time_in(*found, "time_us"), time_in(*found, "default_us"), fastest->get<std::string>(),
-                       time_in(*found, "fastest_us")});
+    results.push_back({timing, time_field(*found, "time_us"), time_field(*found, "default_us"),
+                       fastest->get<std::string>(), time_field(*found, "fastest_us")});
   }
   return results;
 }

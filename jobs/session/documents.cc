@@ -10,6 +10,8 @@ Document number_or_null(double value) {
 
 Document number_or_null(std::optional<double> value) { return value ? number_or_null(*value) : nullptr; }
 
+Document text_or_null(const std::string& text) { return text.empty() ? Document(nullptr) : Document(text); }
+
 Document speed_document(const Work& work, const std::optional<Floor>& floor, double time_us) {
   const Rate rate = work.rate(time_us);
   const bool known = floor && time_us > 0;
@@ -47,10 +49,10 @@ Document device_document(const DeviceInfo& info) {
           {"architecture", info.architecture},
           {"recorded", info.recorded},
           {"origin", info.key.origin},
-          {"driver", info.key.driver.empty() ? Document(nullptr) : Document(info.key.driver)},
+          {"driver", text_or_null(info.key.driver)},
           {"hardware", info.key.text()},
-          {"pci_bus_id", info.pci_bus_id.empty() ? Document(nullptr) : Document(info.pci_bus_id)},
-          {"uuid", info.uuid.empty() ? Document(nullptr) : Document(info.uuid)}};
+          {"pci_bus_id", text_or_null(info.pci_bus_id)},
+          {"uuid", text_or_null(info.uuid)}};
 }
 
 Document subject_document(const Subject& subject) {

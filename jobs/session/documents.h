@@ -14,6 +14,7 @@ using Document = nlohmann::ordered_json;
 
 Document number_or_null(double value);  // null unless finite and positive
 Document number_or_null(std::optional<double> value);
+Document text_or_null(const std::string& text);
 Document assignment_document(const Assignment& assignment);  // {"tile": 64, "loader": "tma"}
 Document device_document(const DeviceInfo& info);
 Document subject_document(const Subject& subject);  // kernel, problem and device: how most documents begin

@@ -237,14 +237,14 @@ Document result_document(const StoredResult& result) {
       {"damaged", !result.damage.empty()},
       {"contended", result.contended},
       {"provisional", result.is_provisional()},
-      {"config", result.best_config.empty() ? Document(nullptr) : Document(result.best_config)},
+      {"config", text_or_null(result.best_config)},
       {"time_us", number_or_null(result.best_us)},
       {"default_time_us", number_or_null(result.default_us)},
       {"speedup", number_or_null(result.speedup())},
       {"tb_s", result.work.unit == Unit::tb_s ? number_or_null(result.rate().value) : nullptr},
       {"tflop_s", result.work.unit == Unit::tflop_s ? number_or_null(result.rate().value) : nullptr},
       {"roofline", number_or_null(result.roofline)},
-      {"bound", result.bound.empty() ? Document(nullptr) : Document(result.bound)}};
+      {"bound", text_or_null(result.bound)}};
   document["trials"] = {{"total", result.trials}};
   for (const auto& [outcome, count] : result.outcomes) document["trials"][outcome] = count;
   document["stored_at"] = result.winner ? Document(result.winner->stored_at) : Document(nullptr);
