@@ -1,4 +1,4 @@
-// Lists in texts: their items joined, and split again. Pure functions.
+// Lists made of others, joined to texts and split from them. Pure functions.
 #pragma once
 
 #include <algorithm>
@@ -6,6 +6,7 @@
 #include <iterator>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 namespace moetune {
@@ -42,6 +43,15 @@ inline std::vector<std::string_view> split(std::string_view text, char separator
     begin = end + 1;
   }
   return parts;
+}
+
+// A list of what `of` gives of each: as a One, if that is named.
+template <typename One = void, typename Items, typename Of>
+auto gathered(const Items& items, const Of& of) {
+  using Given = std::decay_t<decltype(std::invoke(of, *std::begin(items)))>;
+  std::vector<std::conditional_t<std::is_void_v<One>, Given, One>> all;
+  for (const auto& one : items) all.emplace_back(std::invoke(of, one));
+  return all;
 }
 
 }  // namespace moetune

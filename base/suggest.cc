@@ -48,9 +48,8 @@ std::string unknown_name(std::string_view kind, std::string_view wanted, const s
   const std::vector<std::string> nearest = nearest_names(wanted, names);
   const std::string unknown = "unknown " + std::string(kind) + " '" + shortened(wanted, kLongestQuote) + "'; ";
   if (nearest.empty()) return unknown + "known: " + joined(names);
-  std::vector<std::string> quoted;
-  for (const std::string& name : nearest) quoted.push_back("'" + name + "'");
-  return unknown + "did you mean " + enumerated(quoted, " or ") + "?";
+  const auto quoted = [](const std::string& name) { return "'" + name + "'"; };
+  return unknown + "did you mean " + enumerated(gathered(nearest, quoted), " or ") + "?";
 }
 
 }  // namespace moetune

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/lists.h"
 
 namespace moetune {
 
@@ -20,9 +21,7 @@ std::string unknown_name(std::string_view kind, std::string_view wanted, const s
 // The same of the names that all these have.
 template <typename All, typename Name>
 std::string unknown_name(std::string_view kind, std::string_view wanted, const All& all, const Name& name) {
-  std::vector<std::string> names;
-  for (const auto& one : all) names.emplace_back(std::invoke(name, one));
-  return unknown_name(kind, wanted, names);
+  return unknown_name(kind, wanted, gathered<std::string>(all, name));
 }
 
 // The one that has the name. Throws BadInput with that sentence if there is none.

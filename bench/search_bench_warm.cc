@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/lists.h"
 #include "base/resources.h"
 #include "bench/search_bench_jobs.h"
 #include "bench/search_bench_score.h"
@@ -152,9 +153,7 @@ double trials_to_2_percent(const std::vector<double>& curve) {
 }
 
 double median_trials(const std::vector<std::vector<double>>& curves) {
-  std::vector<double> trials;
-  for (const std::vector<double>& curve : curves) trials.push_back(trials_to_2_percent(curve));
-  return quantile(trials, 0.5);
+  return quantile(gathered(curves, trials_to_2_percent), 0.5);
 }
 
 nlohmann::json print_regrets(const char* name, const std::vector<std::vector<double>>& curves, double optimum_us) {

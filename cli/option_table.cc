@@ -258,8 +258,7 @@ std::vector<OptionTable::Item> OptionTable::split(const std::vector<std::string>
       description.add_options()(name.c_str(), po::value<std::string>(), "");
     }
   }
-  std::vector<std::string> spelled;
-  for (const std::string& argument : arguments) spelled.push_back(with_dashes(argument));
+  const std::vector<std::string> spelled = gathered(arguments, with_dashes);
   std::vector<Item> items;
   try {
     const po::parsed_options parsed = po::command_line_parser(spelled).options(description).style(kStyle).run();

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/lists.h"
 #include "base/suggest.h"
 #include "kernels/registry.h"
 #include "ranges/grid.h"
@@ -162,11 +163,7 @@ void declare_threads(OptionTable& table, std::uint64_t& threads) {
 
 namespace {
 
-std::vector<std::string> timing_names() {
-  std::vector<std::string> names;
-  for (const Timing timing : kTimings) names.emplace_back(timing_name(timing));
-  return names;
-}
+std::vector<std::string> timing_names() { return gathered<std::string>(kTimings, timing_name); }
 
 }  // namespace
 

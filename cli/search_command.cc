@@ -54,11 +54,7 @@ std::string_view SearchCommand::details() const {
          "digest.\n";
 }
 
-std::vector<std::string> strategy_names() {
-  std::vector<std::string> names;
-  for (const StrategyInfo& info : strategies()) names.push_back(info.name);
-  return names;
-}
+std::vector<std::string> strategy_names() { return gathered(strategies(), &StrategyInfo::name); }
 
 std::string strategy_text() {
   return joined(strategy_names()) + "; external:COMMAND asks a program (docs/proposers.md)";

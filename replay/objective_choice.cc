@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "base/lists.h"
 #include "base/suggest.h"
 #include "replay/number_ranges.h"
 #include "replay/result_domain.h"
@@ -174,9 +175,7 @@ SortedRows rows_by_objective(std::vector<Parameter> parameters, std::vector<Figu
   }
   SortedRows sorted = sort_rows(std::move(parameters), std::move(rows));
   if (objective.is_time()) return sorted;
-  std::vector<double> figures;
-  for (const RecordedTrial& trial : sorted.trials) figures.push_back(trial.figure);
-  objective.figures = std::make_shared<const std::vector<double>>(std::move(figures));
+  objective.figures = std::make_shared<const std::vector<double>>(gathered(sorted.trials, &RecordedTrial::figure));
   objective.best = best;
   return sorted;
 }

@@ -5,6 +5,7 @@
 
 #include "base/digest.h"
 #include "base/error.h"
+#include "base/lists.h"
 #include "base/statistics.h"
 
 namespace moetune {
@@ -28,8 +29,7 @@ Measurement measurement_of(const RecordedTrial& trial) {
 // The origin of results: one recording, or all of them together in any order.
 std::string origin_of(const std::vector<std::shared_ptr<const Recording>>& recordings) {
   if (recordings.size() == 1) return "replay:" + recordings.front()->digest;
-  std::vector<std::string> digests;
-  for (const auto& recording : recordings) digests.push_back(recording->digest);
+  std::vector<std::string> digests = gathered(recordings, [](const auto& recording) { return recording->digest; });
   std::sort(digests.begin(), digests.end());
   DigestBuilder builder;
   for (const std::string& one : digests) builder.add(one);
@@ -86,9 +86,7 @@ TrialResult ReplayDevice::run(const Candidate& candidate, const MeasurePolicy& p
 }
 
 std::vector<TrialResult> ReplayDevice::duel(const std::vector<Candidate>& finalists, const DuelPolicy&) {
-  std::vector<TrialResult> results;
-  for (const Candidate& finalist : finalists) results.push_back(recorded(finalist.config));
-  return results;
+  return gathered(finalists, [this](const Candidate& finalist) { return recorded(finalist.config); });
 }
 
 TrialResult ReplayDevice::verify(const Candidate& candidate, std::uint64_t, double) {

@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "base/error.h"
+#include "base/lists.h"
 #include "search/assignment.h"
 
 namespace moetune {
@@ -60,9 +61,7 @@ std::string commonest(const std::vector<std::optional<Pairs>>& texts) {
 }  // namespace
 
 Factors factors_of(const std::vector<std::string>& configs) {
-  std::vector<std::optional<Pairs>> texts;
-  texts.reserve(configs.size());
-  for (const std::string& config : configs) texts.push_back(readable(config));
+  std::vector<std::optional<Pairs>> texts = gathered(configs, readable);
   const std::string names = commonest(texts);
 
   Factors result;

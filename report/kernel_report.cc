@@ -4,6 +4,8 @@
 #include <cmath>
 #include <map>
 
+#include "base/lists.h"
+
 namespace moetune {
 namespace {
 
@@ -49,9 +51,7 @@ std::vector<TimedConfig> ratios_of(const WorkloadReport& report, std::size_t pos
 // readable problems, the problem itself.
 std::vector<std::vector<Level>> add_problem_factors(const std::vector<const WorkloadReport*>& workloads,
                                                     std::vector<Factor>& factors) {
-  std::vector<std::string> texts;
-  for (const WorkloadReport* report : workloads) texts.push_back(report->dims.text());
-  Factors problems = factors_of(texts);
+  Factors problems = factors_of(gathered(workloads, [](const WorkloadReport* one) { return one->dims.text(); }));
   const bool readable = std::ranges::all_of(problems.rows, [](const auto& row) { return row.has_value(); });
   std::vector<std::vector<Level>> levels(workloads.size());
   if (!readable) {

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "base/format.h"
+#include "base/lists.h"
 #include "base/version.h"
 #include "kernels/registry.h"
 #include "report/page.h"
@@ -100,9 +101,7 @@ Document PageWriter::parameters(const ParameterReport& from) const {
     factors.push_back({clipped(factor.name), std::move(levels)});
   }
   for (const MainEffect& effect : from.importance.main) {
-    Document levels = Document::array();
-    for (const double mean : effect.by_level) levels.push_back(rounded(mean));
-    main.push_back({effect.factor, rounded(effect.share), std::move(levels)});
+    main.push_back({effect.factor, rounded(effect.share), gathered(effect.by_level, rounded)});
   }
   for (const Interaction& pair : from.importance.pairs) {
     if (pairs.size() < 20) pairs.push_back({pair.first, pair.second, rounded(pair.share)});

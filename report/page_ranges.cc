@@ -18,9 +18,7 @@ class ConfigList {
     return configs_.size() - 1;
   }
   Document document(std::size_t most) const {
-    Document list = Document::array();
-    for (const std::string& config : configs_) list.push_back(page_text(config, most));
-    return list;
+    return gathered(configs_, [&](const std::string& config) { return page_text(config, most); });
   }
 
  private:

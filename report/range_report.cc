@@ -63,9 +63,7 @@ const RangeReport* donor(const std::vector<RangeReport>& tables, const std::pair
 }
 
 std::vector<const Assignment*> dims_of(const std::vector<Problem>& problems) {
-  std::vector<const Assignment*> dims;
-  for (const Problem& problem : problems) dims.push_back(&problem.dims);
-  return dims;
+  return gathered(problems, [](const Problem& problem) { return &problem.dims; });
 }
 
 // Puts a ragged batch into the heat map's line of the full batch whose place it has in the dispatch table, or into the
@@ -99,8 +97,7 @@ void lay_out(RangeReport& report, std::vector<Problem> problems) {
   for (std::size_t i = 0; i < report.cells.size(); ++i)
     report.cells[i].brief = i < parts.size() && !parts[i].empty() ? parts[i] : report.table.cells[i].problem;
   try {
-    std::vector<std::string> names;
-    for (const DimensionRange& range : parse_ranges(report.table.ranges)) names.push_back(range.name);
+    const std::vector<std::string> names = gathered(parse_ranges(report.table.ranges), &DimensionRange::name);
     align_ragged(problems);
     report.grids = problem_grids(dims_of(problems), names);
   } catch (const BadInput&) {  // of another version

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "base/lists.h"
 #include "base/suggest.h"
 #include "kernels/registry.h"
 
@@ -44,11 +45,7 @@ Before order_of(const std::string& name) {
 
 }  // namespace
 
-std::vector<std::string> sort_orders() {
-  std::vector<std::string> names;
-  for (const SortOrder& order : kOrders) names.emplace_back(order.name);
-  return names;
-}
+std::vector<std::string> sort_orders() { return gathered<std::string>(kOrders, &SortOrder::name); }
 
 void require_known_kernel(const std::string& kernel, const std::vector<Workload>& workloads) {
   std::set<std::string> names;

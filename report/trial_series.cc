@@ -1,7 +1,6 @@
 #include "report/trial_series.h"
 
 #include <algorithm>
-#include <cmath>
 #include <nlohmann/json.hpp>
 #include <numeric>
 

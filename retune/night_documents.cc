@@ -1,17 +1,16 @@
 // A night as JSON.
+#include "base/lists.h"
 #include "retune/night.h"
 
 namespace moetune {
 
 Document item_document(const PlanItem& item) {
-  Document causes = Document::array();
-  for (const StaleCause cause : item.causes) causes.push_back(stale_cause_name(cause));
   return {{"kernel", item.point.kernel},
           {"problem", item.point.problem},
           {"over", text_or_null(item.over)},
           {"timing", timing_name(item.key.timing)},
           {"weight", item.point.weight},
-          {"causes", std::move(causes)},
+          {"causes", gathered<std::string>(item.causes, stale_cause_name)},
           {"why", item.why()},
           {"value", item.value},
           {"expected_s", item.expected_s}};

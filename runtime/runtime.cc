@@ -186,8 +186,7 @@ Family& Runtime::family(const std::string& kernel_name, const std::string& speci
     add_new(warnings_, refused);
   };
   try {
-    std::vector<const DispatchTable*> tables;
-    for (const Family& family : families_) tables.push_back(family.table());
+    std::vector<const DispatchTable*> tables = gathered(families_, &Family::table);
     tables.back() = families_.back().prepare(layers, refused);
     use(remember(std::move(tables)));
     warn();

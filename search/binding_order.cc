@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/lists.h"
 #include "search/random.h"
 
 namespace moetune {
@@ -24,9 +25,7 @@ std::vector<double> estimate_selectivity(const BoundSpace& space, const std::vec
     }
     for (std::size_t c = 0; c < passed.size(); ++c) passed[c] += space.constraints()[c].program.holds(slots.data());
   }
-  std::vector<double> selectivity;
-  for (const int count : passed) selectivity.push_back((count + 0.5) / (kSampledRows + 0.5));
-  return selectivity;
+  return gathered(passed, [](int count) { return (count + 0.5) / (kSampledRows + 0.5); });
 }
 
 class Chooser {

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "base/error.h"
+#include "base/lists.h"
 
 namespace moetune {
 
@@ -198,8 +199,7 @@ std::optional<std::uint32_t> BoundDefaults::find(Values values) const {
 }
 
 BoundDefaults::Possible BoundDefaults::find_within(Values low, Values high) const {
-  std::vector<ValueRange> slots;
-  for (const std::int64_t known : slots_) slots.push_back(ValueRange::of(known));
+  std::vector<ValueRange> slots = gathered(slots_, ValueRange::of);
   set(low, [&](Slot slot, std::size_t i, std::int64_t factor) { slots[slot] = {factor * low[i], factor * high[i]}; });
   for (const Step& let : lets_) slots[let.slot] = run_within(let.program, slots.data());
   bool is_open = false;

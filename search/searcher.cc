@@ -3,6 +3,7 @@
 #include <array>
 #include <cmath>
 
+#include "base/lists.h"
 #include "base/suggest.h"
 #include "search/strategies/strategies.h"
 
@@ -37,11 +38,7 @@ bool has_usable_time(const Observation& observation) {
 }
 
 const std::vector<StrategyInfo>& strategies() {
-  static const std::vector<StrategyInfo> infos = [] {
-    std::vector<StrategyInfo> all;
-    for (const Registered& entry : registry()) all.push_back(entry.info);
-    return all;
-  }();
+  static const std::vector<StrategyInfo> infos = gathered(registry(), &Registered::info);
   return infos;
 }
 

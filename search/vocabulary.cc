@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/lists.h"
+
 namespace moetune {
 
 Slot Vocabulary::add(Symbol symbol) {
@@ -33,11 +35,7 @@ std::optional<Slot> Vocabulary::find(std::string_view name) const {
   return static_cast<Slot>(it - symbols_.begin());
 }
 
-std::vector<std::string> Vocabulary::names() const {
-  std::vector<std::string> names;
-  for (const Symbol& symbol : symbols_) names.push_back(symbol.name);
-  return names;
-}
+std::vector<std::string> Vocabulary::names() const { return gathered(symbols_, &Symbol::name); }
 
 std::int64_t Vocabulary::intern(std::string_view name) {
   if (const std::optional<std::int64_t> number = interned(name)) return *number;

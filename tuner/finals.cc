@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/format.h"
+#include "base/lists.h"
 #include "base/random_text.h"
 #include "tuner/plausibility.h"
 
@@ -123,8 +124,7 @@ TrialResult Finals::verify(const Candidate& candidate, double time_us) {
 
 Finals::Duel Finals::duel(const std::vector<Finalist>& finalists) {
   Duel duel;
-  std::vector<Candidate> candidates;
-  for (const Finalist& finalist : finalists) candidates.push_back(finalist.candidate);
+  const std::vector<Candidate> candidates = gathered(finalists, &Finalist::candidate);
   tools_.events.emit(PhaseChanged{Phase::duel});
   std::vector<TrialResult> results;
   const bool sound = watch_.measure_quietly([&] {
@@ -200,8 +200,7 @@ TimingResult timing_result(Timing timing, const std::vector<Trial>& trials, std:
 
 void Finals::measure_timings(const std::vector<Finalist>& finalists, const Duel& own, TuneResult& result) {
   if (!request_.all_timings || tools_.device.info().recorded || request_.foreign) return;
-  std::vector<Candidate> candidates;
-  for (const Finalist& finalist : finalists) candidates.push_back(finalist.candidate);
+  const std::vector<Candidate> candidates = gathered(finalists, &Finalist::candidate);
   for (const Timing timing : kTimings) {
     std::vector<Trial> trials = own.trials;
     if (timing != request_.policy.timing) {

@@ -1,6 +1,5 @@
 #include "tuner/timings.h"
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "base/json.h"

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/lists.h"
 #include "base/profiler_range.h"
 #include "tuner/circuit_breaker.h"
 #include "tuner/compile/launchable.h"
@@ -334,8 +335,7 @@ void TuneLoop::refill() {
 std::vector<ConfigId> TuneLoop::next(std::size_t room) {
   Proposer* const proposer = request_.proposer;
   if (proposer == nullptr) return searcher_->ask(room);
-  std::vector<ConfigId> open;
-  for (const Pending& pending : queue_) open.push_back(pending.id);
+  const std::vector<ConfigId> open = gathered(queue_, &Pending::id);
   const auto is_over = [this] { return limit_->is_over() || time_is_up(); };
   std::vector<ConfigId> ids = proposer->ask(room, open, request_.ready_first ? std::function<bool()>() : is_over);
   if (!ids.empty() || is_proposer_done()) return ids;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/lists.h"
+
 namespace moetune {
 namespace {
 
@@ -145,9 +147,8 @@ std::optional<std::vector<std::int64_t>> ModelFields::of_layers(Fact fact, std::
   if (!found) return std::nullopt;
   if (!found->value().is_array())
     return std::vector<std::int64_t>(static_cast<std::size_t>(layers), found->integer(least, kMostModelExtent));
-  std::vector<std::int64_t> values;
-  for (const JsonPlace& one : layer_list(*found, layers)) values.push_back(one.integer(least, kMostModelExtent));
-  return values;
+  const auto value = [&](const JsonPlace& one) { return one.integer(least, kMostModelExtent); };
+  return gathered(layer_list(*found, layers), value);
 }
 
 std::vector<JsonPlace> ModelFields::layer_list(const JsonPlace& list, std::int64_t layers) const {

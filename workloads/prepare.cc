@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "base/error.h"
+#include "base/lists.h"
 #include "jobs/session/device_choice.h"
 #include "jobs/session/stores.h"
 #include "kernels/registry.h"
@@ -18,9 +19,7 @@ namespace {
 constexpr double kLaunchUs = 2, kBytesPerUs = 4.5e6, kFlopsPerUs = 6e8;
 
 std::vector<std::string> problems_in(const WorkloadEntry& entry) {
-  std::vector<std::string> shapes;
-  for (TuningPoint& point : points_of(entry)) shapes.push_back(std::move(point.problem));
-  return shapes;
+  return gathered(points_of(entry), &TuningPoint::problem);
 }
 
 // The time of a launch over the entry's shapes, in the geometric mean.

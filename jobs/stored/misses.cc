@@ -1,5 +1,6 @@
 #include "jobs/stored/misses.h"
 
+#include "base/lists.h"
 #include "base/located_json.h"
 
 namespace moetune {
@@ -20,9 +21,7 @@ std::vector<MissedWorkload> read_misses(const std::filesystem::path& file) {
   const LocatedJson json = LocatedJson::read(file, kMostBytes);
   const JsonPlace root = json.root();
   root.at("moetune_misses").integer(kMissesVersion, kMissesVersion);
-  std::vector<MissedWorkload> missed;
-  for (const JsonPlace& one : root.at("misses").elements(kMostMisses)) missed.push_back(missed_of(one));
-  return missed;
+  return gathered(root.at("misses").elements(kMostMisses), missed_of);
 }
 
 }  // namespace moetune

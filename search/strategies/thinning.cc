@@ -4,6 +4,8 @@
 #include <limits>
 #include <numeric>
 
+#include "base/lists.h"
+
 namespace moetune {
 namespace {
 
@@ -30,9 +32,7 @@ std::vector<Observation> thin(const std::vector<Observation>& trials, std::size_
     return has_usable_time(trials[i]) ? trials[i].time_us : std::numeric_limits<double>::infinity();
   };
   std::stable_sort(ranked.begin(), ranked.end(), [&](std::size_t a, std::size_t b) { return time(a) < time(b); });
-  std::vector<Observation> kept;
-  for (const std::size_t i : leaders_and_strides(ranked, count)) kept.push_back(trials[i]);
-  return kept;
+  return gathered(leaders_and_strides(ranked, count), [&](std::size_t i) { return trials[i]; });
 }
 
 }  // namespace moetune

@@ -32,3 +32,10 @@ TEST_CASE("a text is split into one part more than it has separators") {
   CHECK(split(",a,,b", ',') == Parts{"", "a", "", "b"});
   CHECK(split("a,", ',') == Parts{"a", ""});
 }
+
+TEST_CASE("a list is gathered of what each item gives") {
+  const std::vector<std::pair<int, std::string>> pairs = {{1, "a"}, {2, "b"}};
+  CHECK(gathered(pairs, &std::pair<int, std::string>::first) == std::vector{1, 2});
+  CHECK(gathered<std::string>(Words{"ab"}, [](const std::string& word) { return std::string_view(word).substr(1); }) ==
+        Words{"b"});
+}

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <thread>
 
+#include "base/lists.h"
 #include "base/statistics.h"
 
 namespace moetune {
@@ -138,11 +139,7 @@ Rotation::Forget Benchmark::forget_of(LoadedPlan& plan) {
 
 namespace {
 
-std::vector<double> times_of(const std::vector<TimedSample>& samples) {
-  std::vector<double> times;
-  for (const TimedSample& sample : samples) times.push_back(sample.us);
-  return times;
-}
+std::vector<double> times_of(const std::vector<TimedSample>& samples) { return gathered(samples, &TimedSample::us); }
 
 double take_off(double sample_us, double producer_us) { return std::max(kLeastUs, sample_us - producer_us); }
 
